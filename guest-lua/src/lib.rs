@@ -1,0 +1,1 @@
+//! The component, built by `build.rs`.

@@ -1,0 +1,1 @@
+//! One endpoint, one file: the path follows the URL.

@@ -1,0 +1,1 @@
+//! What is shared, built once, in order.

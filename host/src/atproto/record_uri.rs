@@ -1,0 +1,75 @@
+//! The AT URI of one record: `at://<did>/<collection>/<rkey>`.
+
+use std::fmt;
+
+use super::{Did, Nsid, RecordKey};
+
+/// Names exactly one record. Stricter than [`super::AtUri`]: the authority is a DID, collection and record key
+/// are both there, and nothing follows. The index is keyed by these three parts; the text is never stored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RecordUri {
+    pub did: Did,
+    pub collection: Nsid,
+    pub rkey: RecordKey,
+}
+
+/// What is wrong with a text that should be the AT URI of a record.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("not the AT URI of a record (at://<did>/<collection>/<rkey>): {0}")]
+pub struct InvalidRecordUri(&'static str);
+
+impl RecordUri {
+    /// Reads `at://<did>/<collection>/<rkey>`.
+    ///
+    /// # Errors
+    /// When a part is missing, extra or malformed; a handle as authority is refused too.
+    pub fn parse(text: &str) -> Result<Self, InvalidRecordUri> {
+        let rest = text.strip_prefix("at://").ok_or(InvalidRecordUri("it does not begin with at://"))?;
+        let mut parts = rest.splitn(3, '/');
+        let mut part = |missing| parts.next().filter(|p| !p.is_empty()).ok_or(InvalidRecordUri(missing));
+        let did = part("the DID is missing")?;
+        let collection = part("the collection is missing")?;
+        let rkey = part("the record key is missing")?;
+        Ok(Self {
+            did: Did::try_from(did).map_err(|_| InvalidRecordUri("the authority is not a DID"))?,
+            collection: Nsid::try_from(collection)
+                .map_err(|_| InvalidRecordUri("the collection is not an NSID"))?,
+            rkey: RecordKey::try_from(rkey).map_err(|_| InvalidRecordUri("the record key is malformed"))?,
+        })
+    }
+}
+
+impl fmt::Display for RecordUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at://{}/{}/{}", self.did, self.collection, self.rkey)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_shows_the_same_text() {
+        let text = "at://did:plc:abc123/com.example.note/3jzfcijpj2z2a";
+        assert_eq!(RecordUri::parse(text).unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn refuses_what_names_no_single_record() {
+        for (text, why) in [
+            ("https://example.com", "at://"),
+            ("at://", "DID is missing"),
+            ("at://did:plc:abc", "collection is missing"),
+            ("at://did:plc:abc/com.example.note", "record key is missing"),
+            ("at://did:plc:abc/com.example.note/", "record key is missing"),
+            ("at://alice.test/com.example.note/self", "not a DID"),
+            ("at://did:plc:abc/note/self", "not an NSID"),
+            ("at://did:plc:abc/com.example.note/a/b", "record key is malformed"),
+            ("at://did:plc:abc/com.example.note/a#b", "record key is malformed"),
+        ] {
+            let error = RecordUri::parse(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Serve, migrate, doctor, admin.

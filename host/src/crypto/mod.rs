@@ -1,0 +1,1 @@
+//! Keys, signatures, sealing, hashing; no I/O.

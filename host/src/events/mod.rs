@@ -1,0 +1,1 @@
+//! The event log: one enum of events, written as rows.

@@ -1,0 +1,95 @@
+//! The one error type of handlers, with two voices.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::{HeaderMap, HeaderValue, StatusCode, header::HeaderName};
+use serde::Serialize;
+
+use super::response::{Response, json};
+
+/// What a handler answers when it can't do what was asked: a status and the text of `{error}`, which the caller
+/// sees, and a cause, which only the log sees.
+#[derive(Debug)]
+pub struct Error {
+    pub status: StatusCode,
+    /// The `error` field. Never carries a cause, a path or a secret.
+    pub error: Cow<'static, str>,
+    /// The `message` field, where the protocol has a code in `error` and prose beside it.
+    pub message: Option<Cow<'static, str>>,
+    pub headers: HeaderMap,
+    /// What really happened; logged with the correlation id, never sent.
+    pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(rename = "correlationId", skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<&'a str>,
+}
+
+impl Error {
+    pub fn new(status: StatusCode, error: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, error: error.into(), message: None, headers: HeaderMap::new(), cause: None }
+    }
+
+    pub fn bad_request(error: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub fn unauthorized(error: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, error)
+    }
+
+    pub fn forbidden(error: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, error)
+    }
+
+    pub fn not_found(error: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    pub fn conflict(error: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::CONFLICT, error)
+    }
+
+    /// 500 with a fixed text; `cause` goes to the log under the request's correlation id.
+    pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
+        error.cause = Some(cause.into());
+        error
+    }
+
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// The external voice. `correlation_id` is shown for internal errors alone.
+    pub fn into_response(self, correlation_id: &str) -> Response {
+        let body = ErrorBody {
+            error: &self.error,
+            message: self.message.as_deref(),
+            correlation_id: (self.cause.is_some()).then_some(correlation_id),
+        };
+        let mut response = json(self.status, &body);
+        response.headers_mut().extend(self.headers);
+        response
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status.as_u16(), self.error)
+    }
+}

@@ -1,0 +1,69 @@
+//! A request as handlers see it: head, path parameters, and a body read within its limit.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri, request::Parts};
+use serde::de::DeserializeOwned;
+
+use super::Error;
+
+/// The body has been read in full by the router, within the route's limit, before a handler runs.
+#[derive(Debug)]
+pub struct Request {
+    pub head: Parts,
+    pub body: Bytes,
+    /// Path parameters, percent-decoded, in the order of the pattern.
+    pub params: Vec<(&'static str, String)>,
+    /// Shown in the access log and in `x-request-id`; the correlation id of internal errors.
+    pub id: String,
+}
+
+impl Request {
+    pub fn method(&self) -> &Method {
+        &self.head.method
+    }
+
+    pub fn uri(&self) -> &Uri {
+        &self.head.uri
+    }
+
+    pub fn headers(&self) -> &HeaderMap {
+        &self.head.headers
+    }
+
+    /// A header's text; `None` when it is absent or not visible ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.headers.get(name)?.to_str().ok()
+    }
+
+    /// A path parameter that the route's pattern names.
+    ///
+    /// # Panics
+    /// When the pattern has no such name: a mistake in the route table, found by the first request.
+    pub fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(n, _)| *n == name).map_or_else(
+            || panic!("the route of {} has no parameter {name}", self.head.uri.path()),
+            |(_, value)| value.as_str(),
+        )
+    }
+
+    /// Query parameters in order, decoded.
+    pub fn query_pairs(
+        &self,
+    ) -> impl Iterator<Item = (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)> {
+        url::form_urlencoded::parse(self.head.uri.query().unwrap_or_default().as_bytes())
+    }
+
+    /// The first value of a query parameter.
+    pub fn query(&self, name: &str) -> Option<String> {
+        self.query_pairs().find(|(n, _)| n == name).map(|(_, value)| value.into_owned())
+    }
+
+    /// The body as JSON of a known shape. Unknown fields are ignored.
+    ///
+    /// # Errors
+    /// 400 with the reason and the place for anything that is not such JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.body)
+            .map_err(|e| Error::bad_request(format!("invalid request body: {e}")))
+    }
+}

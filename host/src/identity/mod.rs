@@ -1,0 +1,1 @@
+//! DIDs to documents, cached.

@@ -1,0 +1,1 @@
+//! Signals, drain, hard stop.

@@ -1,0 +1,1 @@
+//! The only outbound client, guarded.

@@ -1,0 +1,1 @@
+//! The booted server, driven over HTTP, on both databases. The tree mirrors the URLs.

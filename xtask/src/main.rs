@@ -1,0 +1,3 @@
+//! Chores that need more than a line of make.
+
+fn main() {}
