@@ -1,0 +1,224 @@
+//! One Jetstream frame, parsed once. The record stays a raw slice of the frame: it is stored as it came, so
+//! nothing is gained by building a tree of it here.
+//!
+//! Tolerant by design: unknown fields are skipped, an unknown kind or operation is [`Body::Other`]. A frame that
+//! isn't JSON, or lacks what every event has, is an error that the caller counts.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// An event, borrowing from the frame's bytes.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    pub did: Cow<'a, str>,
+    /// The server's clock when it emitted the event, in microseconds: the cursor.
+    pub time_us: i64,
+    pub body: Body<'a>,
+}
+
+#[derive(Debug)]
+pub enum Body<'a> {
+    Commit(Commit<'a>),
+    /// A handle or DID document changed.
+    Identity,
+    Account(Account<'a>),
+    /// A kind or an operation that we don't know. Its time still moves the cursor.
+    Other,
+}
+
+#[derive(Debug)]
+pub struct Commit<'a> {
+    pub operation: Operation,
+    pub rev: Cow<'a, str>,
+    pub collection: Cow<'a, str>,
+    pub rkey: Cow<'a, str>,
+    /// JSON text of the record. `None` when the field is missing or null.
+    pub record: Option<&'a str>,
+    /// JSON text of the claimed CID, quotes and all: only the CID check looks at it.
+    pub cid: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+#[derive(Debug)]
+pub struct Account<'a> {
+    pub active: bool,
+    /// Why an account is inactive: `deactivated`, `takendown`, `suspended`, `deleted` or a newer word.
+    pub status: Option<Cow<'a, str>>,
+}
+
+/// Why a frame is not an event.
+#[derive(Debug, thiserror::Error)]
+#[error("not a Jetstream event: {0}")]
+pub struct Malformed(#[from] serde_json::Error);
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    did: Cow<'a, str>,
+    time_us: i64,
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    commit: Option<WireCommit<'a>>,
+    #[serde(borrow)]
+    account: Option<WireAccount<'a>>,
+}
+
+#[derive(Deserialize)]
+struct WireCommit<'a> {
+    #[serde(borrow, default)]
+    rev: Cow<'a, str>,
+    #[serde(borrow, default)]
+    operation: Cow<'a, str>,
+    #[serde(borrow, default)]
+    collection: Cow<'a, str>,
+    #[serde(borrow, default)]
+    rkey: Cow<'a, str>,
+    #[serde(borrow)]
+    record: Option<&'a RawValue>,
+    // Raw, because serde borrows strings only outside of an Option.
+    #[serde(borrow)]
+    cid: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireAccount<'a> {
+    // Absent means false: an account we can't tell to be active is hidden.
+    #[serde(default)]
+    active: bool,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+}
+
+/// Reads one frame. Never panics, whatever the bytes.
+///
+/// # Errors
+/// When the bytes aren't a JSON object with a `did` and a `time_us`, or a known part has the wrong shape.
+pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, Malformed> {
+    let wire: Wire<'_> = serde_json::from_slice(bytes)?;
+    let body = match (&*wire.kind, wire.commit, wire.account) {
+        ("commit", Some(commit), _) => commit.into_body(),
+        ("identity", ..) => Body::Identity,
+        ("account", _, Some(account)) => {
+            Body::Account(Account { active: account.active, status: account.status })
+        }
+        _ => Body::Other,
+    };
+    Ok(Frame { did: wire.did, time_us: wire.time_us, body })
+}
+
+impl<'a> WireCommit<'a> {
+    fn into_body(self) -> Body<'a> {
+        let operation = match &*self.operation {
+            "create" => Operation::Create,
+            "update" => Operation::Update,
+            "delete" => Operation::Delete,
+            _ => return Body::Other,
+        };
+        Body::Commit(Commit {
+            operation,
+            rev: self.rev,
+            collection: self.collection,
+            rkey: self.rkey,
+            record: self.record.map(RawValue::get),
+            cid: self.cid.map(RawValue::get),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CREATE: &str = r#"{"did":"did:plc:a","time_us":7,"cursor":3,"kind":"commit","commit":{"rev":"3mptbypluud2a",
+        "operation":"create","collection":"app.example.note","rkey":"k","record":{"$type":"app.example.note","n":[1, 2]},
+        "cid":"bafy"},"new":{"x":1}}"#;
+
+    fn commit(text: &str) -> Commit<'_> {
+        match parse(text.as_bytes()).unwrap().body {
+            Body::Commit(commit) => commit,
+            other => panic!("not a commit: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn keeps_the_record_as_it_was_written() {
+        let c = commit(CREATE);
+        assert_eq!(c.record, Some(r#"{"$type":"app.example.note","n":[1, 2]}"#));
+        assert_eq!((c.operation, &*c.collection, &*c.rkey), (Operation::Create, "app.example.note", "k"));
+        assert_eq!(c.cid, Some("\"bafy\""));
+        assert!(matches!(c.rev, Cow::Borrowed(_)), "nothing is copied");
+    }
+
+    #[test]
+    fn a_null_record_is_no_record() {
+        let c = commit(
+            r#"{"did":"d","time_us":1,"kind":"commit","commit":{"operation":"update","record":null,"cid":null}}"#,
+        );
+        assert_eq!((c.record, c.cid), (None, None));
+    }
+
+    #[test]
+    fn unknown_kinds_and_operations_are_other() {
+        for text in [
+            r#"{"did":"d","time_us":1,"kind":"sync","sync":{}}"#,
+            r#"{"did":"d","time_us":1}"#,
+            r#"{"did":"d","time_us":1,"kind":"commit"}"#,
+            r#"{"did":"d","time_us":1,"kind":"commit","commit":{"operation":"merge"}}"#,
+            r#"{"did":"d","time_us":1,"kind":"account"}"#,
+        ] {
+            assert!(matches!(parse(text.as_bytes()).unwrap().body, Body::Other), "{text}");
+        }
+    }
+
+    #[test]
+    fn account_without_active_is_inactive() {
+        let frame = parse(br#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#).unwrap();
+        assert!(matches!(frame.body, Body::Account(Account { active: false, status: Some(s) }) if s == "takendown"));
+    }
+
+    #[test]
+    fn what_is_not_an_event_is_an_error() {
+        for bytes in [
+            &b""[..],
+            b"not json",
+            b"[]",
+            b"{}",
+            b"{\"did\":\"d\"}",
+            b"{\"did\":\"d\",\"time_us\":\"1\"}",
+            b"{\"did\":\"d\",\"time_us\":1,\"kind\":\"commit\",\"commit\":5}",
+            b"\xff\xfe",
+            b"{\"did\":\"\xff\",\"time_us\":1}",
+            b"{\"did\":\"d\",\"time_us\":99999999999999999999}",
+        ] {
+            assert!(parse(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics_on_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse(&bytes);
+        }
+
+        /// A valid frame with one byte changed or cut off: parsed or refused, and a record is always JSON.
+        #[test]
+        fn never_panics_on_damaged_frames(at in 0..CREATE.len(), byte in any::<u8>(), cut in any::<bool>()) {
+            let mut bytes = CREATE.as_bytes().to_vec();
+            if cut { bytes.truncate(at); } else { bytes[at] = byte; }
+            if let Ok(Frame { body: Body::Commit(Commit { record: Some(record), .. }), .. }) = parse(&bytes) {
+                prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(record).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the stream is doing right now, for `/readyz`, stats and the metrics gauges.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::clock::{Clock, Timestamp};
+
+/// A snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamStatus {
+    pub connected: bool,
+    /// Nothing to do: no collection is tracked, or no server is configured. Not a fault.
+    pub idle: bool,
+    /// When the last event arrived here.
+    pub last_event_at: Option<Timestamp>,
+    /// The committed cursor: the server's time of the last event that is surely in the index.
+    pub cursor: Option<Timestamp>,
+    /// Why the stream does not move; `None` while it does (or is idle).
+    pub stalled: Option<Stall>,
+}
+
+/// What holds the stream up, since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// Commits fail. Events wait in their queues and none is lost.
+    Database { since: Timestamp },
+    /// No server could be reached.
+    Disconnected { since: Timestamp },
+}
+
+/// Written by the stream's tasks, read by anyone. Zero means "none" in every time.
+#[derive(Debug)]
+pub(super) struct Shared {
+    clock: Clock,
+    stalled_after: Duration,
+    connected: AtomicBool,
+    idle: AtomicBool,
+    last_event_at: AtomicI64,
+    cursor: AtomicI64,
+    disconnected_since: AtomicI64,
+    failing_since: AtomicI64,
+}
+
+impl Shared {
+    pub(super) fn new(clock: Clock, stalled_after: Duration) -> Self {
+        Self {
+            clock,
+            stalled_after,
+            connected: AtomicBool::new(false),
+            idle: AtomicBool::new(true),
+            last_event_at: AtomicI64::new(0),
+            cursor: AtomicI64::new(0),
+            disconnected_since: AtomicI64::new(0),
+            failing_since: AtomicI64::new(0),
+        }
+    }
+
+    pub(super) fn connected(&self) {
+        self.idle.store(false, Relaxed);
+        self.connected.store(true, Relaxed);
+        self.disconnected_since.store(0, Relaxed);
+        metrics::gauge!("belvedere_stream_connected").set(1.0);
+    }
+
+    /// No connection, though there should be one.
+    pub(super) fn disconnected(&self) {
+        self.idle.store(false, Relaxed);
+        self.connected.store(false, Relaxed);
+        let now = self.clock.now().0;
+        // The first failure counts, not the latest.
+        let _ = self.disconnected_since.compare_exchange(0, now, Relaxed, Relaxed);
+        metrics::gauge!("belvedere_stream_connected").set(0.0);
+    }
+
+    /// No connection, and none is wanted.
+    pub(super) fn idle(&self) {
+        self.idle.store(true, Relaxed);
+        self.connected.store(false, Relaxed);
+        self.disconnected_since.store(0, Relaxed);
+        metrics::gauge!("belvedere_stream_connected").set(0.0);
+    }
+
+    pub(super) fn event_arrived(&self, at: Timestamp) {
+        self.last_event_at.store(at.0, Relaxed);
+    }
+
+    pub(super) fn committed(&self, cursor: Option<i64>) {
+        self.failing_since.store(0, Relaxed);
+        if let Some(cursor) = cursor {
+            self.cursor.store(cursor, Relaxed);
+        }
+    }
+
+    pub(super) fn commit_failed(&self) {
+        let _ = self.failing_since.compare_exchange(0, self.clock.now().0, Relaxed, Relaxed);
+    }
+
+    pub(super) fn status(&self) -> StreamStatus {
+        let time = |cell: &AtomicI64| Some(Timestamp(cell.load(Relaxed))).filter(|t| t.0 != 0);
+        let long_ago = |t: &Timestamp| self.clock.now().0 - t.0 >= self.stalled_after.as_micros() as i64;
+        let database = time(&self.failing_since).filter(long_ago).map(|since| Stall::Database { since });
+        let disconnected =
+            time(&self.disconnected_since).filter(long_ago).map(|since| Stall::Disconnected { since });
+        StreamStatus {
+            connected: self.connected.load(Relaxed),
+            idle: self.idle.load(Relaxed),
+            last_event_at: time(&self.last_event_at),
+            cursor: time(&self.cursor),
+            stalled: database.or(disconnected),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalled_only_after_a_while_and_the_database_comes_first() {
+        let clock = Clock::fixed(Timestamp(1_000_000));
+        let shared = Shared::new(clock.clone(), Duration::from_secs(30));
+        assert!(shared.status().idle && shared.status().stalled.is_none());
+        shared.disconnected();
+        clock.set(Timestamp(20_000_000));
+        shared.disconnected();
+        shared.commit_failed();
+        assert_eq!(shared.status().stalled, None);
+        clock.set(Timestamp(31_000_000));
+        assert_eq!(shared.status().stalled, Some(Stall::Disconnected { since: Timestamp(1_000_000) }));
+        clock.set(Timestamp(60_000_000));
+        assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(20_000_000) }));
+        shared.committed(Some(5));
+        shared.connected();
+        let status = shared.status();
+        assert_eq!((status.connected, status.stalled, status.cursor), (true, None, Some(Timestamp(5))));
+    }
+}

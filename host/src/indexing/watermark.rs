@@ -1,0 +1,108 @@
+//! How far the stream is applied without a hole.
+//!
+//! Frames travel in numbered chunks; a chunk is split over the shards and its parts finish in any order. The
+//! cursor may only move over a chunk when every part of it, and of all chunks before it, is in the database or in
+//! the transaction being made (invariant "data before cursor").
+
+use std::collections::BTreeMap;
+
+/// What each part of a chunk carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    /// Number of the chunk; counts up from 0 without gaps.
+    pub chunk: u64,
+    /// Into how many parts the chunk was split.
+    pub parts: u32,
+    /// Highest `time_us` of the chunk; `None` when no frame in it had a usable one.
+    pub time_us: Option<i64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Watermark {
+    /// The lowest chunk that isn't finished.
+    next: u64,
+    /// Parts still missing of chunks of which some are there.
+    open: BTreeMap<u64, (u32, Option<i64>)>,
+    cursor: Option<i64>,
+}
+
+impl Watermark {
+    /// Notes one finished part.
+    pub(super) fn finish(&mut self, ticket: Ticket) {
+        if ticket.chunk < self.next {
+            return;
+        }
+        let (missing, _) = self.open.entry(ticket.chunk).or_insert((ticket.parts.max(1), ticket.time_us));
+        *missing = missing.saturating_sub(1);
+        while let Some(entry) = self.open.first_entry() {
+            if *entry.key() != self.next || entry.get().0 > 0 {
+                break;
+            }
+            let (_, time) = entry.remove();
+            // Never back: a rewind replays what is applied already.
+            self.cursor = self.cursor.max(time);
+            self.next += 1;
+        }
+    }
+
+    /// The highest time below which everything is applied.
+    pub(super) fn cursor(&self) -> Option<i64> {
+        self.cursor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ticket(chunk: u64, parts: u32, time: i64) -> Ticket {
+        Ticket { chunk, parts, time_us: Some(time) }
+    }
+
+    #[test]
+    fn waits_for_every_part_and_every_earlier_chunk() {
+        let mut mark = Watermark::default();
+        mark.finish(ticket(1, 1, 20));
+        assert_eq!(mark.cursor(), None);
+        mark.finish(ticket(0, 2, 10));
+        assert_eq!(mark.cursor(), None);
+        mark.finish(ticket(0, 2, 10));
+        assert_eq!(mark.cursor(), Some(20));
+    }
+
+    #[test]
+    fn never_goes_back_and_skips_chunks_without_time() {
+        let mut mark = Watermark::default();
+        mark.finish(ticket(0, 1, 100));
+        mark.finish(ticket(1, 1, 50));
+        mark.finish(Ticket { chunk: 2, parts: 1, time_us: None });
+        assert_eq!(mark.cursor(), Some(100));
+        mark.finish(ticket(3, 1, 101));
+        assert_eq!(mark.cursor(), Some(101));
+    }
+
+    proptest! {
+        /// In whatever order parts finish, the cursor is the time of the last chunk of the finished prefix.
+        #[test]
+        fn equals_the_finished_prefix(
+            parts in proptest::collection::vec(1u32..4, 1..20),
+            seed in proptest::collection::vec(any::<u32>(), 60),
+        ) {
+            let mut queue: Vec<u64> =
+                parts.iter().enumerate().flat_map(|(i, n)| std::iter::repeat_n(i as u64, *n as usize)).collect();
+            for i in (1..queue.len()).rev() {
+                queue.swap(i, seed[i % seed.len()] as usize % (i + 1));
+            }
+            let mut left = parts.clone();
+            let mut mark = Watermark::default();
+            for chunk in queue {
+                mark.finish(ticket(chunk, parts[chunk as usize], chunk as i64 + 1));
+                left[chunk as usize] -= 1;
+                let done = left.iter().take_while(|n| **n == 0).count() as i64;
+                prop_assert_eq!(mark.cursor().unwrap_or(0), done);
+            }
+        }
+    }
+}
