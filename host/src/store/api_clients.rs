@@ -2,9 +2,10 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, Patch, StoreError};
+use super::types::List;
+use super::{Db, Patch, StoreError, on};
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
 pub struct ApiClientRow {
     pub id: String,
     pub client_key: String,
@@ -13,11 +14,13 @@ pub struct ApiClientRow {
     pub name: String,
     pub client_id_url: String,
     pub client_uri: String,
+    #[sqlx(try_from = "List")]
     pub redirect_uris: Vec<String>,
     /// `confidential` or `public`.
     pub client_type: String,
     /// Space-separated.
     pub scopes: String,
+    #[sqlx(try_from = "List")]
     pub allowed_origins: Vec<String>,
     /// `None`: the instance default.
     pub rate_limit_capacity: Option<i64>,
@@ -46,41 +49,130 @@ pub struct ApiClientPatch {
     pub is_active: Option<bool>,
 }
 
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT id, client_key, client_secret_hash, name, client_id_url, client_uri, redirect_uris, \
+                 client_type, scopes, allowed_origins, rate_limit_capacity, rate_limit_refill_rate, is_active, \
+                 created_by, parent_client_id, owner_did, created_at, updated_at FROM api_clients ",
+            $tail
+        )
+    };
+}
+
 /// Newest first; with `parent_id` the children of that client.
-pub async fn list(_db: &Db, _parent_id: Option<&str>) -> Result<Vec<ApiClientRow>, StoreError> {
-    todo!()
+pub async fn list(db: &Db, parent_id: Option<&str>) -> Result<Vec<ApiClientRow>, StoreError> {
+    let all = select!("ORDER BY created_at DESC, id DESC");
+    let children = select!("WHERE parent_client_id = $1 ORDER BY created_at DESC, id DESC");
+    Ok(on!(db, reader, |pool| match parent_id {
+        None => sqlx::query_as(all).fetch_all(pool).await,
+        Some(parent) => sqlx::query_as(children).bind(parent).fetch_all(pool).await,
+    })?)
 }
 
 /// Clients owned by a user (third-party management), newest first.
-pub async fn list_owned(_db: &Db, _owner_did: &str) -> Result<Vec<ApiClientRow>, StoreError> {
-    todo!()
+pub async fn list_owned(db: &Db, owner_did: &str) -> Result<Vec<ApiClientRow>, StoreError> {
+    let sql = select!("WHERE owner_did = $1 ORDER BY created_at DESC, id DESC");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(owner_did).fetch_all(pool).await)?)
 }
 
-pub async fn get(_db: &Db, _id: &str) -> Result<Option<ApiClientRow>, StoreError> {
-    todo!()
+pub async fn get(db: &Db, id: &str) -> Result<Option<ApiClientRow>, StoreError> {
+    let sql = select!("WHERE id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
 /// Active or not: the caller looks at `is_active`.
-pub async fn get_by_key(_db: &Db, _client_key: &str) -> Result<Option<ApiClientRow>, StoreError> {
-    todo!()
+pub async fn get_by_key(db: &Db, client_key: &str) -> Result<Option<ApiClientRow>, StoreError> {
+    let sql = select!("WHERE client_key = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_key).fetch_optional(pool).await)?)
 }
 
 /// [`StoreError::Conflict`] when `client_id_url` (or the key) is taken.
-pub async fn create(_db: &Db, _client: &ApiClientRow) -> Result<(), StoreError> {
-    todo!()
+pub async fn create(db: &Db, client: &ApiClientRow) -> Result<(), StoreError> {
+    let sql = "INSERT INTO api_clients (id, client_key, client_secret_hash, name, client_id_url, client_uri, \
+                   redirect_uris, client_type, scopes, allowed_origins, rate_limit_capacity, \
+                   rate_limit_refill_rate, is_active, created_by, parent_client_id, owner_did, created_at, \
+                   updated_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+    on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(&client.id)
+            .bind(&client.client_key)
+            .bind(&client.client_secret_hash)
+            .bind(&client.name)
+            .bind(&client.client_id_url)
+            .bind(&client.client_uri)
+            .bind(List::to_json(&client.redirect_uris))
+            .bind(&client.client_type)
+            .bind(&client.scopes)
+            .bind(List::to_json(&client.allowed_origins))
+            .bind(client.rate_limit_capacity)
+            .bind(client.rate_limit_refill_rate)
+            .bind(client.is_active)
+            .bind(&client.created_by)
+            .bind(&client.parent_client_id)
+            .bind(&client.owner_did)
+            .bind(client.created_at)
+            .bind(client.updated_at)
+            .execute(pool)
+            .await
+            .map(drop)
+    })?;
+    Ok(())
 }
 
 /// `None` when there is no such client.
 pub async fn update(
-    _db: &Db,
-    _id: &str,
-    _patch: &ApiClientPatch,
-    _now: Timestamp,
+    db: &Db,
+    id: &str,
+    patch: &ApiClientPatch,
+    now: Timestamp,
 ) -> Result<Option<ApiClientRow>, StoreError> {
-    todo!()
+    // A flag beside each value that can be cleared says whether it is set at all.
+    let sql = "UPDATE api_clients SET name = coalesce($2, name), client_uri = coalesce($3, client_uri), \
+                   redirect_uris = coalesce($4, redirect_uris), scopes = coalesce($5, scopes), \
+                   allowed_origins = coalesce($6, allowed_origins), \
+                   rate_limit_capacity = CASE WHEN $7 THEN $8 ELSE rate_limit_capacity END, \
+                   rate_limit_refill_rate = CASE WHEN $9 THEN $10 ELSE rate_limit_refill_rate END, \
+                   is_active = coalesce($11, is_active), updated_at = $12 \
+               WHERE id = $1";
+    let children = "UPDATE api_clients SET is_active = FALSE, updated_at = $2 \
+                    WHERE parent_client_id = $1 AND is_active = TRUE";
+    let select = select!("WHERE id = $1");
+    let origins = match &patch.allowed_origins {
+        Patch::Keep => None,
+        Patch::Clear => Some("[]".to_owned()),
+        Patch::Set(list) => Some(List::to_json(list)),
+    };
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        sqlx::query(sql)
+            .bind(id)
+            .bind(&patch.name)
+            .bind(&patch.client_uri)
+            .bind(patch.redirect_uris.as_ref().map(|list| List::to_json(list)))
+            .bind(&patch.scopes)
+            .bind(&origins)
+            .bind(patch.rate_limit_capacity.is_set())
+            .bind(patch.rate_limit_capacity.value())
+            .bind(patch.rate_limit_refill_rate.is_set())
+            .bind(patch.rate_limit_refill_rate.value())
+            .bind(patch.is_active)
+            .bind(now)
+            .execute(&mut *tx)
+            .await?;
+        if patch.is_active == Some(false) {
+            sqlx::query(children).bind(id).bind(now).execute(&mut *tx).await?;
+        }
+        let row = sqlx::query_as(select).bind(id).fetch_optional(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(row)
+    })
 }
 
 /// Removes a client and its children; the keys of all that went, for caches.
-pub async fn delete(_db: &Db, _id: &str) -> Result<Vec<String>, StoreError> {
-    todo!()
+pub async fn delete(db: &Db, id: &str) -> Result<Vec<String>, StoreError> {
+    // Children first in the same statement: the cascade of the foreign key would not report their keys.
+    let sql = "DELETE FROM api_clients WHERE id = $1 OR parent_client_id = $1 RETURNING client_key";
+    Ok(on!(db, writer, |pool| sqlx::query_scalar(sql).bind(id).fetch_all(pool).await)?)
 }

@@ -1,13 +1,16 @@
 //! Stream cursors. They are written by [`super::index::apply`] alone, with the records they cover.
 
-use super::{Db, StoreError};
+use super::{Db, StoreError, on};
 
 /// The last committed cursor of a source (Jetstream: microseconds).
-pub async fn get(_db: &Db, _source: &str) -> Result<Option<i64>, StoreError> {
-    todo!()
+pub async fn get(db: &Db, source: &str) -> Result<Option<i64>, StoreError> {
+    let sql = "SELECT cursor FROM stream_cursors WHERE source = $1";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(source).fetch_optional(pool).await)?)
 }
 
 /// Forgets a cursor, so that the stream starts at the live end.
-pub async fn clear(_db: &Db, _source: &str) -> Result<(), StoreError> {
-    todo!()
+pub async fn clear(db: &Db, source: &str) -> Result<(), StoreError> {
+    let sql = "DELETE FROM stream_cursors WHERE source = $1";
+    on!(db, writer, |pool| sqlx::query(sql).bind(source).execute(pool).await.map(drop))?;
+    Ok(())
 }

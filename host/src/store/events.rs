@@ -1,8 +1,10 @@
 //! The event log.
 
+use sqlx::AssertSqlSafe;
+
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError};
+use super::{Backend, Db, StoreError, on};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
@@ -30,12 +32,13 @@ impl Severity {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct EventRow {
     /// UUID.
     pub id: String,
     /// `category.what_happened`
     pub event_type: String,
+    #[sqlx(try_from = "String")]
     pub severity: Severity,
     pub actor_did: Option<String>,
     pub subject: Option<String>,
@@ -63,16 +66,130 @@ pub struct EventKeyset {
     pub id: Option<String>,
 }
 
-pub async fn insert(_db: &Db, _events: &[EventRow]) -> Result<(), StoreError> {
-    todo!()
+/// Writes a batch in one statement, all or nothing. An id that is there already is left alone.
+pub async fn insert(db: &Db, events: &[EventRow]) -> Result<(), StoreError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    match db {
+        Db::Sqlite(db) => {
+            let sql = "INSERT INTO events (created_at, id, event_type, severity, actor_did, subject, detail) \
+                       SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6 \
+                       FROM json_each($1) WHERE true ON CONFLICT DO NOTHING";
+            let rows: Vec<_> = events
+                .iter()
+                .map(|e| {
+                    (
+                        e.created_at.0,
+                        &e.id,
+                        &e.event_type,
+                        e.severity.as_str(),
+                        &e.actor_did,
+                        &e.subject,
+                        &e.detail,
+                    )
+                })
+                .collect();
+            // Numbers and strings always serialize.
+            let rows = serde_json::to_string(&rows).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+            sqlx::query(sql).bind(rows).execute(&db.writer).await?;
+        }
+        Db::Postgres(db) => {
+            let sql = "INSERT INTO events (created_at, id, event_type, severity, actor_did, subject, detail) \
+                       SELECT * FROM UNNEST ($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) \
+                       ON CONFLICT DO NOTHING";
+            // A subject may be any text of a caller's, and PostgreSQL's text can't hold U+0000.
+            let clean = |text: &str| text.replace('\0', "\u{fffd}");
+            sqlx::query(sql)
+                .bind(events.iter().map(|e| e.created_at.0).collect::<Vec<_>>())
+                .bind(events.iter().map(|e| e.id.as_str()).collect::<Vec<_>>())
+                .bind(events.iter().map(|e| e.event_type.as_str()).collect::<Vec<_>>())
+                .bind(events.iter().map(|e| e.severity.as_str()).collect::<Vec<_>>())
+                .bind(events.iter().map(|e| e.actor_did.as_deref().map(clean)).collect::<Vec<_>>())
+                .bind(events.iter().map(|e| e.subject.as_deref().map(clean)).collect::<Vec<_>>())
+                .bind(events.iter().map(|e| clean(&e.detail)).collect::<Vec<_>>())
+                .execute(&db.pool)
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 /// Newest first by (`created_at`, id).
-pub async fn list(_db: &Db, _filter: &EventFilter, _limit: u32) -> Result<Vec<EventRow>, StoreError> {
-    todo!()
+pub async fn list(db: &Db, filter: &EventFilter, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    let (sql, values) = compile(db.backend(), filter, limit);
+    Ok(on!(db, reader, |pool| {
+        let mut query = sqlx::query_as(AssertSqlSafe(sql));
+        for value in values {
+            query = match value {
+                Value::Text(text) => query.bind(text),
+                Value::Integer(n) => query.bind(n),
+            };
+        }
+        query.fetch_all(pool).await
+    })?)
 }
 
 /// Removes events older than `before`, at most `max` a call. Returns how many.
-pub async fn delete_before(_db: &Db, _before: Timestamp, _max: u32) -> Result<u64, StoreError> {
-    todo!()
+pub async fn delete_before(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM events WHERE (created_at, id) IN \
+               (SELECT created_at, id FROM events WHERE created_at < $1 ORDER BY created_at, id LIMIT $2)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
+    }))
+}
+
+enum Value {
+    Text(String),
+    Integer(i64),
+}
+
+/// The list statement for the conditions that are given. Only placeholders depend on what a caller sent.
+fn compile(backend: Backend, filter: &EventFilter, limit: u32) -> (String, Vec<Value>) {
+    let mut values = Vec::new();
+    let mut bind = |value| {
+        values.push(value);
+        format!("${}", values.len())
+    };
+    let mut conditions = Vec::new();
+    if let Some(event_type) = &filter.event_type {
+        conditions.push(format!("event_type = {}", bind(Value::Text(event_type.clone()))));
+    }
+    if !filter.categories.is_empty() {
+        // `/` follows `.`: a range that the index on the type can use.
+        let ranges = filter.categories.iter().map(|category| {
+            let from = bind(Value::Text(format!("{category}.")));
+            let to = bind(Value::Text(format!("{category}/")));
+            format!("event_type >= {from} AND event_type < {to}")
+        });
+        conditions.push(format!("({})", ranges.collect::<Vec<_>>().join(" OR ")));
+    }
+    if !filter.severities.is_empty() {
+        let names = filter.severities.iter().map(|s| bind(Value::Text(s.as_str().to_owned())));
+        conditions.push(format!("severity IN ({})", names.collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(subject) = &filter.subject {
+        let function = match backend {
+            Backend::Sqlite => "instr",
+            Backend::Postgres => "strpos",
+        };
+        // A text with U+0000 is in no subject; PostgreSQL would refuse the parameter.
+        let subject = subject.replace('\0', "\u{fffd}");
+        conditions.push(format!("{function}(subject, {}) > 0", bind(Value::Text(subject))));
+    }
+    if let Some(after) = &filter.after {
+        let time = bind(Value::Integer(after.created_at.0));
+        conditions.push(match &after.id {
+            Some(id) => format!("(created_at, id) < ({time}, {})", bind(Value::Text(id.clone()))),
+            None => format!("created_at < {time}"),
+        });
+    }
+    let conditions =
+        if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
+    let limit = bind(Value::Integer(i64::from(limit)));
+    let sql = format!(
+        "SELECT id, event_type, severity, actor_did, subject, detail, created_at FROM events {conditions}\
+         ORDER BY created_at DESC, id DESC LIMIT {limit}"
+    );
+    (sql, values)
 }

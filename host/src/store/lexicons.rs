@@ -2,9 +2,9 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError};
+use super::{Db, StoreError, on};
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LexiconRow {
     pub id: String,
     /// 1 on first upload, one more with each upsert.
@@ -44,20 +44,61 @@ pub struct Upserted {
     pub revision: i64,
 }
 
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT id, revision, lexicon_json, lexicon_type, backfill, action, target_collection, source, \
+                 authority_did, last_fetched_at, token_cost, created_at, updated_at FROM lexicons ",
+            $tail
+        )
+    };
+}
+
 /// By id.
-pub async fn list(_db: &Db) -> Result<Vec<LexiconRow>, StoreError> {
-    todo!()
+pub async fn list(db: &Db) -> Result<Vec<LexiconRow>, StoreError> {
+    let sql = select!("ORDER BY id");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 
-pub async fn get(_db: &Db, _id: &str) -> Result<Option<LexiconRow>, StoreError> {
-    todo!()
+pub async fn get(db: &Db, id: &str) -> Result<Option<LexiconRow>, StoreError> {
+    let sql = select!("WHERE id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-pub async fn upsert(_db: &Db, _lexicon: &NewLexicon, _now: Timestamp) -> Result<Upserted, StoreError> {
-    todo!()
+/// Creates at revision 1, or overwrites every field and counts the revision up.
+pub async fn upsert(db: &Db, lexicon: &NewLexicon, now: Timestamp) -> Result<Upserted, StoreError> {
+    let sql = "INSERT INTO lexicons (id, revision, lexicon_json, lexicon_type, backfill, action, \
+                   target_collection, source, authority_did, last_fetched_at, token_cost, created_at, updated_at) \
+               VALUES ($1, 1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11) \
+               ON CONFLICT (id) DO UPDATE SET revision = lexicons.revision + 1, \
+                   lexicon_json = excluded.lexicon_json, lexicon_type = excluded.lexicon_type, \
+                   backfill = excluded.backfill, action = excluded.action, \
+                   target_collection = excluded.target_collection, source = excluded.source, \
+                   authority_did = excluded.authority_did, last_fetched_at = excluded.last_fetched_at, \
+                   token_cost = excluded.token_cost, updated_at = excluded.updated_at \
+               RETURNING revision";
+    let revision: i64 = on!(db, writer, |pool| {
+        sqlx::query_scalar(sql)
+            .bind(&lexicon.id)
+            .bind(&lexicon.lexicon_json)
+            .bind(&lexicon.lexicon_type)
+            .bind(lexicon.backfill)
+            .bind(&lexicon.action)
+            .bind(&lexicon.target_collection)
+            .bind(&lexicon.source)
+            .bind(&lexicon.authority_did)
+            .bind(lexicon.last_fetched_at)
+            .bind(lexicon.token_cost)
+            .bind(now)
+            .fetch_one(pool)
+            .await
+    })?;
+    Ok(Upserted { created: revision == 1, revision })
 }
 
 /// `false` when there was none.
-pub async fn delete(_db: &Db, _id: &str) -> Result<bool, StoreError> {
-    todo!()
+pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM lexicons WHERE id = $1";
+    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
+    Ok(gone > 0)
 }

@@ -10,35 +10,31 @@
 pub mod api_clients;
 pub mod api_keys;
 pub mod cursors;
+mod error;
 pub mod events;
 pub mod index;
+mod intern;
 pub mod lexicons;
+mod postgres;
 pub mod query;
 pub mod records;
 pub mod scripts;
 pub mod settings;
+mod sqlite;
+mod types;
 pub mod users;
 
-use sqlx::{PgPool, SqlitePool};
+use sqlx::migrate::{Migrate, Migrator};
+
+pub use error::StoreError;
+pub use postgres::Postgres;
+pub use sqlite::Sqlite;
 
 /// The database, cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Db {
     Sqlite(Sqlite),
     Postgres(Postgres),
-}
-
-/// One file, one writer connection, several readers.
-#[derive(Clone, Debug)]
-pub struct Sqlite {
-    pub reader: SqlitePool,
-    /// A pool of one: SQLite has one writer, and waiting for it here is fair and needs no busy loop.
-    pub writer: SqlitePool,
-}
-
-#[derive(Clone, Debug)]
-pub struct Postgres {
-    pub pool: PgPool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,27 +53,6 @@ impl Backend {
     }
 }
 
-/// What can go wrong in the store. Callers turn `Conflict` into 409 and the rest into 500.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A unique rule was hit; the text names the table or constraint.
-    #[error("already there: {0}")]
-    Conflict(String),
-    /// The database can't be reached, is overloaded or shutting down; the same call may work later.
-    #[error("the database is unavailable: {0}")]
-    Unavailable(sqlx::Error),
-    /// The database address is unusable, or the data directory can't be made.
-    #[error("the database can't be opened: {0}")]
-    Open(String),
-    #[error("a migration failed: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
-    /// A row holds what we would never have written.
-    #[error("corrupt row: {0}")]
-    Corrupt(String),
-    #[error("database error: {0}")]
-    Database(sqlx::Error),
-}
-
 /// A field of a partial update.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Patch<T> {
@@ -89,29 +64,115 @@ pub enum Patch<T> {
     Set(T),
 }
 
+impl<T> Patch<T> {
+    /// Whether the field is mentioned.
+    fn is_set(&self) -> bool {
+        !matches!(self, Self::Keep)
+    }
+
+    fn value(&self) -> Option<&T> {
+        match self {
+            Self::Set(value) => Some(value),
+            Self::Keep | Self::Clear => None,
+        }
+    }
+}
+
+/// Runs the same code on the pool of whichever database it is: `on!(db, reader, |pool| …)`. The role (`reader`
+/// or `writer`) matters on SQLite; on PostgreSQL both are the one pool.
+macro_rules! on {
+    ($db:expr, $role:ident, |$pool:ident| $body:expr) => {
+        match $db {
+            $crate::store::Db::Sqlite(db) => {
+                let $pool = &db.$role;
+                $body
+            }
+            $crate::store::Db::Postgres(db) => {
+                let $pool = &db.pool;
+                $body
+            }
+        }
+    };
+}
+use on;
+
+/// Migrations, embedded: see `migrations/README.md` for their rules.
+static SQLITE_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
+static POSTGRES_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
+
+/// Where sqlx keeps what it has applied.
+const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
+
 impl Db {
     /// Opens `sqlite:PATH`, `sqlite://PATH` or `postgres://…`. A SQLite file and its directory are created.
     /// `max_connections` sizes the PostgreSQL pool or the SQLite reader pool. Runs no migrations.
     ///
     /// # Errors
     /// [`StoreError::Open`] for an address that is none of these, else what the database says.
-    pub async fn open(_url: &str, _max_connections: u32) -> Result<Self, StoreError> {
-        todo!()
+    pub async fn open(url: &str, max_connections: u32) -> Result<Self, StoreError> {
+        let max_connections = max_connections.max(1);
+        if url.starts_with("sqlite:") {
+            Sqlite::open(url, max_connections).await.map(Self::Sqlite)
+        } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+            Postgres::open(url, max_connections).await.map(Self::Postgres)
+        } else {
+            // The address may hold a password: it is not repeated.
+            Err(StoreError::Open("the address begins neither with sqlite: nor with postgres:".into()))
+        }
     }
 
     /// Brings the schema up to date. Several processes may call it at once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        todo!()
+        let result = match self {
+            Self::Sqlite(db) => SQLITE_MIGRATIONS.run(&db.writer).await,
+            Self::Postgres(db) => POSTGRES_MIGRATIONS.run(&db.pool).await,
+        };
+        match result {
+            Ok(()) => Ok(()),
+            // sqlx takes no lock on SQLite: of two processes that start together one may find the tables made
+            // meanwhile. What counts is whether anything is still missing.
+            Err(error) => match self.pending_migrations().await {
+                Ok(0) if matches!(error, sqlx::migrate::MigrateError::ExecuteMigration(..)) => Ok(()),
+                _ => Err(error.into()),
+            },
+        }
     }
 
     /// How many embedded migrations the database has not seen yet.
     pub async fn pending_migrations(&self) -> Result<usize, StoreError> {
-        todo!()
+        async fn pending<C: Migrate>(conn: &mut C, migrator: &Migrator) -> Result<usize, StoreError> {
+            let applied = conn.list_applied_migrations(MIGRATIONS_TABLE).await?;
+            Ok(migrator.iter().filter(|m| !applied.iter().any(|a| a.version == m.version)).count())
+        }
+        const EXISTS_SQLITE: &str =
+            "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = '_sqlx_migrations')";
+        const EXISTS_POSTGRES: &str = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
+        match self {
+            Self::Sqlite(db) => {
+                let mut conn = db.reader.acquire().await?;
+                if !sqlx::query_scalar::<_, bool>(EXISTS_SQLITE).fetch_one(&mut *conn).await? {
+                    return Ok(SQLITE_MIGRATIONS.iter().count());
+                }
+                pending(&mut *conn, &SQLITE_MIGRATIONS).await
+            }
+            Self::Postgres(db) => {
+                let mut conn = db.pool.acquire().await?;
+                if !sqlx::query_scalar::<_, bool>(EXISTS_POSTGRES).fetch_one(&mut *conn).await? {
+                    return Ok(POSTGRES_MIGRATIONS.iter().count());
+                }
+                pending(&mut *conn, &POSTGRES_MIGRATIONS).await
+            }
+        }
     }
 
-    /// A round trip to the database (reader and writer).
+    /// A round trip to the database. On SQLite the file must still be readable; its writer is not asked, because
+    /// a long write is no outage.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        todo!()
+        on!(self, reader, |pool| sqlx::query("SELECT count(*) FROM stream_cursors")
+            .fetch_one(pool)
+            .await
+            .map(drop))?;
+        Ok(())
     }
 
     pub fn backend(&self) -> Backend {
@@ -123,16 +184,32 @@ impl Db {
 
     /// Connections in the main pool, as db-info shows it.
     pub fn max_connections(&self) -> u32 {
-        todo!()
+        on!(self, reader, |pool| pool.options().get_max_connections())
     }
 
     /// PostgreSQL's `max_connections`; `None` on SQLite.
     pub async fn server_max_connections(&self) -> Result<Option<i64>, StoreError> {
-        todo!()
+        match self {
+            Self::Sqlite(_) => Ok(None),
+            Self::Postgres(db) => {
+                let sql = "SELECT setting::bigint FROM pg_settings WHERE name = 'max_connections'";
+                Ok(sqlx::query_scalar(sql).fetch_optional(&db.pool).await?)
+            }
+        }
     }
 
     /// Waits for running statements and closes; SQLite checkpoints its log.
     pub async fn close(&self) {
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.close().await,
+            Self::Postgres(db) => db.pool.close().await,
+        }
+    }
+
+    fn ids(&self) -> &intern::Interner {
+        match self {
+            Self::Sqlite(db) => &db.ids,
+            Self::Postgres(db) => &db.ids,
+        }
     }
 }

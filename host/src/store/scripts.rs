@@ -2,15 +2,17 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, Patch, StoreError};
+use super::types::{List, OptionalList};
+use super::{Db, Patch, StoreError, on};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ScriptRow {
     /// The trigger, as `xrpc.query:com.example.list`.
     pub id: String,
     pub script_type: String,
     pub body: String,
     pub description: Option<String>,
+    #[sqlx(try_from = "OptionalList")]
     pub outbound_xrpcs: Option<Vec<String>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -33,30 +35,97 @@ pub struct ScriptPatch {
     pub description: Patch<String>,
 }
 
-/// By id; with `suffix` those whose id ends in `:<suffix>`.
-pub async fn list(_db: &Db, _suffix: Option<&str>) -> Result<Vec<ScriptRow>, StoreError> {
-    todo!()
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT id, script_type, body, description, outbound_xrpcs, created_at, updated_at FROM scripts ",
+            $tail
+        )
+    };
 }
 
-pub async fn get(_db: &Db, _id: &str) -> Result<Option<ScriptRow>, StoreError> {
-    todo!()
+/// By id; with `suffix` those whose id ends in `:<suffix>`.
+pub async fn list(db: &Db, suffix: Option<&str>) -> Result<Vec<ScriptRow>, StoreError> {
+    let all = select!("ORDER BY id");
+    // Ids are few; the text is compared as it is, so that `%` and `_` mean nothing.
+    let mut rows: Vec<ScriptRow> = on!(db, reader, |pool| sqlx::query_as(all).fetch_all(pool).await)?;
+    if let Some(suffix) = suffix {
+        rows.retain(|row| row.id.strip_suffix(suffix).is_some_and(|rest| rest.ends_with(':')));
+    }
+    Ok(rows)
+}
+
+pub async fn get(db: &Db, id: &str) -> Result<Option<ScriptRow>, StoreError> {
+    let sql = select!("WHERE id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
 /// Creates or replaces; `created_at` survives a replacement. `true` when it was created.
-pub async fn upsert(_db: &Db, _script: &NewScript, _now: Timestamp) -> Result<(ScriptRow, bool), StoreError> {
-    todo!()
+pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(ScriptRow, bool), StoreError> {
+    let insert = "INSERT INTO scripts (id, script_type, body, description, outbound_xrpcs, created_at, updated_at) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (id) DO NOTHING";
+    let update = "UPDATE scripts SET script_type = $2, body = $3, description = $4, outbound_xrpcs = $5, \
+                      updated_at = $6 WHERE id = $1";
+    let select = select!("WHERE id = $1");
+    let outbound = script.outbound_xrpcs.as_ref().map(|list| List::to_json(list));
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let mut created = true;
+        for sql in [insert, update] {
+            let changed = sqlx::query(sql)
+                .bind(&script.id)
+                .bind(&script.script_type)
+                .bind(&script.body)
+                .bind(&script.description)
+                .bind(&outbound)
+                .bind(now)
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            if changed > 0 {
+                break;
+            }
+            created = false;
+        }
+        let row = sqlx::query_as(select).bind(&script.id).fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        Ok((row, created))
+    })
 }
 
 /// `None` when there is no such script.
 pub async fn patch(
-    _db: &Db,
-    _id: &str,
-    _patch: &ScriptPatch,
-    _now: Timestamp,
+    db: &Db,
+    id: &str,
+    patch: &ScriptPatch,
+    now: Timestamp,
 ) -> Result<Option<ScriptRow>, StoreError> {
-    todo!()
+    // A flag beside each nullable value says whether it is set at all.
+    let sql = "UPDATE scripts SET script_type = coalesce($2, script_type), body = coalesce($3, body), \
+                   outbound_xrpcs = CASE WHEN $3 IS NULL THEN outbound_xrpcs ELSE $4 END, \
+                   description = CASE WHEN $5 THEN $6 ELSE description END, updated_at = $7 \
+               WHERE id = $1 \
+               RETURNING id, script_type, body, description, outbound_xrpcs, created_at, updated_at";
+    let (body, outbound) = match &patch.body {
+        Some((body, outbound)) => (Some(body), outbound.as_ref().map(|list| List::to_json(list))),
+        None => (None, None),
+    };
+    Ok(on!(db, writer, |pool| {
+        sqlx::query_as(sql)
+            .bind(id)
+            .bind(&patch.script_type)
+            .bind(body)
+            .bind(outbound)
+            .bind(patch.description.is_set())
+            .bind(patch.description.value())
+            .bind(now)
+            .fetch_optional(pool)
+            .await
+    })?)
 }
 
-pub async fn delete(_db: &Db, _id: &str) -> Result<bool, StoreError> {
-    todo!()
+pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM scripts WHERE id = $1";
+    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
+    Ok(gone > 0)
 }

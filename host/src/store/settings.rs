@@ -2,22 +2,29 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError};
+use super::{Db, StoreError, on};
 
 /// Key and value pairs by key.
-pub async fn list(_db: &Db) -> Result<Vec<(String, String)>, StoreError> {
-    todo!()
+pub async fn list(db: &Db) -> Result<Vec<(String, String)>, StoreError> {
+    let sql = "SELECT key, value FROM settings ORDER BY key";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 
-pub async fn get(_db: &Db, _key: &str) -> Result<Option<String>, StoreError> {
-    todo!()
+pub async fn get(db: &Db, key: &str) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT value FROM settings WHERE key = $1";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(key).fetch_optional(pool).await)?)
 }
 
-pub async fn set(_db: &Db, _key: &str, _value: &str, _now: Timestamp) -> Result<(), StoreError> {
-    todo!()
+pub async fn set(db: &Db, key: &str, value: &str, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "INSERT INTO settings (key, value, updated_at) VALUES ($1, $2, $3) \
+               ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at";
+    on!(db, writer, |pool| sqlx::query(sql).bind(key).bind(value).bind(now).execute(pool).await.map(drop))?;
+    Ok(())
 }
 
 /// `false` when there was no stored value.
-pub async fn delete(_db: &Db, _key: &str) -> Result<bool, StoreError> {
-    todo!()
+pub async fn delete(db: &Db, key: &str) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM settings WHERE key = $1";
+    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(key).execute(pool).await?.rows_affected());
+    Ok(gone > 0)
 }

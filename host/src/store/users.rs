@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError};
+use super::{Db, StoreError, on};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRow {
@@ -15,63 +15,188 @@ pub struct UserRow {
     pub last_used_at: Option<Timestamp>,
 }
 
+/// A user joined with one of its permissions.
+#[derive(sqlx::FromRow)]
+struct Joined {
+    id: String,
+    did: String,
+    is_super: bool,
+    created_at: Timestamp,
+    last_used_at: Option<Timestamp>,
+    permission: Option<String>,
+}
+
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT u.id, u.did, u.is_super, u.created_at, u.last_used_at, p.permission FROM users u \
+                 LEFT JOIN user_permissions p ON p.user_id = u.id ",
+            $tail,
+            " ORDER BY u.created_at, u.id, p.permission"
+        )
+    };
+}
+
+/// Rows of one user are neighbours.
+fn fold(rows: Vec<Joined>) -> Vec<UserRow> {
+    let mut users: Vec<UserRow> = Vec::new();
+    for row in rows {
+        if users.last().is_none_or(|last| last.id != row.id) {
+            users.push(UserRow {
+                id: row.id,
+                did: row.did,
+                is_super: row.is_super,
+                permissions: Vec::new(),
+                created_at: row.created_at,
+                last_used_at: row.last_used_at,
+            });
+        }
+        if let (Some(user), Some(permission)) = (users.last_mut(), row.permission) {
+            user.permissions.push(permission);
+        }
+    }
+    users
+}
+
+const GRANT: &str =
+    "INSERT INTO user_permissions (user_id, permission) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+
 /// Creates the first user as super user; `false` when there is any user already. One conditional insert: of two
 /// concurrent calls exactly one wins.
 pub async fn bootstrap(
-    _db: &Db,
-    _id: &str,
-    _did: &str,
-    _permissions: &[&str],
-    _now: Timestamp,
+    db: &Db,
+    id: &str,
+    did: &str,
+    permissions: &[&str],
+    now: Timestamp,
 ) -> Result<bool, StoreError> {
-    todo!()
+    // On PostgreSQL two callers may both see no user: then the index that allows one super user lets one through.
+    let sql = "INSERT INTO users (id, did, is_super, created_at) SELECT $1, $2, TRUE, $3 \
+               WHERE NOT EXISTS (SELECT 1 FROM users) ON CONFLICT DO NOTHING";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let won = sqlx::query(sql).bind(id).bind(did).bind(now).execute(&mut *tx).await?.rows_affected() == 1;
+        if won {
+            for permission in permissions {
+                sqlx::query(GRANT).bind(id).bind(*permission).execute(&mut *tx).await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(won)
+    })
 }
 
-pub async fn get_by_did(_db: &Db, _did: &str) -> Result<Option<UserRow>, StoreError> {
-    todo!()
+pub async fn get_by_did(db: &Db, did: &str) -> Result<Option<UserRow>, StoreError> {
+    let sql = select!("WHERE u.did = $1");
+    let rows = on!(db, reader, |pool| sqlx::query_as(sql).bind(did).fetch_all(pool).await)?;
+    Ok(fold(rows).pop())
 }
 
-pub async fn get(_db: &Db, _id: &str) -> Result<Option<UserRow>, StoreError> {
-    todo!()
+pub async fn get(db: &Db, id: &str) -> Result<Option<UserRow>, StoreError> {
+    let sql = select!("WHERE u.id = $1");
+    let rows = on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_all(pool).await)?;
+    Ok(fold(rows).pop())
 }
 
 /// Oldest first.
-pub async fn list(_db: &Db) -> Result<Vec<UserRow>, StoreError> {
-    todo!()
+pub async fn list(db: &Db) -> Result<Vec<UserRow>, StoreError> {
+    let sql = select!("");
+    let rows = on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
+    Ok(fold(rows))
 }
 
 /// Sets `last_used_at`.
-pub async fn touch(_db: &Db, _id: &str, _now: Timestamp) -> Result<(), StoreError> {
-    todo!()
+pub async fn touch(db: &Db, id: &str, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE users SET last_used_at = $2 WHERE id = $1";
+    on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(now).execute(pool).await.map(drop))?;
+    Ok(())
 }
 
 /// An ordinary user. [`StoreError::Conflict`] when the DID is a user already.
 pub async fn create(
-    _db: &Db,
-    _id: &str,
-    _did: &str,
-    _permissions: &[&str],
-    _now: Timestamp,
+    db: &Db,
+    id: &str,
+    did: &str,
+    permissions: &[&str],
+    now: Timestamp,
 ) -> Result<UserRow, StoreError> {
-    todo!()
+    let sql = "INSERT INTO users (id, did, is_super, created_at) VALUES ($1, $2, FALSE, $3)";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        sqlx::query(sql).bind(id).bind(did).bind(now).execute(&mut *tx).await?;
+        for permission in permissions {
+            sqlx::query(GRANT).bind(id).bind(*permission).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+    });
+    let mut permissions: Vec<String> = permissions.iter().map(|&p| p.to_owned()).collect();
+    permissions.sort_unstable();
+    permissions.dedup();
+    Ok(UserRow {
+        id: id.to_owned(),
+        did: did.to_owned(),
+        is_super: false,
+        permissions,
+        created_at: now,
+        last_used_at: None,
+    })
 }
 
 /// Grants, then revokes. `None` when there is no such user, or it is the super user.
 pub async fn set_permissions(
-    _db: &Db,
-    _id: &str,
-    _grant: &[&str],
-    _revoke: &[&str],
+    db: &Db,
+    id: &str,
+    grant: &[&str],
+    revoke: &[&str],
 ) -> Result<Option<UserRow>, StoreError> {
-    todo!()
+    // The same row is touched so that a concurrent change of the super flag or a deletion waits for us, or we for it.
+    let lock = "UPDATE users SET did = did WHERE id = $1 AND is_super = FALSE";
+    let take = "DELETE FROM user_permissions WHERE user_id = $1 AND permission = $2";
+    let select = select!("WHERE u.id = $1");
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        if sqlx::query(lock).bind(id).execute(&mut *tx).await?.rows_affected() == 0 {
+            return Ok(None);
+        }
+        for (sql, permissions) in [(GRANT, grant), (take, revoke)] {
+            for permission in permissions {
+                sqlx::query(sql).bind(id).bind(*permission).execute(&mut *tx).await?;
+            }
+        }
+        let rows = sqlx::query_as(select).bind(id).fetch_all(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(fold(rows).pop())
+    })
 }
 
 /// Removes a user with its permissions, and revokes its keys. `false` when there is none, or it is super.
-pub async fn delete(_db: &Db, _id: &str, _now: Timestamp) -> Result<bool, StoreError> {
-    todo!()
+pub async fn delete(db: &Db, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+    let user = "DELETE FROM users WHERE id = $1 AND is_super = FALSE";
+    let keys = "UPDATE api_keys SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let gone = sqlx::query(user).bind(id).execute(&mut *tx).await?.rows_affected() == 1;
+        if gone {
+            sqlx::query(keys).bind(id).bind(now).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(gone)
+    })
 }
 
 /// Moves the super flag. `false` when `from` is not super or `to` is not there; then nothing changed.
-pub async fn transfer_super(_db: &Db, _from: &str, _to: &str) -> Result<bool, StoreError> {
-    todo!()
+pub async fn transfer_super(db: &Db, from: &str, to: &str) -> Result<bool, StoreError> {
+    let take = "UPDATE users SET is_super = FALSE WHERE id = $1 AND is_super = TRUE";
+    let give = "UPDATE users SET is_super = TRUE WHERE id = $1";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        for (sql, id) in [(take, from), (give, to)] {
+            if sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected() == 0 {
+                tx.rollback().await?;
+                return Ok(false);
+            }
+        }
+        tx.commit().await?;
+        Ok(true)
+    })
 }

@@ -1,0 +1,90 @@
+//! What can go wrong in the store.
+
+use sqlx::error::ErrorKind;
+
+/// Callers turn `Conflict` into 409, `BadValue` into 400 and the rest into 500 (the cause goes to the log alone).
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A unique rule was hit; the text names the constraint or its columns.
+    #[error("already there: {0}")]
+    Conflict(String),
+    /// The database can't be reached, is overloaded or shutting down; the same call may work later.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(#[source] sqlx::Error),
+    /// The database address is unusable, or the data directory can't be made.
+    #[error("the database can't be opened: {0}")]
+    Open(String),
+    #[error("a migration failed: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// A row holds what we would never have written.
+    #[error("corrupt row: {0}")]
+    Corrupt(String),
+    /// A value that the database can't hold, as a text with U+0000 on PostgreSQL. A caller's text: 400.
+    #[error("a value can't be stored: {0}")]
+    BadValue(#[source] sqlx::Error),
+    #[error("database error: {0}")]
+    Database(#[source] sqlx::Error),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(database) => {
+                if database.kind() == ErrorKind::UniqueViolation {
+                    let what = database.constraint().unwrap_or_else(|| database.message());
+                    return Self::Conflict(what.to_owned());
+                }
+                if database.code().is_some_and(|code| is_temporary(&code)) {
+                    return Self::Unavailable(error);
+                }
+                if is_bad_value(&error) { Self::BadValue(error) } else { Self::Database(error) }
+            }
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => Self::Unavailable(error),
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Corrupt(error.to_string()),
+            _ => Self::Database(error),
+        }
+    }
+}
+
+/// SQLSTATE classes 08 (connection), 53 (resources), 57P (operator intervention) and 40 (serialization, deadlock);
+/// SQLite's BUSY, LOCKED, IOERR, FULL and CANTOPEN, whose primary code is the low byte.
+fn is_temporary(code: &str) -> bool {
+    if code.len() == 5 {
+        return ["08", "53", "57P", "40"].iter().any(|class| code.starts_with(class));
+    }
+    code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 5 | 6 | 10 | 13 | 14))
+}
+
+/// Whether a statement failed because of the values in it, and not because of the state of the database: classes
+/// 22 (data), 23 (constraint) and 54 (program limit) on PostgreSQL; MISMATCH, TOOBIG and CONSTRAINT on SQLite.
+pub(super) fn is_bad_value(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Encode(_) => true,
+        sqlx::Error::Database(database) => database.code().is_some_and(|code| {
+            if code.len() == 5 {
+                return ["22", "23", "54"].iter().any(|class| code.starts_with(class));
+            }
+            code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 18..=20))
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_what_may_pass() {
+        for code in ["08006", "53300", "57P01", "40P01", "5", "261", "13"] {
+            assert!(is_temporary(code), "{code}");
+        }
+        for code in ["23505", "22P05", "42P01", "57014", "1", "19", "2067"] {
+            assert!(!is_temporary(code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Ids of DIDs and collections, kept in memory.
+//!
+//! An id is given once and never taken back (a purged account keeps its row in `dids`), so the cache can't go
+//! stale, also when several processes share the database.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+
+use sqlx::AssertSqlSafe;
+
+use crate::atproto::{Did, Nsid};
+
+use super::types::List;
+use super::{Db, StoreError};
+
+/// DIDs kept per generation: two generations of about 100 bytes an entry are a few MiB.
+const DIDS_PER_GENERATION: usize = 32_768;
+/// Collections kept per generation: more than any instance indexes.
+const COLLECTIONS_PER_GENERATION: usize = 4_096;
+
+#[derive(Debug)]
+pub(super) struct Interner {
+    dids: Mutex<Generations<Did>>,
+    collections: Mutex<Generations<Nsid>>,
+}
+
+/// A bounded map that forgets what was not used lately: full, the current generation becomes the previous one, and
+/// a hit there moves the entry up.
+#[derive(Debug)]
+struct Generations<K> {
+    current: HashMap<K, i64>,
+    previous: HashMap<K, i64>,
+    size: usize,
+}
+
+impl<K: Eq + Hash + Clone> Generations<K> {
+    fn new(size: usize) -> Self {
+        Self { current: HashMap::new(), previous: HashMap::new(), size }
+    }
+
+    fn get(&mut self, key: &K) -> Option<i64> {
+        if let Some(id) = self.current.get(key) {
+            return Some(*id);
+        }
+        let id = *self.previous.get(key)?;
+        self.insert(key.clone(), id);
+        Some(id)
+    }
+
+    fn insert(&mut self, key: K, id: i64) {
+        if self.current.len() >= self.size {
+            self.previous = std::mem::take(&mut self.current);
+        }
+        self.current.insert(key, id);
+    }
+}
+
+impl Default for Interner {
+    fn default() -> Self {
+        Self {
+            dids: Mutex::new(Generations::new(DIDS_PER_GENERATION)),
+            collections: Mutex::new(Generations::new(COLLECTIONS_PER_GENERATION)),
+        }
+    }
+}
+
+/// The id of a collection; `None` when nothing of it was ever indexed. Never writes.
+pub(super) async fn collection_id(db: &Db, nsid: &Nsid) -> Result<Option<i64>, StoreError> {
+    let cache = &db.ids().collections;
+    if let Some(id) = lock(cache).get(nsid) {
+        return Ok(Some(id));
+    }
+    let sql = "SELECT id FROM collections WHERE nsid = $1";
+    let id = super::on!(db, reader, |pool| {
+        sqlx::query_scalar::<_, i64>(sql).bind(nsid.as_str()).fetch_optional(pool).await
+    })?;
+    if let Some(id) = id {
+        lock(cache).insert(nsid.clone(), id);
+    }
+    Ok(id)
+}
+
+/// The ids of all `dids`, new ones are given. Committed on its own: an id without records does no harm.
+pub(super) async fn did_ids<'a>(
+    db: &Db,
+    dids: impl Iterator<Item = &'a Did>,
+) -> Result<HashMap<&'a Did, i64>, StoreError> {
+    ids(db, &db.ids().dids, dids, Table { name: "dids", column: "did" }).await
+}
+
+/// As [`did_ids`], for collections.
+pub(super) async fn collection_ids<'a>(
+    db: &Db,
+    collections: impl Iterator<Item = &'a Nsid>,
+) -> Result<HashMap<&'a Nsid, i64>, StoreError> {
+    ids(db, &db.ids().collections, collections, Table { name: "collections", column: "nsid" }).await
+}
+
+#[derive(Clone, Copy)]
+struct Table {
+    name: &'static str,
+    column: &'static str,
+}
+
+async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a>(
+    db: &Db,
+    cache: &Mutex<Generations<K>>,
+    keys: impl Iterator<Item = &'a K>,
+    table: Table,
+) -> Result<HashMap<&'a K, i64>, StoreError> {
+    let mut known = HashMap::new();
+    let mut missing = Vec::new();
+    {
+        let mut cache = lock(cache);
+        for key in keys {
+            if known.contains_key(key) {
+                continue;
+            }
+            if let Some(id) = cache.get(key) {
+                known.insert(key, id);
+            } else {
+                missing.push(key);
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(known);
+    }
+    // One order for everybody, so that two hosts can't lock each other out.
+    missing.sort_unstable();
+    missing.dedup();
+    let names: Vec<&str> = missing.iter().map(|k| (*k).as_ref()).collect();
+    let rows = find_or_insert(db, &names, table).await?;
+    let mut found: HashMap<String, i64> = rows.into_iter().collect();
+    let mut cache = lock(cache);
+    for key in missing {
+        let id = found
+            .remove(key.as_ref())
+            .ok_or_else(|| StoreError::Corrupt(format!("{} gave no id to {}", table.name, key.as_ref())))?;
+        cache.insert(key.clone(), id);
+        known.insert(key, id);
+    }
+    Ok(known)
+}
+
+async fn find_or_insert(db: &Db, names: &[&str], table: Table) -> Result<Vec<(String, i64)>, StoreError> {
+    let Table { name, column } = table;
+    match db {
+        Db::Sqlite(db) => {
+            let list = List::to_json(names);
+            let select = format!(
+                "SELECT {column}, id FROM {name} WHERE {column} IN (SELECT value FROM json_each($1))"
+            );
+            let rows: Vec<(String, i64)> =
+                sqlx::query_as(AssertSqlSafe(select.clone())).bind(&list).fetch_all(&db.writer).await?;
+            if rows.len() == names.len() {
+                return Ok(rows);
+            }
+            let insert = format!(
+                "INSERT INTO {name} ({column}) SELECT value FROM json_each($1) WHERE true ON CONFLICT DO NOTHING"
+            );
+            sqlx::query(AssertSqlSafe(insert)).bind(&list).execute(&db.writer).await?;
+            Ok(sqlx::query_as(AssertSqlSafe(select)).bind(&list).fetch_all(&db.writer).await?)
+        }
+        Db::Postgres(db) => {
+            let select = format!("SELECT {column}, id FROM {name} WHERE {column} = ANY($1)");
+            let rows: Vec<(String, i64)> =
+                sqlx::query_as(AssertSqlSafe(select.clone())).bind(names).fetch_all(&db.pool).await?;
+            if rows.len() == names.len() {
+                return Ok(rows);
+            }
+            let insert =
+                format!("INSERT INTO {name} ({column}) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING");
+            sqlx::query(AssertSqlSafe(insert)).bind(names).execute(&db.pool).await?;
+            Ok(sqlx::query_as(AssertSqlSafe(select)).bind(names).fetch_all(&db.pool).await?)
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A cache of facts can't be left half-written.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgets_only_what_is_not_used() {
+        let mut cache = Generations::new(2);
+        for n in 0..10_u32 {
+            cache.insert(n, i64::from(n));
+            assert_eq!(cache.get(&0), Some(0), "used all the time");
+        }
+        assert_eq!(cache.get(&1), None);
+        assert!(cache.current.len() + cache.previous.len() <= 4);
+    }
+}

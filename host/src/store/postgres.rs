@@ -1,0 +1,52 @@
+//! The PostgreSQL side of [`super::Db`]: one pool, prepared statements.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection, PgPool};
+
+use super::StoreError;
+use super::intern::Interner;
+
+/// A request waits this long for a connection before it fails as "unavailable".
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that rested longer is pinged before use: the server may have restarted. Busy ones are not, which
+/// saves a round trip per request.
+const PING_AFTER: Duration = Duration::from_secs(5);
+/// A transaction that we forgot (a bug) must not hold its locks for ever.
+const IDLE_IN_TRANSACTION: &str = "60s";
+/// Statement texts kept prepared per connection.
+const STATEMENT_CACHE: usize = 256;
+
+#[derive(Clone, Debug)]
+pub struct Postgres {
+    pub pool: PgPool,
+    pub(super) ids: Arc<Interner>,
+}
+
+impl Postgres {
+    pub(super) async fn open(url: &str, connections: u32) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|_| StoreError::Open("the PostgreSQL address is malformed".into()))?
+            .application_name("belvedere")
+            .statement_cache_capacity(STATEMENT_CACHE)
+            .options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION), ("jit", "off")]);
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .test_before_acquire(false)
+            .before_acquire(|conn, meta| {
+                Box::pin(async move {
+                    if meta.idle_for > PING_AFTER && conn.ping().await.is_err() {
+                        return Ok(false);
+                    }
+                    Ok(true)
+                })
+            })
+            .connect_with(options)
+            .await?;
+        Ok(Self { pool, ids: Arc::default() })
+    }
+}

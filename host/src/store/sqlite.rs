@@ -1,0 +1,94 @@
+//! The SQLite side of [`super::Db`]: WAL, one writer connection, several readers.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+use super::StoreError;
+use super::intern::Interner;
+
+/// Another process (`belvedere admin`, a backup) may hold the write lock for a moment.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// A request waits this long for a connection before it fails as "unavailable".
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The log shrinks back to this after a checkpoint, so that one burst doesn't keep its disk for ever.
+const JOURNAL_SIZE_LIMIT: &str = "67108864";
+/// Pages of log between checkpoints: 16 MiB amortises them well over the writer's batches.
+const WAL_AUTOCHECKPOINT: &str = "4000";
+/// Reads come from the kernel's page cache without a copy, shared by all connections.
+const MMAP_SIZE: &str = "268435456";
+/// KiB of private page cache (negative: KiB): little for readers, which use the map; more for the writer, whose
+/// dirty pages live there until commit.
+const READER_CACHE: &str = "-4096";
+const WRITER_CACHE: &str = "-32768";
+/// Statement texts kept prepared per connection; bulk statements come in a few sizes each.
+const STATEMENT_CACHE: usize = 256;
+
+/// One file, one writer connection, several readers.
+#[derive(Clone, Debug)]
+pub struct Sqlite {
+    pub reader: SqlitePool,
+    /// A pool of one: SQLite has one writer, and waiting for it here is fair and needs no busy loop.
+    pub writer: SqlitePool,
+    pub(super) ids: Arc<Interner>,
+}
+
+impl Sqlite {
+    pub(super) async fn open(url: &str, readers: u32) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::from_str(url).map_err(|e| StoreError::Open(e.to_string()))?;
+        if url.contains(":memory:") || url.contains("mode=memory") {
+            return Err(StoreError::Open("SQLite in memory is not supported: give a file".into()));
+        }
+        if let Some(directory) = options.get_filename().parent().filter(|d| *d != Path::new("")) {
+            std::fs::create_dir_all(directory)
+                .map_err(|e| StoreError::Open(format!("{}: {e}", directory.display())))?;
+        }
+        let options = options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal)
+            .busy_timeout(BUSY_TIMEOUT)
+            .foreign_keys(true)
+            .statement_cache_capacity(STATEMENT_CACHE)
+            .pragma("journal_size_limit", JOURNAL_SIZE_LIMIT)
+            .pragma("wal_autocheckpoint", WAL_AUTOCHECKPOINT)
+            .pragma("mmap_size", MMAP_SIZE)
+            .pragma("temp_store", "memory");
+
+        // The writer first: it makes the file and turns the log on.
+        let writer = pool(1)
+            .connect_with(
+                options.clone().pragma("cache_size", WRITER_CACHE).thread_name(|_| "sqlite-writer".into()),
+            )
+            .await?;
+        let reader = pool(readers)
+            .connect_with(
+                options
+                    .pragma("cache_size", READER_CACHE)
+                    .pragma("query_only", "on")
+                    .thread_name(|n| format!("sqlite-read-{n}")),
+            )
+            .await?;
+        Ok(Self { reader, writer, ids: Arc::default() })
+    }
+
+    pub(super) async fn close(&self) {
+        self.reader.close().await;
+        // The last connection to close checkpoints the log and removes it.
+        self.writer.close().await;
+    }
+}
+
+fn pool(size: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(size)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        // A connection is a thread in this process: it neither ages nor breaks, and a ping costs as much as a read.
+        .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
+}
