@@ -1,1 +1,3 @@
 //! One endpoint, one file: the path follows the URL.
+
+pub mod routes;

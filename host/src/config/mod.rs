@@ -1,1 +1,154 @@
-//! The environment, read once.
+//! The environment, read once. One small struct per concern; every variable is documented on its field, and
+//! `--help` shows the same text. Nothing outside this room reads the environment.
+//!
+//! A bad value never falls back to a default: [`Args::check`] goes through all of them and reports every problem
+//! together, each with what to do. An empty value counts as unset, as compose files like to pass them.
+
+mod auth;
+mod database;
+mod events;
+mod indexing;
+mod observe;
+mod outbound;
+mod parse;
+mod problems;
+mod rate_limit;
+mod scripts;
+mod secret;
+mod secrets;
+mod server;
+
+use clap::Args as ClapArgs;
+
+pub use auth::{Auth, AuthArgs};
+pub use database::{Database, DatabaseArgs};
+pub use events::{Events, EventsArgs};
+pub use indexing::{Indexing, IndexingArgs};
+pub use observe::{LogFormat, Observe, ObserveArgs};
+pub use outbound::{Outbound, OutboundArgs};
+pub use problems::{Problem, Problems};
+pub use rate_limit::{RateLimit, RateLimitArgs};
+pub use scripts::{Scripts, ScriptsArgs};
+pub use secret::Secret;
+pub use secrets::{LoadedSecrets, SecretError, Secrets, SecretsArgs};
+pub use server::{Identity, Server, ServerArgs};
+
+/// Everything as it was given: text, unchecked.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    #[command(flatten)]
+    pub indexing: IndexingArgs,
+    #[command(flatten)]
+    pub auth: AuthArgs,
+    #[command(flatten)]
+    pub secrets: SecretsArgs,
+    #[command(flatten)]
+    pub rate_limit: RateLimitArgs,
+    #[command(flatten)]
+    pub scripts: ScriptsArgs,
+    #[command(flatten)]
+    pub events: EventsArgs,
+    #[command(flatten)]
+    pub outbound: OutboundArgs,
+    #[command(flatten)]
+    pub observe: ObserveArgs,
+}
+
+/// Everything checked. Secrets show up in no `Debug`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub server: Server,
+    pub database: Database,
+    pub indexing: Indexing,
+    pub auth: Auth,
+    pub secrets: Secrets,
+    pub rate_limit: RateLimit,
+    pub scripts: Scripts,
+    pub events: Events,
+    pub outbound: Outbound,
+    pub observe: Observe,
+}
+
+impl Args {
+    /// Checks every value. Nothing is written: missing secrets are made by [`Secrets::load`].
+    ///
+    /// # Errors
+    /// All problems together.
+    pub fn check(self) -> Result<Config, Problems> {
+        let mut problems = Problems::default();
+        let server = self.server.check(&mut problems);
+        let config = Config {
+            database: self.database.check(&server.data_dir, &mut problems),
+            indexing: self.indexing.check(&mut problems),
+            auth: self.auth.check(&mut problems),
+            secrets: self.secrets.check(&server.data_dir, &mut problems),
+            rate_limit: self.rate_limit.check(&mut problems),
+            scripts: self.scripts.check(&mut problems),
+            events: self.events.check(&mut problems),
+            outbound: self.outbound.check(&mut problems),
+            observe: self.observe.check(&mut problems),
+            server,
+        };
+        problems.into_result(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_set_is_a_working_configuration() {
+        let config = Args::default().check().unwrap();
+        assert_eq!(config.server.address().to_string(), "127.0.0.1:3000");
+        assert_eq!(config.database.url, "sqlite://data/belvedere.db");
+        assert_eq!(config.events.retention_days, 30);
+        assert!((config.rate_limit.refill_rate - 2.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn empty_values_count_as_unset() {
+        let mut args = Args::default();
+        args.server.port = Some(String::new());
+        args.database.url = Some("  ".to_owned());
+        args.secrets.session = Some(String::new());
+        let config = args.check().unwrap();
+        assert_eq!(config.server.port, 3000);
+        assert_eq!(config.database.url, "sqlite://data/belvedere.db");
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let mut args = Args::default();
+        args.server.port = Some("eighty".to_owned());
+        args.server.public_url = Some("ftp://example.com".to_owned());
+        args.database.url = Some("mysql://x".to_owned());
+        args.secrets.session = Some("short".to_owned());
+        args.secrets.encryption = Some("not base64!".to_owned());
+        args.rate_limit.capacity = Some("0".to_owned());
+        args.rate_limit.refill_rate = Some("-1".to_owned());
+        args.indexing.jetstream_url = Some("https://x.test".to_owned());
+        args.events.retention_days = Some("-3".to_owned());
+        args.observe.log_format = Some("xml".to_owned());
+        let text = args.check().unwrap_err().to_string();
+        for name in [
+            "PORT",
+            "PUBLIC_URL",
+            "DATABASE_URL",
+            "SESSION_SECRET",
+            "TOKEN_ENCRYPTION_KEY",
+            "DEFAULT_RATE_LIMIT_CAPACITY",
+            "DEFAULT_RATE_LIMIT_REFILL_RATE",
+            "JETSTREAM_URL",
+            "EVENT_LOG_RETENTION_DAYS",
+            "LOG_FORMAT",
+        ] {
+            assert!(text.contains(name), "{name} is missing in:\n{text}");
+        }
+        assert!(!text.contains("not base64!"), "a secret is shown:\n{text}");
+    }
+}

@@ -6,6 +6,7 @@
 pub mod error;
 pub mod request;
 pub mod response;
+pub mod router;
 
 pub use error::Error;
 pub use request::Request;

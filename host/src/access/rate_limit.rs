@@ -1,0 +1,5 @@
+//! Token buckets.
+
+/// A bucket per API client.
+#[derive(Debug, Default)]
+pub struct Buckets {}

@@ -1,0 +1,125 @@
+//! Named sets of permissions to give a new user (admin-api.md §6).
+
+use super::{Permission, PermissionSet};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Template {
+    Viewer,
+    Operator,
+    Manager,
+    FullAccess,
+}
+
+use Permission as P;
+
+/// Reads everything that is no secret.
+const VIEWER: &[Permission] = &[
+    P::LexiconsRead,
+    P::RecordsRead,
+    P::ScriptVariablesRead,
+    P::ScriptsRead,
+    P::UsersRead,
+    P::ApiKeysRead,
+    P::BackfillRead,
+    P::StatsRead,
+    P::EventsRead,
+    P::DeadLettersRead,
+];
+
+/// What an operator has beyond a viewer: keeps the service going.
+const OPERATOR: &[Permission] =
+    &[P::BackfillCreate, P::ApiKeysCreate, P::ApiKeysDelete, P::DeadLettersManage];
+
+/// What a manager has beyond an operator: changes what the service does, but not who its users are.
+const MANAGER: &[Permission] = &[
+    P::LexiconsCreate,
+    P::LexiconsDelete,
+    P::ScriptVariablesCreate,
+    P::ScriptVariablesDelete,
+    P::ScriptsManage,
+    P::RecordsDelete,
+    P::LabelersCreate,
+    P::LabelersRead,
+    P::LabelersDelete,
+    P::SettingsManage,
+    P::PluginsRead,
+    P::PluginsCreate,
+    P::PluginsDelete,
+    P::ApiClientsView,
+    P::ApiClientsCreate,
+    P::ApiClientsEdit,
+    P::ApiClientsDelete,
+    P::SpacesCreate,
+    P::SpacesRead,
+    P::SpacesUpdate,
+    P::SpacesDelete,
+    P::SpacesManageMembers,
+    P::SpacesManageInvites,
+    P::SpacesManageRecords,
+    P::SpacesManageCredentials,
+];
+
+impl Template {
+    pub const ALL: &'static [Self] = &[Self::Viewer, Self::Operator, Self::Manager, Self::FullAccess];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Manager => "manager",
+            Self::FullAccess => "full_access",
+        }
+    }
+
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Viewer => "Viewer",
+            Self::Operator => "Operator",
+            Self::Manager => "Manager",
+            Self::FullAccess => "Full Access",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|t| t.as_str() == text)
+    }
+
+    pub fn set(self) -> PermissionSet {
+        let of = |parts: &[&[Permission]]| parts.iter().copied().flatten().copied().collect();
+        match self {
+            Self::Viewer => of(&[VIEWER]),
+            Self::Operator => of(&[VIEWER, OPERATOR]),
+            Self::Manager => of(&[VIEWER, OPERATOR, MANAGER]),
+            Self::FullAccess => PermissionSet::all(),
+        }
+    }
+
+    /// In catalogue order.
+    pub fn permissions(self) -> Vec<Permission> {
+        self.set().iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_have_the_sizes_of_the_specification() {
+        let sizes: Vec<usize> = Template::ALL.iter().map(|t| t.permissions().len()).collect();
+        assert_eq!(sizes, [10, 14, 39, 50]);
+    }
+
+    #[test]
+    fn only_full_access_changes_users() {
+        for template in [Template::Viewer, Template::Operator, Template::Manager] {
+            for denied in
+                [P::UsersCreate, P::UsersUpdate, P::RecordsDeleteCollection, P::JobsRead, P::EventsPurge]
+            {
+                assert!(!template.set().contains(denied), "{} has {denied}", template.as_str());
+            }
+        }
+        assert_eq!(Template::parse("full_access"), Some(Template::FullAccess));
+        assert_eq!(Template::parse("admin"), None);
+    }
+}

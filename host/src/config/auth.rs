@@ -1,0 +1,33 @@
+//! Names that callers address the instance by.
+
+use clap::Args;
+
+use super::{Problems, parse};
+use crate::atproto::Nsid;
+
+const DEFAULT_NAMESPACE: &str = "dev.service";
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Callers")]
+pub struct AuthArgs {
+    /// Namespace of the procedures that manage API clients [default: dev.service]
+    #[arg(long, env = "SERVICE_NAMESPACE", global = true, value_name = "NSID PREFIX")]
+    pub service_namespace: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Auth {
+    /// Reserved for the client-management procedures: `<namespace>.createApiClient` and so on.
+    pub service_namespace: String,
+}
+
+impl AuthArgs {
+    pub(super) fn check(self, problems: &mut Problems) -> Auth {
+        let service_namespace =
+            parse::text(self.service_namespace).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        if Nsid::try_from(format!("{service_namespace}.name").as_str()).is_err() {
+            problems.add("SERVICE_NAMESPACE", format!("{service_namespace:?} is not the beginning of an NSID"));
+        }
+        Auth { service_namespace }
+    }
+}

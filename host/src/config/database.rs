@@ -1,0 +1,111 @@
+//! Where the data is.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::{Problems, parse};
+
+/// Readers of SQLite share the machine with the writer and the scripts; more would only wait for each other.
+const SQLITE_CONNECTIONS: u32 = 16;
+/// Well below PostgreSQL's default of 100, so that a second instance and an operator's psql fit.
+const POSTGRES_CONNECTIONS: u32 = 32;
+/// More connections than any PostgreSQL runs well with.
+const MAX_CONNECTIONS: u32 = 1000;
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Database")]
+pub struct DatabaseArgs {
+    /// sqlite://PATH or postgres://USER:PASSWORD@HOST/NAME [default: sqlite://DATA_DIR/belvedere.db]
+    #[arg(long = "database-url", env = "DATABASE_URL", global = true, value_name = "URL", hide_env_values = true)]
+    pub url: Option<String>,
+    /// Connections of the pool [default: 16 for SQLite, 32 for PostgreSQL]
+    #[arg(
+        long = "database-max-connections",
+        env = "DATABASE_MAX_CONNECTIONS",
+        global = true,
+        value_name = "COUNT"
+    )]
+    pub max_connections: Option<String>,
+}
+
+#[derive(Clone)]
+pub struct Database {
+    /// May hold a password: shown redacted.
+    pub url: String,
+    pub max_connections: u32,
+}
+
+impl DatabaseArgs {
+    pub(super) fn check(self, data_dir: &Path, problems: &mut Problems) -> Database {
+        let url = parse::text(self.url)
+            .unwrap_or_else(|| format!("sqlite://{}", data_dir.join("belvedere.db").display()));
+        let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
+        if !is_postgres && !url.starts_with("sqlite:") {
+            // The text may hold a password, so only its beginning is named.
+            let scheme = url.split_once("://").map_or("(no scheme)", |(scheme, _)| scheme);
+            problems.add(
+                "DATABASE_URL",
+                format!("{scheme} is not supported: write sqlite://PATH or postgres://USER:PASSWORD@HOST/NAME"),
+            );
+        }
+        let default = if is_postgres { POSTGRES_CONNECTIONS } else { SQLITE_CONNECTIONS };
+        let max_connections = parse::number(
+            "DATABASE_MAX_CONNECTIONS",
+            self.max_connections,
+            default,
+            1..=MAX_CONNECTIONS,
+            problems,
+        );
+        Database { url, max_connections }
+    }
+}
+
+impl Database {
+    /// The address without its password, for people.
+    pub fn shown(&self) -> String {
+        match url::Url::parse(&self.url) {
+            Ok(mut url) if url.password().is_some() => {
+                // Fails only for addresses that can't have a password at all.
+                let _ = url.set_password(Some("…"));
+                url.to_string().replace("%E2%80%A6", "…")
+            }
+            _ => self.url.clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database")
+            .field("url", &self.shown())
+            .field("max_connections", &self.max_connections)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(url: &str) -> (Database, Problems) {
+        let mut problems = Problems::default();
+        let args = DatabaseArgs { url: Some(url.to_owned()), max_connections: None };
+        (args.check(Path::new("data"), &mut problems), problems)
+    }
+
+    #[test]
+    fn the_pool_fits_the_database() {
+        assert_eq!(check("sqlite::memory:").0.max_connections, SQLITE_CONNECTIONS);
+        assert_eq!(check("postgresql://db/x").0.max_connections, POSTGRES_CONNECTIONS);
+    }
+
+    #[test]
+    fn the_password_is_never_shown() {
+        let (database, _) = check("postgres://me:hunter2@db/x");
+        assert_eq!(database.shown(), "postgres://me:…@db/x");
+        assert!(!format!("{database:?}").contains("hunter2"));
+        let (_, problems) = check("mysql://me:hunter2@db/x");
+        assert!(problems.iter().count() == 1 && !problems.to_string().contains("hunter2"));
+    }
+}

@@ -1,0 +1,99 @@
+//! The network this instance indexes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Problems, parse};
+
+const DEFAULT_JETSTREAM: &str = "wss://jetstream1.us-east.bsky.network";
+/// Instead of a URL: only what is written locally is indexed.
+const NO_STREAM: &str = "none";
+const DEFAULT_RELAY: &str = "https://bsky.network";
+const DEFAULT_PLC: &str = "https://plc.directory";
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Network")]
+pub struct IndexingArgs {
+    /// Jetstream servers, comma-separated, tried in turn; `none` follows no stream [default: wss://jetstream1.us-east.bsky.network]
+    #[arg(long, env = "JETSTREAM_URL", global = true, value_name = "URLS")]
+    pub jetstream_url: Option<String>,
+    /// zstd dictionary of the Jetstream servers; with it the stream is asked for compressed
+    #[arg(long, env = "JETSTREAM_ZSTD_DICT", global = true, value_name = "PATH")]
+    pub jetstream_zstd_dict: Option<String>,
+    /// Relay that backfills discover repos with [default: https://bsky.network]
+    #[arg(long, env = "RELAY_URL", global = true, value_name = "URL")]
+    pub relay_url: Option<String>,
+    /// Directory of did:plc documents [default: https://plc.directory]
+    #[arg(long, env = "PLC_URL", global = true, value_name = "URL")]
+    pub plc_url: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Indexing {
+    /// WebSocket addresses without a trailing slash. Empty: no stream is followed.
+    pub jetstream_urls: Vec<String>,
+    pub jetstream_zstd_dict: Option<PathBuf>,
+    /// Without a trailing slash.
+    pub relay_url: String,
+    /// Without a trailing slash.
+    pub plc_url: String,
+}
+
+impl IndexingArgs {
+    pub(super) fn check(self, problems: &mut Problems) -> Indexing {
+        let mut jetstream_urls = parse::list(self.jetstream_url);
+        if jetstream_urls.is_empty() {
+            jetstream_urls.push(DEFAULT_JETSTREAM.to_owned());
+        }
+        if jetstream_urls == [NO_STREAM] {
+            jetstream_urls.clear();
+        }
+        let jetstream_urls = jetstream_urls
+            .into_iter()
+            .filter(|url| parse::url("JETSTREAM_URL", url, &["wss", "ws"], problems).is_some())
+            .map(|url| without_slash(&url))
+            .collect();
+        let jetstream_zstd_dict = parse::text(self.jetstream_zstd_dict).map(PathBuf::from);
+        if let Some(path) = &jetstream_zstd_dict
+            && !path.is_file()
+        {
+            problems.add("JETSTREAM_ZSTD_DICT", format!("{} is not a file", path.display()));
+        }
+        let mut http = |variable, value: Option<String>, default: &str| {
+            let url = parse::text(value).unwrap_or_else(|| default.to_owned());
+            parse::url(variable, &url, &["https", "http"], problems);
+            without_slash(&url)
+        };
+        Indexing {
+            relay_url: http("RELAY_URL", self.relay_url, DEFAULT_RELAY),
+            plc_url: http("PLC_URL", self.plc_url, DEFAULT_PLC),
+            jetstream_urls,
+            jetstream_zstd_dict,
+        }
+    }
+}
+
+fn without_slash(url: &str) -> String {
+    url.trim_end_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_servers_are_kept_in_order() {
+        let mut problems = Problems::default();
+        let args = IndexingArgs {
+            jetstream_url: Some("wss://a.test/, ws://127.0.0.1:1/subscribe".to_owned()),
+            ..IndexingArgs::default()
+        };
+        let indexing = args.check(&mut problems);
+        assert_eq!(indexing.jetstream_urls, ["wss://a.test", "ws://127.0.0.1:1/subscribe"]);
+        assert_eq!(indexing.plc_url, DEFAULT_PLC);
+        let none = IndexingArgs { jetstream_url: Some("none".to_owned()), ..IndexingArgs::default() };
+        assert!(none.check(&mut problems).jetstream_urls.is_empty());
+        assert_eq!(problems, Problems::default());
+    }
+}

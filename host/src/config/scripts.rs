@@ -1,0 +1,38 @@
+//! Room for scripts.
+
+use clap::Args;
+
+use super::{Problems, parse};
+
+/// Each instance may take 64 MiB; this many can run before the pool is the machine's memory.
+const MAX_POOL: u32 = 1024;
+/// Requests that wait for an instance hold a connection and a body each.
+const MAX_QUEUE: u32 = 100_000;
+const DEFAULT_POOL: u32 = 32;
+const DEFAULT_QUEUE: u32 = 1024;
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Scripts")]
+pub struct ScriptsArgs {
+    /// Scripts that may run at the same time, up to 64 MiB of memory each [default: 32]
+    #[arg(long = "script-pool-size", env = "SCRIPT_POOL_SIZE", global = true, value_name = "COUNT")]
+    pub pool_size: Option<String>,
+    /// Requests that may wait for a script to finish; more get 503 [default: 1024]
+    #[arg(long = "script-queue", env = "SCRIPT_QUEUE", global = true, value_name = "COUNT")]
+    pub queue: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Scripts {
+    pub pool_size: u32,
+    pub queue: u32,
+}
+
+impl ScriptsArgs {
+    pub(super) fn check(self, problems: &mut Problems) -> Scripts {
+        Scripts {
+            pool_size: parse::number("SCRIPT_POOL_SIZE", self.pool_size, DEFAULT_POOL, 1..=MAX_POOL, problems),
+            queue: parse::number("SCRIPT_QUEUE", self.queue, DEFAULT_QUEUE, 0..=MAX_QUEUE, problems),
+        }
+    }
+}

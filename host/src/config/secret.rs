@@ -1,0 +1,26 @@
+//! A value that must not be seen.
+
+use std::fmt;
+
+use zeroize::{Zeroize, Zeroizing};
+
+/// Wiped from memory when dropped, and never shown by `Debug`.
+#[derive(Clone)]
+pub struct Secret<T: Zeroize>(Zeroizing<T>);
+
+impl<T: Zeroize> Secret<T> {
+    pub fn new(value: T) -> Self {
+        Self(Zeroizing::new(value))
+    }
+
+    /// The value itself. Don't log it, don't return it.
+    pub fn reveal(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Zeroize> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}

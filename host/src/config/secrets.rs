@@ -1,0 +1,265 @@
+//! The two secrets of an instance: given, or made once and kept under the data folder.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use clap::Args;
+use zeroize::Zeroizing;
+
+use super::{Problems, Secret, parse};
+use crate::random::Random;
+
+/// service.md: at least 64 characters sign the session cookies.
+const MIN_SESSION_SECRET: usize = 64;
+/// Random bytes in a generated session secret; twice as many characters.
+const GENERATED_SESSION_BYTES: usize = 48;
+/// AES-256.
+const ENCRYPTION_KEY_BYTES: usize = 32;
+/// Words that only stand in examples: whoever copied one has no secret.
+const EXAMPLE_WORDS: &[&str] = &["changeme", "change-me", "change_me", "example", "replace", "your-secret"];
+/// A text of fewer different characters was typed by a finger resting on a key.
+const MIN_DIFFERENT: usize = 8;
+
+#[derive(Clone, Default, Args)]
+#[command(next_help_heading = "Secrets")]
+pub struct SecretsArgs {
+    /// At least 64 random characters that sign session cookies [default: made once, DATA_DIR/session-secret]
+    #[arg(long = "session-secret", env = "SESSION_SECRET", global = true, value_name = "TEXT", hide_env_values = true)]
+    pub session: Option<String>,
+    /// base64 of 32 bytes that encrypt tokens at rest [default: made once, DATA_DIR/token-encryption-key]
+    #[arg(
+        long = "token-encryption-key",
+        env = "TOKEN_ENCRYPTION_KEY",
+        global = true,
+        value_name = "BASE64",
+        hide_env_values = true
+    )]
+    pub encryption: Option<String>,
+}
+
+impl std::fmt::Debug for SecretsArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretsArgs").finish_non_exhaustive()
+    }
+}
+
+/// What was given. [`Secrets::load`] fills in the rest.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    session: Option<Secret<String>>,
+    encryption: Option<Secret<[u8; ENCRYPTION_KEY_BYTES]>>,
+    dir: PathBuf,
+}
+
+/// Both secrets, there for sure.
+#[derive(Clone, Debug)]
+pub struct LoadedSecrets {
+    pub session: Secret<String>,
+    pub encryption: Secret<[u8; ENCRYPTION_KEY_BYTES]>,
+}
+
+/// Why a kept secret can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    #[error("{path} can't be read or written: {error}")]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{path} does not hold a usable {variable}: {reason}. Set {variable}, or restore the file")]
+    Unusable { path: PathBuf, variable: &'static str, reason: &'static str },
+}
+
+impl SecretsArgs {
+    pub(super) fn check(self, data_dir: &Path, problems: &mut Problems) -> Secrets {
+        let session = parse::text(self.session).and_then(|text| match session_secret(&text) {
+            Ok(()) => Some(Secret::new(text)),
+            Err(reason) => {
+                let fix = "generate one with `openssl rand -hex 48`, or leave it out to have one made";
+                problems.add("SESSION_SECRET", format!("{reason}; {fix}"));
+                None
+            }
+        });
+        let encryption = parse::text(self.encryption).and_then(|text| match encryption_key(&text) {
+            Ok(key) => Some(Secret::new(*key)),
+            Err(reason) => {
+                let fix = "generate one with `openssl rand -base64 32`, or leave it out to have one made";
+                problems.add("TOKEN_ENCRYPTION_KEY", format!("{reason}; {fix}"));
+                None
+            }
+        });
+        Secrets { session, encryption, dir: data_dir.to_owned() }
+    }
+}
+
+impl Secrets {
+    /// Whether both were given, so that nothing has to be kept.
+    pub fn are_given(&self) -> bool {
+        self.session.is_some() && self.encryption.is_some()
+    }
+
+    /// The given secrets; those not given are read from the data folder, or made and kept there (mode 0600).
+    ///
+    /// # Errors
+    /// When the folder can't be used, or a kept secret is damaged. A damaged one is never replaced: what was
+    /// encrypted with it would be lost.
+    pub fn load(&self, random: &Random) -> Result<LoadedSecrets, SecretError> {
+        let session = match &self.session {
+            Some(given) => given.clone(),
+            None => Secret::new(kept(&self.dir.join("session-secret"), "SESSION_SECRET", session_secret, || {
+                random.hex(GENERATED_SESSION_BYTES)
+            })?),
+        };
+        let encryption = match &self.encryption {
+            Some(given) => given.clone(),
+            None => {
+                let path = self.dir.join("token-encryption-key");
+                let check = |text: &str| encryption_key(text).map(drop);
+                let text = Zeroizing::new(kept(&path, "TOKEN_ENCRYPTION_KEY", check, || {
+                    STANDARD.encode(random.bytes::<ENCRYPTION_KEY_BYTES>())
+                })?);
+                let key = encryption_key(&text)
+                    .map_err(|reason| SecretError::Unusable { path, variable: "TOKEN_ENCRYPTION_KEY", reason })?;
+                Secret::new(*key)
+            }
+        };
+        Ok(LoadedSecrets { session, encryption })
+    }
+}
+
+fn session_secret(text: &str) -> Result<(), &'static str> {
+    let lower = text.to_ascii_lowercase();
+    let different = text.chars().collect::<std::collections::HashSet<_>>().len();
+    if EXAMPLE_WORDS.iter().any(|word| lower.contains(word)) {
+        Err("it is the value of an example")
+    } else if text.chars().count() < MIN_SESSION_SECRET {
+        Err("it is shorter than 64 characters")
+    } else if different < MIN_DIFFERENT {
+        Err("it repeats the same few characters")
+    } else {
+        Ok(())
+    }
+}
+
+fn encryption_key(text: &str) -> Result<Zeroizing<[u8; ENCRYPTION_KEY_BYTES]>, &'static str> {
+    let bytes = [&STANDARD, &STANDARD_NO_PAD, &URL_SAFE, &URL_SAFE_NO_PAD]
+        .iter()
+        .find_map(|alphabet| alphabet.decode(text).ok())
+        .map(Zeroizing::new)
+        .ok_or("it is not base64")?;
+    if bytes.iter().all(|b| *b == bytes[0]) {
+        return Err("it is the value of an example");
+    }
+    <[u8; ENCRYPTION_KEY_BYTES]>::try_from(bytes.as_slice())
+        .map(Zeroizing::new)
+        .map_err(|_| "it is not 32 bytes long")
+}
+
+/// The text in `path`; made and written when there is no such file.
+fn kept(
+    path: &Path,
+    variable: &'static str,
+    check: impl Fn(&str) -> Result<(), &'static str>,
+    make: impl FnOnce() -> String,
+) -> Result<String, SecretError> {
+    let io = |error| SecretError::Io { path: path.to_owned(), error };
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            let text = text.trim().to_owned();
+            check(&text)
+                .map_err(|reason| SecretError::Unusable { path: path.to_owned(), variable, reason })?;
+            warn_if_readable(path);
+            Ok(text)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let secret = make();
+            if let Some(dir) = path.parent() {
+                fs::create_dir_all(dir).map_err(io)?;
+            }
+            // `create_new`: of two processes starting at once one writes, the other reads what it wrote.
+            let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            match created {
+                Ok(mut file) => {
+                    file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+                    tracing::info!(path = %path.display(), "made {variable} and kept it; back this file up");
+                    Ok(secret)
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let text = fs::read_to_string(path).map_err(io)?;
+                    check(&text)
+                        .map_err(|reason| SecretError::Unusable { path: path.to_owned(), variable, reason })?;
+                    Ok(text)
+                }
+                Err(error) => Err(io(error)),
+            }
+        }
+        Err(error) => Err(io(error)),
+    }
+}
+
+fn warn_if_readable(path: &Path) {
+    if fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
+        tracing::warn!(path = %path.display(), "other users of this machine can read a secret: chmod 600 it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets(dir: &Path, session: Option<&str>) -> Result<Secrets, Problems> {
+        let mut problems = Problems::default();
+        let args = SecretsArgs { session: session.map(str::to_owned), encryption: None };
+        let secrets = args.check(dir, &mut problems);
+        problems.into_result(secrets)
+    }
+
+    #[test]
+    fn are_made_once_and_kept_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let first = secrets(&data, None).unwrap().load(&Random::system()).unwrap();
+        let second = secrets(&data, None).unwrap().load(&Random::system()).unwrap();
+        assert_eq!(first.session.reveal(), second.session.reveal());
+        assert_eq!(first.encryption.reveal(), second.encryption.reveal());
+        assert!(first.session.reveal().len() >= MIN_SESSION_SECRET);
+        for file in ["session-secret", "token-encryption-key"] {
+            let mode = fs::metadata(data.join(file)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
+        assert!(!format!("{first:?}").contains(first.session.reveal()));
+    }
+
+    #[test]
+    fn a_damaged_file_is_reported_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("session-secret"), "short").unwrap();
+        let error = secrets(dir.path(), None).unwrap().load(&Random::system()).unwrap_err();
+        assert!(error.to_string().contains("SESSION_SECRET"), "{error}");
+        assert_eq!(fs::read_to_string(dir.path().join("session-secret")).unwrap(), "short");
+    }
+
+    #[test]
+    fn weak_session_secrets_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let good = "0123456789abcdef".repeat(4);
+        assert!(secrets(dir.path(), Some(&good)).is_ok());
+        for bad in [&good[1..], &"a".repeat(64), &format!("change-me-{good}")] {
+            let problems = secrets(dir.path(), Some(bad)).unwrap_err().to_string();
+            assert!(problems.contains("SESSION_SECRET") && !problems.contains(bad), "{problems}");
+        }
+    }
+
+    #[test]
+    fn encryption_keys_are_32_bytes_of_either_alphabet() {
+        let bytes: Vec<u8> = (0..32).map(|b| 255 - b).collect();
+        for text in [STANDARD.encode(&bytes), URL_SAFE_NO_PAD.encode(&bytes)] {
+            assert_eq!(encryption_key(&text).unwrap().as_slice(), bytes);
+        }
+        assert!(encryption_key(&STANDARD.encode(&bytes[1..])).is_err());
+        assert!(encryption_key("!").is_err());
+        assert!(encryption_key("").is_err());
+        assert!(encryption_key(&STANDARD.encode([0; 32])).is_err());
+    }
+}

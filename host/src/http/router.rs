@@ -1,0 +1,1 @@
+//! From method and path to an endpoint.
