@@ -1,1 +1,27 @@
-//! The Lua engine.
+//! The script engine: Lua scripts, each run in a fresh WebAssembly instance that can only hurt itself.
+//!
+//! A script is compiled to bytecode once ([`Engine::check`] when it is saved, [`Engine::compile`] when it is
+//! loaded at start), kept in the [`Library`] under its trigger, and run by [`Engine::run`]. Every bound on a run
+//! is a constant in [`limits`]; what a script may reach is one file each under `host/`, paired with one WIT file
+//! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` shows it from the script's side.
+
+mod bindings;
+pub mod engine;
+pub mod failure;
+mod host;
+mod image;
+pub mod invocation;
+pub mod library;
+pub mod limits;
+mod queue;
+mod run;
+pub mod services;
+pub mod trigger;
+
+pub use engine::{Engine, EngineConfig, EngineError};
+pub use failure::{FailureKind, ScriptFailure};
+pub use image::prepare;
+pub use invocation::{Env, Invocation, Outcome, Shape, Usage};
+pub use library::{CompiledScript, Library};
+pub use services::{Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row, Services};
+pub use trigger::{InvalidTrigger, Trigger, TriggerKind};

@@ -1,0 +1,117 @@
+//! How a run can fail, and the two texts that a caller may see of it.
+
+use std::fmt;
+
+use super::limits;
+
+/// What went wrong, as far as anyone has to decide by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// The source does not parse, or is not source at all.
+    Syntax,
+    /// The chunk defines no function `handle`.
+    MissingHandle,
+    /// An uncaught error, or a result that is no JSON.
+    Runtime,
+    /// Instructions, fuel or guest time ran out.
+    Limit,
+    /// The memory cap was reached and the error was not caught.
+    Memory,
+    /// No instance came free in time: nothing was run. The edge answers 503.
+    Busy,
+    /// The engine itself failed; never the script's fault.
+    Internal,
+}
+
+impl FailureKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Syntax => "syntax",
+            Self::MissingHandle => "missing_handle",
+            Self::Runtime => "runtime",
+            Self::Limit => "limit",
+            Self::Memory => "memory",
+            Self::Busy => "busy",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// A failed run or check. `message`, `line` and `traceback` are for the log, the `script.error` event and the
+/// person who saves a script; a caller of the method only ever sees [`ScriptFailure::public_text`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptFailure {
+    pub kind: FailureKind,
+    /// With chunk name (the trigger id) and line in front, where Lua knows them.
+    pub message: String,
+    /// The script's line that was running, when there was one.
+    pub line: Option<u32>,
+    pub traceback: Option<String>,
+}
+
+impl ScriptFailure {
+    pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), line: None, traceback: None }
+    }
+
+    /// The `error` of the response: one of the specification's two texts, or that of a full queue.
+    pub fn public_text(&self) -> &'static str {
+        match self.kind {
+            FailureKind::Limit => "script exceeded execution time limit",
+            FailureKind::Busy => "too many scripts are running",
+            _ => "script execution failed",
+        }
+    }
+
+    /// Cuts what a script could have made arbitrarily long, at a character boundary.
+    pub(super) fn clipped(mut self) -> Self {
+        clip(&mut self.message);
+        if let Some(traceback) = &mut self.traceback {
+            clip(traceback);
+        }
+        self
+    }
+}
+
+fn clip(text: &mut String) {
+    if text.len() > limits::FAILURE_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(limits::FAILURE_TEXT_BYTES));
+        text.push('…');
+    }
+}
+
+impl fmt::Display for ScriptFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ScriptFailure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_see_two_texts_and_the_queues() {
+        let text = |kind| ScriptFailure::new(kind, "secret detail").public_text();
+        assert_eq!(text(FailureKind::Limit), "script exceeded execution time limit");
+        for kind in [
+            FailureKind::Syntax,
+            FailureKind::MissingHandle,
+            FailureKind::Runtime,
+            FailureKind::Memory,
+            FailureKind::Internal,
+        ] {
+            assert_eq!(text(kind), "script execution failed");
+        }
+        assert_eq!(text(FailureKind::Busy), "too many scripts are running");
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let failure = ScriptFailure::new(FailureKind::Runtime, "é".repeat(100_000)).clipped();
+        assert!(failure.message.len() <= limits::FAILURE_TEXT_BYTES + '…'.len_utf8());
+        assert!(failure.message.ends_with('…'));
+    }
+}

@@ -1,0 +1,94 @@
+//! The scripts in memory, by trigger id. Swapped as a whole, so that a request sees one consistent set.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+
+use super::{Engine, ScriptFailure, Trigger};
+
+/// A script, compiled. Only the engine makes these, so the bytecode in it is our compiler's.
+#[derive(Debug)]
+pub struct CompiledScript {
+    pub(super) trigger: Trigger,
+    pub(super) name: Arc<str>,
+    pub(super) source: Arc<str>,
+    /// What is wrong with a stored script that no longer compiles. Running it answers this, rather than falling
+    /// back to the built-in behaviour.
+    pub(super) bytecode: Result<Bytes, ScriptFailure>,
+}
+
+impl CompiledScript {
+    pub fn trigger(&self) -> &Trigger {
+        &self.trigger
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+/// All scripts, by trigger id.
+#[derive(Debug, Default)]
+pub struct Library {
+    scripts: ArcSwap<HashMap<Box<str>, Arc<CompiledScript>>>,
+}
+
+impl Library {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The script bound to a trigger id.
+    pub fn get(&self, id: &str) -> Option<Arc<CompiledScript>> {
+        self.scripts.load().get(id).cloned()
+    }
+
+    pub fn len(&self) -> usize {
+        self.scripts.load().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds or replaces one script.
+    pub fn insert(&self, script: CompiledScript) {
+        let script = Arc::new(script);
+        self.scripts.rcu(|old| {
+            let mut new = HashMap::clone(old);
+            new.insert(script.trigger.id().into(), Arc::clone(&script));
+            new
+        });
+    }
+
+    pub fn remove(&self, id: &str) {
+        self.scripts.rcu(|old| {
+            let mut new = HashMap::clone(old);
+            new.remove(id);
+            new
+        });
+    }
+
+    /// Replaces everything by the stored scripts, given as (trigger id, source). What has not changed is not
+    /// compiled again; what does not compile stays, and fails when it is run.
+    pub async fn reload<'a>(&self, engine: &Engine, stored: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        let old = self.scripts.load_full();
+        let mut new = HashMap::new();
+        for (id, source) in stored {
+            let script = match old.get(id) {
+                Some(same) if &*same.source == source => Arc::clone(same),
+                _ => match Trigger::parse(id) {
+                    Ok(trigger) => Arc::new(engine.compile(trigger, source).await),
+                    Err(error) => {
+                        tracing::error!(script = id, %error, "a stored script has an unusable id and is ignored");
+                        continue;
+                    }
+                },
+            };
+            new.insert(id.into(), script);
+        }
+        self.scripts.store(Arc::new(new));
+    }
+}

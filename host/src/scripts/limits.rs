@@ -1,0 +1,72 @@
+//! Every bound on a script, with why it is what it is. What each ends in stands in `docs/scripting.md`.
+
+use std::time::Duration;
+
+/// Lua VM instructions a run may execute: chunk, `handle()`, coroutines and metamethods together. Fixed by the
+/// specification. The guest counts exactly; at zero it calls an import that traps.
+pub const INSTRUCTIONS: u32 = 1_000_000;
+
+/// WebAssembly fuel of a run, 0.12-0.5 s of CPU. Ordinary code within [`INSTRUCTIONS`] never gets here (the
+/// dearest seen is some 200 M); it stops what the instruction counter can't see, which is work inside one library
+/// call: a pathological pattern, a huge `string.rep`, a sort.
+pub const FUEL: u64 = 2_000_000_000;
+
+/// Fuel between two points where a run gives its worker thread back: about a millisecond, so that a loop delays
+/// its neighbours by no more than that.
+pub const FUEL_PER_YIELD: u64 = 5_000_000;
+
+/// Guest time of a run, waits on the host not counted. A second net under [`FUEL`] for a machine so slow or so
+/// busy that fuel alone would take too long.
+pub const GUEST_TIME: Duration = Duration::from_secs(10);
+
+/// Linear memory of an instance. The guest's own cap on Lua memory (32 MiB, a catchable Lua error) leaves the
+/// other half for its stack, data, fragmentation and values that are crossing.
+pub const LINEAR_MEMORY: usize = 64 << 20;
+
+/// Entries of each of the guest's function tables: many times what the compiled guest has.
+pub const TABLE_ELEMENTS: usize = 20_000;
+
+/// Memory of an instance that stays mapped between runs: what an ordinary run touches, so that it takes no page
+/// faults.
+pub const KEEP_RESIDENT: usize = 1 << 20;
+
+/// Stack for WebAssembly frames: 200 nested C calls (Lua's own limit) and the JSON codec's 127 levels fit.
+pub const WASM_STACK: usize = 1 << 20;
+
+/// Stack of the fiber a run lives on: [`WASM_STACK`] and room for the host's functions above it.
+pub const FIBER_STACK: usize = 2 << 20;
+
+/// Calls from a run into the host. A page is one call, so this walks 100,000 rows; more is a flood.
+pub const HOST_CALLS: u32 = 1_000;
+
+/// Rows a run may read from the index, over all its calls.
+pub const ROWS: u64 = 10_000;
+
+/// Bytes of rows a run may read: half of the Lua memory, which they all have to fit.
+pub const ROW_BYTES: u64 = 16 << 20;
+
+/// Log lines of a run (`log`, `print`, `warn`). Each may become a row of the event log.
+pub const LOG_LINES: u32 = 100;
+
+/// Bytes of one log line; the rest is cut.
+pub const LOG_LINE_BYTES: usize = 4 << 10;
+
+/// Bytes of a script's result. What an HTTP response may hold; a page of 100 records is a tenth of it.
+pub const RESULT_BYTES: usize = 8 << 20;
+
+/// Bytes of a script's source: a hundred times a long handler.
+pub const SOURCE_BYTES: usize = 256 << 10;
+
+/// Bytes of a failure's message and traceback that are kept: a script can raise a string of megabytes.
+pub const FAILURE_TEXT_BYTES: usize = 8 << 10;
+
+/// Instances that may exist at once, unless configured. Scripts are work for the processor, so this is many times
+/// the cores and leaves room for runs that wait for the database; at worst, all of them hostile, 2 GiB of Lua
+/// memory.
+pub const POOL_SIZE: u32 = 64;
+
+/// Runs that may wait for an instance, unless configured. At 10,000 runs a second a tenth of a second's worth.
+pub const QUEUE: u32 = 1_024;
+
+/// The longest wait for an instance. Whoever waited this long has a caller who gave up.
+pub const QUEUE_WAIT: Duration = Duration::from_secs(5);

@@ -1,0 +1,101 @@
+//! What a run may reach of the server, as narrow interfaces: the capabilities under `host/` are written against
+//! these, and tests hand in stand-ins.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use crate::clock::{Clock, Timestamp};
+use crate::random::Random;
+
+/// Handed to every run. Cheap to clone.
+#[derive(Clone)]
+pub struct Services {
+    pub index: Arc<dyn Index>,
+    pub log: Arc<dyn LogSink>,
+    pub clock: Clock,
+    pub random: Random,
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Services")
+    }
+}
+
+/// The arguments of `db.query`, as the script gave them: nothing is checked yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    pub collection: String,
+    pub did: Option<String>,
+    /// Clamped to 1..=100 by the index; `None` is 20.
+    pub limit: Option<i64>,
+    pub cursor: Option<String>,
+    /// `indexed_at`, `did`, `uri`, or a path into the record.
+    pub sort: Option<String>,
+    pub ascending: bool,
+    /// JSON text of a condition or group (`lua-runtime.md` §11).
+    pub filter: Option<Bytes>,
+}
+
+/// One record of the index. `record` is the stored JSON text, untouched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub uri: String,
+    pub record: Bytes,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    pub rows: Vec<Row>,
+    /// Only when more rows exist.
+    pub cursor: Option<String>,
+}
+
+/// Why the index did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// The script asked for something impossible. It sees the text, as a Lua error.
+    #[error("{0}")]
+    Invalid(String),
+    /// The database failed. The script sees "database unavailable"; the cause goes to the log.
+    #[error("database unavailable")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Reading the index, for `db.*`.
+pub trait Index: Send + Sync {
+    fn query(&self, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
+    /// The record at a full AT URI, `None` when the index has none.
+    fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>>;
+    fn count(&self, collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>>;
+    /// `sqlite` or `postgres`.
+    fn backend(&self) -> &'static str;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// `print`: the server's log only.
+    Debug,
+    /// `log`: the server's log at debug level and the event log (`script.log`).
+    Info,
+    /// `warn`: the server's log only.
+    Warn,
+}
+
+/// One line that a script wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    pub level: LogLevel,
+    pub trigger: Arc<str>,
+    pub caller_did: Option<String>,
+    pub message: String,
+    pub at: Timestamp,
+}
+
+/// Takes scripts' log lines. Must not block: it is called in the middle of a run.
+pub trait LogSink: Send + Sync {
+    fn write(&self, line: LogLine);
+}
