@@ -38,7 +38,11 @@ impl Route {
         H: Fn(Arc<App>, Request) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        Self { method, path, access: Access::Public(Box::new(move |app, (), request| Box::pin(handler(app, request)))) }
+        Self {
+            method,
+            path,
+            access: Access::Public(Box::new(move |app, (), request| Box::pin(handler(app, request)))),
+        }
     }
 
     pub fn admin<H, F>(method: Method, path: &'static str, permission: Permission, handler: H) -> Self
@@ -46,7 +50,8 @@ impl Route {
         H: Fn(Arc<App>, Admin, Request) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let handler: Handler<Admin> = Box::new(move |app, admin, request| Box::pin(handler(app, admin, request)));
+        let handler: Handler<Admin> =
+            Box::new(move |app, admin, request| Box::pin(handler(app, admin, request)));
         Self { method, path, access: Access::Admin(permission, handler) }
     }
 

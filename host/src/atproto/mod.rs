@@ -3,11 +3,18 @@
 //! Syntax types, DAG-CBOR and schema validation come from `shrike`; only this room names that crate.
 
 pub mod blobs;
+pub mod did;
+pub mod format;
+mod json;
 pub mod lexicon;
 pub mod record;
 pub mod record_uri;
+#[cfg(test)]
+pub(crate) mod vectors;
 
+pub use did::Did;
+pub use format::StringFormat;
 pub use lexicon::{LexiconDoc, LexiconError, LexiconKind};
 pub use record_uri::RecordUri;
 pub use shrike::cbor::Cid;
-pub use shrike::syntax::{AtUri, Did, Nsid, RecordKey, SyntaxError, Tid};
+pub use shrike::syntax::{AtUri, Nsid, RecordKey, SyntaxError, Tid};

@@ -26,7 +26,8 @@ impl AuthArgs {
         let service_namespace =
             parse::text(self.service_namespace).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
         if Nsid::try_from(format!("{service_namespace}.name").as_str()).is_err() {
-            problems.add("SERVICE_NAMESPACE", format!("{service_namespace:?} is not the beginning of an NSID"));
+            problems
+                .add("SERVICE_NAMESPACE", format!("{service_namespace:?} is not the beginning of an NSID"));
         }
         Auth { service_namespace }
     }

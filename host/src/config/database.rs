@@ -17,7 +17,13 @@ const MAX_CONNECTIONS: u32 = 1000;
 #[command(next_help_heading = "Database")]
 pub struct DatabaseArgs {
     /// sqlite://PATH or postgres://USER:PASSWORD@HOST/NAME [default: sqlite://DATA_DIR/belvedere.db]
-    #[arg(long = "database-url", env = "DATABASE_URL", global = true, value_name = "URL", hide_env_values = true)]
+    #[arg(
+        long = "database-url",
+        env = "DATABASE_URL",
+        global = true,
+        value_name = "URL",
+        hide_env_values = true
+    )]
     pub url: Option<String>,
     /// Connections of the pool [default: 16 for SQLite, 32 for PostgreSQL]
     #[arg(
@@ -46,7 +52,9 @@ impl DatabaseArgs {
             let scheme = url.split_once("://").map_or("(no scheme)", |(scheme, _)| scheme);
             problems.add(
                 "DATABASE_URL",
-                format!("{scheme} is not supported: write sqlite://PATH or postgres://USER:PASSWORD@HOST/NAME"),
+                format!(
+                    "{scheme} is not supported: write sqlite://PATH or postgres://USER:PASSWORD@HOST/NAME"
+                ),
             );
         }
         let default = if is_postgres { POSTGRES_CONNECTIONS } else { SQLITE_CONNECTIONS };

@@ -9,7 +9,8 @@ use tracing_subscriber::EnvFilter;
 use super::{Problems, parse};
 
 /// Our own log in full, the libraries' only when something is wrong.
-const DEFAULT_FILTER: &str = "info,sqlx=warn,hyper=warn,hickory_proto=warn,hickory_resolver=warn,wasmtime=warn";
+const DEFAULT_FILTER: &str =
+    "info,sqlx=warn,hyper=warn,hickory_proto=warn,hickory_resolver=warn,wasmtime=warn";
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Logs and metrics")]

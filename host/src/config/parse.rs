@@ -70,7 +70,8 @@ pub(super) fn url(
         Ok(url) if schemes.contains(&url.scheme()) && url.has_host() => Some(url),
         _ => {
             let schemes: Vec<String> = schemes.iter().map(|s| format!("{s}://")).collect();
-            problems.add(variable, format!("{value:?} is not a URL that begins with {}", schemes.join(" or ")));
+            problems
+                .add(variable, format!("{value:?} is not a URL that begins with {}", schemes.join(" or ")));
             None
         }
     }

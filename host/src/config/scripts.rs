@@ -31,7 +31,13 @@ pub struct Scripts {
 impl ScriptsArgs {
     pub(super) fn check(self, problems: &mut Problems) -> Scripts {
         Scripts {
-            pool_size: parse::number("SCRIPT_POOL_SIZE", self.pool_size, DEFAULT_POOL, 1..=MAX_POOL, problems),
+            pool_size: parse::number(
+                "SCRIPT_POOL_SIZE",
+                self.pool_size,
+                DEFAULT_POOL,
+                1..=MAX_POOL,
+                problems,
+            ),
             queue: parse::number("SCRIPT_QUEUE", self.queue, DEFAULT_QUEUE, 0..=MAX_QUEUE, problems),
         }
     }

@@ -28,7 +28,13 @@ const MIN_DIFFERENT: usize = 8;
 #[command(next_help_heading = "Secrets")]
 pub struct SecretsArgs {
     /// At least 64 random characters that sign session cookies [default: made once, DATA_DIR/session-secret]
-    #[arg(long = "session-secret", env = "SESSION_SECRET", global = true, value_name = "TEXT", hide_env_values = true)]
+    #[arg(
+        long = "session-secret",
+        env = "SESSION_SECRET",
+        global = true,
+        value_name = "TEXT",
+        hide_env_values = true
+    )]
     pub session: Option<String>,
     /// base64 of 32 bytes that encrypt tokens at rest [default: made once, DATA_DIR/token-encryption-key]
     #[arg(
@@ -107,9 +113,11 @@ impl Secrets {
     pub fn load(&self, random: &Random) -> Result<LoadedSecrets, SecretError> {
         let session = match &self.session {
             Some(given) => given.clone(),
-            None => Secret::new(kept(&self.dir.join("session-secret"), "SESSION_SECRET", session_secret, || {
-                random.hex(GENERATED_SESSION_BYTES)
-            })?),
+            None => {
+                Secret::new(kept(&self.dir.join("session-secret"), "SESSION_SECRET", session_secret, || {
+                    random.hex(GENERATED_SESSION_BYTES)
+                })?)
+            }
         };
         let encryption = match &self.encryption {
             Some(given) => given.clone(),
@@ -119,8 +127,11 @@ impl Secrets {
                 let text = Zeroizing::new(kept(&path, "TOKEN_ENCRYPTION_KEY", check, || {
                     STANDARD.encode(random.bytes::<ENCRYPTION_KEY_BYTES>())
                 })?);
-                let key = encryption_key(&text)
-                    .map_err(|reason| SecretError::Unusable { path, variable: "TOKEN_ENCRYPTION_KEY", reason })?;
+                let key = encryption_key(&text).map_err(|reason| SecretError::Unusable {
+                    path,
+                    variable: "TOKEN_ENCRYPTION_KEY",
+                    reason,
+                })?;
                 Secret::new(*key)
             }
         };
@@ -167,8 +178,11 @@ fn kept(
     match fs::read_to_string(path) {
         Ok(text) => {
             let text = text.trim().to_owned();
-            check(&text)
-                .map_err(|reason| SecretError::Unusable { path: path.to_owned(), variable, reason })?;
+            check(&text).map_err(|reason| SecretError::Unusable {
+                path: path.to_owned(),
+                variable,
+                reason,
+            })?;
             warn_if_readable(path);
             Ok(text)
         }
@@ -187,8 +201,11 @@ fn kept(
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let text = fs::read_to_string(path).map_err(io)?;
-                    check(&text)
-                        .map_err(|reason| SecretError::Unusable { path: path.to_owned(), variable, reason })?;
+                    check(&text).map_err(|reason| SecretError::Unusable {
+                        path: path.to_owned(),
+                        variable,
+                        reason,
+                    })?;
                     Ok(text)
                 }
                 Err(error) => Err(io(error)),

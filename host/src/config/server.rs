@@ -75,7 +75,8 @@ impl ServerArgs {
                     && url.username().is_empty()
                     && url.password().is_none();
                 if !bare {
-                    problems.add("PUBLIC_URL", "it must be an origin: scheme, host and port, no path".to_owned());
+                    problems
+                        .add("PUBLIC_URL", "it must be an origin: scheme, host and port, no path".to_owned());
                 }
                 bare
             });
@@ -121,7 +122,8 @@ fn did_web(url: &Url) -> Did {
     // An IPv6 address is written in brackets, which a DID can't hold: percent-encoded like the port's colon.
     let host = host.replace('[', "%5B").replace(']', "%5D").replace(':', "%3A");
     let port = url.port().map_or_else(String::new, |port| format!("%3A{port}"));
-    Did::try_from(format!("did:web:{host}{port}").as_str()).expect("letters, digits, dots and percents are a DID")
+    Did::try_from(format!("did:web:{host}{port}").as_str())
+        .expect("letters, digits, dots and percents are a DID")
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -157,12 +159,17 @@ mod tests {
             assert_eq!(identity.did.as_str(), did);
             assert_eq!(identity.is_loopback, loopback, "{did}");
         }
-        assert_eq!(server(Some("https://Index.Example/")).unwrap().identity(1).origin, "https://index.example");
+        assert_eq!(
+            server(Some("https://Index.Example/")).unwrap().identity(1).origin,
+            "https://index.example"
+        );
     }
 
     #[test]
     fn a_public_url_is_an_origin() {
-        for bad in ["https://a.test/base", "https://a.test/?x", "https://u:p@a.test", "a.test", "ftp://a.test"] {
+        for bad in
+            ["https://a.test/base", "https://a.test/?x", "https://u:p@a.test", "a.test", "ftp://a.test"]
+        {
             assert!(server(Some(bad)).is_err(), "{bad}");
         }
     }

@@ -183,8 +183,11 @@ mod tests {
 
     #[test]
     fn account_without_active_is_inactive() {
-        let frame = parse(br#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#).unwrap();
-        assert!(matches!(frame.body, Body::Account(Account { active: false, status: Some(s) }) if s == "takendown"));
+        let frame =
+            parse(br#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#).unwrap();
+        assert!(
+            matches!(frame.body, Body::Account(Account { active: false, status: Some(s) }) if s == "takendown")
+        );
     }
 
     #[test]

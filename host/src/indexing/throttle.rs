@@ -33,7 +33,8 @@ impl Throttle {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let earned = (now.0 - state.refilled.0).div_euclid(self.refill_us).max(0);
         if earned > 0 {
-            state.tokens = state.tokens.saturating_add(earned.min(i64::from(self.burst)) as u32).min(self.burst);
+            state.tokens =
+                state.tokens.saturating_add(earned.min(i64::from(self.burst)) as u32).min(self.burst);
             state.refilled = Timestamp(state.refilled.0 + earned * self.refill_us);
         }
         if state.tokens == 0 {

@@ -1,0 +1,433 @@
+//! JSON text to canonical DAG-CBOR in one pass.
+//!
+//! Members are encoded as they come and remembered by their offsets; an object whose keys are out of order is written
+//! again in order when it closes. Nothing but the output is allocated per value. What the data model has no room for
+//! (floats, malformed links) is noted and the pass goes on, because the text must still be checked and mined for
+//! references.
+
+use super::super::json::{plain_len, skip_space, unescape};
+use super::{InvalidRecord, MAX_DEPTH, MAX_REF_BYTES, Unencodable};
+
+/// How many references one pass collects at most, duplicates included: a record of 1 MiB can't hold more.
+const MAX_COLLECTED: usize = 1 << 18;
+
+const MAJOR_UNSIGNED: u8 = 0x00;
+const MAJOR_NEGATIVE: u8 = 0x20;
+const MAJOR_BYTES: u8 = 0x40;
+const MAJOR_TEXT: u8 = 0x60;
+const MAJOR_ARRAY: u8 = 0x80;
+const MAJOR_MAP: u8 = 0xa0;
+/// Tag 42, the head of every link.
+const TAG_LINK: [u8; 2] = [0xd8, 0x2a];
+
+/// The largest integer that a double holds exactly; `1e3` and `5.0` are integers up to here.
+const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
+
+pub(super) struct Encoded {
+    pub(super) cbor: Vec<u8>,
+    pub(super) refs: Vec<String>,
+    pub(super) unencodable: Option<Unencodable>,
+}
+
+pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
+    // Once over everything is faster than string by string.
+    std::str::from_utf8(json).map_err(|_| InvalidRecord::Malformed)?;
+    let mut encoder = Encoder {
+        text: json,
+        at: skip_space(json, 0),
+        out: Vec::with_capacity(json.len() + 16),
+        members: Vec::with_capacity(16),
+        scratch: Vec::new(),
+        refs: Vec::new(),
+        unencodable: None,
+    };
+    if encoder.peek() != Some(b'{') {
+        // Tell a JSON value of another type from something that isn't JSON.
+        let json = serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok();
+        return Err(if json { InvalidRecord::NotObject } else { InvalidRecord::Malformed });
+    }
+    encoder.object(1)?;
+    encoder.space();
+    if encoder.at != json.len() {
+        return Err(InvalidRecord::Malformed);
+    }
+    if let Some(head) = encoder.out.first()
+        && head & 0xe0 != MAJOR_MAP
+    {
+        // A whole record that is {"$link": …} or {"$bytes": …} stands for something that is no map.
+        encoder.unencodable = Some(if *head == TAG_LINK[0] { Unencodable::Link } else { Unencodable::Bytes });
+    }
+    Ok(Encoded { cbor: encoder.out, refs: encoder.refs, unencodable: encoder.unencodable })
+}
+
+/// One member of an open object, by offsets into the output.
+#[derive(Clone, Copy)]
+struct Member {
+    /// The head of the key.
+    start: u32,
+    /// The text of the key.
+    key: u32,
+    /// The value, which ends at `end`.
+    value: u32,
+    end: u32,
+}
+
+struct Encoder<'a> {
+    text: &'a [u8],
+    at: usize,
+    out: Vec<u8>,
+    /// The members of all open objects, innermost last.
+    members: Vec<Member>,
+    scratch: Vec<u8>,
+    refs: Vec<String>,
+    unencodable: Option<Unencodable>,
+}
+
+impl Encoder<'_> {
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    #[inline]
+    fn space(&mut self) {
+        self.at = skip_space(self.text, self.at);
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), InvalidRecord> {
+        if self.peek() != Some(byte) {
+            return Err(InvalidRecord::Malformed);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn unencodable(&mut self, why: Unencodable) {
+        self.unencodable.get_or_insert(why);
+    }
+
+    fn value(&mut self, depth: usize) -> Result<(), InvalidRecord> {
+        match self.peek() {
+            Some(b'"') => {
+                let text = self.string()?;
+                self.note_ref(text);
+                Ok(())
+            }
+            Some(b'{') => self.object(depth + 1),
+            Some(b'[') => self.array(depth + 1),
+            Some(b't') => self.literal(b"true", 0xf5),
+            Some(b'f') => self.literal(b"false", 0xf4),
+            Some(b'n') => self.literal(b"null", 0xf6),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => Err(InvalidRecord::Malformed),
+        }
+    }
+
+    fn literal(&mut self, word: &[u8], cbor: u8) -> Result<(), InvalidRecord> {
+        if !self.text[self.at..].starts_with(word) {
+            return Err(InvalidRecord::Malformed);
+        }
+        self.at += word.len();
+        self.out.push(cbor);
+        Ok(())
+    }
+
+    /// Encodes the string at the position; gives the offset of its text in the output.
+    fn string(&mut self) -> Result<usize, InvalidRecord> {
+        self.expect(b'"')?;
+        let plain = plain_len(self.text, self.at);
+        let end = self.at + plain;
+        if self.text.get(end) == Some(&b'"') {
+            head(&mut self.out, MAJOR_TEXT, plain as u64);
+            let text = self.out.len();
+            self.out.extend_from_slice(&self.text[self.at..end]);
+            self.at = end + 1;
+            return Ok(text);
+        }
+        let mut plain = std::mem::take(&mut self.scratch);
+        plain.clear();
+        self.at = unescape(self.text, self.at, &mut plain).ok_or(InvalidRecord::Malformed)?;
+        head(&mut self.out, MAJOR_TEXT, plain.len() as u64);
+        let text = self.out.len();
+        self.out.extend_from_slice(&plain);
+        self.scratch = plain;
+        Ok(text)
+    }
+
+    /// Keeps the text that was just written if it is a reference. One with NUL in it names nothing, and PostgreSQL has
+    /// no text that could hold it.
+    fn note_ref(&mut self, text: usize) {
+        let bytes = &self.out[text..];
+        if bytes.starts_with(b"at://")
+            && bytes.len() <= MAX_REF_BYTES
+            && self.refs.len() < MAX_COLLECTED
+            && let Ok(text) = std::str::from_utf8(bytes)
+            && !text.contains('\0')
+        {
+            self.refs.push(text.to_owned());
+        }
+    }
+
+    fn number(&mut self) -> Result<(), InvalidRecord> {
+        let start = self.at;
+        let negative = self.peek() == Some(b'-');
+        self.at += usize::from(negative);
+        let digits = self.digits()?;
+        if digits.len() > 1 && digits[0] == b'0' {
+            return Err(InvalidRecord::Malformed);
+        }
+        let magnitude =
+            digits.iter().try_fold(0u64, |n, d| n.checked_mul(10)?.checked_add(u64::from(d - b'0')));
+        let mut integral = true;
+        if self.peek() == Some(b'.') {
+            integral = false;
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            integral = false;
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        let n = match magnitude {
+            Some(n) if integral => Some((negative && n > 0, n)),
+            None if integral => None,
+            _ => std::str::from_utf8(&self.text[start..self.at])
+                .ok()
+                .and_then(|text| text.parse::<f64>().ok())
+                .filter(|f| f.fract() == 0.0 && f.abs() <= MAX_SAFE)
+                .map(|f| (f < 0.0, f.abs() as u64)),
+        };
+        match n {
+            Some((false, n)) if i64::try_from(n).is_ok() => head(&mut self.out, MAJOR_UNSIGNED, n),
+            Some((true, n)) if n <= 1 << 63 => head(&mut self.out, MAJOR_NEGATIVE, n - 1),
+            _ => {
+                self.unencodable(Unencodable::Number);
+                self.out.push(0xf6);
+            }
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<&[u8], InvalidRecord> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == start { Err(InvalidRecord::Malformed) } else { Ok(&self.text[start..self.at]) }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<(), InvalidRecord> {
+        if depth > MAX_DEPTH {
+            return Err(InvalidRecord::TooDeep);
+        }
+        self.at += 1;
+        let start = self.out.len();
+        self.out.push(MAJOR_ARRAY);
+        let mut count = 0;
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.space();
+            self.value(depth)?;
+            count += 1;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => break,
+                _ => return Err(InvalidRecord::Malformed),
+            }
+        }
+        self.at += 1;
+        self.widen(start, MAJOR_ARRAY, count);
+        Ok(())
+    }
+
+    /// Turns the one-byte head at `start` into the head for `count` items.
+    fn widen(&mut self, start: usize, major: u8, count: u64) {
+        if count < 24 {
+            self.out[start] = major | count as u8;
+            return;
+        }
+        self.scratch.clear();
+        head(&mut self.scratch, major, count);
+        self.out.splice(start..=start, self.scratch.iter().copied());
+    }
+
+    fn object(&mut self, depth: usize) -> Result<(), InvalidRecord> {
+        if depth > MAX_DEPTH {
+            return Err(InvalidRecord::TooDeep);
+        }
+        self.at += 1;
+        let start = self.out.len();
+        self.out.push(MAJOR_MAP);
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        let base = self.members.len();
+        let mut special = false;
+        loop {
+            self.space();
+            let member = self.out.len();
+            let key = self.string()?;
+            special |= self.out.get(key) == Some(&b'$');
+            self.space();
+            self.expect(b':')?;
+            self.space();
+            let value = self.out.len();
+            self.value(depth)?;
+            let end = self.out.len();
+            self.members.push(Member {
+                start: member as u32,
+                key: key as u32,
+                value: value as u32,
+                end: end as u32,
+            });
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => break,
+                _ => return Err(InvalidRecord::Malformed),
+            }
+        }
+        self.at += 1;
+        if !(special && self.special(start, base)) {
+            self.order(start, base)?;
+        }
+        self.members.truncate(base);
+        Ok(())
+    }
+
+    /// Looks at an object with a key that begins with `$`. True when it stood for a link or bytes and has been written.
+    fn special(&mut self, start: usize, base: usize) -> bool {
+        let (out, members) = (&self.out, &self.members[base..]);
+        let value = |m: &Member| &out[m.value as usize..m.end as usize];
+        let mut written = None;
+        let mut wrong = None;
+        for member in members {
+            match &out[member.key as usize..member.value as usize] {
+                b"$link" => {
+                    match text_of(value(member)).and_then(|s| shrike::cbor::json::parse_cid(s).ok()) {
+                        Some(cid) if members.len() == 1 => {
+                            let mut link = Vec::with_capacity(41);
+                            link.extend_from_slice(&TAG_LINK);
+                            let bytes = cid.to_tag42_bytes();
+                            head(&mut link, MAJOR_BYTES, bytes.len() as u64);
+                            link.extend_from_slice(&bytes);
+                            written = Some(link);
+                        }
+                        _ => wrong = Some(Unencodable::Link),
+                    }
+                }
+                b"$bytes" => match text_of(value(member)).and_then(shrike::cbor::json::decode_base64) {
+                    Some(decoded) if members.len() == 1 => {
+                        let mut bytes = Vec::with_capacity(decoded.len() + 5);
+                        head(&mut bytes, MAJOR_BYTES, decoded.len() as u64);
+                        bytes.extend_from_slice(&decoded);
+                        written = Some(bytes);
+                    }
+                    _ => wrong = Some(Unencodable::Bytes),
+                },
+                b"$type" => match text_of(value(member)) {
+                    None | Some("") => wrong = Some(Unencodable::Type),
+                    Some("blob") if !is_blob(out, members) => wrong = Some(Unencodable::Blob),
+                    Some(_) => {}
+                },
+                _ => {}
+            }
+        }
+        if let Some(why) = wrong {
+            self.unencodable(why);
+        }
+        let Some(written) = written else { return false };
+        self.out.truncate(start);
+        self.out.extend_from_slice(&written);
+        true
+    }
+
+    /// Puts the members of the object at `start` in canonical order (shorter keys first, then bytewise) and fills in its
+    /// head.
+    fn order(&mut self, start: usize, base: usize) -> Result<(), InvalidRecord> {
+        let Self { out, members, scratch, .. } = self;
+        let members = &mut members[base..];
+        let key = |m: &Member| &out[m.key as usize..m.value as usize];
+        let compare = |a: &Member, b: &Member| {
+            let (a, b) = (key(a), key(b));
+            a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+        };
+        let count = members.len() as u64;
+        if members.windows(2).all(|pair| compare(&pair[0], &pair[1]).is_lt()) {
+            self.widen(start, MAJOR_MAP, count);
+            return Ok(());
+        }
+        members.sort_unstable_by(compare);
+        if members.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
+            // No DAG-CBOR holds a key twice, so this text never was a record; readers would disagree about its value.
+            return Err(InvalidRecord::DuplicateKey);
+        }
+        scratch.clear();
+        scratch.extend_from_slice(&out[start..]);
+        out.truncate(start);
+        head(out, MAJOR_MAP, count);
+        for member in members {
+            out.extend_from_slice(&scratch[member.start as usize - start..member.end as usize - start]);
+        }
+        Ok(())
+    }
+}
+
+/// Whether an object with `$type: "blob"` has what a blob needs.
+fn is_blob(out: &[u8], members: &[Member]) -> bool {
+    let find = |name: &[u8]| {
+        let member = members.iter().find(|m| &out[m.key as usize..m.value as usize] == name)?;
+        Some(&out[member.value as usize..member.end as usize])
+    };
+    find(b"ref").is_some_and(|v| v.starts_with(&TAG_LINK))
+        && find(b"mimeType").is_some_and(|v| text_of(v).is_some())
+        && find(b"size").is_some_and(|v| v[0] & 0xe0 == MAJOR_UNSIGNED)
+}
+
+/// The text of an encoded value, if it is a text.
+fn text_of(value: &[u8]) -> Option<&str> {
+    let first = *value.first()?;
+    if first & 0xe0 != MAJOR_TEXT {
+        return None;
+    }
+    let head = match first & 0x1f {
+        24 => 2,
+        25 => 3,
+        26 => 5,
+        27 => 9,
+        _ => 1,
+    };
+    std::str::from_utf8(value.get(head..)?).ok()
+}
+
+/// Writes the shortest head of an item: its major type and its value or length.
+#[inline]
+fn head(out: &mut Vec<u8>, major: u8, n: u64) {
+    match n {
+        0..24 => out.push(major | n as u8),
+        24..0x100 => out.extend_from_slice(&[major | 24, n as u8]),
+        0x100..0x1_0000 => {
+            let n = (n as u16).to_be_bytes();
+            out.extend_from_slice(&[major | 25, n[0], n[1]]);
+        }
+        0x1_0000..0x1_0000_0000 => {
+            out.push(major | 26);
+            out.extend_from_slice(&(n as u32).to_be_bytes());
+        }
+        _ => {
+            out.push(major | 27);
+            out.extend_from_slice(&n.to_be_bytes());
+        }
+    }
+}

@@ -1,0 +1,189 @@
+use data_encoding::BASE64_NOPAD;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use shrike::cbor::json::{Integers, json_slice_to_drisl};
+
+use super::super::vectors;
+use super::*;
+
+fn cid(json: &str) -> Result<Cid, Unencodable> {
+    inspect(json.as_bytes()).unwrap().cid
+}
+
+fn cbor(json: &str) -> Vec<u8> {
+    to_cbor(json.as_bytes()).unwrap().unwrap()
+}
+
+#[test]
+fn data_model_fixtures_have_their_cbor_and_cid() {
+    let Some(text) = vectors::read("data-model/data-model-fixtures.json") else { return };
+    for case in serde_json::from_str::<Vec<Value>>(&text).unwrap() {
+        let record = case["json"].to_string();
+        let expected = case["cbor_base64"].as_str().unwrap().trim_end_matches('=');
+        assert_eq!(BASE64_NOPAD.encode(&cbor(&record)), expected);
+        assert_eq!(cid(&record).unwrap().to_string(), case["cid"].as_str().unwrap());
+    }
+}
+
+#[test]
+fn valid_data_has_a_cid_and_invalid_has_none() {
+    let Some(text) = vectors::read("data-model/data-model-valid.json") else { return };
+    for case in serde_json::from_str::<Vec<Value>>(&text).unwrap() {
+        assert!(cid(&case["json"].to_string()).is_ok(), "{}", case["note"]);
+    }
+    let text = vectors::read("data-model/data-model-invalid.json").unwrap();
+    for case in serde_json::from_str::<Vec<Value>>(&text).unwrap() {
+        let result = inspect(case["json"].to_string().as_bytes());
+        assert!(!matches!(result, Ok(Inspected { cid: Ok(_), .. })), "{}", case["note"]);
+    }
+}
+
+#[test]
+fn says_why_a_record_has_no_cid() {
+    for (json, why) in [
+        (r#"{"a":1.5}"#, Unencodable::Number),
+        (r#"{"a":9223372036854775808}"#, Unencodable::Number),
+        (r#"{"a":-9223372036854775809}"#, Unencodable::Number),
+        (r#"{"a":1e300}"#, Unencodable::Number),
+        (r#"{"a":{"$link":"x"}}"#, Unencodable::Link),
+        (r#"{"$link":"bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a"}"#, Unencodable::Link),
+        (r#"{"a":{"$bytes":"%"}}"#, Unencodable::Bytes),
+        (r#"{"$bytes":"aGk"}"#, Unencodable::Bytes),
+        (r#"{"a":{"$type":""}}"#, Unencodable::Type),
+        (r#"{"a":{"$type":"blob"}}"#, Unencodable::Blob),
+    ] {
+        assert_eq!(cid(json), Err(why), "{json}");
+    }
+}
+
+#[test]
+fn numbers_are_integers_by_value() {
+    let plain = cbor(r#"{"a":1000}"#);
+    for same in [r#"{"a":1000.0}"#, r#"{"a":1e3}"#, r#"{"a":10000e-1}"#] {
+        assert_eq!(cbor(same), plain, "{same}");
+    }
+    assert_eq!(cbor(r#"{"a":-0}"#), cbor(r#"{"a":0}"#));
+    assert_eq!(cbor(r#"{"a":9223372036854775807}"#)[3..], [0x1b, 0x7f, 255, 255, 255, 255, 255, 255, 255]);
+    assert_eq!(cbor(r#"{"a":-9223372036854775808}"#)[3..], [0x3b, 0x7f, 255, 255, 255, 255, 255, 255, 255]);
+}
+
+#[test]
+fn bytes_may_be_padded_or_not() {
+    assert_eq!(cbor(r#"{"a":{"$bytes":"aGk="}}"#), cbor(r#"{"a":{"$bytes":"aGk"}}"#));
+    assert_eq!(cbor(r#"{"a":{"$bytes":""}}"#)[3..], [0x40]);
+}
+
+#[test]
+fn refuses_what_is_no_record() {
+    let deep = |n: usize| format!("{}1{}", r#"{"a":"#.repeat(n), "}".repeat(n));
+    assert!(inspect(deep(MAX_DEPTH).as_bytes()).is_ok());
+    let large = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_RECORD_BYTES));
+    let wide = format!(r#"{{"a":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    for (json, why) in [
+        (deep(MAX_DEPTH + 1).as_str(), InvalidRecord::TooDeep),
+        (&wide, InvalidRecord::TooDeep),
+        (&large, InvalidRecord::TooLarge),
+        ("[]", InvalidRecord::NotObject),
+        ("\"a\"", InvalidRecord::NotObject),
+        (" null ", InvalidRecord::NotObject),
+        ("", InvalidRecord::Malformed),
+        ("{", InvalidRecord::Malformed),
+        ("{} {}", InvalidRecord::Malformed),
+        (r#"{"a":1,}"#, InvalidRecord::Malformed),
+        (r#"{"a" 1}"#, InvalidRecord::Malformed),
+        (r#"{a:1}"#, InvalidRecord::Malformed),
+        (r#"{"a":01}"#, InvalidRecord::Malformed),
+        (r#"{"a":+1}"#, InvalidRecord::Malformed),
+        (r#"{"a":1.}"#, InvalidRecord::Malformed),
+        (r#"{"a":nul}"#, InvalidRecord::Malformed),
+        (r#"{"a":"\ud800"}"#, InvalidRecord::Malformed),
+        ("{\"a\":\"\n\"}", InvalidRecord::Malformed),
+        (r#"{"a":1,"b":2,"a":3}"#, InvalidRecord::DuplicateKey),
+        (r#"{"a":1,"\u0061":3}"#, InvalidRecord::DuplicateKey),
+    ] {
+        assert_eq!(inspect(json.as_bytes()), Err(why), "{}", &json[..json.len().min(60)]);
+    }
+    assert_eq!(inspect(b"{\"a\":\"\xff\"}"), Err(InvalidRecord::Malformed));
+}
+
+#[test]
+fn finds_references_wherever_they_are() {
+    let record = json!({
+        "subject": {"uri": "at://did:plc:b/x.y.z/2", "cid": "bafy"},
+        "list": ["at://did:plc:a/x.y.z/1", ["at://did:plc:a/x.y.z/1"], "see at://did:plc:c/x.y.z/3"],
+        "at://did:plc:key/x.y.z/4": 1,
+        "loose": "at:// anything",
+        "nul": "at://a\0b",
+        "long": format!("at://{}", "x".repeat(MAX_REF_BYTES)),
+        "other": "https://example.com",
+    });
+    let expected = ["at:// anything", "at://did:plc:a/x.y.z/1", "at://did:plc:b/x.y.z/2"];
+    assert_eq!(inspect(record.to_string().as_bytes()).unwrap().refs, expected);
+    let escaped = inspect(br#"{"a":"\u0061t:\/\/did:plc:a"}"#).unwrap();
+    assert_eq!(escaped.refs, ["at://did:plc:a"]);
+    // A record without a CID still refers.
+    let float = inspect(br#"{"a":1.5,"b":"at://x"}"#).unwrap();
+    assert_eq!((float.cid, float.refs), (Err(Unencodable::Number), vec!["at://x".to_owned()]));
+}
+
+#[test]
+fn many_members_and_items_get_long_heads() {
+    for n in [23, 24, 255, 256, 70_000] {
+        let items = vec!["0"; n].join(",");
+        let members: Vec<_> = (0..n).map(|i| format!(r#""k{i}":0"#)).collect();
+        let json = format!(r#"{{"list":[{items}],"map":{{{}}}}}"#, members.join(","));
+        assert_eq!(cbor(&json), json_slice_to_drisl(json.as_bytes(), Integers::Any).unwrap(), "{n}");
+    }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-300i64..300).prop_map(Value::from),
+        ".{0,40}".prop_map(Value::from),
+        "at://[a-z:/]{0,20}".prop_map(Value::from),
+        Just(json!({"$bytes": "aGk="})),
+        Just(json!({"$link": "bafkreiccldh766hwcnuxnf2wh6jgzepf2nlu2lvcllt63eww5p6chi4ity"})),
+    ];
+    leaf.prop_recursive(5, 64, 8, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..8).prop_map(Value::from),
+            prop::collection::btree_map("[a-zé\"\\\\]{0,6}", inner, 0..8)
+                .prop_map(|m| Value::Object(m.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn encodes_as_the_reference_does(value in any_json(), pretty in any::<bool>()) {
+        let record = json!({"value": value});
+        let text = if pretty { serde_json::to_string_pretty(&record) } else { serde_json::to_string(&record) }.unwrap();
+        let expected = json_slice_to_drisl(text.as_bytes(), Integers::Any).unwrap();
+        prop_assert_eq!(to_cbor(text.as_bytes()).unwrap().unwrap(), expected.clone());
+        prop_assert_eq!(inspect(text.as_bytes()).unwrap().cid.unwrap(), Cid::compute(Codec::Drisl, &expected));
+    }
+
+    #[test]
+    fn accepts_the_json_that_serde_json_accepts(text in r#"\{("[a\\"]{0,2}"|[0-9.eE+-]{1,4}|[\[\]{}:, ]|true|null|"a":|"b":){0,12}\}"#) {
+        let ours = inspect(text.as_bytes());
+        let theirs = serde_json::from_str::<Value>(&text).is_ok();
+        match ours {
+            Ok(_) | Err(InvalidRecord::DuplicateKey) => {
+                // A number too large for a double is JSON all the same; serde_json refuses it.
+                prop_assert!(theirs || text.contains(['e', 'E']), "{}", text);
+            }
+            Err(_) => prop_assert!(!theirs, "{}", text),
+        }
+    }
+
+    #[test]
+    fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = inspect(&bytes);
+        let mut object = b"{\"a\":".to_vec();
+        object.extend(bytes);
+        let _ = inspect(&object);
+    }
+}
