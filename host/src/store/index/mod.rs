@@ -1,17 +1,27 @@
 //! The write path of the index: many changes, accounts and the stream cursor in ONE transaction.
+//!
+//! `plan` turns a batch into rows that name each record once; `sqlite` and `postgres` bring the rows into the
+//! database, each in the way that is cheapest there.
+
+mod accounts;
+mod plan;
+mod postgres;
+mod sqlite;
 
 use bytes::Bytes;
 
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError};
+use super::{Db, StoreError, on};
 
 /// One group commit.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub changes: Vec<Change>,
-    /// Applied before `changes`, in order.
+    /// In order. A deletion removes what was there before the batch; if it is the account's last word, its changes
+    /// in this batch are dropped too. The other states only hide and show, so their place in the batch is no matter.
+    /// DIDs that were never indexed are ignored: a stream tells about every account of the network.
     pub accounts: Vec<AccountChange>,
     /// Committed with everything above, and only with it.
     pub cursor: Option<StreamCursor>,
@@ -57,11 +67,11 @@ pub struct AccountChange {
 /// Everything but `Active` makes an account's rows invisible; `Deleted` removes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccountStatus {
-    Active,
-    Deactivated,
-    TakenDown,
-    Suspended,
-    Deleted,
+    Active = 0,
+    Deactivated = 1,
+    TakenDown = 2,
+    Suspended = 3,
+    Deleted = 4,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,17 +100,32 @@ pub struct Rejected {
     pub reason: String,
 }
 
+/// References longer than this are not kept: no AT URI of a record is, and an index entry on PostgreSQL has to fit
+/// a third of a page (2,704 bytes).
+const MAX_TARGET_BYTES: usize = 2_000;
+
 /// Applies a batch in one transaction. Rules: an older or equal `rev` never overwrites, also not a deletion; a
 /// batch may name a record several times, the newest `rev` wins; `indexed_at` is kept on update; references are
 /// replaced with their record.
 ///
 /// # Errors
 /// When the database fails; then nothing of the batch is there, and it may be applied again as it is.
-pub async fn apply(_db: &Db, _batch: &Batch) -> Result<Applied, StoreError> {
-    todo!()
+pub async fn apply(db: &Db, batch: &Batch) -> Result<Applied, StoreError> {
+    let plan = plan::Plan::of(db, batch).await?;
+    match db {
+        Db::Sqlite(sqlite) => sqlite::apply(sqlite, plan).await,
+        Db::Postgres(postgres) => postgres::apply(postgres, plan).await,
+    }
 }
 
 /// Forgets deletions older than `before`; at most `max` rows a call. Returns how many.
-pub async fn prune_tombstones(_db: &Db, _before: Timestamp, _max: u32) -> Result<u64, StoreError> {
-    todo!()
+pub async fn prune_tombstones(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM tombstones WHERE (collection_id, did_id, rkey) IN \
+               (SELECT collection_id, did_id, rkey FROM tombstones WHERE deleted_at < $1 LIMIT $2)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
+    }))
 }
+
+const SET_CURSOR: &str = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $3) \
+     ON CONFLICT (source) DO UPDATE SET cursor = excluded.cursor, updated_at = excluded.updated_at";

@@ -1,0 +1,145 @@
+//! What a batch comes to before it reaches SQL: ids instead of names, each record once, the newest `rev`.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::atproto::Tid;
+use crate::clock::Timestamp;
+
+use super::super::intern;
+use super::accounts::Accounts;
+use super::{
+    Applied, Batch, Change, Db, Delete, MAX_TARGET_BYTES, Rejected, StoreError, StreamCursor, Upsert,
+};
+use crate::atproto::RecordUri;
+
+/// The key of a record in the database.
+pub(super) type Key<'a> = (i64, i64, &'a str);
+
+/// A row to insert or update.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) collection_id: i64,
+    pub(super) did_id: i64,
+    pub(super) rev: i64,
+    pub(super) text: &'a str,
+    pub(super) upsert: &'a Upsert,
+}
+
+/// A row to delete, and the tombstone it leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone<'a> {
+    pub(super) collection_id: i64,
+    pub(super) did_id: i64,
+    pub(super) rev: i64,
+    pub(super) rkey: &'a str,
+}
+
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    /// Sorted by key, each key once.
+    pub(super) rows: Vec<Row<'a>>,
+    /// Sorted by key, each key once, and none that is in `rows`.
+    pub(super) gone: Vec<Gone<'a>>,
+    pub(super) accounts: Accounts<'a>,
+    pub(super) cursor: Option<&'a StreamCursor>,
+    pub(super) now: Timestamp,
+    /// What is known before SQL: changes that lost within the batch, and texts that are not UTF-8.
+    pub(super) applied: Applied,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn key(&self) -> Key<'a> {
+        (self.collection_id, self.did_id, self.upsert.rkey.as_str())
+    }
+
+    /// The references that are kept, see [`MAX_TARGET_BYTES`].
+    pub(super) fn refs(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.upsert.refs.iter().map(String::as_str).filter(|target| target.len() <= MAX_TARGET_BYTES)
+    }
+
+    pub(super) fn reject(&self, reason: impl Into<String>) -> Rejected {
+        reject(self.upsert, reason)
+    }
+}
+
+impl<'a> Gone<'a> {
+    pub(super) fn key(&self) -> Key<'a> {
+        (self.collection_id, self.did_id, self.rkey)
+    }
+}
+
+impl Change {
+    fn rev(&self) -> Tid {
+        match self {
+            Self::Upsert(Upsert { rev, .. }) | Self::Delete(Delete { rev, .. }) => *rev,
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    pub(super) async fn of(db: &Db, batch: &'a Batch) -> Result<Self, StoreError> {
+        let names = || {
+            batch.changes.iter().map(|change| match change {
+                Change::Upsert(u) => (&u.did, &u.collection),
+                Change::Delete(d) => (&d.did, &d.collection),
+            })
+        };
+        let dids = intern::did_ids(db, names().map(|(did, _)| did)).await?;
+        let collections = intern::collection_ids(db, names().map(|(_, collection)| collection)).await?;
+        let id_of = |did, collection| {
+            // Both maps were made from the same names a few lines above.
+            Some((*collections.get(collection)?, *dids.get(did)?))
+        };
+
+        let accounts = Accounts::of(&batch.accounts);
+        let mut applied = Applied::default();
+        let mut newest: HashMap<Key<'a>, &'a Change> = HashMap::with_capacity(batch.changes.len());
+        for change in &batch.changes {
+            let (did, collection, rkey) = match change {
+                Change::Upsert(u) => (&u.did, &u.collection, u.rkey.as_str()),
+                Change::Delete(d) => (&d.did, &d.collection, d.rkey.as_str()),
+            };
+            if accounts.ends_deleted(did) {
+                applied.stale += 1;
+                continue;
+            }
+            let Some((collection_id, did_id)) = id_of(did, collection) else { continue };
+            match newest.entry((collection_id, did_id, rkey)) {
+                Entry::Vacant(entry) => {
+                    entry.insert(change);
+                }
+                Entry::Occupied(mut entry) => {
+                    applied.stale += 1;
+                    if change.rev() > entry.get().rev() {
+                        entry.insert(change);
+                    }
+                }
+            }
+        }
+
+        let mut rows = Vec::with_capacity(newest.len());
+        let mut gone = Vec::new();
+        for ((collection_id, did_id, rkey), change) in newest {
+            // The top bit of a TID is zero.
+            let rev = change.rev().as_u64() as i64;
+            match change {
+                Change::Delete(_) => gone.push(Gone { collection_id, did_id, rev, rkey }),
+                Change::Upsert(upsert) => match std::str::from_utf8(&upsert.record) {
+                    Ok(text) => rows.push(Row { collection_id, did_id, rev, text, upsert }),
+                    Err(error) => applied.rejected.push(reject(upsert, error.to_string())),
+                },
+            }
+        }
+        // One order for every writer, so that two hosts can't lock each other out; and neighbours in the index.
+        rows.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+        gone.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+        Ok(Self { rows, gone, accounts, cursor: batch.cursor.as_ref(), now: batch.now, applied })
+    }
+}
+
+fn reject(upsert: &Upsert, reason: impl Into<String>) -> Rejected {
+    let Upsert { did, collection, rkey, .. } = upsert;
+    let uri = RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() };
+    Rejected { uri, reason: reason.into() }
+}

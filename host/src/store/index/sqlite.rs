@@ -1,0 +1,305 @@
+//! Batches into SQLite: one writer, statements of up to [`MAX_ROWS`] rows in a few fixed shapes.
+//!
+//! New records are the rule: a statement inserts what it can and counts. Only when rows are missing from the count
+//! is it worth asking which were there before, and updating those. The ids of new rows are chosen here, so that
+//! references need no answer from the database; nobody else can insert within the transaction.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::{Arc, LazyLock};
+
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{AssertSqlSafe, SqliteConnection};
+
+use super::super::{Sqlite, StoreError};
+use super::plan::{Gone, Plan, Row};
+use super::{Applied, SET_CURSOR};
+
+/// Rows per statement: beyond this a statement gets longer, not cheaper (and stays far below SQLite's 32,766
+/// parameters).
+const MAX_ROWS: usize = 128;
+
+/// Statement texts for 1, 2, 4, … [`MAX_ROWS`] rows. A rest takes the next larger one: what is not bound is NULL,
+/// and rows whose first column is NULL are skipped.
+struct Shapes(Vec<Arc<str>>);
+
+impl Shapes {
+    fn new(columns: usize, before: &str, after: &str) -> Self {
+        let row = format!("(?{})", ", ?".repeat(columns - 1));
+        let text = |rows: usize| {
+            let mut text = format!("{before} (VALUES {row}");
+            for _ in 1..rows {
+                // Writing to a String never fails.
+                let _ = write!(text, ", {row}");
+            }
+            text + ") AS v " + after
+        };
+        Self((0..=MAX_ROWS.ilog2()).map(|n| text(1 << n).into()).collect())
+    }
+
+    fn query(&self, rows: usize) -> Query<'static, sqlx::Sqlite, SqliteArguments> {
+        let shape = rows.next_power_of_two().ilog2() as usize;
+        sqlx::query(AssertSqlSafe(self.0[shape].clone()))
+    }
+}
+
+static INSERT: LazyLock<Shapes> = LazyLock::new(|| {
+    Shapes::new(
+        9,
+        "INSERT INTO records (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
+         SELECT column1, column2, column3, column4, column5, column6, column7, column8, column8, column9 FROM",
+        "WHERE column1 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = v.column2 \
+             AND t.did_id = v.column3 AND t.rkey = v.column4 AND t.rev >= v.column7) \
+         ON CONFLICT (collection_id, did_id, rkey) DO NOTHING",
+    )
+});
+
+/// Which of the keys are there: the number of the row in the statement, id and rev.
+static FIND: LazyLock<Shapes> = LazyLock::new(|| {
+    Shapes::new(
+        4,
+        "SELECT v.column1 AS n, r.id, r.rev FROM",
+        "CROSS JOIN records r WHERE v.column1 IS NOT NULL AND r.collection_id = v.column2 \
+             AND r.did_id = v.column3 AND r.rkey = v.column4",
+    )
+});
+
+static UPDATE: LazyLock<Shapes> = LazyLock::new(|| {
+    Shapes::new(
+        6,
+        "UPDATE records SET cid = v.column2, cid_verified = v.column3, rev = v.column4, updated_at = v.column5, \
+             record = v.column6 FROM",
+        "WHERE records.id = v.column1",
+    )
+});
+
+pub(super) async fn apply(db: &Sqlite, mut plan: Plan<'_>) -> Result<Applied, StoreError> {
+    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
+    let mut applied = std::mem::take(&mut plan.applied);
+    if !plan.accounts.is_empty() {
+        accounts(&mut tx, &plan, &mut applied).await?;
+    }
+    if !plan.rows.is_empty() {
+        upsert(&mut tx, &plan, &mut applied).await?;
+    }
+    for chunk in plan.gone.chunks(MAX_ROWS) {
+        delete(&mut tx, chunk, &plan, &mut applied).await?;
+    }
+    if let Some(cursor) = plan.cursor {
+        sqlx::query(SET_CURSOR)
+            .bind(&cursor.source)
+            .bind(cursor.cursor)
+            .bind(plan.now)
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await?;
+    Ok(applied)
+}
+
+async fn upsert(
+    conn: &mut SqliteConnection,
+    plan: &Plan<'_>,
+    applied: &mut Applied,
+) -> Result<(), StoreError> {
+    let mut next_id: i64 =
+        sqlx::query_scalar("SELECT coalesce(max(id), 0) + 1 FROM records").fetch_one(&mut *conn).await?;
+    let mut refs = Refs::default();
+    let mut updated = Vec::new();
+    for chunk in plan.rows.chunks(MAX_ROWS) {
+        let first_id = next_id;
+        next_id += chunk.len() as i64;
+        let inserted = insert(conn, chunk, first_id, plan).await?;
+        if inserted == chunk.len() as u64 {
+            applied.inserted += inserted;
+            for (row, id) in chunk.iter().zip(first_id..) {
+                refs.push(row, id);
+            }
+            continue;
+        }
+        // What is in the table under our id was inserted; under another id, it was there before; what is not there
+        // was deleted by a newer tombstone.
+        let mut older = Vec::new();
+        for Found { n, id, rev } in find(conn, chunk.iter().map(Row::key)).await? {
+            let Some(row) = chunk.get(n as usize) else { continue };
+            if id == first_id + n {
+                applied.inserted += 1;
+                refs.push(row, id);
+            } else if rev < row.rev {
+                older.push((id, row));
+                updated.push(id);
+                refs.push(row, id);
+            }
+        }
+        applied.updated += older.len() as u64;
+        applied.stale += chunk.len() as u64 - inserted - older.len() as u64;
+        update(conn, &older, plan).await?;
+    }
+    if !updated.is_empty() {
+        drop_refs(conn, &updated).await?;
+    }
+    refs.insert(conn).await
+}
+
+async fn insert(
+    conn: &mut SqliteConnection,
+    rows: &[Row<'_>],
+    first_id: i64,
+    plan: &Plan<'_>,
+) -> Result<u64, StoreError> {
+    let mut query = INSERT.query(rows.len());
+    for (row, id) in rows.iter().zip(first_id..) {
+        query = query
+            .bind(id)
+            .bind(row.collection_id)
+            .bind(row.did_id)
+            .bind(row.upsert.rkey.as_str())
+            .bind(row.upsert.cid.map(|cid| cid.to_bytes().to_vec()))
+            .bind(row.upsert.cid_verified)
+            .bind(row.rev)
+            .bind(plan.now)
+            .bind(row.text);
+    }
+    Ok(query.execute(&mut *conn).await?.rows_affected())
+}
+
+async fn update(
+    conn: &mut SqliteConnection,
+    rows: &[(i64, &Row<'_>)],
+    plan: &Plan<'_>,
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut query = UPDATE.query(rows.len());
+    for (id, row) in rows {
+        query = query
+            .bind(id)
+            .bind(row.upsert.cid.map(|cid| cid.to_bytes().to_vec()))
+            .bind(row.upsert.cid_verified)
+            .bind(row.rev)
+            .bind(plan.now)
+            .bind(row.text);
+    }
+    query.execute(&mut *conn).await?;
+    Ok(())
+}
+
+struct Found {
+    /// Index of the key asked for.
+    n: i64,
+    id: i64,
+    rev: i64,
+}
+
+async fn find<'a>(
+    conn: &mut SqliteConnection,
+    keys: impl ExactSizeIterator<Item = super::plan::Key<'a>>,
+) -> Result<Vec<Found>, StoreError> {
+    use sqlx::Row as _;
+    let mut query = FIND.query(keys.len());
+    for (n, (collection_id, did_id, rkey)) in (0_i64..).zip(keys) {
+        query = query.bind(n).bind(collection_id).bind(did_id).bind(rkey);
+    }
+    query
+        .fetch_all(&mut *conn)
+        .await?
+        .iter()
+        .map(|row| Ok(Found { n: row.try_get(0)?, id: row.try_get(1)?, rev: row.try_get(2)? }))
+        .collect()
+}
+
+async fn delete(
+    conn: &mut SqliteConnection,
+    chunk: &[Gone<'_>],
+    plan: &Plan<'_>,
+    applied: &mut Applied,
+) -> Result<(), StoreError> {
+    let mut ids = Vec::new();
+    let mut newer = HashSet::new();
+    for Found { n, id, rev } in find(conn, chunk.iter().map(Gone::key)).await? {
+        if chunk.get(n as usize).is_some_and(|gone| rev < gone.rev) {
+            ids.push(id);
+        } else {
+            newer.insert(n as usize);
+        }
+    }
+    applied.stale += newer.len() as u64;
+    if !ids.is_empty() {
+        drop_refs(conn, &ids).await?;
+        let sql = "DELETE FROM records WHERE id IN (SELECT value FROM json_each($1))";
+        applied.deleted += sqlx::query(sql).bind(json(&ids)?).execute(&mut *conn).await?.rows_affected();
+    }
+    let tombstones: Vec<_> = chunk
+        .iter()
+        .enumerate()
+        .filter(|(n, _)| !newer.contains(n))
+        .map(|(_, gone)| (gone.collection_id, gone.did_id, gone.rkey, gone.rev))
+        .collect();
+    let sql = "INSERT INTO tombstones (collection_id, did_id, rkey, rev, deleted_at) \
+               SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, $2 FROM json_each($1) WHERE true \
+               ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
+                   deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev";
+    let left = sqlx::query(sql).bind(json(&tombstones)?).bind(plan.now).execute(&mut *conn).await?;
+    applied.stale += tombstones.len() as u64 - left.rows_affected();
+    Ok(())
+}
+
+async fn accounts(
+    conn: &mut SqliteConnection,
+    plan: &Plan<'_>,
+    applied: &mut Applied,
+) -> Result<(), StoreError> {
+    let (dids, statuses) = plan.accounts.statuses();
+    let pairs: Vec<_> = dids.into_iter().zip(statuses).collect();
+    let sql = "UPDATE dids SET status = v.value ->> 1, status_changed_at = $2 FROM json_each($1) AS v \
+               WHERE dids.did = v.value ->> 0 AND dids.status <> v.value ->> 1";
+    sqlx::query(sql).bind(json(&pairs)?).bind(plan.now).execute(&mut *conn).await?;
+
+    let purged = plan.accounts.purged();
+    if purged.is_empty() {
+        return Ok(());
+    }
+    let purged = json(&purged)?;
+    // Every record of these accounts, through the unique key of each collection.
+    let refs = "DELETE FROM record_refs WHERE record_id IN (SELECT r.id FROM records r WHERE r.collection_id IN \
+                    (SELECT id FROM collections) AND r.did_id IN (SELECT d.id FROM dids d WHERE d.did IN \
+                    (SELECT value FROM json_each($1))))";
+    let rows = "DELETE FROM records WHERE collection_id IN (SELECT id FROM collections) AND did_id IN \
+                    (SELECT d.id FROM dids d WHERE d.did IN (SELECT value FROM json_each($1)))";
+    sqlx::query(refs).bind(&purged).execute(&mut *conn).await?;
+    applied.purged += sqlx::query(rows).bind(&purged).execute(&mut *conn).await?.rows_affected();
+    Ok(())
+}
+
+async fn drop_refs(conn: &mut SqliteConnection, ids: &[i64]) -> Result<(), StoreError> {
+    let sql = "DELETE FROM record_refs WHERE record_id IN (SELECT value FROM json_each($1))";
+    sqlx::query(sql).bind(json(ids)?).execute(&mut *conn).await?;
+    Ok(())
+}
+
+/// References to insert, collected over the whole batch.
+#[derive(Default)]
+struct Refs<'a>(Vec<(&'a str, i64, i64)>);
+
+impl<'a> Refs<'a> {
+    fn push(&mut self, row: &Row<'a>, id: i64) {
+        self.0.extend(row.refs().map(|target| (target, row.collection_id, id)));
+    }
+
+    async fn insert(self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let sql = "INSERT INTO record_refs (target, collection_id, record_id) \
+                   SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true ON CONFLICT DO NOTHING";
+        sqlx::query(sql).bind(json(&self.0)?).execute(conn).await?;
+        Ok(())
+    }
+}
+
+fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
+    // Numbers, strings and tuples of them always serialize.
+    serde_json::to_string(value).map_err(|e| StoreError::Corrupt(e.to_string()))
+}
