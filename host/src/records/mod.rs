@@ -5,6 +5,7 @@
 
 pub mod cursor;
 pub mod filter;
+mod own_uri;
 pub mod page;
 pub mod path;
 pub mod render;

@@ -13,9 +13,13 @@ pub enum SortKey {
     IndexedAt,
     Did,
     Uri,
-    /// By JSON type, then value; rows without the field come last in both directions.
+    /// By JSON type (numbers, strings, booleans), then by value, strings by their first [`MAX_TEXT_CHARS`]
+    /// characters. Rows without such a value come last in both directions. Ties go by row id.
     Field(Path),
 }
+
+/// Longer strings are told apart by their row id alone, so that a cursor, which carries the value, stays short.
+pub const MAX_TEXT_CHARS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -24,13 +28,13 @@ pub enum Direction {
 }
 
 /// Where a row stands in a custom order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortKeyset {
     pub value: SortValue,
     pub id: i64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SortValue {
     /// Decimal text of an integer or a float.
     Number(String),
@@ -42,7 +46,54 @@ pub enum SortValue {
 
 impl Sort {
     /// `key` as scripts write it: `indexed_at`, `did`, `uri`, or a path.
-    pub fn parse(_key: &str, _direction: Direction) -> Result<Self, InvalidPath> {
-        todo!()
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub fn parse(key: &str, direction: Direction) -> Result<Self, InvalidPath> {
+        let key = match key {
+            "indexed_at" => SortKey::IndexedAt,
+            "did" => SortKey::Did,
+            "uri" => SortKey::Uri,
+            path => SortKey::Field(Path::parse(path)?),
+        };
+        Ok(Self { key, direction })
+    }
+
+    /// Whether a cursor with this value can come from this order.
+    pub fn accepts(&self, value: &SortValue) -> bool {
+        match (&self.key, value) {
+            (SortKey::IndexedAt, SortValue::Number(text)) => text.parse::<i64>().is_ok(),
+            (SortKey::Did | SortKey::Uri, value) => matches!(value, SortValue::Text(_)),
+            (SortKey::Field(_), _) => true,
+            (SortKey::IndexedAt, _) => false,
+        }
+    }
+}
+
+impl Direction {
+    /// `asc` or `desc`, in any letter case.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.eq_ignore_ascii_case("asc") {
+            Some(Self::Asc)
+        } else if text.eq_ignore_ascii_case("desc") {
+            Some(Self::Desc)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_names_and_the_rest_is_a_path() {
+        let key = |text| Sort::parse(text, Direction::Asc).map(|sort| sort.key);
+        assert_eq!(key("uri"), Ok(SortKey::Uri));
+        assert_eq!(key("a.b"), Ok(SortKey::Field(Path::parse("a.b").unwrap())));
+        assert_eq!(key("$type"), Err(InvalidPath));
+        assert_eq!(Direction::parse("DESC"), Some(Direction::Desc));
+        assert_eq!(Direction::parse("down"), None);
     }
 }

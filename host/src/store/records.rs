@@ -1,11 +1,17 @@
 //! Reads of the record index. Rows of accounts that are not active are invisible in every one of them.
+//!
+//! `CROSS JOIN` is SQLite's way to fix the order of a join: the list comes from the index in its order, and each row
+//! then looks up its DID. PostgreSQL reads it as an ordinary join.
 
 use bytes::Bytes;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
 
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError};
+use super::{Db, StoreError, intern, on};
 
 /// A record as lists and scripts need it.
 #[derive(Clone, Debug)]
@@ -51,45 +57,283 @@ impl RecordRow {
     }
 }
 
+/// A row as it comes from either database: the columns of [`columns`], in their order.
+pub(super) trait RawRow: Sized {
+    fn raw(self, collection: Nsid) -> Result<RecordRow, sqlx::Error>;
+    fn raw_full(self, collection: Nsid) -> Result<FullRecordRow, StoreError>;
+}
+
+/// Columns are read by position, which saves a lookup by name for each of them.
+macro_rules! raw_row {
+    ($row:ty) => {
+        impl RawRow for $row {
+            fn raw(self, collection: Nsid) -> Result<RecordRow, sqlx::Error> {
+                Ok(RecordRow {
+                    id: self.try_get(0)?,
+                    did: self.try_get(1)?,
+                    collection,
+                    rkey: self.try_get(2)?,
+                    indexed_at: self.try_get(3)?,
+                    record: Bytes::from(self.try_get::<String, _>(4)?),
+                })
+            }
+
+            fn raw_full(self, collection: Nsid) -> Result<FullRecordRow, StoreError> {
+                let cid: Option<Vec<u8>> = self.try_get(5)?;
+                let cid = cid.map(|bytes| Cid::from_bytes(&bytes)).transpose();
+                let (cid_verified, updated_at) = (self.try_get(6)?, self.try_get(7)?);
+                Ok(FullRecordRow {
+                    cid: cid.map_err(|e| StoreError::Corrupt(format!("records.cid: {e}")))?,
+                    cid_verified,
+                    updated_at,
+                    row: self.raw(collection)?,
+                })
+            }
+        }
+    };
+}
+raw_row!(SqliteRow);
+raw_row!(PgRow);
+
+/// What a row is read with. `$record` is how the dialect shows a record as text.
+macro_rules! columns {
+    (sqlite) => {
+        "r.id, d.did, r.rkey, r.indexed_at, r.record"
+    };
+    (postgres) => {
+        "r.id, d.did, r.rkey, r.indexed_at, r.record::text"
+    };
+    ($dialect:ident full) => {
+        concat!(columns!($dialect), ", r.cid, r.cid_verified, r.updated_at")
+    };
+}
+pub(super) use columns;
+
+macro_rules! list_sql {
+    ($columns:expr, $where:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
+            $where,
+            " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2"
+        )
+    };
+}
+
+/// The four list statements of one dialect and set of columns: by account or not, from the start or after a row.
+macro_rules! list_statements {
+    ($columns:expr) => {
+        [
+            [list_sql!($columns, ""), list_sql!($columns, " AND (r.indexed_at, r.id) < ($3, $4)")],
+            [
+                list_sql!($columns, " AND r.did_id = (SELECT id FROM dids WHERE did = $3)"),
+                list_sql!(
+                    $columns,
+                    " AND r.did_id = (SELECT id FROM dids WHERE did = $3) AND (r.indexed_at, r.id) < ($4, $5)"
+                ),
+            ],
+        ]
+    };
+}
+
+type Statements = [[&'static str; 2]; 2];
+const LIST_SQLITE: Statements = list_statements!(columns!(sqlite));
+const LIST_POSTGRES: Statements = list_statements!(columns!(postgres));
+const LIST_FULL_SQLITE: Statements = list_statements!(columns!(sqlite full));
+const LIST_FULL_POSTGRES: Statements = list_statements!(columns!(postgres full));
+
+macro_rules! fetch_list {
+    ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
+        let args: &ListArgs<'_> = $args;
+        let sql = $statements[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
+        let mut query = sqlx::query(sql).bind($collection).bind(i64::from(args.limit));
+        if let Some(did) = args.did {
+            query = query.bind(did.as_str());
+        }
+        if let Some(after) = args.after {
+            query = query.bind(after.indexed_at).bind(after.id);
+        }
+        query.fetch_all($pool).await?
+    }};
+}
+
 /// Newest first by (`indexed_at`, id).
-pub async fn list(_db: &Db, _args: &ListArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
-    todo!()
+pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
+    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
+    match db {
+        Db::Sqlite(db) => rows(fetch_list!(&db.reader, LIST_SQLITE, id, args), args.collection),
+        Db::Postgres(db) => rows(fetch_list!(&db.pool, LIST_POSTGRES, id, args), args.collection),
+    }
 }
 
 /// As [`list`], with CID and times.
-pub async fn list_full(_db: &Db, _args: &ListArgs<'_>) -> Result<Vec<FullRecordRow>, StoreError> {
-    todo!()
+pub async fn list_full(db: &Db, args: &ListArgs<'_>) -> Result<Vec<FullRecordRow>, StoreError> {
+    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
+    match db {
+        Db::Sqlite(db) => full_rows(fetch_list!(&db.reader, LIST_FULL_SQLITE, id, args), args.collection),
+        Db::Postgres(db) => full_rows(fetch_list!(&db.pool, LIST_FULL_POSTGRES, id, args), args.collection),
+    }
 }
 
-pub async fn get(_db: &Db, _uri: &RecordUri) -> Result<Option<RecordRow>, StoreError> {
-    todo!()
+fn rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<RecordRow>, StoreError> {
+    rows.into_iter().map(|row| Ok(row.raw(collection.clone())?)).collect()
 }
 
-pub async fn get_full(_db: &Db, _uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
-    todo!()
+fn full_rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<FullRecordRow>, StoreError> {
+    rows.into_iter().map(|row| row.raw_full(collection.clone())).collect()
+}
+
+macro_rules! get_sql {
+    ($columns:expr) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM dids d CROSS JOIN records r WHERE d.did = $2 AND d.status = 0 AND r.collection_id = $1 \
+               AND r.did_id = d.id AND r.rkey = $3"
+        )
+    };
+}
+const GET_SQLITE: &str = get_sql!(columns!(sqlite));
+const GET_POSTGRES: &str = get_sql!(columns!(postgres));
+const GET_FULL_SQLITE: &str = get_sql!(columns!(sqlite full));
+const GET_FULL_POSTGRES: &str = get_sql!(columns!(postgres full));
+
+macro_rules! fetch_one {
+    ($pool:expr, $sql:expr, $collection:expr, $uri:expr) => {
+        sqlx::query($sql)
+            .bind($collection)
+            .bind($uri.did.as_str())
+            .bind($uri.rkey.as_str())
+            .fetch_optional($pool)
+            .await?
+    };
+}
+
+pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreError> {
+    let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
+    let row = match db {
+        Db::Sqlite(db) => {
+            fetch_one!(&db.reader, GET_SQLITE, id, uri).map(|row| row.raw(uri.collection.clone()))
+        }
+        Db::Postgres(db) => {
+            fetch_one!(&db.pool, GET_POSTGRES, id, uri).map(|row| row.raw(uri.collection.clone()))
+        }
+    };
+    Ok(row.transpose()?)
+}
+
+pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
+    let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
+    let row =
+        match db {
+            Db::Sqlite(db) => fetch_one!(&db.reader, GET_FULL_SQLITE, id, uri)
+                .map(|row| row.raw_full(uri.collection.clone())),
+            Db::Postgres(db) => fetch_one!(&db.pool, GET_FULL_POSTGRES, id, uri)
+                .map(|row| row.raw_full(uri.collection.clone())),
+        };
+    row.transpose()
 }
 
 /// Those of `uris` that exist, in no order.
-pub async fn get_many(_db: &Db, _uris: &[RecordUri]) -> Result<Vec<RecordRow>, StoreError> {
-    todo!()
+pub async fn get_many(db: &Db, uris: &[RecordUri]) -> Result<Vec<RecordRow>, StoreError> {
+    // Few and rare so far: one statement each keeps the number of statement texts down.
+    let mut found = Vec::with_capacity(uris.len());
+    for uri in uris {
+        found.extend(get(db, uri).await?);
+    }
+    Ok(found)
 }
 
-pub async fn count(_db: &Db, _collection: &Nsid, _did: Option<&Did>) -> Result<u64, StoreError> {
-    todo!()
+/// Hidden accounts are few: they are counted apart, so that the rest is a walk along one index.
+const COUNT: &str = "SELECT (SELECT count(*) FROM records WHERE collection_id = $1) - (SELECT count(*) FROM dids d \
+     CROSS JOIN records r WHERE d.status <> 0 AND r.collection_id = $1 AND r.did_id = d.id)";
+const COUNT_DID: &str = "SELECT count(*) FROM records WHERE collection_id = $1 AND did_id = \
+     (SELECT id FROM dids WHERE did = $2 AND status = 0)";
+
+pub async fn count(db: &Db, collection: &Nsid, did: Option<&Did>) -> Result<u64, StoreError> {
+    let Some(id) = intern::collection_id(db, collection).await? else { return Ok(0) };
+    let count: i64 = on!(db, reader, |pool| match did {
+        None => sqlx::query_scalar(COUNT).bind(id).fetch_one(pool).await,
+        Some(did) => sqlx::query_scalar(COUNT_DID).bind(id).bind(did.as_str()).fetch_one(pool).await,
+    })?;
+    Ok(count as u64)
 }
 
 /// Visible records per collection that has any, by NSID.
-pub async fn collection_counts(_db: &Db) -> Result<Vec<(String, u64)>, StoreError> {
-    todo!()
+pub async fn collection_counts(db: &Db) -> Result<Vec<(String, u64)>, StoreError> {
+    let sql = "SELECT nsid, id FROM collections ORDER BY nsid";
+    let collections: Vec<(String, i64)> = on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
+    let mut counts = Vec::with_capacity(collections.len());
+    for (nsid, id) in collections {
+        let count: i64 = on!(db, reader, |pool| sqlx::query_scalar(COUNT).bind(id).fetch_one(pool).await)?;
+        if count > 0 {
+            counts.push((nsid, count as u64));
+        }
+    }
+    Ok(counts)
 }
 
 /// Removes one row and its references, visible or not. Leaves no tombstone: a later event or a backfill brings
 /// the record back. `false` when it was not there.
-pub async fn delete(_db: &Db, _uri: &RecordUri) -> Result<bool, StoreError> {
-    todo!()
+pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
+    let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(false) };
+    let row = "DELETE FROM records WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
+                   AND rkey = $3 RETURNING id";
+    let refs = "DELETE FROM record_refs WHERE record_id = $1";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let id: Option<i64> = sqlx::query_scalar(row)
+            .bind(collection)
+            .bind(uri.did.as_str())
+            .bind(uri.rkey.as_str())
+            .fetch_optional(&mut *tx)
+            .await?;
+        if let Some(id) = id {
+            sqlx::query(refs).bind(id).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(id.is_some())
+    })
 }
 
+/// Rows per step of [`delete_collection`]: some tens of milliseconds, then the stream's writer has its turn.
+const DELETE_STEP: i64 = 2_000;
+
 /// Removes all rows of a collection, in steps that let other writers through. Returns how many.
-pub async fn delete_collection(_db: &Db, _collection: &Nsid) -> Result<u64, StoreError> {
-    todo!()
+pub async fn delete_collection(db: &Db, collection: &Nsid) -> Result<u64, StoreError> {
+    let Some(collection) = intern::collection_id(db, collection).await? else { return Ok(0) };
+    let mut deleted = 0;
+    loop {
+        let step = match db {
+            Db::Sqlite(db) => delete_step_sqlite(db, collection).await?,
+            Db::Postgres(db) => delete_step_postgres(db, collection).await?,
+        };
+        deleted += step;
+        if step < DELETE_STEP as u64 {
+            return Ok(deleted);
+        }
+    }
+}
+
+async fn delete_step_sqlite(db: &super::Sqlite, collection: i64) -> Result<u64, StoreError> {
+    let refs = "DELETE FROM record_refs WHERE record_id IN \
+                (SELECT id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2)";
+    let rows = "DELETE FROM records WHERE id IN \
+                (SELECT id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2)";
+    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query(refs).bind(collection).bind(DELETE_STEP).execute(&mut *tx).await?;
+    let deleted =
+        sqlx::query(rows).bind(collection).bind(DELETE_STEP).execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
+async fn delete_step_postgres(db: &super::Postgres, collection: i64) -> Result<u64, StoreError> {
+    let sql = "WITH gone AS (DELETE FROM records WHERE id IN (SELECT id FROM records WHERE collection_id = $1 \
+                   ORDER BY indexed_at, id LIMIT $2 FOR UPDATE) RETURNING id), \
+               refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id) \
+               SELECT count(*) FROM gone";
+    let deleted: i64 = sqlx::query_scalar(sql).bind(collection).bind(DELETE_STEP).fetch_one(&db.pool).await?;
+    Ok(deleted as u64)
 }

@@ -1,0 +1,74 @@
+//! Conditions and orders in SQLite's words: `json_type` says what a value is, `json_extract` gives it.
+//!
+//! SQLite keeps the parsed form of the last few JSON texts, so that a row is parsed once however often it is asked.
+
+use std::fmt::Write;
+
+use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, operator, pattern};
+use crate::records::path::Step;
+use crate::records::sort::MAX_TEXT_CHARS;
+
+pub(super) struct Dialect;
+
+/// The JSON path as an SQL literal. Keys are quoted, because they may be digits.
+fn literal(field: &Path) -> String {
+    let mut out = String::from("'$");
+    for step in field.steps() {
+        // Writing to a String never fails.
+        let _ = match step {
+            Step::Key(key) => write!(out, ".\"{key}\""),
+            Step::Index(index) => write!(out, "[{index}]"),
+        };
+    }
+    out.push('\'');
+    out
+}
+
+impl super::Dialect for Dialect {
+    const COLUMNS: &'static str = columns!(sqlite);
+
+    fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
+        let path = literal(field);
+        let kind = format!("json_type(r.record, {path})");
+        let found = format!("json_extract(r.record, {path})");
+        let (types, value) = match value {
+            Scalar::Text(text) if matches!(op, Op::Like | Op::NotLike) => {
+                ("('text')", format!("{} ESCAPE '\\'", sql.bind(Value::Text(pattern(text)))))
+            }
+            Scalar::Text(text) => ("('text')", sql.bind(Value::Text(text.clone()))),
+            Scalar::Integer(n) => ("('integer', 'real')", sql.bind(Value::Integer(*n))),
+            Scalar::Float(n) => ("('integer', 'real')", sql.bind(Value::Float(*n))),
+            Scalar::Boolean(b) => ("('true', 'false')", sql.bind(Value::Integer(i64::from(*b)))),
+        };
+        let operator = operator(op);
+        match op {
+            Op::Ne | Op::NotLike => {
+                format!("({kind} <> 'null' AND ({kind} NOT IN {types} OR {found} {operator} {value}))")
+            }
+            _ => format!("({kind} IN {types} AND {found} {operator} {value})"),
+        }
+    }
+
+    fn sort_columns(field: &Path, classes: Classes) -> String {
+        let path = literal(field);
+        let kind = format!("json_type(r.record, {path})");
+        let found = format!("json_extract(r.record, {path})");
+        let Classes { number, text, boolean } = classes;
+        format!(
+            "CASE {kind} WHEN 'integer' THEN {number} WHEN 'real' THEN {number} WHEN 'text' THEN {text} \
+                 WHEN 'true' THEN {boolean} WHEN 'false' THEN {boolean} ELSE {MISSING} END AS class, \
+             CASE WHEN {kind} IN ('integer', 'real', 'true', 'false') THEN {found} END AS num, \
+             CASE {kind} WHEN 'text' THEN substr({found}, 1, {MAX_TEXT_CHARS}) END AS txt"
+        )
+    }
+
+    const PLACE_TEXT: &'static str = "CASE typeof(s.num) WHEN 'null' THEN s.txt WHEN 'real' THEN printf('%!.17g', s.num) ELSE CAST(s.num AS TEXT) END";
+
+    fn number(sql: &mut Sql, text: &str) -> String {
+        match text.parse() {
+            Ok(n) => sql.bind(Value::Integer(n)),
+            // A cursor's number is finite, or it is no cursor.
+            Err(_) => sql.bind(Value::Float(text.parse().unwrap_or_default())),
+        }
+    }
+}
