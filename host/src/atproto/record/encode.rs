@@ -416,17 +416,17 @@ fn text_of(value: &[u8]) -> Option<&str> {
 fn head(out: &mut Vec<u8>, major: u8, n: u64) {
     match n {
         0..24 => out.push(major | n as u8),
-        24..0x100 => out.extend_from_slice(&[major | 24, n as u8]),
+        24..0x100 => out.extend_from_slice(&[major | 0x18, n as u8]),
         0x100..0x1_0000 => {
             let n = (n as u16).to_be_bytes();
-            out.extend_from_slice(&[major | 25, n[0], n[1]]);
+            out.extend_from_slice(&[major | 0x19, n[0], n[1]]);
         }
         0x1_0000..0x1_0000_0000 => {
-            out.push(major | 26);
+            out.push(major | 0x1a);
             out.extend_from_slice(&(n as u32).to_be_bytes());
         }
         _ => {
-            out.push(major | 27);
+            out.push(major | 0x1b);
             out.extend_from_slice(&n.to_be_bytes());
         }
     }

@@ -91,7 +91,7 @@ fn refuses_what_is_no_record() {
         ("{} {}", InvalidRecord::Malformed),
         (r#"{"a":1,}"#, InvalidRecord::Malformed),
         (r#"{"a" 1}"#, InvalidRecord::Malformed),
-        (r#"{a:1}"#, InvalidRecord::Malformed),
+        (r"{a:1}", InvalidRecord::Malformed),
         (r#"{"a":01}"#, InvalidRecord::Malformed),
         (r#"{"a":+1}"#, InvalidRecord::Malformed),
         (r#"{"a":1.}"#, InvalidRecord::Malformed),

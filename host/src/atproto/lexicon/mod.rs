@@ -1,0 +1,118 @@
+//! Lexicon documents: parsing and checking what an operator uploads or the network publishes.
+//!
+//! The check is as strict as the protocol's own parser where a document could not mean anything (a property without a
+//! type, a required field that does not exist) and lets pass what it does not know: other fields, definition types and
+//! string formats of later protocol versions.
+
+mod check;
+mod node;
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+use self::node::Node;
+use super::{Nsid, RecordKey};
+
+/// What a lexicon is good for, by the type of its `main` definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LexiconKind {
+    Record,
+    Query,
+    Procedure,
+    Space,
+    /// Anything else: stored, but nothing is routed or indexed because of it.
+    Definitions,
+}
+
+impl LexiconKind {
+    /// The name that the admin API shows as `lexicon_type`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Query => "query",
+            Self::Procedure => "procedure",
+            Self::Space => "space",
+            Self::Definitions => "definitions",
+        }
+    }
+}
+
+/// A checked lexicon document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LexiconDoc {
+    pub id: Nsid,
+    pub kind: LexiconKind,
+    /// `defs.main.record`, of record lexicons.
+    pub record_schema: Option<Value>,
+    /// `defs.main.key`, of record and space lexicons.
+    pub key: Option<String>,
+}
+
+/// Where a document is wrong, and why.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("invalid lexicon: {path}: {reason}")]
+pub struct LexiconError {
+    /// Path from the document's root, such as `defs.main.record.properties.text.type` or `defs.main.errors[0].name`.
+    pub path: String,
+    pub reason: String,
+}
+
+/// The longest name of a space, in characters (admin-api.md §7).
+const MAX_SPACE_NAME: usize = 64;
+
+impl LexiconDoc {
+    /// Checks a document.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse(document: &Value) -> Result<Self, LexiconError> {
+        let root = Node::root(document);
+        root.object()?;
+        let version = root.require("lexicon")?;
+        if version.value.as_f64() != Some(1.0) {
+            return Err(version.fail("must be 1"));
+        }
+        let id = root.require("id")?;
+        let nsid = Nsid::try_from(id.string()?).map_err(|_| id.fail("must be a valid NSID"))?;
+        check::optional_string(&root, "description")?;
+        let defs = root.require("defs")?;
+        for (name, value) in defs.object()? {
+            check::definition(&defs.child(name, value), name)?;
+        }
+        let Some(main) = defs.get("main") else {
+            return Ok(Self { id: nsid, kind: LexiconKind::Definitions, record_schema: None, key: None });
+        };
+        let kind = match main.value.get("type").and_then(Value::as_str) {
+            Some("record") => LexiconKind::Record,
+            Some("query") => LexiconKind::Query,
+            Some("procedure") => LexiconKind::Procedure,
+            Some("space") => LexiconKind::Space,
+            _ => LexiconKind::Definitions,
+        };
+        let key = main.get("key").filter(|_| matches!(kind, LexiconKind::Record | LexiconKind::Space));
+        let key = key.map(|key| key.string().map(str::to_owned)).transpose()?;
+        let record_schema = main.value.get("record").filter(|_| kind == LexiconKind::Record).cloned();
+        Ok(Self { id: nsid, kind, record_schema, key })
+    }
+
+    /// The names of the fields that a record must have.
+    pub fn required_fields(&self) -> impl Iterator<Item = &str> {
+        let required = self.record_schema.as_ref().and_then(|schema| schema.get("required")?.as_array());
+        required.into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The fields of a record that have a default, with it.
+    pub fn default_fields(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let properties = self.record_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+        properties.into_iter().flat_map(Map::iter).filter_map(|(k, v)| Some((k.as_str(), v.get("default")?)))
+    }
+}
+
+/// `tid`, `nsid`, `any` or `literal:<record key>`.
+fn is_key_type(text: &str) -> bool {
+    match text.strip_prefix("literal:") {
+        Some(value) => RecordKey::try_from(value).is_ok(),
+        None => matches!(text, "tid" | "nsid" | "any"),
+    }
+}
