@@ -1,0 +1,24 @@
+# What a developer types. The work is in xtask/, where it can be read and linted as what it is.
+.PHONY: help run test bench fmt lint fuzz
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+
+run: ## install what is missing, build, and start the server on SQLite under data/
+	@sh xtask/run.sh
+
+test: ## everything CI checks: format, clippy, unit and integration tests on both databases, the network story
+	@sh xtask/test.sh
+
+bench: ## the load driver of tests/load on both databases; prints a markdown table
+	@sh xtask/bench.sh
+
+fmt: ## format the code
+	@cargo fmt --all
+
+lint: ## clippy and cargo-deny
+	@sh xtask/lint.sh
+
+fuzz: ## run every fuzz target for FUZZ_SECONDS (default 30)
+	@sh xtask/fuzz.sh

@@ -1,0 +1,74 @@
+#!/usr/bin/env node
+// Starts a small real atproto network on loopback: PLC directory, PDS, Jetstream, relay, DNS, labeler.
+// One line of JSON on stdout says where everything is; it stays up until SIGTERM, or with --stdin until its standard input
+// closes, so that it can't outlive a test runner that was killed.
+//   node up.mjs [--accounts alice,bob] [--data DIR] [--stdin]
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { confine, freePort, useDns } from './lib/loopback.mjs'
+
+const { values: options } = parseArgs({ options: { accounts: { type: 'string', default: 'alice,bob' }, data: { type: 'string' }, stdin: { type: 'boolean' } } })
+const data = options.data ?? fs.mkdtempSync(path.join(os.tmpdir(), 'belvedere-network-'))
+const log = (...words) => console.error(new Date().toISOString(), ...words)
+
+confine()
+const { startDns } = await import('./lib/dns.mjs')
+const dnsPort = await freePort()
+const dns = await startDns({ port: dnsPort })
+useDns(dnsPort)
+
+// Only now: these bind what was replaced above.
+const { Secp256k1Keypair } = await import('@atproto/crypto')
+const { default: plcServer } = await import('@did-plc/server')
+const { Jetstream } = await import('./lib/jetstream.mjs')
+const { startRelay } = await import('./lib/relay.mjs')
+const { ADMIN_PASSWORD, createAccount, startPds } = await import('./lib/pds.mjs')
+const { startLabeler } = await import('./lib/labeler.mjs')
+const { startControl } = await import('./lib/control.mjs')
+
+const plcPort = await freePort()
+const plc = plcServer.PlcServer.create({ db: plcServer.Database.mock(), port: plcPort })
+await plc.start()
+const plcUrl = `http://localhost:${plcPort}`
+
+const rotation = await Secp256k1Keypair.create({ exportable: true })
+const pds = await startPds({ port: await freePort(), plcUrl, data, rotation })
+const jetstream = new Jetstream({ upstream: pds.url.replace('http', 'ws'), port: await freePort(), log })
+const jetstreamUrl = await jetstream.start()
+const relay = await startRelay({ pdsUrl: pds.url, port: await freePort() })
+const labeler = await startLabeler({ port: await freePort(), plcUrl, pdsUrl: pds.url, data, rotation })
+
+const accounts = []
+for (const name of options.accounts.split(',').filter(Boolean)) accounts.push(await createAccount({ pdsUrl: pds.url, dns, name }))
+
+const control = await startControl({
+  port: await freePort(),
+  routes: {
+    'POST /account': ({ name }) => createAccount({ pdsUrl: pds.url, dns, name }),
+    'POST /dns': ({ name, txt }) => { if (txt === null) dns.delete(name); else dns.set(name, [txt].flat()) },
+    'POST /label': (label) => labeler.label(label), // { uri, val, cid?, neg?, exp? }
+    'POST /jetstream/drop': () => jetstream.drop(),
+    'POST /jetstream/pause': ({ on }) => jetstream.pause(on),
+    'GET /jetstream': () => jetstream.stats(),
+  },
+})
+
+console.log(JSON.stringify({
+  plc: plcUrl, pds: pds.url, pdsAdminPassword: ADMIN_PASSWORD, jetstream: jetstreamUrl, relay: relay.url, dns: dns.address,
+  labeler: { did: labeler.did, url: labeler.url }, control: control.url, accounts,
+}))
+
+let stopping = false
+async function stop() {
+  if (stopping) return
+  stopping = true
+  setTimeout(() => process.exit(0), 4000).unref() // a PDS that hangs must not hang the tests
+  await Promise.allSettled([control, jetstream, relay, labeler, dns].map((server) => server.stop()))
+  await Promise.allSettled([pds.stop(), plc.destroy()])
+  if (!options.data) fs.rmSync(data, { recursive: true, force: true })
+  process.exit(0)
+}
+for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, stop)
+if (options.stdin) process.stdin.on('end', stop).resume()

@@ -1,0 +1,65 @@
+# Shared by the scripts in this folder: where things are, how to say something, how to install a Debian package.
+# shellcheck shell=sh
+
+ROOT=$(cd "$(dirname "$0")/.." && pwd)
+CACHE=${BELVEDERE_CACHE:-$HOME/.cache/belvedere}
+# One target directory for every clone: the dependencies (wasmtime alone is minutes) are compiled once.
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
+export CARGO_TARGET_DIR
+
+say() { printf '==> %s\n' "$*" >&2; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# need COMMAND MESSAGE
+need() { command -v "$1" >/dev/null 2>&1 || fail "$2"; }
+
+# apt_install PACKAGE...: install Debian packages, saying which; a no-op for those that are there.
+apt_install() {
+    missing=
+    for package in "$@"; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    command -v apt-get >/dev/null 2>&1 ||
+        fail "this system has no apt-get: install the equivalents of:$missing"
+    sudo=
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null 2>&1 || fail "not root and no sudo: run as root: apt-get install$missing"
+        sudo=sudo
+    fi
+    say "installing Debian packages:$missing"
+    log=$(mktemp)
+    # shellcheck disable=SC2086 # one word per package
+    if ! $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing >"$log" 2>&1; then
+        # An empty or old package list is the usual reason.
+        # shellcheck disable=SC2086
+        if ! { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1; then
+            tail -20 "$log" >&2
+            rm -f "$log"
+            fail "apt-get could not install:$missing"
+        fi
+    fi
+    rm -f "$log"
+}
+
+# apt_has PACKAGE: whether the package lists know it; they are fetched when they don't.
+apt_has() {
+    command -v apt-cache >/dev/null 2>&1 || return 1
+    apt-cache show "$1" >/dev/null 2>&1 && return 0
+    if [ "$(id -u)" = 0 ]; then apt-get update >/dev/null 2>&1; else sudo apt-get update >/dev/null 2>&1; fi || true
+    apt-cache show "$1" >/dev/null 2>&1
+}
+
+# Cargo subcommands that we install ourselves stay out of the user's own ~/.cargo/bin.
+PATH=$PATH:$CACHE/tools/bin
+export PATH
+
+# cargo_tool CRATE SUBCOMMAND: build the cargo subcommand unless it is there.
+cargo_tool() {
+    cargo "$2" --version >/dev/null 2>&1 && return 0
+    say "installing $1 with cargo (some minutes, once)"
+    CARGO_TARGET_DIR=$CACHE/tools/target cargo install --locked --quiet --root "$CACHE/tools" "$1" ||
+        fail "cargo install $1 failed"
+    rm -rf "$CACHE/tools/target"
+}

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Install the npm packages of the test network (tests/network) and link them into place.
+#
+# The packages live under ~/.cache/belvedere/network, in a folder named after the lock file and the node that built
+# them, so a second clone or a second run costs nothing: better-sqlite3 is compiled from source (about two minutes of
+# CPU), everything else is unpacked. Only the npm registry is used.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+need node "Node.js 20 or newer is needed for the test network (Debian: nodejs npm)"
+need npm "npm is needed for the test network (Debian: npm)"
+node_major=$(node -p 'process.versions.node.split(".")[0]')
+[ "$node_major" -ge 20 ] || fail "node $(node --version) is too old for the test network: 20 or newer is needed"
+
+cd "$ROOT/tests/network"
+key=$( (cat package-lock.json; node -p 'process.versions.modules + process.arch') | sha256sum | cut -c1-16)
+store=$CACHE/network/$key
+
+if [ ! -f "$store/READY" ]; then
+    # node-gyp would fetch the headers of this node; a distribution's node brings its own.
+    prefix=$(dirname "$(dirname "$(node -p 'fs.realpathSync(process.execPath)')")")
+    if [ ! -f "$prefix/include/node/node.h" ]; then
+        apt_install libnode-dev
+        prefix=/usr
+    fi
+    say "installing the test network's npm packages into $store (two minutes the first time)"
+    staging=$store.$$
+    mkdir -p "$staging"
+    cp package.json package-lock.json "$staging/"
+    # A build tool's progress is noise unless it fails.
+    if ! (cd "$staging" && npm_config_nodedir=$prefix npm ci --no-audit --no-fund --loglevel=error >npm.log 2>&1); then
+        tail -50 "$staging/npm.log" >&2
+        rm -rf "$staging"
+        fail "npm ci failed in tests/network"
+    fi
+    touch "$staging/READY"
+    mkdir -p "$CACHE/network"
+    # Two runs may race; whoever renames first wins, and both results are the same.
+    mv -T "$staging" "$store" 2>/dev/null || rm -rf "$staging"
+fi
+
+if [ "$(readlink node_modules 2>/dev/null || true)" != "$store/node_modules" ]; then
+    rm -rf node_modules
+    ln -s "$store/node_modules" node_modules
+fi

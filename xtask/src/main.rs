@@ -1,3 +1,0 @@
-//! Chores that need more than a line of make.
-
-fn main() {}

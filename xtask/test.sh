@@ -1,0 +1,18 @@
+#!/bin/sh
+# make test: what CI checks, in the order in which it is likely to fail fastest.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+sh "$ROOT/xtask/setup.sh" test
+cd "$ROOT"
+
+say "format"
+cargo fmt --all --check
+say "clippy"
+cargo clippy --workspace --all-targets --quiet -- --deny warnings
+say "unit and integration tests, on SQLite and PostgreSQL"
+cargo nextest run --workspace
+say "documentation examples"
+cargo test --workspace --doc --quiet
+say "the network: a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
+cargo test --package belvedere --test network
