@@ -1,1 +1,204 @@
 //! From method and path to an endpoint.
+//!
+//! Assumptions: the table is built once at start and never changes; a path belongs to one pattern (the most
+//! literal one wins); HEAD is answered by GET's endpoint. The router decides 404 and 405 and knows nothing else.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+
+use http::{HeaderValue, Method};
+use matchit::InsertError;
+
+use super::body::Unread;
+use super::measure::Measure;
+use super::{Error, Request, Response};
+
+/// What an endpoint does, in one boxed future: the only allocation that routing costs a request.
+pub type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+
+/// Runs for a request whose body has not been read yet, so that a caller who may not call sends it in vain.
+pub type Handler = Box<dyn Fn(Request, Unread) -> Answer + Send + Sync>;
+
+/// A handler and what the server has to know of it.
+pub struct Endpoint {
+    /// The pattern, for metrics: `/admin/lexicons/{id}`.
+    pub pattern: &'static str,
+    pub handler: Handler,
+    pub(super) method: Method,
+    pub(super) measure: Measure,
+}
+
+impl Endpoint {
+    pub fn new(method: Method, pattern: &'static str, handler: Handler) -> Self {
+        Self { measure: Measure::new(method.as_str(), pattern), pattern, handler, method }
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint").field("pattern", &self.pattern).finish_non_exhaustive()
+    }
+}
+
+/// The endpoints of one path. A handful, so a list beats a map.
+#[derive(Debug, Default)]
+struct Methods {
+    endpoints: Vec<Endpoint>,
+    allow: Option<HeaderValue>,
+}
+
+/// The route table as the server walks it.
+#[derive(Debug, Default)]
+pub struct Router {
+    paths: matchit::Router<usize>,
+    methods: Vec<(&'static str, Methods)>,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub enum Found<'a> {
+    Endpoint(&'a Endpoint, Vec<(&'static str, String)>),
+    /// The path exists, the method does not; the value of `Allow`.
+    OtherMethods(HeaderValue),
+    Nothing,
+}
+
+/// A mistake in the table.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidRoute {
+    #[error("{0} {1} is there twice")]
+    Duplicate(Method, &'static str),
+    #[error("{0} can't be told from another path: {1}")]
+    Ambiguous(&'static str, InsertError),
+}
+
+impl Router {
+    /// Adds a route. Parameters are written `{name}`.
+    ///
+    /// # Errors
+    /// When the path collides with another, or has the method already.
+    pub fn add(&mut self, endpoint: Endpoint) -> Result<(), InvalidRoute> {
+        let path = endpoint.pattern;
+        let index = if let Some(index) = self.methods.iter().position(|(known, _)| *known == path) {
+            index
+        } else {
+            self.paths.insert(path, self.methods.len()).map_err(|e| InvalidRoute::Ambiguous(path, e))?;
+            self.methods.push((path, Methods::default()));
+            self.methods.len() - 1
+        };
+        let methods = &mut self.methods[index].1;
+        if methods.endpoints.iter().any(|known| known.method == endpoint.method) {
+            return Err(InvalidRoute::Duplicate(endpoint.method, path));
+        }
+        methods.endpoints.push(endpoint);
+        methods.allow = Some(allow(methods.endpoints.iter().map(|e| &e.method)));
+        Ok(())
+    }
+
+    pub fn find(&self, method: &Method, path: &str) -> Found<'_> {
+        let Ok(matched) = self.paths.at(path) else { return Found::Nothing };
+        let (pattern, methods) = &self.methods[*matched.value];
+        let wanted = if *method == Method::HEAD { &Method::GET } else { method };
+        match methods.endpoints.iter().find(|known| known.method == *wanted) {
+            Some(endpoint) => {
+                if matched.params.is_empty() {
+                    return Found::Endpoint(endpoint, Vec::new());
+                }
+                match params(pattern, &matched.params) {
+                    Some(params) => Found::Endpoint(endpoint, params),
+                    None => Found::Nothing,
+                }
+            }
+            None => methods.allow.clone().map_or(Found::Nothing, Found::OtherMethods),
+        }
+    }
+}
+
+/// Percent-decoded parameters; `None` when one is not UTF-8 and so can't name anything of ours.
+fn params(pattern: &'static str, matched: &matchit::Params<'_, '_>) -> Option<Vec<(&'static str, String)>> {
+    matched
+        .iter()
+        .map(|(name, value)| {
+            let value = percent_encoding::percent_decode_str(value).decode_utf8().ok()?;
+            Some((name_in(pattern, name)?, Cow::into_owned(value)))
+        })
+        .collect()
+}
+
+/// The name as a slice of the pattern, which lives as long as the program.
+fn name_in(pattern: &'static str, name: &str) -> Option<&'static str> {
+    pattern.split('/').find_map(|segment| {
+        let inner = segment.strip_prefix('{')?.strip_suffix('}')?;
+        let inner = inner.strip_prefix('*').unwrap_or(inner);
+        (inner == name).then_some(inner)
+    })
+}
+
+fn allow<'a>(methods: impl Iterator<Item = &'a Method>) -> HeaderValue {
+    let mut names = Vec::new();
+    for method in methods {
+        names.push(method.as_str());
+        if *method == Method::GET {
+            names.push("HEAD");
+        }
+    }
+    names.push("OPTIONS");
+    HeaderValue::try_from(names.join(", ")).unwrap_or(HeaderValue::from_static("OPTIONS"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+    use crate::http::response;
+
+    fn router(routes: &[(Method, &'static str)]) -> Result<Router, InvalidRoute> {
+        let mut router = Router::default();
+        for (method, pattern) in routes {
+            let handler: Handler = Box::new(|_, _| Box::pin(async { Ok(response::empty(StatusCode::OK)) }));
+            router.add(Endpoint::new(method.clone(), pattern, handler))?;
+        }
+        Ok(router)
+    }
+
+    #[test]
+    fn finds_the_most_literal_path_and_decodes_parameters() {
+        let router = router(&[
+            (Method::GET, "/admin/scripts"),
+            (Method::GET, "/admin/scripts/{id}"),
+            (Method::DELETE, "/admin/scripts/{id}"),
+            (Method::GET, "/admin/scripts/count"),
+        ])
+        .unwrap();
+        let Found::Endpoint(endpoint, params) =
+            router.find(&Method::GET, "/admin/scripts/xrpc.query%3Acom.example.list")
+        else {
+            panic!("not found")
+        };
+        assert_eq!(endpoint.pattern, "/admin/scripts/{id}");
+        assert_eq!(params, [("id", "xrpc.query:com.example.list".to_owned())]);
+        let Found::Endpoint(endpoint, _) = router.find(&Method::HEAD, "/admin/scripts/count") else {
+            panic!("not found")
+        };
+        assert_eq!(endpoint.pattern, "/admin/scripts/count");
+        for nothing in ["/", "/admin", "/admin/scripts/", "/admin/scripts/a/b", "/admin/scripts/%ff"] {
+            assert!(matches!(router.find(&Method::GET, nothing), Found::Nothing), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn names_the_methods_that_a_path_has() {
+        let router = router(&[(Method::GET, "/a"), (Method::POST, "/a")]).unwrap();
+        let Found::OtherMethods(allow) = router.find(&Method::PUT, "/a") else { panic!("found") };
+        assert_eq!(allow, "GET, HEAD, POST, OPTIONS");
+    }
+
+    #[test]
+    fn refuses_ambiguous_tables() {
+        let twice = router(&[(Method::GET, "/a"), (Method::GET, "/a")]).unwrap_err();
+        assert!(matches!(twice, InvalidRoute::Duplicate(..)));
+        let same = router(&[(Method::GET, "/a/{x}"), (Method::GET, "/a/{y}")]).unwrap_err();
+        assert!(matches!(same, InvalidRoute::Ambiguous(..)));
+    }
+}

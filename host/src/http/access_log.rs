@@ -1,0 +1,49 @@
+//! One line a request. Never the query string: client keys and invites travel in it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Method, Uri};
+use http_body::Body as _;
+
+use super::Response;
+
+/// The log target, so that `RUST_LOG=info,access=off` silences just this.
+const TARGET: &str = "access";
+
+/// What the line needs of a request that the handler takes away. Both clones are reference counts.
+#[derive(Debug)]
+pub(super) struct AccessLog {
+    method: Method,
+    uri: Uri,
+    peer: SocketAddr,
+}
+
+impl AccessLog {
+    /// `None` when nobody wants the line, so that it costs nothing.
+    pub(super) fn begin(head: &Parts, peer: SocketAddr) -> Option<Self> {
+        tracing::enabled!(target: TARGET, tracing::Level::INFO).then(|| Self {
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            peer,
+        })
+    }
+
+    pub(super) fn end(self, response: &Response, id: &str, elapsed: Duration) {
+        let status = response.status().as_u16();
+        let path = self.uri.path();
+        tracing::info!(
+            target: TARGET,
+            method = self.method.as_str(),
+            path,
+            status,
+            duration_us = elapsed.as_micros() as u64,
+            response_bytes = response.body().size_hint().lower(),
+            client = %self.peer.ip(),
+            request_id = id,
+            "{} {path} {status}",
+            self.method,
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! Cross-origin requests (auth-and-clients.md §12).
+//!
+//! Every origin may call: callers are told apart by keys and tokens, not by where their page came from. Only
+//! origins of our own get to send cookies, because a cookie is sent whether its owner wants it or not.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+use super::response::{self, Response};
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
+    "content-type, authorization, x-client-key, x-client-secret, dpop, atproto-accept-labelers, atproto-proxy, \
+     atproto-space-audience, signature, signature-input, x-request-id",
+);
+/// Without these a page in a browser can't read them.
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "dpop-nonce, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, www-authenticate, \
+     atproto-content-labelers, atproto-repo-rev, x-request-id",
+);
+/// A day; browsers take less if they think that is too long.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("86400");
+const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
+const TRUE: HeaderValue = HeaderValue::from_static("true");
+
+/// The origins whose pages may send cookies: those of the instance itself.
+#[derive(Clone, Debug, Default)]
+pub struct Cors {
+    own: Vec<HeaderValue>,
+}
+
+impl Cors {
+    /// `origins` as browsers write them: `https://example.com`, a port only when it is not the scheme's own.
+    pub fn new<'a>(origins: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { own: origins.into_iter().filter_map(|o| HeaderValue::from_str(o).ok()).collect() }
+    }
+
+    /// The answer to a preflight; `None` for every other request.
+    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
+        if *method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+            return None;
+        }
+        let mut response = response::empty(StatusCode::NO_CONTENT);
+        let out = response.headers_mut();
+        out.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        out.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+        out.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        Some(response)
+    }
+
+    /// Adds what the page behind `origin` needs to read the response.
+    pub(super) fn apply(&self, origin: Option<&HeaderValue>, response: &mut Response) {
+        let Some(origin) = origin else { return };
+        let own = self.own.contains(origin);
+        let out = response.headers_mut();
+        out.append(VARY, VARY_ORIGIN);
+        out.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        if own {
+            out.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
+        }
+        if !out.contains_key(ACCESS_CONTROL_MAX_AGE) {
+            out.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        }
+    }
+
+    pub(super) fn origin(headers: &HeaderMap) -> Option<&HeaderValue> {
+        headers.get(ORIGIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(origin: &str) -> HeaderMap {
+        let cors = Cors::new(["https://index.example"]);
+        let mut response = response::empty(StatusCode::OK);
+        cors.apply(Some(&HeaderValue::from_str(origin).unwrap()), &mut response);
+        response.headers().clone()
+    }
+
+    #[test]
+    fn any_origin_may_read_but_only_our_own_sends_cookies() {
+        let other = applied("https://app.example");
+        assert_eq!(other[ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
+        assert_eq!(other[VARY], "Origin");
+        assert!(other[ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap().contains("dpop-nonce"));
+        assert!(!other.contains_key(ACCESS_CONTROL_ALLOW_CREDENTIALS));
+        assert_eq!(applied("https://index.example")[ACCESS_CONTROL_ALLOW_CREDENTIALS], "true");
+        for near in
+            ["null", "https://index.example.evil", "http://index.example", "https://index.example:8443"]
+        {
+            assert!(!applied(near).contains_key(ACCESS_CONTROL_ALLOW_CREDENTIALS), "{near}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_origin_gets_no_headers() {
+        let mut response = response::empty(StatusCode::OK);
+        Cors::new(["https://index.example"]).apply(None, &mut response);
+        assert!(response.headers().is_empty());
+    }
+
+    #[test]
+    fn only_options_with_a_method_is_a_preflight() {
+        let cors = Cors::default();
+        let mut headers = HeaderMap::new();
+        assert!(cors.preflight(&Method::OPTIONS, &headers).is_none());
+        headers.insert(ACCESS_CONTROL_REQUEST_METHOD, HeaderValue::from_static("PATCH"));
+        assert!(cors.preflight(&Method::GET, &headers).is_none());
+        let answer = cors.preflight(&Method::OPTIONS, &headers).unwrap();
+        assert_eq!(answer.status(), 204);
+        let methods = answer.headers()[ACCESS_CONTROL_ALLOW_METHODS].to_str().unwrap();
+        assert!(["PUT", "PATCH", "DELETE"].iter().all(|m| methods.contains(m)));
+    }
+}

@@ -1,0 +1,161 @@
+//! What happens to every request around its handler: id, limits, CORS, routing, panics, the log line.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::FutureExt as _;
+use http::header::{ALLOW, CONTENT_LENGTH};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode};
+use hyper::body::Incoming;
+use tokio_util::task::TaskTracker;
+
+use super::access_log::AccessLog;
+use super::body::Unread;
+use super::cors::Cors;
+use super::id::{Ids, X_REQUEST_ID};
+use super::measure::Measure;
+use super::router::{Endpoint, Found, Router};
+use super::{Body, Error, Request, Response, limits, response};
+use crate::random::Random;
+
+/// The server's answer to requests.
+#[derive(Debug)]
+pub struct Http {
+    router: Router,
+    cors: Cors,
+    ids: Ids,
+    unrouted: Measure,
+    /// Requests that change something run here to their end, even when the client goes away in the middle.
+    tasks: TaskTracker,
+}
+
+impl Http {
+    pub fn new(router: Router, cors: Cors, random: &Random, tasks: TaskTracker) -> Self {
+        Self { router, cors, ids: Ids::new(random), unrouted: Measure::new("", "(none)"), tasks }
+    }
+
+    /// Answers one request. Never fails: every failure is a response.
+    pub(super) async fn answer(&self, peer: SocketAddr, request: http::Request<Incoming>) -> Response {
+        let started = Instant::now();
+        let (head, body) = request.into_parts();
+        let id = self.ids.of(&head.headers);
+        let origin = Cors::origin(&head.headers).cloned();
+        let is_head = head.method == Method::HEAD;
+        let log = AccessLog::begin(&head, peer);
+
+        let (mut response, measure) = self.respond(head, Unread::new(body), &id).await;
+        if is_head {
+            without_body(&mut response);
+        }
+        self.cors.apply(origin.as_ref(), &mut response);
+        let elapsed = started.elapsed();
+        measure.record(response.status(), elapsed);
+        if let Some(log) = log {
+            log.end(&response, &id, elapsed);
+        }
+        if let Ok(id) = HeaderValue::from_maybe_shared(bytes::Bytes::from(id)) {
+            response.headers_mut().insert(X_REQUEST_ID, id);
+        }
+        response
+    }
+
+    async fn respond(&self, head: Parts, body: Unread, id: &str) -> (Response, &Measure) {
+        if let Err(error) = check_head(&head) {
+            return (error.into_response(id), &self.unrouted);
+        }
+        if let Some(response) = self.cors.preflight(&head.method, &head.headers) {
+            return (response, &self.unrouted);
+        }
+        match self.router.find(&head.method, head.uri.path()) {
+            Found::Endpoint(endpoint, params) => {
+                let request = Request { head, body: bytes::Bytes::new(), params, id: id.to_owned() };
+                (self.run(endpoint, request, body, id).await, &endpoint.measure)
+            }
+            Found::OtherMethods(allow) if head.method == Method::OPTIONS => {
+                let mut response = response::empty(StatusCode::NO_CONTENT);
+                response.headers_mut().insert(ALLOW, allow);
+                (response, &self.unrouted)
+            }
+            Found::OtherMethods(allow) => {
+                let error = Error::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
+                (error.with_header(ALLOW, allow).into_response(id), &self.unrouted)
+            }
+            Found::Nothing => (Error::not_found("not found").into_response(id), &self.unrouted),
+        }
+    }
+
+    async fn run(&self, endpoint: &Endpoint, request: Request, body: Unread, id: &str) -> Response {
+        let changes = !request.head.method.is_safe();
+        let answer = AssertUnwindSafe((endpoint.handler)(request, body)).catch_unwind();
+        let answer = if changes {
+            // A client that hangs up cancels its request. Half a change, stored but not taken over in memory,
+            // would be worse than a whole one that nobody waits for.
+            self.tasks.spawn(answer).await.unwrap_or_else(|error| Err(Box::new(error.to_string())))
+        } else {
+            answer.await
+        };
+        match answer {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                if let Some(cause) = &error.cause {
+                    let cause = chain(cause.as_ref());
+                    tracing::error!(route = endpoint.pattern, request_id = id, cause, "a request failed");
+                }
+                error.into_response(id)
+            }
+            // The panic hook has logged where and why.
+            Err(_) => {
+                tracing::error!(route = endpoint.pattern, request_id = id, "a handler panicked");
+                Error::internal("panic").into_response(id)
+            }
+        }
+    }
+}
+
+/// Refuses heads that are larger than any honest one.
+fn check_head(head: &Parts) -> Result<(), Error> {
+    let uri = head.uri.path_and_query().map_or(0, |text| text.as_str().len());
+    if uri > limits::MAX_URI_BYTES {
+        return Err(Error::new(StatusCode::URI_TOO_LONG, "the path and query are too long"));
+    }
+    let headers: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if uri + headers > limits::MAX_HEADER_BYTES {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(Error::new(status, "the request's headers are too large"));
+    }
+    Ok(())
+}
+
+/// HEAD: the headers of the GET, the body's length among them, and no body.
+fn without_body(response: &mut Response) {
+    let length = http_body::Body::size_hint(response.body()).exact();
+    if let Some(length) = length.filter(|_| response.status() != StatusCode::NO_CONTENT) {
+        response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
+    }
+    *response.body_mut() = Body::default();
+}
+
+/// An error with what is behind it, in one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let part = error.to_string();
+        // Some errors repeat their source's text.
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// So that `Http` can be shared by the connections.
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Arc<Http>>();
+};
