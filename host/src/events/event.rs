@@ -31,43 +31,136 @@ impl Severity {
 /// One thing that happened. `actor` is the DID of the acting user wherever a variant has one.
 #[derive(Clone, Debug)]
 pub enum Event {
-    LexiconCreated { actor: String, nsid: String, revision: i64 },
-    LexiconUpdated { actor: String, nsid: String, revision: i64 },
-    LexiconDeleted { actor: String, nsid: String },
+    LexiconCreated {
+        actor: String,
+        nsid: String,
+        revision: i64,
+    },
+    LexiconUpdated {
+        actor: String,
+        nsid: String,
+        revision: i64,
+    },
+    LexiconDeleted {
+        actor: String,
+        nsid: String,
+    },
 
-    ScriptCreated { actor: String, trigger: String, script_type: String },
-    ScriptUpdated { actor: String, trigger: String, script_type: String },
-    ScriptDeleted { actor: String, trigger: String },
+    ScriptCreated {
+        actor: String,
+        trigger: String,
+        script_type: String,
+    },
+    ScriptUpdated {
+        actor: String,
+        trigger: String,
+        script_type: String,
+    },
+    ScriptDeleted {
+        actor: String,
+        trigger: String,
+    },
     /// `log()` in a script.
-    ScriptLog { caller: Option<String>, trigger: String, message: String },
+    ScriptLog {
+        caller: Option<String>,
+        trigger: String,
+        message: String,
+    },
     ScriptError(Box<ScriptError>),
     /// Only with verbose event logging.
-    ScriptExecuted { caller: Option<String>, method: String, duration: Duration, response_size: usize },
+    ScriptExecuted {
+        caller: Option<String>,
+        method: String,
+        duration: Duration,
+        response_size: usize,
+    },
 
-    UserBootstrapped { did: String },
-    UserCreated { actor: Option<String>, did: String, template: Option<String>, permissions: Vec<String> },
-    PermissionDenied { caller: String, user_id: String, permission: String },
-    ApiKeyCreated { actor: String, name: String, key_prefix: String, permissions: Vec<String> },
-    ApiKeyRevoked { actor: String, id: String },
-    ApiClientCreated { actor: String, name: String, client_key: String, client_id_url: String },
-    ApiClientUpdated { actor: String, id: String },
-    ApiClientDeleted { actor: String, id: String },
-    ServiceAuthDenied { caller: String, method: String, fragment: Option<String>, reason: String },
+    UserBootstrapped {
+        did: String,
+    },
+    UserCreated {
+        actor: Option<String>,
+        did: String,
+        template: Option<String>,
+        permissions: Vec<String>,
+    },
+    PermissionDenied {
+        caller: String,
+        user_id: String,
+        permission: String,
+    },
+    ApiKeyCreated {
+        actor: String,
+        name: String,
+        key_prefix: String,
+        permissions: Vec<String>,
+    },
+    ApiKeyRevoked {
+        actor: String,
+        id: String,
+    },
+    ApiClientCreated {
+        actor: String,
+        name: String,
+        client_key: String,
+        client_id_url: String,
+    },
+    ApiClientUpdated {
+        actor: String,
+        id: String,
+    },
+    ApiClientDeleted {
+        actor: String,
+        id: String,
+    },
+    ServiceAuthDenied {
+        caller: String,
+        method: String,
+        fragment: Option<String>,
+        reason: String,
+    },
 
     /// Only with verbose event logging.
-    RecordCreated { uri: RecordUri },
+    RecordCreated {
+        uri: RecordUri,
+    },
     /// By the stream (only with verbose event logging) or by an admin (always).
-    RecordDeleted { actor: Option<String>, uri: RecordUri },
-    CollectionDeleted { actor: String, collection: String, deleted: u64 },
-    RecordCidMismatch { uri: RecordUri, claimed_cid: String, reason: String },
+    RecordDeleted {
+        actor: Option<String>,
+        uri: RecordUri,
+    },
+    CollectionDeleted {
+        actor: String,
+        collection: String,
+        deleted: u64,
+    },
+    RecordCidMismatch {
+        uri: RecordUri,
+        claimed_cid: String,
+        reason: String,
+    },
     /// The database can't hold this record, whatever we do; it is left out of the index.
-    RecordRejected { uri: RecordUri, reason: String },
-    AccountStatusChanged { did: Did, status: String },
+    RecordRejected {
+        uri: RecordUri,
+        reason: String,
+    },
+    AccountStatusChanged {
+        did: Did,
+        status: String,
+    },
 
-    JetstreamConnected { url: String },
-    JetstreamDisconnected { reason: String },
+    JetstreamConnected {
+        url: String,
+    },
+    JetstreamDisconnected {
+        reason: String,
+    },
     /// The server no longer has what we missed: events between the two times never reached this index.
-    JetstreamGap { url: String, cursor: String, resumed_at: String },
+    JetstreamGap {
+        url: String,
+        cursor: String,
+        resumed_at: String,
+    },
 }
 
 /// A run that failed. The caller of the script only ever sees one of two fixed texts.
@@ -100,12 +193,8 @@ impl Event {
     #[expect(clippy::too_many_lines, reason = "one arm a kind: the table reads best in one place")]
     pub fn describe(self) -> Described {
         use Severity::{Error, Info, Warn};
-        let row = |event_type, severity, actor_did: Option<String>, subject: Option<String>, detail| Described {
-            event_type,
-            severity,
-            actor_did,
-            subject,
-            detail,
+        let row = |event_type, severity, actor_did: Option<String>, subject: Option<String>, detail| {
+            Described { event_type, severity, actor_did, subject, detail }
         };
         match self {
             Self::LexiconCreated { actor, nsid, revision } => {
@@ -260,8 +349,8 @@ mod tests {
     #[test]
     fn record_events_name_the_record_in_subject_and_detail() {
         let uri = RecordUri::parse("at://did:plc:abc/com.example.note/self").unwrap();
-        let row = Event::RecordCidMismatch { uri, claimed_cid: "bafy".into(), reason: "differs".into() }
-            .describe();
+        let row =
+            Event::RecordCidMismatch { uri, claimed_cid: "bafy".into(), reason: "differs".into() }.describe();
         assert_eq!(row.event_type, "record.cid_mismatch");
         assert_eq!(row.severity.as_str(), "warn");
         assert_eq!(row.subject.as_deref(), Some("at://did:plc:abc/com.example.note/self"));

@@ -63,7 +63,11 @@ pub struct Registry {
 
 impl Default for Registry {
     fn default() -> Self {
-        Self { current: ArcSwap::default(), tracked: watch::Sender::new(Arc::default()), reloading: Mutex::default() }
+        Self {
+            current: ArcSwap::default(),
+            tracked: watch::Sender::new(Arc::default()),
+            reloading: Mutex::default(),
+        }
     }
 }
 

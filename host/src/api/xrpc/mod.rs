@@ -1,0 +1,7 @@
+//! `/xrpc/{nsid}`: methods are looked up in the lexicon registry, not in the route table.
+
+mod builtin;
+mod params;
+pub mod procedure;
+pub mod query;
+mod scripted;
