@@ -3,8 +3,8 @@
 pub mod admin;
 mod failed;
 pub mod paging;
-pub mod patch;
+mod patch;
 pub mod routes;
 pub mod xrpc;
 
-pub use failed::failed;
+pub use failed::{failed, unreadable};

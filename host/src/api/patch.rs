@@ -1,31 +1,10 @@
-//! A field of a partial update: absent, null, or a value.
+//! A field of a partial update as JSON says it: absent, null, or a value.
 
 use serde::{Deserialize, Deserializer};
 
-/// Absent leaves the stored value, null clears it, a value replaces it. Use with `#[serde(default)]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Patch<T> {
-    #[default]
-    Keep,
-    Clear,
-    Set(T),
-}
+use crate::store::Patch;
 
-impl<T> Patch<T> {
-    /// `None` keeps, `Some(None)` clears: the shape that the store takes.
-    pub fn into_nested(self) -> Option<Option<T>> {
-        match self {
-            Self::Keep => None,
-            Self::Clear => Some(None),
-            Self::Set(value) => Some(Some(value)),
-        }
-    }
-
-    pub fn is_keep(&self) -> bool {
-        matches!(self, Self::Keep)
-    }
-}
-
+/// Null clears and a value sets; absence is the default, so the field needs `#[serde(default)]`.
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Patch<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Option::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))

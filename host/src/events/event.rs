@@ -5,28 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::atproto::{Did, Nsid, RecordUri};
-
-/// How much an event should worry the operator. Shown as `info`, `warn`, `error`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Severity {
-    Info,
-    Warn,
-    Error,
-}
-
-impl Severity {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Info, Self::Warn, Self::Error].into_iter().find(|s| s.as_str() == text)
-    }
-}
+use crate::store::events::Severity;
 
 /// One thing that happened. `actor` is the DID of the acting user wherever a variant has one.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use super::Event;
 use crate::clock::Clock;
 use crate::random::Random;
 use crate::store::Db;
-use crate::store::events::{self, NewEvent};
+use crate::store::events::{self, EventRow};
 
 /// Events waiting for the writer. A flood beyond it (a script logging in a loop on a slow disk) loses events,
 /// counted, rather than memory or the requests' time.
@@ -20,7 +20,7 @@ const QUEUE: usize = 8192;
 const BATCH: usize = 256;
 
 enum Message {
-    Event(Box<NewEvent>),
+    Event(Box<EventRow>),
     /// Answered once everything sent before it is in the store.
     Flush(oneshot::Sender<()>),
 }
@@ -52,13 +52,13 @@ impl EventLog {
     /// Logs an event. Never waits and never fails: a full queue drops the event, counts it and says so.
     pub fn record(&self, event: Event) {
         let described = event.describe();
-        let event = Box::new(NewEvent {
+        let event = Box::new(EventRow {
             id: self.random.uuid(),
             event_type: described.event_type.to_owned(),
-            severity: described.severity.as_str().to_owned(),
+            severity: described.severity,
             actor_did: described.actor_did,
             subject: described.subject,
-            detail: described.detail,
+            detail: described.detail.to_string(),
             created_at: self.clock.now(),
         });
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(Message::Event(event)) {

@@ -4,5 +4,5 @@
 mod event;
 mod log;
 
-pub use event::{Event, Severity};
+pub use event::{Event, ScriptError};
 pub use log::EventLog;

@@ -1,23 +1,26 @@
 //! What a query without a script does: list the records of its target collection, or give one.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 
-use crate::api::{failed, paging};
+use super::blob_hosts::BlobHosts;
+use crate::api::{failed, paging, unreadable};
 use crate::app::App;
 use crate::atproto::{Did, RecordUri};
 use crate::http::{Error, Request, Response, response};
 use crate::lexicons::Lexicon;
-use crate::records::{Cursor, Page, render};
-use crate::store::records::{self, ListArgs};
+use crate::records::{Page, Query, page, render};
+use crate::store::records;
 
-pub(super) async fn query(app: &App, lexicon: &Lexicon, request: &Request) -> Result<Response, Error> {
+pub(super) async fn query(app: &Arc<App>, lexicon: &Lexicon, request: &Request) -> Result<Response, Error> {
     match request.query("uri") {
         Some(uri) => single(app, lexicon, &uri).await,
         None => list(app, lexicon, request).await,
     }
 }
 
-async fn single(app: &App, lexicon: &Lexicon, uri: &str) -> Result<Response, Error> {
+async fn single(app: &Arc<App>, lexicon: &Lexicon, uri: &str) -> Result<Response, Error> {
     let uri = RecordUri::parse(uri).map_err(|e| Error::bad_request(e.to_string()))?;
     let not_found = || Error::not_found("record not found");
     // A query shows its own collection and no other.
@@ -25,30 +28,23 @@ async fn single(app: &App, lexicon: &Lexicon, uri: &str) -> Result<Response, Err
         return Err(not_found());
     }
     let row = records::get(&app.db, &uri).await.map_err(failed)?.ok_or_else(not_found)?;
-    let pds = app.pds_of_blobs(std::slice::from_ref(&row)).await;
-    Ok(response::json_bytes(StatusCode::OK, render::single_body(&row, &pds)))
+    let hosts = BlobHosts::of(app, std::slice::from_ref(&row)).await;
+    Ok(response::json_bytes(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
 }
 
-async fn list(app: &App, lexicon: &Lexicon, request: &Request) -> Result<Response, Error> {
+async fn list(app: &Arc<App>, lexicon: &Lexicon, request: &Request) -> Result<Response, Error> {
     let limit = paging::limit(request, paging::RECORDS)?;
-    let after = request
-        .query("cursor")
-        .map(|text| Cursor::parse_keyset(&text))
-        .transpose()
-        .map_err(|e| Error::bad_request(e.to_string()))?;
     let did = request
         .query("did")
         .map(|text| Did::try_from(text.as_str()).map_err(|_| Error::bad_request("did is not a DID")))
         .transpose()?;
-
-    let rows = match &lexicon.target_collection {
-        None => Vec::new(),
+    let page = match lexicon.target_collection.clone() {
+        None => Page { rows: Vec::new(), cursor: None },
         Some(collection) => {
-            let args = ListArgs { collection, did: did.as_ref(), limit: limit + 1, after };
-            records::list(&app.db, &args).await.map_err(failed)?
+            let query = Query { did, limit, cursor: request.query("cursor"), ..Query::of(collection) };
+            page::read(&app.db, &query).await.map_err(unreadable)?
         }
     };
-    let page = Page::cut(rows, limit);
-    let pds = app.pds_of_blobs(&page.rows).await;
-    Ok(response::json_bytes(StatusCode::OK, render::list_body(&page, &pds)))
+    let hosts = BlobHosts::of(app, &page.rows).await;
+    Ok(response::json_bytes(StatusCode::OK, render::list_body(&page, |did| hosts.get(did))))
 }

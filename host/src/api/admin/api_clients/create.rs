@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::StoreError;
-use crate::store::api_clients::{self, NewApiClient};
+use crate::store::api_clients::{self, ApiClientRow};
 
 #[derive(Deserialize)]
 struct Body {
@@ -56,7 +56,8 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         ClientType::Confidential => ClientCredentials::confidential(&app.random),
         ClientType::Public => ClientCredentials::public(&app.random),
     };
-    let client = NewApiClient {
+    let now = app.clock.now();
+    let client = ApiClientRow {
         id: app.random.uuid(),
         client_key: credentials.key().to_owned(),
         client_secret_hash: credentials.secret_hash(),
@@ -75,8 +76,11 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         created_by: admin.did.to_string(),
         parent_client_id: None,
         owner_did: None,
+        is_active: true,
+        created_at: now,
+        updated_at: now,
     };
-    api_clients::create(&app.db, &client, app.clock.now()).await.map_err(|error| match error {
+    api_clients::create(&app.db, &client).await.map_err(|error| match error {
         StoreError::Conflict(_) => Error::conflict("client_id_url already registered"),
         other => failed(other),
     })?;

@@ -7,10 +7,11 @@ use serde::Deserialize;
 
 use super::check;
 use crate::access::Admin;
-use crate::api::{failed, patch::Patch};
+use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
+use crate::store::Patch;
 use crate::store::api_clients::{self, ApiClientPatch};
 
 #[derive(Deserialize)]
@@ -38,14 +39,15 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         client_uri: body.client_uri,
         redirect_uris: body.redirect_uris,
         scopes: body.scopes,
-        allowed_origins: body.allowed_origins.into_nested().map(Option::unwrap_or_default),
-        rate_limit_capacity: body.rate_limit_capacity.into_nested(),
-        rate_limit_refill_rate: body.rate_limit_refill_rate.into_nested(),
+        allowed_origins: body.allowed_origins,
+        rate_limit_capacity: body.rate_limit_capacity,
+        rate_limit_refill_rate: body.rate_limit_refill_rate,
         is_active: body.is_active,
     };
-    if !api_clients::update(&app.db, id, &patch, app.clock.now()).await.map_err(failed)? {
-        return Err(Error::not_found("api client not found"));
-    }
+    api_clients::update(&app.db, id, &patch, app.clock.now())
+        .await
+        .map_err(failed)?
+        .ok_or_else(|| Error::not_found("api client not found"))?;
     app.clients.reload(&app.db).await.map_err(failed)?;
     app.events.record(Event::ApiClientUpdated { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))

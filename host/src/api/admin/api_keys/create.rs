@@ -41,15 +41,16 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     }
 
     let key = AdminKey::generate(&app.random);
-    let row = NewApiKey {
-        id: app.random.uuid(),
-        user_id: admin.user_id.clone(),
-        name: body.name,
-        key_prefix: key.prefix().to_owned(),
-        key_hash: key.hash(),
-        permissions: body.permissions,
+    let permissions: Vec<&str> = body.permissions.iter().map(String::as_str).collect();
+    let new = NewApiKey {
+        id: &app.random.uuid(),
+        user_id: &admin.user_id,
+        name: &body.name,
+        key_prefix: key.prefix(),
+        key_hash: &key.hash(),
+        permissions: &permissions,
     };
-    api_keys::create(&app.db, &row, app.clock.now()).await.map_err(failed)?;
+    let row = api_keys::create(&app.db, &new, app.clock.now()).await.map_err(failed)?;
 
     app.events.record(Event::ApiKeyCreated {
         actor: admin.did.to_string(),

@@ -10,9 +10,8 @@ use crate::access::Admin;
 use crate::api::{failed, paging};
 use crate::app::App;
 use crate::clock::Timestamp;
-use crate::events::Severity;
 use crate::http::{Error, Request, Response, response};
-use crate::store::events::{self, EventFilter, EventRow};
+use crate::store::events::{self, EventFilter, EventKeyset, EventRow, Severity};
 
 #[derive(Serialize)]
 struct Answer {
@@ -25,7 +24,7 @@ struct Answer {
 struct EventView {
     id: String,
     event_type: String,
-    severity: String,
+    severity: &'static str,
     actor_did: Option<String>,
     subject: Option<String>,
     detail: Box<RawValue>,
@@ -38,7 +37,7 @@ impl EventView {
             detail: RawValue::from_string(row.detail)?,
             id: row.id,
             event_type: row.event_type,
-            severity: row.severity,
+            severity: row.severity.as_str(),
             actor_did: row.actor_did,
             subject: row.subject,
             created_at: row.created_at,
@@ -48,11 +47,11 @@ impl EventView {
 
 pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let limit = paging::limit(&request, paging::LOGS)?;
-    let filter = filter(&request, limit + 1)?;
+    let filter = filter(&request)?;
 
     // What the caller just did is in the answer.
     app.events.flush().await;
-    let mut rows = events::list(&app.db, &filter).await.map_err(failed)?;
+    let mut rows = events::list(&app.db, &filter, limit + 1).await.map_err(failed)?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let cursor = rows.last().filter(|_| more).map(|row| cursor(row.created_at, &row.id));
@@ -60,18 +59,20 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     Ok(response::json(StatusCode::OK, &Answer { events, cursor }))
 }
 
-fn filter(request: &Request, limit: u32) -> Result<EventFilter, Error> {
-    let severities = list(request, "severity");
-    if let Some(unknown) = severities.iter().find(|s| Severity::parse(s).is_none()) {
-        return Err(Error::bad_request(format!("severity {unknown} is not one of info, warn, error")));
-    }
+fn filter(request: &Request) -> Result<EventFilter, Error> {
+    let severities = list(request, "severity")
+        .iter()
+        .map(|name| {
+            Severity::parse(name)
+                .ok_or_else(|| Error::bad_request(format!("severity {name} is not one of info, warn, error")))
+        })
+        .collect::<Result<_, _>>()?;
     Ok(EventFilter {
         event_type: request.query("event_type").filter(|t| !t.is_empty()),
         categories: list(request, "category"),
         severities,
         subject: request.query("subject").filter(|s| !s.is_empty()),
-        before: request.query("cursor").map(|text| before(&text)).transpose()?,
-        limit,
+        after: request.query("cursor").map(|text| keyset(&text)).transpose()?,
     })
 }
 
@@ -87,12 +88,12 @@ fn cursor(created_at: Timestamp, id: &str) -> String {
     format!("{created_at}_{id}")
 }
 
-fn before(text: &str) -> Result<(Timestamp, String), Error> {
-    let (time, id) = text.split_once('_').unwrap_or((text, ""));
-    let time = Timestamp::parse(time).map_err(|_| {
+fn keyset(text: &str) -> Result<EventKeyset, Error> {
+    let (time, id) = text.split_once('_').map_or((text, None), |(time, id)| (time, Some(id.to_owned())));
+    let created_at = Timestamp::parse(time).map_err(|_| {
         Error::bad_request("cursor must be the cursor of an earlier answer, or an RFC 3339 time")
     })?;
-    Ok((time, id.to_owned()))
+    Ok(EventKeyset { created_at, id })
 }
 
 #[cfg(test)]
@@ -102,8 +103,9 @@ mod tests {
     #[test]
     fn cursors_are_read_back_and_may_be_plain_times() {
         let at = Timestamp(1_700_000_000_000_001);
-        assert_eq!(before(&cursor(at, "abc")).unwrap(), (at, "abc".to_owned()));
-        assert_eq!(before("2023-11-14T22:13:20.000001Z").unwrap(), (at, String::new()));
-        assert_eq!(before("nonsense").unwrap_err().status, 400);
+        let keyset_of = |id: Option<&str>| EventKeyset { created_at: at, id: id.map(str::to_owned) };
+        assert_eq!(keyset(&cursor(at, "abc")).unwrap(), keyset_of(Some("abc")));
+        assert_eq!(keyset("2023-11-14T22:13:20.000001Z").unwrap(), keyset_of(None));
+        assert_eq!(keyset("nonsense").unwrap_err().status, 400);
     }
 }

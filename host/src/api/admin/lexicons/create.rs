@@ -110,6 +110,9 @@ fn check(body: &Body) -> Result<NewLexicon, Invalid> {
             Some(Action::Delete) => Some("delete".to_owned()),
         },
         target_collection: target_collection.map(str::to_owned),
+        source: "manual".to_owned(),
+        authority_did: None,
+        last_fetched_at: None,
         token_cost: body.token_cost,
     })
 }

@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
-use crate::api::{failed, paging};
+use crate::api::{paging, unreadable};
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
-use crate::records::{Cursor, Page};
-use crate::store::records::{self, ListArgs, RecordRow};
+use crate::records::{Query, page};
+use crate::store::records::FullRecordRow;
 
 #[derive(Serialize)]
 struct Answer {
@@ -37,16 +37,17 @@ struct RecordView {
 }
 
 impl RecordView {
-    fn new(row: RecordRow) -> Result<Self, serde_json::Error> {
+    fn new(full: FullRecordRow) -> Result<Self, serde_json::Error> {
+        let FullRecordRow { row, cid, updated_at, .. } = full;
         Ok(Self {
             uri: row.uri(),
             record: serde_json::from_slice(&row.record)?,
-            cid: row.cid.map(|cid| cid.to_string()),
-            did: row.did.to_string(),
-            collection: row.collection.to_string(),
+            cid: cid.map(|cid| cid.to_string()),
+            did: row.did,
+            collection: row.collection.as_str().to_owned(),
             rkey: row.rkey,
             indexed_at: row.indexed_at,
-            updated_at: row.updated_at,
+            updated_at,
             labels: [],
         })
     }
@@ -56,24 +57,14 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     let collection = paging::required(&request, "collection")?;
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
-    let limit = paging::limit(&request, paging::RECORDS)?;
-    let after = request
-        .query("cursor")
-        .map(|c| Cursor::parse_keyset(&c))
-        .transpose()
-        .map_err(|e| Error::bad_request(e.to_string()))?;
-
-    let args = ListArgs { collection: &collection, did: None, limit: limit + 1, after };
-    let rows = records::list(&app.db, &args).await.map_err(failed)?;
-    let page = Page::cut(rows, limit);
-    let answer = Answer {
-        cursor: page.next.map(|cursor| cursor.to_string()),
-        records: page
-            .rows
-            .into_iter()
-            .map(RecordView::new)
-            .collect::<Result<_, _>>()
-            .map_err(Error::internal)?,
+    let query = Query {
+        limit: paging::limit(&request, paging::RECORDS)?,
+        cursor: request.query("cursor"),
+        ..Query::of(collection)
     };
+    let page = page::read_full(&app.db, &query).await.map_err(unreadable)?;
+    let records = page.rows.into_iter().map(RecordView::new);
+    let answer =
+        Answer { records: records.collect::<Result<_, _>>().map_err(Error::internal)?, cursor: page.cursor };
     Ok(response::json(StatusCode::OK, &answer))
 }

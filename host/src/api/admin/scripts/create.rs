@@ -42,15 +42,15 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         body: body.body,
         description,
     };
-    let saved = scripts::upsert(&app.db, &script, app.clock.now()).await.map_err(failed)?;
+    let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await.map_err(failed)?;
     app.library.reload(&app.db, &app.engine).await.map_err(failed)?;
 
     let (actor, script_type) = (admin.did.to_string(), body.script_type);
-    app.events.record(if saved.created {
+    app.events.record(if created {
         Event::ScriptCreated { actor, trigger, script_type }
     } else {
         Event::ScriptUpdated { actor, trigger, script_type }
     });
-    let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(response::json(status, &ScriptView::from(saved.row)))
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(response::json(status, &ScriptView::from(row)))
 }

@@ -8,11 +8,12 @@ use serde::Deserialize;
 use super::body::{check_description, check_source, check_type, outbound_xrpcs};
 use super::view::ScriptView;
 use crate::access::Admin;
-use crate::api::{failed, patch::Patch};
+use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::store::scripts::{self, ScriptBody, ScriptPatch};
+use crate::store::Patch;
+use crate::store::scripts::{self, ScriptPatch};
 
 #[derive(Deserialize)]
 struct Body {
@@ -25,7 +26,7 @@ struct Body {
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     let body: Body = request.json()?;
-    if body.body.is_none() && body.script_type.is_none() && body.description.is_keep() {
+    if body.body.is_none() && body.script_type.is_none() && body.description == Patch::Keep {
         return Err(Error::bad_request("nothing to change: send body or description"));
     }
     if let Some(script_type) = &body.script_type {
@@ -35,15 +36,19 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         check_type(script_type)?;
     }
     let description = match body.description {
-        Patch::Set(text) => Some(check_description(Some(text))?),
-        other => other.into_nested(),
+        Patch::Set(text) => check_description(Some(text))?.map_or(Patch::Clear, Patch::Set),
+        other => other,
     };
     if let Some(source) = &body.body {
         check_source(&app.engine, id, source).await?;
     }
 
     let patch = ScriptPatch {
-        body: body.body.map(|text| ScriptBody { outbound_xrpcs: outbound_xrpcs(&text), text }),
+        script_type: body.script_type,
+        body: body.body.map(|text| {
+            let outbound = outbound_xrpcs(&text);
+            (text, outbound)
+        }),
         description,
     };
     let row = scripts::patch(&app.db, id, &patch, app.clock.now())

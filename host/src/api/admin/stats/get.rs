@@ -13,14 +13,14 @@ use crate::store::records;
 
 #[derive(Serialize)]
 struct Answer {
-    total_records: i64,
+    total_records: u64,
     collections: Vec<Collection>,
 }
 
 #[derive(Serialize)]
 struct Collection {
     collection: String,
-    count: i64,
+    count: u64,
 }
 
 pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
