@@ -1,8 +1,13 @@
 //! What is shared, built once, in order.
 
+use std::sync::Arc;
+
 use crate::access::{AdminKeys, Buckets, Clients};
 use crate::clock::Clock;
 use crate::config::{Config, Identity};
+use crate::events::EventLog;
+use crate::identity::Resolver;
+use crate::lexicons::Registry;
 use crate::random::Random;
 use crate::store::Db;
 
@@ -18,4 +23,7 @@ pub struct App {
     pub clients: Clients,
     pub admin_keys: AdminKeys,
     pub buckets: Buckets,
+    pub registry: Arc<Registry>,
+    pub resolver: Resolver,
+    pub events: EventLog,
 }

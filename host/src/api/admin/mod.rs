@@ -6,5 +6,4 @@ pub mod events;
 pub mod lexicons;
 pub mod permissions;
 pub mod records;
-pub mod scripts;
 pub mod stats;

@@ -2,7 +2,5 @@
 
 mod blob_hosts;
 mod builtin;
-mod params;
 pub mod procedure;
 pub mod query;
-mod scripted;

@@ -2,21 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{builtin, scripted};
+use super::builtin;
 use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::lexicon::LexiconKind;
 use crate::http::{Error, Request, Response};
-use crate::scripts::TriggerKind;
 
-pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Result<Response, Error> {
+pub async fn handle(app: Arc<App>, _caller: XrpcCaller, request: Request) -> Result<Response, Error> {
     let lexicon = app
         .registry
         .get(request.param("nsid"))
         .filter(|lexicon| lexicon.kind == LexiconKind::Query)
         .ok_or_else(|| Error::not_found("method not found"))?;
-    match app.library.get(TriggerKind::XrpcQuery, lexicon.id.as_str()) {
-        Some(script) => scripted::query(&app, &script, &lexicon, &caller, &request).await,
-        None => builtin::query(&app, &lexicon, &request).await,
-    }
+    builtin::query(&app, &lexicon, &request).await
 }

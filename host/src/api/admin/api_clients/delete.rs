@@ -13,7 +13,7 @@ use crate::store::api_clients;
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    if !api_clients::delete(&app.db, id).await.map_err(failed)? {
+    if api_clients::delete(&app.db, id).await.map_err(failed)?.is_empty() {
         return Err(Error::not_found("api client not found"));
     }
     app.clients.reload(&app.db).await.map_err(failed)?;

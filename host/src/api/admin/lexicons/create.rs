@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
@@ -52,7 +53,9 @@ struct Answer<'a> {
 /// What is wrong with an upload, beyond its JSON.
 #[derive(Debug, thiserror::Error)]
 enum Invalid {
-    #[error("lexicon_json is not a lexicon: {0}")]
+    #[error("lexicon_json is not JSON: {0}")]
+    Json(serde_json::Error),
+    #[error(transparent)]
     Document(#[from] LexiconError),
     #[error("target_collection is not an NSID")]
     TargetCollection,
@@ -87,12 +90,13 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 }
 
 fn check(body: &Body) -> Result<NewLexicon, Invalid> {
-    let document = LexiconDoc::parse_text(body.lexicon_json.get())?;
+    let document: Value = serde_json::from_str(body.lexicon_json.get()).map_err(Invalid::Json)?;
+    let document = LexiconDoc::parse(&document)?;
     let target_collection = body.target_collection.as_deref().filter(|c| !c.is_empty());
     if let Some(target) = target_collection {
         Nsid::try_from(target).map_err(|_| Invalid::TargetCollection)?;
         if !matches!(document.kind, LexiconKind::Query | LexiconKind::Procedure) {
-            return Err(Invalid::TargetWithoutMethod(document.kind.name()));
+            return Err(Invalid::TargetWithoutMethod(document.kind.as_str()));
         }
     }
     if body.token_cost.is_some_and(|cost| u32::try_from(cost).is_err()) {
@@ -100,7 +104,7 @@ fn check(body: &Body) -> Result<NewLexicon, Invalid> {
     }
     Ok(NewLexicon {
         id: document.id.as_str().to_owned(),
-        lexicon_type: document.kind.name().to_owned(),
+        lexicon_type: document.kind.as_str().to_owned(),
         lexicon_json: body.lexicon_json.get().to_owned(),
         backfill: body.backfill && document.kind == LexiconKind::Record,
         action: match body.action {
@@ -119,7 +123,7 @@ fn check(body: &Body) -> Result<NewLexicon, Invalid> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
