@@ -9,6 +9,7 @@ use crate::events::EventLog;
 use crate::identity::Resolver;
 use crate::lexicons::Registry;
 use crate::random::Random;
+use crate::scripts::{Engine, Library, Services};
 use crate::store::Db;
 
 /// Shared by every request as `Arc<App>`.
@@ -26,4 +27,8 @@ pub struct App {
     pub registry: Arc<Registry>,
     pub resolver: Resolver,
     pub events: EventLog,
+    pub engine: Engine,
+    pub library: Library,
+    /// What scripts may reach.
+    pub script_services: Services,
 }

@@ -103,7 +103,8 @@ macro_rules! reading {
             let key = sqlx::query("SELECT collection_id, did_id, rkey FROM records LIMIT 1")
                 .fetch_one(&mut connection)
                 .await?;
-            let (collection, did, rkey) = (key.get::<i64, _>(0), key.get::<i64, _>(1), key.get::<String, _>(2));
+            let (collection, did, rkey) =
+                (key.get::<i64, _>(0), key.get::<i64, _>(1), key.get::<String, _>(2));
             let sql = sqlx::AssertSqlSafe(if single { SINGLE } else { LIST }.replace("RECORD", $record));
             let (started, before) = (Instant::now(), super::cpu::of(std::process::id()));
             let mut turns = 0;

@@ -17,7 +17,8 @@ const CONSTANT: &str = "function handle() return { ok = true, items = { 1, 2, 3 
 
 const LOOP: &str = "function handle() local n = 0 for i = 1, 499990 do n = n + i end return { n = n } end";
 
-const QUERY: &str = "function handle() return db.query{ collection = 'com.example.load.note', limit = 20 } end";
+const QUERY: &str =
+    "function handle() return db.query{ collection = 'com.example.load.note', limit = 20 } end";
 
 /// Runs every case on the database at `url`; `database` is the PID of a PostgreSQL server.
 pub async fn measure(
@@ -101,7 +102,8 @@ async fn read(
 
     let (bare, address) = baseline::start_http(run.body_bytes).await?;
     let bare_before = cpu::of(bare.0.id());
-    let bare_run = http::run(address, path, &headers, CONNECTIONS, plan.seconds.min(Duration::from_secs(3))).await?;
+    let bare_run =
+        http::run(address, path, &headers, CONNECTIONS, plan.seconds.min(Duration::from_secs(3))).await?;
     let bare_used = cpu::of(bare.0.id()) - bare_before;
     Ok(Row {
         case: case.to_owned(),

@@ -46,7 +46,10 @@ impl fmt::Display for Table {
         writeln!(f, "### {}\n", self.name)?;
         let with = if self.separate_database { " with the database's CPU |" } else { "" };
         let rule = if self.separate_database { "---:|" } else { "" };
-        writeln!(f, "| Case | per CPU-second |{with} bare hyper | sqlx alone | of sqlx | per second | p50 ms | p99 ms |")?;
+        writeln!(
+            f,
+            "| Case | per CPU-second |{with} bare hyper | sqlx alone | of sqlx | per second | p50 ms | p99 ms |"
+        )?;
         writeln!(f, "|---|---:|{rule}---:|---:|---:|---:|---:|---:|")?;
         for row in &self.rows {
             write!(f, "| {} | {} |", row.case, whole(Some(row.per_cpu_second)))?;

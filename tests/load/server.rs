@@ -76,7 +76,8 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if connect(self.address).await.is_ok()
-                && let Ok((status, _)) = ask(self.address, http::Method::GET, "/health", None, &Value::Null).await
+                && let Ok((status, _)) =
+                    ask(self.address, http::Method::GET, "/health", None, &Value::Null).await
                 && status.is_success()
             {
                 return Ok(());
@@ -137,7 +138,11 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         let mut peak = 0;
         while self.records().await? < count {
-            anyhow::ensure!(Instant::now() < deadline, "only {} of {count} records arrived", self.records().await?);
+            anyhow::ensure!(
+                Instant::now() < deadline,
+                "only {} of {count} records arrived",
+                self.records().await?
+            );
             peak = peak.max(crate::cpu::resident(self.pid()));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

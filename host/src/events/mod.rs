@@ -3,6 +3,8 @@
 
 mod event;
 mod log;
+mod stream;
 
 pub use event::{Event, ScriptError};
 pub use log::EventLog;
+pub use stream::StreamObserver;

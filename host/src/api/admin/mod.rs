@@ -6,4 +6,5 @@ pub mod events;
 pub mod lexicons;
 pub mod permissions;
 pub mod records;
+pub mod scripts;
 pub mod stats;

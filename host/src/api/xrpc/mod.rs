@@ -2,5 +2,7 @@
 
 mod blob_hosts;
 mod builtin;
+mod params;
 pub mod procedure;
 pub mod query;
+mod scripted;

@@ -1,7 +1,9 @@
 //! What a script must be before it is stored.
 
+use http::StatusCode;
+
 use crate::http::Error;
-use crate::scripts::{Engine, ScriptFailure};
+use crate::scripts::{CompiledScript, Engine, FailureKind, Trigger};
 
 /// Bytes of a description.
 const MAX_DESCRIPTION: usize = 300;
@@ -10,18 +12,18 @@ const MAX_DESCRIPTION: usize = 300;
 const MAX_SOURCE: usize = 512 * 1024;
 
 /// Runs the script once in a bare sandbox, as every run of it will begin: it must load and define `handle`.
-pub(super) async fn check_source(engine: &Engine, trigger: &str, source: &str) -> Result<(), Error> {
+pub(super) async fn check_source(
+    engine: &Engine,
+    trigger: Trigger,
+    source: &str,
+) -> Result<CompiledScript, Error> {
     if source.len() > MAX_SOURCE {
         return Err(Error::bad_request(format!("body is larger than {MAX_SOURCE} bytes")));
     }
-    engine.check(trigger, source).await.map_err(|failure: ScriptFailure| {
-        if failure.is_busy() {
-            return Error::new(
-                http::StatusCode::SERVICE_UNAVAILABLE,
-                "all script instances are busy; try again",
-            );
-        }
-        Error::bad_request(format!("the script does not load: {}", failure.message))
+    engine.check(trigger, source).await.map_err(|failure| match failure.kind {
+        FailureKind::Busy => Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text()),
+        FailureKind::Internal => Error::internal(failure),
+        _ => Error::bad_request(format!("the script does not load: {}", failure.message)),
     })
 }
 

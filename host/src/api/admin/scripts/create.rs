@@ -30,22 +30,22 @@ fn lua() -> String {
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let body: Body = request.json()?;
-    let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?.to_string();
+    let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     check_type(&body.script_type)?;
     let description = check_description(body.description)?;
-    check_source(&app.engine, &trigger, &body.body).await?;
+    let compiled = check_source(&app.engine, trigger, &body.body).await?;
 
     let script = NewScript {
-        id: trigger.clone(),
+        id: body.id.clone(),
         script_type: body.script_type.clone(),
         outbound_xrpcs: outbound_xrpcs(&body.body),
         body: body.body,
         description,
     };
     let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await.map_err(failed)?;
-    app.library.reload(&app.db, &app.engine).await.map_err(failed)?;
+    app.library.insert(compiled);
 
-    let (actor, script_type) = (admin.did.to_string(), body.script_type);
+    let (actor, trigger, script_type) = (admin.did.to_string(), body.id, body.script_type);
     app.events.record(if created {
         Event::ScriptCreated { actor, trigger, script_type }
     } else {

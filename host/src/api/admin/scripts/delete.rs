@@ -16,7 +16,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !scripts::delete(&app.db, id).await.map_err(failed)? {
         return Err(Error::not_found("script not found"));
     }
-    app.library.reload(&app.db, &app.engine).await.map_err(failed)?;
+    app.library.remove(id);
     app.events.record(Event::ScriptDeleted { actor: admin.did.to_string(), trigger: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

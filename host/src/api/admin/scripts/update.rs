@@ -12,6 +12,7 @@ use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
+use crate::scripts::Trigger;
 use crate::store::Patch;
 use crate::store::scripts::{self, ScriptPatch};
 
@@ -39,9 +40,13 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         Patch::Set(text) => check_description(Some(text))?.map_or(Patch::Clear, Patch::Set),
         other => other,
     };
-    if let Some(source) = &body.body {
-        check_source(&app.engine, id, source).await?;
-    }
+    let compiled = match &body.body {
+        Some(source) => {
+            let trigger = Trigger::parse(id).map_err(|_| Error::not_found("script not found"))?;
+            Some(check_source(&app.engine, trigger, source).await?)
+        }
+        None => None,
+    };
 
     let patch = ScriptPatch {
         script_type: body.script_type,
@@ -55,7 +60,9 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         .await
         .map_err(failed)?
         .ok_or_else(|| Error::not_found("script not found"))?;
-    app.library.reload(&app.db, &app.engine).await.map_err(failed)?;
+    if let Some(compiled) = compiled {
+        app.library.insert(compiled);
+    }
     app.events.record(Event::ScriptUpdated {
         actor: admin.did.to_string(),
         trigger: id.to_owned(),
