@@ -1,7 +1,7 @@
 //! What the stream tells the rest of the server, apart from changes: things an operator wants to see, and
 //! identities whose cached document is out of date.
 
-use crate::atproto::Did;
+use crate::atproto::{Did, RecordUri};
 
 /// One thing worth telling. `start` turns them into rows of the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,15 +22,13 @@ pub enum Notice {
     },
     /// The record's bytes don't have the CID that the stream claims. The record was not stored.
     CidMismatch {
-        did: String,
-        collection: String,
-        rkey: String,
+        uri: RecordUri,
         claimed_cid: String,
         reason: String,
     },
     /// The database refused one record for good; the rest of its batch was stored.
     Rejected {
-        uri: String,
+        uri: RecordUri,
         reason: String,
     },
 }

@@ -1,7 +1,0 @@
-//! `/admin/lexicons`
-
-pub mod create;
-pub mod delete;
-pub mod get;
-pub mod list;
-mod view;

@@ -1,3 +1,0 @@
-//! `/admin/stats`
-
-pub mod get;

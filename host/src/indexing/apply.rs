@@ -1,0 +1,163 @@
+//! Envelope to change: the part that costs CPU. Each record is inspected once, for its CID and its references.
+
+use std::sync::Arc;
+
+use crate::atproto::{RecordUri, record};
+use crate::clock::Clock;
+use crate::store::index::{AccountChange, Change, Upsert};
+
+use super::envelope::{Candidate, Claim, Envelope};
+use super::notice::{Notice, Observer};
+use super::tally::{Dropped, Tally};
+use super::throttle::Throttle;
+
+/// What the writer commits, in the order of its repo.
+#[derive(Debug)]
+pub(super) enum Item {
+    Change(Change),
+    Account(AccountChange),
+}
+
+/// Mismatches reported at once, and how often after that: a server that lies about every record shows in the
+/// counter, not as millions of rows in the event log.
+const MISMATCH_BURST: u32 = 20;
+const MISMATCH_EVERY_US: i64 = 10_000_000;
+
+/// Turns envelopes into items. Shared by the shards.
+pub(super) struct Applier {
+    observer: Arc<dyn Observer>,
+    mismatches: Throttle,
+}
+
+impl Applier {
+    pub(super) fn new(observer: Arc<dyn Observer>, clock: Clock) -> Self {
+        Self { observer, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
+    }
+
+    /// `None` when nothing is to be committed; the tally says why.
+    pub(super) fn apply(&self, envelope: Envelope, tally: &mut Tally) -> Option<Item> {
+        match envelope {
+            Envelope::Record(candidate) => match self.check(candidate) {
+                Ok(upsert) => Some(Item::Change(Change::Upsert(upsert))),
+                Err(why) => {
+                    tally.drop(why);
+                    None
+                }
+            },
+            Envelope::Delete(delete) => Some(Item::Change(Change::Delete(delete))),
+            Envelope::Account(change) => Some(Item::Account(change)),
+            Envelope::Identity(did) => {
+                tally.identities += 1;
+                self.observer.identity_changed(&did);
+                None
+            }
+        }
+    }
+
+    /// A CID that matches is kept as verified. A CID that can't be checked, because the record has no DAG-CBOR
+    /// form (a float, a bad `$link`), is kept as claimed. One that does not match drops the record.
+    fn check(&self, candidate: Candidate) -> Result<Upsert, Dropped> {
+        let inspected = record::inspect(&candidate.record).map_err(|_| Dropped::BadRecord)?;
+        let (cid, cid_verified) = match (&candidate.claim, &inspected.cid) {
+            (Claim::Cid(claimed), Ok(computed)) if claimed == computed => (Some(*claimed), true),
+            (Claim::Cid(claimed), Err(_)) => (Some(*claimed), false),
+            (Claim::None, _) => (None, false),
+            (Claim::Cid(claimed), Ok(computed)) => {
+                self.mismatch(&candidate, claimed.to_string(), format!("the record's CID is {computed}"));
+                return Err(Dropped::CidMismatch);
+            }
+            (Claim::Garbage(text), _) => {
+                self.mismatch(&candidate, text.clone(), "the claim is not a CID".to_owned());
+                return Err(Dropped::CidMismatch);
+            }
+        };
+        let Candidate { did, collection, rkey, rev, record, claim: _ } = candidate;
+        Ok(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs: inspected.refs })
+    }
+
+    fn mismatch(&self, candidate: &Candidate, claimed_cid: String, mut reason: String) {
+        let Some(held_back) = self.mismatches.pass() else { return };
+        if held_back > 0 {
+            reason = format!("{reason} (and {held_back} more since the last report)");
+        }
+        let Candidate { did, collection, rkey, .. } = candidate;
+        let uri = RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() };
+        tracing::warn!(%uri, claimed_cid, reason, "a record does not match its CID");
+        self.observer.notice(Notice::CidMismatch { uri, claimed_cid, reason });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::clock::Timestamp;
+
+    use super::super::testing::Recorder;
+    use super::super::{envelope, frame};
+    use super::*;
+    use crate::atproto::Nsid;
+
+    /// `{"$type":"app.example.note","text":"hi"}`
+    const CID: &str = "bafyreiat2a6lmxj2shvrvtt6fbb6bg7tedu5nr4xcwpyrtukh6v5rt5jnu";
+
+    fn run(applier: &Applier, record: &str, cid: &str, tally: &mut Tally) -> Option<Upsert> {
+        let text = format!(
+            r#"{{"did":"did:plc:a","time_us":1,"kind":"commit","commit":{{"collection":"app.example.note","rkey":"self",
+            "rev":"3mptbypluud2a","operation":"create","record":{record}{cid}}}}}"#
+        );
+        let tracked = [Nsid::try_from("app.example.note").unwrap()];
+        let envelope = envelope::open(&frame::parse(text.as_bytes()).unwrap(), &tracked).unwrap();
+        match applier.apply(envelope, tally) {
+            Some(Item::Change(Change::Upsert(upsert))) => Some(upsert),
+            None => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn applier() -> (Applier, Arc<Recorder>) {
+        let recorder = Arc::new(Recorder::default());
+        (Applier::new(recorder.clone(), Clock::fixed(Timestamp(0))), recorder)
+    }
+
+    fn true_cid(record: &str) -> String {
+        record::inspect(record.as_bytes()).unwrap().cid.unwrap().to_string()
+    }
+
+    #[test]
+    fn verified_unverified_and_unclaimed() {
+        let (applier, recorder) = applier();
+        let mut tally = Tally::default();
+        let note = r#"{"$type":"app.example.note","of":"at://did:plc:b/app.example.note/x"}"#;
+        let stored = run(&applier, note, &format!(r#","cid":"{}""#, true_cid(note)), &mut tally).unwrap();
+        assert!(stored.cid_verified && stored.cid.is_some());
+        assert_eq!(stored.refs, ["at://did:plc:b/app.example.note/x"]);
+        let stored = run(&applier, note, "", &mut tally).unwrap();
+        assert_eq!((stored.cid, stored.cid_verified), (None, false));
+        let stored = run(&applier, r#"{"x":1.5}"#, &format!(r#","cid":"{CID}""#), &mut tally).unwrap();
+        assert!(!stored.cid_verified && stored.cid.is_some(), "no DAG-CBOR form: kept as claimed");
+        assert!(recorder.notices().is_empty());
+    }
+
+    #[test]
+    fn a_mismatch_is_dropped_counted_and_reported_within_bounds() {
+        let (applier, recorder) = applier();
+        let mut tally = Tally::default();
+        for _ in 0..1000 {
+            assert!(run(&applier, r#"{"a":1}"#, &format!(r#","cid":"{CID}""#), &mut tally).is_none());
+        }
+        assert_eq!(tally.dropped(Dropped::CidMismatch), 1000);
+        assert_eq!(recorder.notices().len(), MISMATCH_BURST as usize);
+        assert!(matches!(&recorder.notices()[0], Notice::CidMismatch { claimed_cid, .. } if claimed_cid == CID));
+        assert!(run(&applier, r#"{"a":1}"#, r#","cid":17"#, &mut tally).is_none());
+        assert_eq!(tally.dropped(Dropped::CidMismatch), 1001);
+    }
+
+    #[test]
+    fn two_megabytes_are_dropped() {
+        let (applier, _) = applier();
+        let mut tally = Tally::default();
+        let huge = format!(r#"{{"text":"{}"}}"#, "x".repeat(2_000_000));
+        assert!(run(&applier, &huge, "", &mut tally).is_none());
+        assert!(run(&applier, "[1]", "", &mut tally).is_none());
+        assert_eq!(tally.dropped(Dropped::BadRecord), 2);
+    }
+}

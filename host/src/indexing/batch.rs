@@ -1,0 +1,165 @@
+//! Gathers items into one transaction.
+
+use tokio::sync::oneshot;
+
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::store::index::{AccountChange, AccountStatus, Batch, Change, StreamCursor};
+
+use super::apply::Item;
+use super::watermark::{Ticket, Watermark};
+use super::writer::Part;
+
+/// Changes after which a batch is committed without waiting. Larger ones save little and hold more memory.
+const BATCH_CHANGES: usize = 2_000;
+
+/// The same in bytes of records.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// A batch being gathered, with what becomes true when it is committed.
+pub(super) struct Pending {
+    pub batch: Batch,
+    pub acks: Vec<oneshot::Sender<()>>,
+    bytes: usize,
+    finished: Vec<Ticket>,
+}
+
+impl Pending {
+    pub(super) fn new() -> Self {
+        Self { batch: Batch::default(), acks: Vec::new(), bytes: 0, finished: Vec::new() }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.batch.changes.len() >= BATCH_CHANGES || self.bytes >= BATCH_BYTES
+    }
+
+    /// Nothing but (perhaps) a cursor.
+    pub(super) fn has_no_rows(&self) -> bool {
+        self.batch.changes.is_empty() && self.batch.accounts.is_empty()
+    }
+
+    pub(super) fn push_change(&mut self, change: Change) {
+        if let Change::Upsert(upsert) = &change {
+            self.bytes += upsert.record.len();
+        }
+        self.batch.changes.push(change);
+    }
+
+    /// Takes a part in. What can't share a transaction with the rest comes back: commit, then push that.
+    ///
+    /// In a batch all accounts come before all changes, and a deletion takes the account's changes with it. So an
+    /// account's event after one of its changes, a second event of it, and a change after its deletion each begin
+    /// a new batch.
+    pub(super) fn push_part(&mut self, part: Part) -> Option<Part> {
+        let mut items = part.items.into_iter();
+        while let Some(item) = items.next() {
+            match item {
+                item if self.collides(&item) => {
+                    let items = std::iter::once(item).chain(items).collect();
+                    return Some(Part { ticket: part.ticket, items });
+                }
+                Item::Change(change) => self.push_change(change),
+                Item::Account(account) => self.batch.accounts.push(account),
+            }
+        }
+        self.finished.push(part.ticket);
+        None
+    }
+
+    fn collides(&self, item: &Item) -> bool {
+        let mut accounts = self.batch.accounts.iter();
+        match item {
+            Item::Change(change) => {
+                accounts.any(|a| a.status == AccountStatus::Deleted && a.did == *did_of(change))
+            }
+            Item::Account(AccountChange { did, .. }) => {
+                accounts.any(|a| a.did == *did) || self.batch.changes.iter().any(|c| did_of(c) == did)
+            }
+        }
+    }
+
+    /// Closes the batch: moves the watermark over the finished parts and puts the cursor in when it moved.
+    /// Must be followed by a commit that is retried until it succeeds.
+    pub(super) fn seal(&mut self, watermark: &mut Watermark, source: &str, now: Timestamp) {
+        let before = watermark.cursor();
+        for ticket in self.finished.drain(..) {
+            watermark.finish(ticket);
+        }
+        if let Some(cursor) = watermark.cursor().filter(|cursor| Some(*cursor) != before) {
+            self.batch.cursor = Some(StreamCursor { source: source.to_owned(), cursor });
+        }
+        self.batch.now = now;
+    }
+}
+
+pub(super) fn did_of(change: &Change) -> &Did {
+    match change {
+        Change::Upsert(upsert) => &upsert.did,
+        Change::Delete(delete) => &delete.did,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::atproto::{Nsid, RecordKey, Tid};
+    use crate::store::index::Delete;
+
+    use super::*;
+
+    fn did(name: &str) -> Did {
+        Did::try_from(format!("did:plc:{name}").as_str()).unwrap()
+    }
+
+    fn delete(name: &str) -> Item {
+        Item::Change(Change::Delete(Delete {
+            did: did(name),
+            collection: Nsid::try_from("app.example.note").unwrap(),
+            rkey: RecordKey::try_from("self").unwrap(),
+            rev: Tid::default(),
+        }))
+    }
+
+    fn account(name: &str, status: AccountStatus) -> Item {
+        Item::Account(AccountChange { did: did(name), status })
+    }
+
+    #[test]
+    fn an_account_event_after_a_change_of_its_repo_begins_a_new_batch() {
+        let ticket = Ticket { chunk: 0, parts: 1, time_us: Some(9) };
+        let items = vec![
+            delete("a"),
+            account("b", AccountStatus::Deactivated),
+            delete("b"),
+            account("a", AccountStatus::Deleted),
+            delete("c"),
+        ];
+        let mut watermark = Watermark::default();
+        let mut first = Pending::new();
+        let rest = first.push_part(Part { ticket, items }).unwrap();
+        first.seal(&mut watermark, "jetstream", Timestamp(1));
+        assert_eq!((first.batch.changes.len(), first.batch.accounts.len()), (2, 1));
+        assert_eq!(first.batch.cursor, None, "the chunk isn't finished");
+
+        let mut second = Pending::new();
+        assert!(second.push_part(rest).is_none());
+        second.seal(&mut watermark, "jetstream", Timestamp(1));
+        assert_eq!((second.batch.changes.len(), second.batch.accounts.len()), (1, 1));
+        assert_eq!(second.batch.cursor.as_ref().map(|c| c.cursor), Some(9));
+    }
+
+    #[test]
+    fn two_events_of_one_account_are_two_batches() {
+        let ticket = Ticket { chunk: 0, parts: 1, time_us: None };
+        let items = vec![account("a", AccountStatus::Deleted), account("a", AccountStatus::Active)];
+        let mut pending = Pending::new();
+        assert_eq!(pending.push_part(Part { ticket, items }).unwrap().items.len(), 1);
+    }
+
+    #[test]
+    fn what_a_deleted_account_writes_comes_after_the_purge() {
+        let ticket = Ticket { chunk: 0, parts: 1, time_us: None };
+        let items = vec![account("a", AccountStatus::Deleted), delete("b"), delete("a")];
+        let mut pending = Pending::new();
+        assert_eq!(pending.push_part(Part { ticket, items }).unwrap().items.len(), 1);
+    }
+}

@@ -1,0 +1,291 @@
+//! One batch into the database, whatever it takes.
+//!
+//! A database that is away is waited for: the batch stays, the cursor doesn't move, the queues fill and the socket
+//! is held back. A batch that a healthy database refuses again and again is taken apart until the row at fault is
+//! alone; that row is given up and reported, so that nobody's record can stop the stream.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::atproto::RecordUri;
+use crate::clock::Clock;
+use crate::random::Random;
+use crate::store::index::{Applied, Batch, Change, StreamCursor};
+use crate::store::{Db, StoreError};
+
+use super::notice::{Notice, Observer};
+use super::settings::Timing;
+use super::status::Shared;
+use super::stream::Backoff;
+use super::throttle::Throttle;
+use super::writer::CURSOR_SOURCE;
+
+/// Where batches go: the store, or a model of it in tests.
+pub(super) trait Sink: Send + Sync + 'static {
+    /// All of the batch in one transaction, or nothing of it.
+    fn apply(&self, batch: &Batch) -> impl Future<Output = Result<Applied, StoreError>> + Send;
+    /// The last committed cursor.
+    fn stored_cursor(&self) -> impl Future<Output = Result<Option<i64>, StoreError>> + Send;
+}
+
+impl Sink for Db {
+    async fn apply(&self, batch: &Batch) -> Result<Applied, StoreError> {
+        crate::store::index::apply(self, batch).await
+    }
+
+    async fn stored_cursor(&self) -> Result<Option<i64>, StoreError> {
+        crate::store::cursors::get(self, CURSOR_SOURCE).await
+    }
+}
+
+/// Refusals of the same batch, each after a longer wait, before it is taken apart.
+const REFUSALS: u32 = 5;
+
+/// Rows reported as refused at once, and how often after that.
+const REJECTED_BURST: u32 = 20;
+const REJECTED_EVERY_US: i64 = 10_000_000;
+
+pub(super) struct Committer<S> {
+    pub sink: S,
+    pub shared: Arc<Shared>,
+    observer: Arc<dyn Observer>,
+    random: Random,
+    timing: Timing,
+    rejections: Throttle,
+    /// Shutdown does not wait any longer for a database that is away.
+    give_up: CancellationToken,
+}
+
+/// Shutdown came before the database did; nothing of the batch is there.
+#[derive(Debug)]
+pub(super) struct GaveUp;
+
+impl<S: Sink> Committer<S> {
+    pub(super) fn new(
+        sink: S,
+        shared: Arc<Shared>,
+        observer: Arc<dyn Observer>,
+        clock: Clock,
+        random: Random,
+        timing: Timing,
+        give_up: CancellationToken,
+    ) -> Self {
+        let rejections = Throttle::new(clock, REJECTED_BURST, REJECTED_EVERY_US);
+        Self { sink, shared, observer, random, timing, rejections, give_up }
+    }
+
+    /// Returns when the batch is committed.
+    pub(super) async fn commit(&self, batch: Batch) -> Result<(), GaveUp> {
+        let mut pieces = vec![batch];
+        let mut patience = REFUSALS;
+        while let Some(piece) = pieces.pop() {
+            match self.attempt(&piece, patience).await? {
+                Outcome::Done(applied) => self.report(applied),
+                Outcome::Refused(error) => {
+                    // The pieces were refused often enough as a whole.
+                    patience = 1;
+                    match split(piece) {
+                        Pieces::Two(first, second) => pieces.extend([second, first]),
+                        Pieces::OneRow(row) => self.give_row_up(row, &error).await?,
+                        // Not a row's fault: the database is broken, so wait for it to be mended.
+                        Pieces::NoRow(cursor) => {
+                            patience = REFUSALS;
+                            pieces.push(cursor);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries until the piece is committed or was refused `patience` times.
+    async fn attempt(&self, piece: &Batch, patience: u32) -> Result<Outcome, GaveUp> {
+        let mut backoff = Backoff::new(self.timing.commit_retry, self.timing.commit_retry_cap);
+        let mut refusals = 0;
+        loop {
+            let error = match self.sink.apply(piece).await {
+                Ok(applied) => {
+                    self.shared.committed(piece.cursor.as_ref().map(|c| c.cursor));
+                    return Ok(Outcome::Done(applied));
+                }
+                Err(error) => error,
+            };
+            self.shared.commit_failed();
+            metrics::counter!("belvedere_stream_commit_errors_total").increment(1);
+            // Bounded by the wait below.
+            tracing::warn!(%error, changes = piece.changes.len(), "the index writer can't commit");
+            if !matches!(error, StoreError::Unavailable(_)) {
+                refusals += 1;
+                if refusals >= patience {
+                    return Ok(Outcome::Refused(error));
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next(&self.random)) => {}
+                () = self.give_up.cancelled() => return Err(GaveUp),
+            }
+        }
+    }
+
+    /// Drops one refused row, but only after the database proved that it takes others: it writes the row's batch
+    /// without the row. Until it does, the row is kept and tried again.
+    async fn give_row_up(&self, row: Batch, error: &StoreError) -> Result<(), GaveUp> {
+        let probe = Batch {
+            cursor: Some(StreamCursor { source: "probe".to_owned(), cursor: 0 }),
+            now: row.now,
+            ..Batch::default()
+        };
+        loop {
+            if let Outcome::Done(_) = self.attempt(&probe, REFUSALS).await? {
+                break;
+            }
+        }
+        if let Outcome::Done(applied) = self.attempt(&row, REFUSALS).await? {
+            self.report(applied);
+            return Ok(());
+        }
+        match subject(&row) {
+            Some(uri) => self.reject(uri, error.to_string()),
+            None => tracing::error!(%error, accounts = ?row.accounts, "the database refused an account's status"),
+        }
+        Ok(())
+    }
+
+    fn report(&self, applied: Applied) {
+        let add = |operation: &'static str, n: u64| {
+            if n > 0 {
+                metrics::counter!("belvedere_index_changes_total", "result" => operation).increment(n);
+            }
+        };
+        add("inserted", applied.inserted);
+        add("updated", applied.updated);
+        add("deleted", applied.deleted);
+        add("stale", applied.stale);
+        add("purged", applied.purged);
+        for rejected in applied.rejected {
+            self.reject(rejected.uri, rejected.reason);
+        }
+    }
+
+    fn reject(&self, uri: RecordUri, reason: String) {
+        metrics::counter!("belvedere_index_changes_total", "result" => "rejected").increment(1);
+        if let Some(held_back) = self.rejections.pass() {
+            tracing::warn!(%uri, reason, held_back, "the database refused a record");
+            self.observer.notice(Notice::Rejected { uri, reason });
+        }
+    }
+}
+
+enum Outcome {
+    Done(Applied),
+    Refused(StoreError),
+}
+
+enum Pieces {
+    Two(Batch, Batch),
+    OneRow(Batch),
+    NoRow(Batch),
+}
+
+/// Halves a batch. Order is kept: accounts, changes, and the cursor with the last piece only.
+fn split(mut batch: Batch) -> Pieces {
+    let rows = batch.accounts.len() + batch.changes.len();
+    match (rows, &batch.cursor) {
+        (0, _) => return Pieces::NoRow(batch),
+        (1, None) => return Pieces::OneRow(batch),
+        _ => {}
+    }
+    // One row with a cursor leaves the cursor alone in the second piece.
+    let half = rows.div_ceil(2);
+    let accounts = batch.accounts.split_off(half.min(batch.accounts.len()));
+    let changes = batch.changes.split_off((half - batch.accounts.len()).min(batch.changes.len()));
+    let second = Batch { accounts, changes, cursor: batch.cursor.take(), now: batch.now };
+    Pieces::Two(batch, second)
+}
+
+/// The record that a batch of one row is about; `None` when it is an account.
+fn subject(batch: &Batch) -> Option<RecordUri> {
+    let (did, collection, rkey) = match batch.changes.first()? {
+        Change::Upsert(u) => (&u.did, &u.collection, &u.rkey),
+        Change::Delete(d) => (&d.did, &d.collection, &d.rkey),
+    };
+    Some(RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::clock::Timestamp;
+
+    use super::super::testing::{FakeStore, Recorder, delete};
+    use super::*;
+
+    fn committer(store: &Arc<FakeStore>, recorder: &Arc<Recorder>) -> Committer<Arc<FakeStore>> {
+        let clock = Clock::system();
+        Committer::new(
+            store.clone(),
+            Arc::new(Shared::new(clock.clone(), Duration::from_secs(30))),
+            recorder.clone(),
+            clock,
+            Random::seeded(1),
+            Timing::default(),
+            CancellationToken::new(),
+        )
+    }
+
+    fn batch(n: u64) -> Batch {
+        let changes = (0..n).map(|i| delete("a", &format!("k{i}"), i + 1)).collect();
+        let cursor = Some(StreamCursor { source: "jetstream".into(), cursor: 77 });
+        Batch { changes, cursor, now: Timestamp(1), ..Batch::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_a_database_that_is_away() {
+        let (store, recorder) = (Arc::new(FakeStore::default()), Arc::new(Recorder::default()));
+        store.fail_next(50);
+        committer(&store, &recorder).commit(batch(3)).await.unwrap();
+        assert_eq!(store.cursor(), Some(77));
+        assert_eq!(store.applied_changes(), 3);
+        assert!(recorder.notices().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_that_is_refused_is_given_up_alone() {
+        let (store, recorder) = (Arc::new(FakeStore::default()), Arc::new(Recorder::default()));
+        store.refuse_rkey("k5");
+        committer(&store, &recorder).commit(batch(9)).await.unwrap();
+        assert_eq!(store.cursor(), Some(77));
+        assert_eq!(store.applied_changes(), 8);
+        let notices = recorder.notices();
+        assert!(matches!(&notices[..], [Notice::Rejected { uri, .. }] if uri.rkey.as_str() == "k5"), "{notices:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_database_that_refuses_everything_loses_nothing() {
+        let (store, recorder) = (Arc::new(FakeStore::default()), Arc::new(Recorder::default()));
+        store.refuse_next(200);
+        committer(&store, &recorder).commit(batch(4)).await.unwrap();
+        assert_eq!((store.cursor(), store.applied_changes()), (Some(77), 4));
+        assert!(recorder.notices().is_empty());
+    }
+
+    #[test]
+    fn split_keeps_order_and_the_cursor_last() {
+        let mut stack = vec![batch(7)];
+        let mut seen = Vec::new();
+        while let Some(piece) = stack.pop() {
+            match split(piece) {
+                Pieces::Two(a, b) => stack.extend([b, a]),
+                Pieces::OneRow(row) => seen.push(subject(&row).unwrap().to_string()),
+                Pieces::NoRow(cursor) => seen.push(format!("{:?}", cursor.cursor.unwrap().cursor)),
+            }
+        }
+        let expected: Vec<_> = (0..7).map(|i| format!("at://did:plc:a/app.example.note/k{i}")).collect();
+        assert_eq!(seen[..7], expected[..]);
+        assert_eq!(seen[7..], ["77"]);
+    }
+}

@@ -1,0 +1,181 @@
+//! What is left of a frame once it is known to concern us: owned, checked for syntax, not yet looked into.
+
+use bytes::Bytes;
+
+use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid};
+use crate::store::index::{AccountChange, AccountStatus, Delete};
+
+use super::frame::{Account, Body, Commit, Frame, Operation};
+use super::tally::Dropped;
+
+#[derive(Debug)]
+pub(super) enum Envelope {
+    Record(Candidate),
+    Delete(Delete),
+    Account(AccountChange),
+    Identity(Did),
+}
+
+/// A record that has not been inspected.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub did: Did,
+    pub collection: Nsid,
+    pub rkey: RecordKey,
+    pub rev: Tid,
+    /// A copy of the record's JSON text: a slice would keep the socket's whole read buffer alive.
+    pub record: Bytes,
+    pub claim: Claim,
+}
+
+/// The CID that the stream says the record has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    None,
+    Cid(Cid),
+    /// Something else than a CID, cut to a loggable length.
+    Garbage(String),
+}
+
+/// Longest part of a bad claim that is kept for the log; a CID has 59 characters.
+const CLAIM_SHOWN: usize = 100;
+
+/// Opens a frame. `tracked` is sorted; collections that aren't in it are dropped before anything is copied.
+///
+/// # Errors
+/// Why the event is of no use.
+pub(super) fn open(frame: &Frame<'_>, tracked: &[Nsid]) -> Result<Envelope, Dropped> {
+    let did = || Did::try_from(&*frame.did).map_err(|_| Dropped::BadDid);
+    match &frame.body {
+        Body::Commit(commit) => {
+            let found = tracked.binary_search_by(|nsid| nsid.as_str().cmp(&commit.collection));
+            let collection = &tracked[found.map_err(|_| Dropped::Untracked)?];
+            open_commit(did()?, collection.clone(), commit)
+        }
+        Body::Identity => Ok(Envelope::Identity(did()?)),
+        Body::Account(account) => {
+            Ok(Envelope::Account(AccountChange { did: did()?, status: account_status(account) }))
+        }
+        Body::Other => Err(Dropped::Unknown),
+    }
+}
+
+fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelope, Dropped> {
+    let rkey = RecordKey::try_from(&*commit.rkey).map_err(|_| Dropped::BadRkey)?;
+    let rev = Tid::try_from(&*commit.rev).map_err(|_| Dropped::BadRev)?;
+    if commit.operation == Operation::Delete {
+        return Ok(Envelope::Delete(Delete { did, collection, rkey, rev }));
+    }
+    let record = commit.record.ok_or(Dropped::NoRecord)?;
+    let claim = commit.cid.map_or(Claim::None, claim);
+    Ok(Envelope::Record(Candidate {
+        did,
+        collection,
+        rkey,
+        rev,
+        record: Bytes::copy_from_slice(record.as_bytes()),
+        claim,
+    }))
+}
+
+/// `raw` is JSON text: a quoted CID, or something that never was one.
+fn claim(raw: &str) -> Claim {
+    let inner = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"'));
+    match inner.and_then(|text| text.parse().ok()) {
+        Some(cid) => Claim::Cid(cid),
+        None => Claim::Garbage(raw.chars().take(CLAIM_SHOWN).collect()),
+    }
+}
+
+/// Inactive for a reason we don't know is hidden too, and comes back with the next active event.
+fn account_status(account: &Account<'_>) -> AccountStatus {
+    match account.status.as_deref() {
+        _ if account.active => AccountStatus::Active,
+        Some("deleted") => AccountStatus::Deleted,
+        Some("takendown") => AccountStatus::TakenDown,
+        Some("suspended") => AccountStatus::Suspended,
+        _ => AccountStatus::Deactivated,
+    }
+}
+
+impl Envelope {
+    /// The repo whose order must be kept.
+    pub(super) fn did(&self) -> &Did {
+        match self {
+            Self::Record(candidate) => &candidate.did,
+            Self::Delete(delete) => &delete.did,
+            Self::Account(change) => &change.did,
+            Self::Identity(did) => did,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame;
+    use super::*;
+
+    fn tracked() -> Vec<Nsid> {
+        ["app.example.like", "app.example.note"].into_iter().map(|n| Nsid::try_from(n).unwrap()).collect()
+    }
+
+    fn read(text: &str) -> Result<Envelope, Dropped> {
+        open(&frame::parse(text.as_bytes()).unwrap(), &tracked())
+    }
+
+    fn commit(did: &str, fields: &str) -> String {
+        format!(r#"{{"did":"{did}","time_us":1,"kind":"commit","commit":{{{fields}}}}}"#)
+    }
+
+    const NOTE: &str = r#""collection":"app.example.note","rkey":"self","rev":"3mptbypluud2a""#;
+
+    #[test]
+    fn a_create_is_a_candidate_and_a_delete_needs_no_record() {
+        let text = commit("did:plc:a", &format!(r#"{NOTE},"operation":"create","record":{{"a":1}}"#));
+        let Envelope::Record(c) = read(&text).unwrap() else { panic!() };
+        assert_eq!((&c.record[..], c.claim), (&br#"{"a":1}"#[..], Claim::None));
+        let text = commit("did:plc:a", &format!(r#"{NOTE},"operation":"delete""#));
+        assert!(matches!(read(&text).unwrap(), Envelope::Delete(d) if d.did.as_str() == "did:plc:a"));
+    }
+
+    #[test]
+    fn each_fault_has_its_reason() {
+        let with = |field: &str, value: &str| NOTE.replace(field, value);
+        for (did, fields, why) in [
+            ("did:plc:a", with("app.example.note", "app.example.other"), Dropped::Untracked),
+            ("not a did", NOTE.into(), Dropped::BadDid),
+            ("did:plc:a", with("self", "a b"), Dropped::BadRkey),
+            ("did:plc:a", with("self", ".."), Dropped::BadRkey),
+            ("did:plc:a", with("3mptbypluud2a", "1"), Dropped::BadRev),
+            ("did:plc:a", NOTE.into(), Dropped::NoRecord),
+        ] {
+            let text = commit(did, &format!(r#"{fields},"operation":"update""#));
+            assert_eq!(read(&text).unwrap_err(), why, "{text}");
+        }
+        assert_eq!(read(r#"{"did":"did:plc:a","time_us":1,"kind":"?"}"#).unwrap_err(), Dropped::Unknown);
+    }
+
+    #[test]
+    fn claims_are_cids_or_bounded_garbage() {
+        let good = "\"bafyreiguce4jh7kcbmof3pmcvasifqtw24b6isakj5ve5ga2b4z4alpc4i\"";
+        assert!(matches!(claim(good), Claim::Cid(_)));
+        assert_eq!(claim("12"), Claim::Garbage("12".into()));
+        assert!(matches!(claim(&format!("\"{}\"", "é".repeat(5000))), Claim::Garbage(g) if g.chars().count() == 100));
+    }
+
+    #[test]
+    fn account_events_hide_purge_and_bring_back() {
+        for (account, status) in [
+            (r#"{"active":true}"#, AccountStatus::Active),
+            (r#"{"active":false,"status":"deactivated"}"#, AccountStatus::Deactivated),
+            (r#"{"active":false,"status":"takendown"}"#, AccountStatus::TakenDown),
+            (r#"{"active":false,"status":"suspended"}"#, AccountStatus::Suspended),
+            (r#"{"active":false,"status":"deleted"}"#, AccountStatus::Deleted),
+            (r#"{"active":false,"status":"desynchronized"}"#, AccountStatus::Deactivated),
+            (r#"{"active":false}"#, AccountStatus::Deactivated),
+        ] {
+            let text = format!(r#"{{"did":"did:plc:a","time_us":1,"kind":"account","account":{account}}}"#);
+            assert!(matches!(read(&text).unwrap(), Envelope::Account(c) if c.status == status), "{text}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Spreads repos over tasks. All events of one DID pass through the same shard, in order; the shards feed one
+//! writer. With a single shard there is no task and no queue: the reader does the work itself.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::atproto::Did;
+
+use super::apply::Applier;
+use super::envelope::Envelope;
+use super::tally::Tally;
+use super::watermark::Ticket;
+use super::writer::{Message, Part};
+
+/// Parts that may wait before one shard. A part is a slice of a chunk, and a chunk is bounded in events and bytes
+/// (`intake`), so this bounds memory: a slow shard holds the socket back.
+const SHARD_QUEUE: usize = 4;
+
+/// One shard's slice of a chunk.
+#[derive(Debug)]
+struct Slice {
+    ticket: Ticket,
+    envelopes: Vec<Envelope>,
+}
+
+/// The writer is gone, so nothing more can be taken in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Closed;
+
+pub(super) struct Shards {
+    applier: Arc<Applier>,
+    writer: mpsc::Sender<Message>,
+    /// Empty: work is done inline.
+    queues: Vec<mpsc::Sender<Slice>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Shards {
+    /// Starts `count` shards that feed `writer`.
+    pub(super) fn start(count: usize, applier: Applier, writer: mpsc::Sender<Message>) -> Self {
+        let applier = Arc::new(applier);
+        let mut shards = Self { applier: applier.clone(), writer, queues: Vec::new(), tasks: Vec::new() };
+        if count > 1 {
+            for _ in 0..count {
+                let (queue, slices) = mpsc::channel(SHARD_QUEUE);
+                shards.queues.push(queue);
+                shards.tasks.push(tokio::spawn(run(slices, applier.clone(), shards.writer.clone())));
+            }
+        }
+        shards
+    }
+
+    /// Hands over one chunk; `envelopes` is left empty. Waits while queues are full.
+    pub(super) async fn submit(
+        &self,
+        chunk: u64,
+        time_us: Option<i64>,
+        envelopes: &mut Vec<Envelope>,
+        tally: &mut Tally,
+    ) -> Result<(), Closed> {
+        if self.queues.is_empty() || envelopes.is_empty() {
+            let ticket = Ticket { chunk, parts: 1, time_us };
+            let items = envelopes.drain(..).filter_map(|e| self.applier.apply(e, tally)).collect();
+            return self.writer.send(Message::Part(Part { ticket, items })).await.map_err(|_| Closed);
+        }
+        let mut slices: Vec<Vec<Envelope>> = self.queues.iter().map(|_| Vec::new()).collect();
+        for envelope in envelopes.drain(..) {
+            let shard = shard_of(envelope.did(), slices.len());
+            slices[shard].push(envelope);
+        }
+        let parts = slices.iter().filter(|slice| !slice.is_empty()).count() as u32;
+        let ticket = Ticket { chunk, parts, time_us };
+        for (queue, envelopes) in self.queues.iter().zip(slices) {
+            if !envelopes.is_empty() {
+                queue.send(Slice { ticket, envelopes }).await.map_err(|_| Closed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the shards finish what they have.
+    pub(super) async fn finish(self) {
+        drop(self.queues);
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a shard of the stream died");
+            }
+        }
+    }
+}
+
+async fn run(mut slices: mpsc::Receiver<Slice>, applier: Arc<Applier>, writer: mpsc::Sender<Message>) {
+    let mut tally = Tally::default();
+    while let Some(Slice { ticket, envelopes }) = slices.recv().await {
+        let items = envelopes.into_iter().filter_map(|e| applier.apply(e, &mut tally)).collect();
+        tally.flush();
+        if writer.send(Message::Part(Part { ticket, items })).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// FNV-1a. Who picks DIDs to meet in one shard makes his own repos slower, no more.
+fn shard_of(did: &Did, shards: usize) -> usize {
+    let hash = did.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash >> 16) as usize % shards
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_did_stays_in_its_shard_and_dids_spread() {
+        let mut hits = [0; 4];
+        for i in 0..1000 {
+            let did = Did::try_from(format!("did:plc:{i:024}").as_str()).unwrap();
+            assert_eq!(shard_of(&did, 4), shard_of(&did, 4));
+            hits[shard_of(&did, 4)] += 1;
+        }
+        assert!(hits.iter().all(|n| *n > 150), "{hits:?}");
+    }
+}

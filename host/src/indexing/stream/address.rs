@@ -1,0 +1,99 @@
+//! The URL to connect to.
+
+use url::Url;
+
+use super::wanted::Wanted;
+use super::MAX_MESSAGE_BYTES;
+
+/// Why a configured stream address can't be used.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{url}: {reason}")]
+pub struct InvalidAddress {
+    url: String,
+    reason: &'static str,
+}
+
+/// The endpoint behind a configured address: `ws` or `wss`, path `…/subscribe`, its own query kept.
+///
+/// # Errors
+/// When the text is no URL of a host with one of the schemes ws, wss, http, https.
+pub fn endpoint(configured: &str) -> Result<Url, InvalidAddress> {
+    let invalid = |reason| InvalidAddress { url: configured.to_owned(), reason };
+    // `http` and `ws` can be swapped only in the text: to the url crate they are different kinds of scheme.
+    let text = configured.trim();
+    let text = match text.split_once("://") {
+        Some(("http", rest)) => format!("ws://{rest}"),
+        Some(("https", rest)) => format!("wss://{rest}"),
+        Some(("ws" | "wss", _)) => text.to_owned(),
+        _ => return Err(invalid("the scheme must be ws or wss")),
+    };
+    let mut url = Url::parse(&text).map_err(|_| invalid("not a URL"))?;
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(invalid("the host is missing"));
+    }
+    let path = url.path().trim_end_matches('/');
+    if !path.ends_with("/subscribe") {
+        let path = format!("{path}/subscribe");
+        url.set_path(&path);
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// The endpoint with everything that is asked of it.
+pub(super) fn subscription(endpoint: &Url, wanted: &Wanted, cursor: Option<i64>, compress: bool) -> Url {
+    let mut url = endpoint.clone();
+    {
+        let mut query = url.query_pairs_mut();
+        for filter in wanted.filters() {
+            query.append_pair("wantedCollections", filter);
+        }
+        // A frame above our cap would end the connection, and again after each reconnect.
+        query.append_pair("maxMessageSizeBytes", &MAX_MESSAGE_BYTES.to_string());
+        if compress {
+            query.append_pair("compress", "true");
+        }
+        if let Some(cursor) = cursor {
+            query.append_pair("cursor", &cursor.to_string());
+        }
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::atproto::Nsid;
+
+    use super::*;
+
+    #[test]
+    fn endpoints() {
+        for (configured, expected) in [
+            ("wss://jetstream1.us-east.bsky.network", "wss://jetstream1.us-east.bsky.network/subscribe"),
+            ("ws://127.0.0.1:6008/", "ws://127.0.0.1:6008/subscribe"),
+            ("ws://h/subscribe", "ws://h/subscribe"),
+            ("wss://h/jetstream/subscribe/?key=1", "wss://h/jetstream/subscribe/?key=1"),
+            ("https://h/jetstream#x", "wss://h/jetstream/subscribe"),
+            (" http://h:80 ", "ws://h/subscribe"),
+        ] {
+            assert_eq!(endpoint(configured).unwrap().as_str(), expected);
+        }
+        for bad in ["", "h", "ftp://h", "ws://", "ws:///subscribe", "wss://a b"] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn filters_are_repeated_and_the_cursor_comes_last() {
+        let tracked = [Nsid::try_from("app.example.note").unwrap()];
+        let wanted = Wanted::plan(&tracked).unwrap();
+        let url = subscription(&endpoint("ws://h?key=1").unwrap(), &wanted, Some(17), true);
+        assert_eq!(
+            url.as_str(),
+            "ws://h/subscribe?key=1&wantedCollections=app.example.note&wantedCollections=com.atproto.lexicon.schema\
+             &maxMessageSizeBytes=16777216&compress=true&cursor=17"
+        );
+        let live = subscription(&endpoint("ws://h").unwrap(), &wanted, None, false);
+        assert!(!live.as_str().contains("cursor") && !live.as_str().contains("compress"));
+    }
+}

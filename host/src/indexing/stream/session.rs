@@ -1,0 +1,200 @@
+//! One connection, from the upgrade to its end.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_util::sync::CancellationToken;
+
+use crate::atproto::Nsid;
+
+use super::inflate::Inflate;
+use super::wanted::Wanted;
+use crate::indexing::intake::{CHUNK_BYTES, CHUNK_FRAMES, Intake, Times};
+use crate::indexing::settings::Timing;
+
+/// A ping that can't be written in this time meets a full send buffer: nobody reads at the other end.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is received at shutdown may still take this long to get into the pipeline.
+const LAST_CHUNK: Duration = Duration::from_secs(2);
+
+/// Why a session ended.
+#[derive(Debug)]
+pub(super) enum End {
+    Shutdown,
+    /// Other collections are tracked now.
+    FilterChanged,
+    /// Nothing, not even an answer to a ping.
+    Silent,
+    Closed(String),
+    /// The peer broke the websocket protocol, or sent more than we take.
+    Protocol(String),
+    Io(String),
+    /// The writer is gone.
+    PipelineClosed,
+}
+
+/// A connection being read.
+pub(super) struct Session<'a, Io> {
+    pub socket: WebSocketStream<Io>,
+    pub intake: &'a mut Intake,
+    pub inflate: Option<&'a mut Inflate>,
+    pub tracked: &'a mut watch::Receiver<Arc<[Nsid]>>,
+    pub wanted: &'a Wanted,
+    pub timing: &'a Timing,
+    pub shutdown: &'a CancellationToken,
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
+    /// Reads until the end. `progress` learns the times of each chunk that was taken in.
+    pub(super) async fn run(mut self, mut progress: impl FnMut(Times)) -> End {
+        let mut frames: Vec<Bytes> = Vec::with_capacity(CHUNK_FRAMES);
+        let mut heard = Instant::now();
+        let mut pinged = false;
+        // Set while a change of the tracked collections settles.
+        let mut settles: Option<Instant> = None;
+        let mut registry_gone = false;
+        loop {
+            let quiet_until = heard + if pinged { self.timing.silence } else { self.timing.ping_after };
+            tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => {
+                    let _ = tokio::time::timeout(PING_TIMEOUT, self.socket.close(None)).await;
+                    return End::Shutdown;
+                }
+                changed = self.tracked.changed(), if !registry_gone => match changed {
+                    Ok(()) => settles = Some(Instant::now() + self.timing.debounce),
+                    Err(_) => registry_gone = true,
+                },
+                () = until(settles) => {
+                    settles = None;
+                    let wanted = Wanted::plan(&self.tracked.borrow());
+                    if wanted.as_ref() != Some(self.wanted) {
+                        let _ = tokio::time::timeout(PING_TIMEOUT, self.socket.close(None)).await;
+                        return End::FilterChanged;
+                    }
+                }
+                read = read_chunk(&mut self.socket, &mut frames, self.inflate.as_deref_mut()) => {
+                    if let Err(end) = read {
+                        return end;
+                    }
+                    if !frames.is_empty() {
+                        let last_chunk = async {
+                            self.shutdown.cancelled().await;
+                            tokio::time::sleep(LAST_CHUNK).await;
+                        };
+                        tokio::select! {
+                            accepted = self.intake.accept(&mut frames) => match accepted {
+                                Ok(times) => progress(times),
+                                Err(_) => return End::PipelineClosed,
+                            },
+                            () = last_chunk => return End::Shutdown,
+                        }
+                    }
+                    // After, not before: while the pipeline was full nobody listened.
+                    heard = Instant::now();
+                    pinged = false;
+                }
+                () = tokio::time::sleep_until(quiet_until) => {
+                    if pinged {
+                        return End::Silent;
+                    }
+                    pinged = true;
+                    let ping = self.socket.send(Message::Ping(Bytes::new()));
+                    match tokio::time::timeout(PING_TIMEOUT, ping).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => return end_of(&error),
+                        Err(_) => return End::Silent,
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads what is there, up to a chunk; waits for the first message only. Returns without frames when only pings
+/// and pongs came. Cancel-safe: `frames` keeps what was read.
+async fn read_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<Io>,
+    frames: &mut Vec<Bytes>,
+    mut inflate: Option<&mut Inflate>,
+) -> Result<(), End> {
+    let mut size = 0;
+    let mut heard = false;
+    std::future::poll_fn(|cx| {
+        while frames.len() < CHUNK_FRAMES && size < CHUNK_BYTES {
+            let frame = match socket.poll_next_unpin(cx) {
+                Poll::Pending if heard || !frames.is_empty() => break,
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(Message::Text(text)))) => text.into(),
+                Poll::Ready(Some(Ok(Message::Binary(bytes)))) => match &mut inflate {
+                    // A frame that can't be inflated is left empty: malformed, and counted as such.
+                    Some(inflate) => inflate.inflate(&bytes).unwrap_or_default(),
+                    None => bytes,
+                },
+                Poll::Ready(Some(Ok(Message::Close(frame)))) if frames.is_empty() => {
+                    let reason = frame.map_or_else(
+                        || "no reason given".to_owned(),
+                        |f| format!("{} {}", f.code, f.reason).chars().take(200).collect(),
+                    );
+                    return Poll::Ready(Err(End::Closed(reason)));
+                }
+                Poll::Ready(Some(Ok(_))) => {
+                    heard = true;
+                    continue;
+                }
+                // First what came before; the socket says so again at the next read.
+                Poll::Ready(_) if !frames.is_empty() => break,
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(end_of(&error))),
+                Poll::Ready(None) => return Poll::Ready(Err(End::Closed("end of stream".to_owned()))),
+            };
+            size += frame.len();
+            frames.push(frame);
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
+}
+
+fn end_of(error: &tungstenite::Error) -> End {
+    use tungstenite::Error::{AlreadyClosed, Capacity, ConnectionClosed, Protocol, Utf8};
+    use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
+    let text = error.to_string();
+    match error {
+        ConnectionClosed | AlreadyClosed => End::Closed(text),
+        // A connection that is cut is not a peer that talks nonsense.
+        Protocol(ResetWithoutClosingHandshake) => End::Io(text),
+        Capacity(_) | Protocol(_) | Utf8(_) => End::Protocol(text),
+        _ => End::Io(text),
+    }
+}
+
+impl End {
+    /// For the event log and the log.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Shutdown => "shutting down".to_owned(),
+            Self::FilterChanged => "the tracked collections changed".to_owned(),
+            Self::Silent => "the server fell silent".to_owned(),
+            Self::Closed(why) => format!("closed by the server: {why}"),
+            Self::Protocol(why) => format!("protocol error: {why}"),
+            Self::Io(why) => format!("connection lost: {why}"),
+            Self::PipelineClosed => "the index writer has stopped".to_owned(),
+        }
+    }
+}

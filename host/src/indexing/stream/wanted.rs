@@ -1,0 +1,122 @@
+//! What to subscribe to. A server takes at most 100 collection filters; beyond that collections are folded into
+//! wildcards (`app.example.*`), and what they bring too much is dropped locally.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::atproto::Nsid;
+
+/// Jetstream's limit on `wantedCollections`.
+const MAX_FILTERS: usize = 100;
+
+/// Always wanted: lexicons published on the network arrive as records of this collection.
+const LEXICON_SCHEMA: &str = "com.atproto.lexicon.schema";
+
+/// A wildcard keeps at least this many segments: `app.example.*`, not `app.*`, which is nearly everything.
+const MIN_SEGMENTS: usize = 2;
+
+/// The filters to send. Empty means "no filter": everything comes and is filtered here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted(Vec<String>);
+
+impl Wanted {
+    /// `None` when nothing is tracked, so that there is no reason to be connected.
+    pub(super) fn plan(tracked: &[Nsid]) -> Option<Self> {
+        if tracked.is_empty() {
+            return None;
+        }
+        let mut filters: BTreeSet<String> = tracked.iter().map(|nsid| nsid.as_str().to_owned()).collect();
+        filters.insert(LEXICON_SCHEMA.to_owned());
+        while filters.len() > MAX_FILTERS {
+            if !fold(&mut filters) {
+                filters.clear();
+            }
+        }
+        Some(Self(filters.into_iter().collect()))
+    }
+
+    pub(super) fn filters(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Replaces the filters of one group by their common wildcard: the most specific groups first, among them the
+/// largest. `false` when no group has two members.
+fn fold(filters: &mut BTreeSet<String>) -> bool {
+    let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
+    for filter in filters.iter() {
+        if let Some(parent) = parent(filter) {
+            *groups.entry(parent).or_default() += 1;
+        }
+    }
+    let best = groups
+        .into_iter()
+        .filter(|(_, members)| *members > 1)
+        .max_by_key(|(parent, members)| (parent.matches('.').count(), *members));
+    let Some((best, _)) = best else { return false };
+    let prefix = format!("{best}.");
+    filters.retain(|filter| !filter.starts_with(&prefix));
+    filters.insert(format!("{prefix}*"));
+    true
+}
+
+/// `a.b.c` and `a.b.c.*` lie under `a.b`; a wildcard's own prefix counts as its name.
+fn parent(filter: &str) -> Option<&str> {
+    let name = filter.strip_suffix(".*").unwrap_or(filter);
+    let (parent, _) = name.rsplit_once('.')?;
+    (parent.matches('.').count() + 1 >= MIN_SEGMENTS).then_some(parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn nsids(names: impl IntoIterator<Item = String>) -> Vec<Nsid> {
+        names.into_iter().map(|n| Nsid::try_from(n.as_str()).unwrap()).collect()
+    }
+
+    fn covers(wanted: &Wanted, name: &str) -> bool {
+        wanted.0.is_empty()
+            || wanted.0.iter().any(|f| f == name || f.strip_suffix('*').is_some_and(|p| name.starts_with(p)))
+    }
+
+    #[test]
+    fn up_to_a_hundred_are_named_and_the_lexicon_schema_always() {
+        assert_eq!(Wanted::plan(&[]), None);
+        let wanted = Wanted::plan(&nsids((0..99).map(|i| format!("app.example.c{i}")))).unwrap();
+        assert_eq!(wanted.0.len(), 100);
+        assert!(wanted.0.iter().any(|f| f == LEXICON_SCHEMA));
+        assert!(wanted.0.iter().all(|f| !f.ends_with('*')));
+    }
+
+    #[test]
+    fn beyond_that_the_deepest_groups_are_folded_first() {
+        let mut names: Vec<String> = (0..60).map(|i| format!("app.big.feed.c{i}")).collect();
+        names.extend((0..50).map(|i| format!("app.small{i}.note")));
+        let wanted = Wanted::plan(&nsids(names)).unwrap();
+        assert_eq!(wanted.0.len(), 52);
+        assert!(wanted.0.iter().any(|f| f == "app.big.feed.*"));
+        assert!(wanted.0.iter().any(|f| f == "app.small7.note"), "others stay exact");
+    }
+
+    #[test]
+    fn many_unrelated_authorities_end_without_a_filter() {
+        let wanted = Wanted::plan(&nsids((0..500).map(|i| format!("app.a{i}.note")))).unwrap();
+        assert!(wanted.filters().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn every_tracked_collection_is_covered(
+            names in proptest::collection::btree_set("[a-c]{1,2}\\.[a-e]{1,2}(\\.[a-e]{1,3}){1,3}", 1..400)
+        ) {
+            let wanted = Wanted::plan(&nsids(names.iter().cloned())).unwrap();
+            prop_assert!(wanted.0.len() <= MAX_FILTERS);
+            for name in &names {
+                prop_assert!(covers(&wanted, name), "{} not in {:?}", name, wanted);
+            }
+            prop_assert!(covers(&wanted, LEXICON_SCHEMA));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Stand-ins for the store and the rest of the server, for this room's tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use crate::atproto::{Did, Nsid, RecordKey, Tid};
+use crate::store::StoreError;
+use crate::store::index::{AccountStatus, Applied, Batch, Change, Delete};
+
+use super::batch::did_of;
+use super::commit::Sink;
+use super::notice::{Notice, Observer};
+
+/// Remembers notices.
+#[derive(Default)]
+pub(super) struct Recorder {
+    notices: Mutex<Vec<Notice>>,
+    identities: Mutex<Vec<String>>,
+}
+
+impl Recorder {
+    pub(super) fn notices(&self) -> Vec<Notice> {
+        self.notices.lock().unwrap().clone()
+    }
+
+    pub(super) fn identities(&self) -> Vec<String> {
+        self.identities.lock().unwrap().clone()
+    }
+}
+
+impl Observer for Recorder {
+    fn notice(&self, notice: Notice) {
+        self.notices.lock().unwrap().push(notice);
+    }
+
+    fn identity_changed(&self, did: &Did) {
+        self.identities.lock().unwrap().push(did.to_string());
+    }
+}
+
+/// (did, collection, rkey)
+pub(super) type Key = (String, String, String);
+
+/// The store's rules in memory, with faults on demand.
+#[derive(Default)]
+pub(super) struct FakeStore(Mutex<Model>);
+
+#[derive(Default)]
+struct Model {
+    /// A deleted record stays as `None` with the rev of its deletion.
+    records: BTreeMap<Key, (Tid, Option<String>)>,
+    hidden: BTreeMap<String, AccountStatus>,
+    cursor: Option<i64>,
+    cursors: Vec<i64>,
+    applied_changes: u64,
+    largest: usize,
+    unavailable: u32,
+    refusals: u32,
+    refused: BTreeSet<String>,
+}
+
+impl FakeStore {
+    /// The next `n` calls find the database gone.
+    pub(super) fn fail_next(&self, n: u32) {
+        self.0.lock().unwrap().unavailable = n;
+    }
+
+    /// The next `n` calls are refused.
+    pub(super) fn refuse_next(&self, n: u32) {
+        self.0.lock().unwrap().refusals = n;
+    }
+
+    /// Every batch with this record key is refused.
+    pub(super) fn refuse_rkey(&self, rkey: &str) {
+        self.0.lock().unwrap().refused.insert(rkey.to_owned());
+    }
+
+    pub(super) fn cursor(&self) -> Option<i64> {
+        self.0.lock().unwrap().cursor
+    }
+
+    /// Every cursor that was committed, in order.
+    pub(super) fn cursors(&self) -> Vec<i64> {
+        self.0.lock().unwrap().cursors.clone()
+    }
+
+    pub(super) fn applied_changes(&self) -> u64 {
+        self.0.lock().unwrap().applied_changes
+    }
+
+    pub(super) fn largest_batch(&self) -> usize {
+        self.0.lock().unwrap().largest
+    }
+
+    /// What a reader sees: live records of visible accounts.
+    pub(super) fn visible(&self) -> BTreeMap<Key, String> {
+        let model = self.0.lock().unwrap();
+        model
+            .records
+            .iter()
+            .filter(|((did, ..), _)| !model.hidden.contains_key(did))
+            .filter_map(|(key, (_, record))| Some((key.clone(), record.clone()?)))
+            .collect()
+    }
+}
+
+impl Sink for Arc<FakeStore> {
+    async fn apply(&self, batch: &Batch) -> Result<Applied, StoreError> {
+        // A commit takes a moment, so that batches gather behind it.
+        tokio::task::yield_now().await;
+        let mut model = self.0.lock().unwrap();
+        if model.unavailable > 0 {
+            model.unavailable -= 1;
+            return Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut));
+        }
+        let poisoned = batch.changes.iter().any(|change| model.refused.contains(rkey_of(change).as_str()));
+        if poisoned || model.refusals > 0 {
+            model.refusals = model.refusals.saturating_sub(1);
+            return Err(StoreError::Corrupt("refused by the test".to_owned()));
+        }
+        Ok(model.apply(batch))
+    }
+
+    async fn stored_cursor(&self) -> Result<Option<i64>, StoreError> {
+        Ok(FakeStore::cursor(self))
+    }
+}
+
+impl Model {
+    fn apply(&mut self, batch: &Batch) -> Applied {
+        let mut applied = Applied::default();
+        for account in &batch.accounts {
+            let did = account.did.to_string();
+            match account.status {
+                AccountStatus::Active => self.hidden.remove(&did),
+                status => self.hidden.insert(did.clone(), status),
+            };
+            if account.status == AccountStatus::Deleted {
+                self.records.retain(|key, _| key.0 != did);
+            }
+        }
+        for change in &batch.changes {
+            let (collection, rev, record) = match change {
+                Change::Upsert(u) => (&u.collection, u.rev, Some(String::from_utf8(u.record.to_vec()).unwrap())),
+                Change::Delete(d) => (&d.collection, d.rev, None),
+            };
+            let key = (did_of(change).to_string(), collection.to_string(), rkey_of(change).to_string());
+            if self.records.get(&key).is_some_and(|(known, _)| *known >= rev) {
+                applied.stale += 1;
+            } else {
+                self.records.insert(key, (rev, record));
+                applied.updated += 1;
+            }
+        }
+        self.applied_changes += batch.changes.len() as u64;
+        self.largest = self.largest.max(batch.changes.len());
+        if let Some(cursor) = batch.cursor.as_ref().filter(|c| c.source == super::CURSOR_SOURCE) {
+            self.cursor = Some(cursor.cursor);
+            self.cursors.push(cursor.cursor);
+        }
+        applied
+    }
+}
+
+fn rkey_of(change: &Change) -> &RecordKey {
+    match change {
+        Change::Upsert(upsert) => &upsert.rkey,
+        Change::Delete(delete) => &delete.rkey,
+    }
+}
+
+/// A deletion in `did:plc:<name>`, collection `app.example.note`.
+pub(super) fn delete(name: &str, rkey: &str, rev: u64) -> Change {
+    Change::Delete(Delete {
+        did: Did::try_from(format!("did:plc:{name}").as_str()).unwrap(),
+        collection: Nsid::try_from("app.example.note").unwrap(),
+        rkey: RecordKey::try_from(rkey).unwrap(),
+        rev: Tid::new(rev, 0).unwrap(),
+    })
+}

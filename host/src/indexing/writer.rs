@@ -1,0 +1,168 @@
+//! The one writer of the index: gathers changes, commits them in groups with the cursor they cover.
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::store::index::Change;
+
+use super::apply::Item;
+use super::batch::Pending;
+use super::commit::{Committer, Sink};
+use super::settings::Timing;
+use super::watermark::{Ticket, Watermark};
+
+/// Messages that may wait for the writer. Most are parts of a chunk, which is bounded in events and bytes.
+pub(super) const WRITER_QUEUE: usize = 16;
+
+/// The name under which the stream's cursor is stored. One for all servers: their cursors are times.
+pub const CURSOR_SOURCE: &str = "jetstream";
+
+#[derive(Debug)]
+pub(super) enum Message {
+    Part(Part),
+    Local(Local),
+}
+
+/// One shard's share of a chunk, applied.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub ticket: Ticket,
+    pub items: Vec<Item>,
+}
+
+/// A change that someone waits for.
+#[derive(Debug)]
+pub(super) struct Local {
+    change: Change,
+    ack: oneshot::Sender<()>,
+}
+
+/// Puts changes into the index through the same writer as the stream. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WriterHandle {
+    queue: mpsc::Sender<Message>,
+}
+
+/// The writer has been shut down; the change was not stored.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the index writer has stopped")]
+pub struct WriterClosed;
+
+impl WriterHandle {
+    pub(super) fn new(queue: mpsc::Sender<Message>) -> Self {
+        Self { queue }
+    }
+
+    /// Returns when the change is committed, or lost to a newer `rev`. It does not wait for company: the batch
+    /// that holds it is committed at once.
+    ///
+    /// # Errors
+    /// When the writer has been shut down.
+    pub async fn submit(&self, change: Change) -> Result<(), WriterClosed> {
+        let (ack, done) = oneshot::channel();
+        self.queue.send(Message::Local(Local { change, ack })).await.map_err(|_| WriterClosed)?;
+        done.await.map_err(|_| WriterClosed)
+    }
+}
+
+pub(super) struct Writer<S> {
+    pub queue: mpsc::Receiver<Message>,
+    pub committer: Committer<S>,
+    pub clock: Clock,
+    pub timing: Timing,
+    /// Take what is queued, commit it, end.
+    pub stop: CancellationToken,
+}
+
+impl<S: Sink> Writer<S> {
+    pub(super) async fn run(mut self) {
+        let mut watermark = Watermark::default();
+        let mut carry = None;
+        let mut open = true;
+        while open || carry.is_some() {
+            let mut pending = Pending::new();
+            open = self.gather(&mut pending, &mut carry).await;
+            pending.seal(&mut watermark, CURSOR_SOURCE, self.clock.now());
+            if pending.has_no_rows() && pending.batch.cursor.is_none() {
+                continue;
+            }
+            metrics::histogram!("belvedere_index_batch_changes").record(pending.batch.changes.len() as f64);
+            let started = Instant::now();
+            if self.committer.commit(pending.batch).await.is_err() {
+                tracing::warn!("shut down before the database came back; the stream resumes from the last cursor");
+                return;
+            }
+            metrics::histogram!("belvedere_index_commit_seconds").record(started.elapsed().as_secs_f64());
+            for ack in pending.acks {
+                // Whoever asked may have gone.
+                let _ = ack.send(());
+            }
+        }
+    }
+
+    /// Fills a batch until it is full or due. Under load it is filled from the queue without any wait. `false`
+    /// when nothing more will come.
+    async fn gather(&mut self, pending: &mut Pending, carry: &mut Option<Part>) -> bool {
+        let mut due: Option<Instant> = None;
+        loop {
+            let message = match carry.take() {
+                Some(part) => Message::Part(part),
+                None => match self.next(due).await {
+                    Next::Message(message) => message,
+                    Next::Due => return true,
+                    Next::Closed => return false,
+                },
+            };
+            let wait = match message {
+                Message::Part(part) => {
+                    *carry = pending.push_part(part);
+                    // A cursor alone is in no hurry.
+                    if pending.has_no_rows() { self.timing.cursor_interval } else { self.timing.commit_delay }
+                }
+                Message::Local(Local { change, ack }) => {
+                    pending.push_change(change);
+                    pending.acks.push(ack);
+                    std::time::Duration::ZERO
+                }
+            };
+            if carry.is_some() || pending.is_full() {
+                return true;
+            }
+            let by = Instant::now() + wait;
+            due = Some(due.map_or(by, |due| due.min(by)));
+        }
+    }
+
+    async fn next(&mut self, due: Option<Instant>) -> Next {
+        loop {
+            match self.queue.try_recv() {
+                Ok(message) => return Next::Message(message),
+                Err(mpsc::error::TryRecvError::Disconnected) => return Next::Closed,
+                Err(mpsc::error::TryRecvError::Empty) if due.is_some_and(|due| due <= Instant::now()) => {
+                    return Next::Due;
+                }
+                Err(mpsc::error::TryRecvError::Empty) => {}
+            }
+            let expired = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                message = self.queue.recv() => return message.map_or(Next::Closed, Next::Message),
+                () = self.stop.cancelled(), if !self.queue.is_closed() => self.queue.close(),
+                () = expired => return Next::Due,
+            }
+        }
+    }
+}
+
+enum Next {
+    Message(Message),
+    Due,
+    Closed,
+}
