@@ -1,8 +1,15 @@
 //! Public and private keys of the two curves atproto knows, and their text form (multikey, did:key).
 
+use std::fmt;
+
+use k256::ecdsa as k;
+use k256::ecdsa::signature::{Signer, Verifier};
+use p256::ecdsa as p;
+use zeroize::Zeroizing;
+
 use crate::random::Random;
 
-/// A signature algorithm, by its JOSE name.
+/// A signature algorithm, by its JOSE name. Each belongs to one curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// ES256: ECDSA over P-256 with SHA-256.
@@ -20,12 +27,22 @@ pub enum HighS {
 }
 
 /// A public key: always a point on its curve.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublicKey(());
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicKey(Point);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Point {
+    P256(Box<p::VerifyingKey>),
+    K256(Box<k::VerifyingKey>),
+}
 
 /// A private key. Wiped when dropped, never shown.
-#[derive(Debug)]
-pub struct PrivateKey(());
+pub struct PrivateKey(Scalar);
+
+enum Scalar {
+    P256(Box<p::SigningKey>),
+    K256(Box<k::SigningKey>),
+}
 
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("not a key: {0}")]
@@ -35,56 +52,209 @@ pub struct InvalidKey(pub &'static str);
 #[error("the signature does not verify")]
 pub struct BadSignature;
 
+/// Multicodec prefixes, as varints: p256-pub and secp256k1-pub.
+const P256_CODE: [u8; 2] = [0x80, 0x24];
+const K256_CODE: [u8; 2] = [0xe7, 0x01];
+
+/// No key is longer in base58: an uncompressed point makes 88 characters. Decoding costs the square of the length.
+const MAX_MULTIBASE: usize = 128;
+
+impl Algorithm {
+    /// The value of `alg` in a JWS header.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Es256 => "ES256",
+            Self::Es256k => "ES256K",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "ES256" => Some(Self::Es256),
+            "ES256K" => Some(Self::Es256k),
+            _ => None,
+        }
+    }
+}
+
 impl PublicKey {
     /// Reads `z…` (base58btc of the multicodec prefix and the compressed point).
-    pub fn from_multikey(_text: &str) -> Result<Self, InvalidKey> {
-        todo!()
+    ///
+    /// # Errors
+    /// Another base, curve or length, or no point of the curve.
+    pub fn from_multikey(text: &str) -> Result<Self, InvalidKey> {
+        let bytes = base58(text)?;
+        let (code, point) = bytes.split_first_chunk().ok_or(InvalidKey("it is too short"))?;
+        let algorithm = match *code {
+            P256_CODE => Algorithm::Es256,
+            K256_CODE => Algorithm::Es256k,
+            _ => return Err(InvalidKey("it is of another curve than P-256 and secp256k1")),
+        };
+        if point.len() != 33 {
+            return Err(InvalidKey("it is not a compressed point"));
+        }
+        Self::from_sec1(algorithm, point)
     }
 
     /// Reads `did:key:z…`.
-    pub fn from_did_key(_text: &str) -> Result<Self, InvalidKey> {
-        todo!()
+    ///
+    /// # Errors
+    /// As [`Self::from_multikey`].
+    pub fn from_did_key(text: &str) -> Result<Self, InvalidKey> {
+        Self::from_multikey(
+            text.strip_prefix("did:key:").ok_or(InvalidKey("it does not begin with did:key:"))?,
+        )
+    }
+
+    /// Reads `z…` of a bare point, whose curve the verification method's type tells (the 2019 suites).
+    ///
+    /// # Errors
+    /// Another base, or no point of the curve.
+    pub fn from_multibase(algorithm: Algorithm, text: &str) -> Result<Self, InvalidKey> {
+        Self::from_sec1(algorithm, &base58(text)?)
     }
 
     /// Reads a point in SEC1 form, compressed or not.
-    pub fn from_sec1(_algorithm: Algorithm, _point: &[u8]) -> Result<Self, InvalidKey> {
-        todo!()
+    ///
+    /// # Errors
+    /// When it is no point of the curve.
+    pub fn from_sec1(algorithm: Algorithm, point: &[u8]) -> Result<Self, InvalidKey> {
+        const OFF: InvalidKey = InvalidKey("it is not a point of the curve");
+        Ok(Self(match algorithm {
+            Algorithm::Es256 => {
+                Point::P256(Box::new(p::VerifyingKey::from_sec1_bytes(point).map_err(|_| OFF)?))
+            }
+            Algorithm::Es256k => {
+                Point::K256(Box::new(k::VerifyingKey::from_sec1_bytes(point).map_err(|_| OFF)?))
+            }
+        }))
     }
 
     pub fn algorithm(&self) -> Algorithm {
-        todo!()
+        match self.0 {
+            Point::P256(_) => Algorithm::Es256,
+            Point::K256(_) => Algorithm::Es256k,
+        }
     }
 
+    /// `z…` of the multicodec prefix and the compressed point.
     pub fn to_multikey(&self) -> String {
-        todo!()
+        let (code, point) = match &self.0 {
+            Point::P256(key) => (P256_CODE, key.to_sec1_point(true).as_bytes().to_vec()),
+            Point::K256(key) => (K256_CODE, key.to_sec1_point(true).as_bytes().to_vec()),
+        };
+        format!("z{}", bs58::encode([&code[..], &point].concat()).into_string())
     }
 
     pub fn to_did_key(&self) -> String {
-        todo!()
+        format!("did:key:{}", self.to_multikey())
     }
 
     /// Checks a 64-byte `r || s` signature over SHA-256 of `message`.
-    pub fn verify(&self, _message: &[u8], _signature: &[u8], _high_s: HighS) -> Result<(), BadSignature> {
-        todo!()
+    ///
+    /// # Errors
+    /// When it is not this key's signature of the message, or has another form.
+    pub fn verify(&self, message: &[u8], signature: &[u8], high_s: HighS) -> Result<(), BadSignature> {
+        match &self.0 {
+            Point::P256(key) => {
+                let signature = p::Signature::from_slice(signature).map_err(|_| BadSignature)?;
+                if high_s == HighS::Refuse && signature.normalize_s() != signature {
+                    return Err(BadSignature);
+                }
+                key.verify(message, &signature).map_err(|_| BadSignature)
+            }
+            Point::K256(key) => {
+                let signature = k::Signature::from_slice(signature).map_err(|_| BadSignature)?;
+                // This curve's verifier knows low `s` alone.
+                let low = signature.normalize_s();
+                if high_s == HighS::Refuse && low != signature {
+                    return Err(BadSignature);
+                }
+                key.verify(message, &low).map_err(|_| BadSignature)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_multikey())
     }
 }
 
 impl PrivateKey {
-    pub fn generate(_algorithm: Algorithm, _random: &Random) -> Self {
-        todo!()
+    pub fn generate(algorithm: Algorithm, random: &Random) -> Self {
+        loop {
+            let scalar = Zeroizing::new(random.bytes::<32>());
+            // One in 2^32 (P-256) or fewer is no scalar of the curve.
+            if let Ok(key) = Self::from_bytes(algorithm, &*scalar) {
+                return key;
+            }
+        }
     }
 
     /// Reads the 32-byte scalar.
-    pub fn from_bytes(_algorithm: Algorithm, _scalar: &[u8]) -> Result<Self, InvalidKey> {
-        todo!()
+    ///
+    /// # Errors
+    /// When it has another length, or is zero or beyond the curve's order.
+    pub fn from_bytes(algorithm: Algorithm, scalar: &[u8]) -> Result<Self, InvalidKey> {
+        const OUT: InvalidKey = InvalidKey("it is not a scalar of the curve");
+        if scalar.len() != 32 {
+            return Err(OUT);
+        }
+        Ok(Self(match algorithm {
+            Algorithm::Es256 => Scalar::P256(Box::new(p::SigningKey::from_slice(scalar).map_err(|_| OUT)?)),
+            Algorithm::Es256k => Scalar::K256(Box::new(k::SigningKey::from_slice(scalar).map_err(|_| OUT)?)),
+        }))
+    }
+
+    /// The 32-byte scalar, for sealing.
+    pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(match &self.0 {
+            Scalar::P256(key) => key.to_bytes().into(),
+            Scalar::K256(key) => key.to_bytes().into(),
+        })
+    }
+
+    pub fn algorithm(&self) -> Algorithm {
+        match self.0 {
+            Scalar::P256(_) => Algorithm::Es256,
+            Scalar::K256(_) => Algorithm::Es256k,
+        }
     }
 
     pub fn public(&self) -> PublicKey {
-        todo!()
+        PublicKey(match &self.0 {
+            Scalar::P256(key) => Point::P256(Box::new(*key.verifying_key())),
+            Scalar::K256(key) => Point::K256(Box::new(*key.verifying_key())),
+        })
     }
 
     /// 64 bytes `r || s`, low `s`, deterministic (RFC 6979).
-    pub fn sign(&self, _message: &[u8]) -> [u8; 64] {
-        todo!()
+    pub fn sign(&self, message: &[u8]) -> [u8; 64] {
+        match &self.0 {
+            Scalar::P256(key) => {
+                let signature: p::Signature = key.sign(message);
+                signature.normalize_s().to_bytes().into()
+            }
+            Scalar::K256(key) => {
+                let signature: k::Signature = key.sign(message);
+                signature.normalize_s().to_bytes().into()
+            }
+        }
     }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({}, …)", self.algorithm().as_str())
+    }
+}
+
+fn base58(text: &str) -> Result<Vec<u8>, InvalidKey> {
+    let digits = text.strip_prefix('z').ok_or(InvalidKey("it is not in base58btc"))?;
+    if digits.len() > MAX_MULTIBASE {
+        return Err(InvalidKey("it is too long"));
+    }
+    bs58::decode(digits).into_vec().map_err(|_| InvalidKey("it is not in base58btc"))
 }

@@ -1,9 +1,16 @@
-//! Compact JWS, as service tokens and DPoP proofs use it.
+//! Compact JWS (RFC 7515), as service tokens and DPoP proofs use it: ES256 and ES256K, nothing else.
 
-use serde::Deserialize;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
-use super::did_key::{Algorithm, HighS, PublicKey};
+use super::did_key::{Algorithm, HighS, PrivateKey, PublicKey};
+use super::json;
+
+/// Larger tokens are refused unread: a service token has some 400 bytes, a DPoP proof with its key some 800.
+pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 /// A parsed token whose signature has not been checked.
 #[derive(Clone, Debug)]
@@ -11,8 +18,8 @@ pub struct Jws<'a> {
     pub header: Header,
     /// The text that was signed: header and payload with the dot between.
     pub signing_input: &'a str,
-    payload: Vec<u8>,
-    signature: Vec<u8>,
+    payload: Value,
+    signature: [u8; 64],
 }
 
 /// The protected header.
@@ -22,19 +29,19 @@ pub struct Header {
     pub typ: Option<String>,
     pub kid: Option<String>,
     /// The embedded key of a DPoP proof.
-    pub jwk: Option<serde_json::Value>,
+    pub jwk: Option<Value>,
 }
 
-/// Claims of a service token (auth-and-clients.md §6).
+/// Claims of a service token (auth-and-clients.md §6). Times are seconds since the epoch.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct ServiceClaims {
     pub iss: String,
     pub aud: String,
-    /// Seconds since the epoch.
+    #[serde(deserialize_with = "seconds")]
     pub exp: i64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_seconds")]
     pub iat: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_seconds")]
     pub nbf: Option<i64>,
     #[serde(default)]
     pub lxm: Option<String>,
@@ -53,19 +60,101 @@ pub enum JwsError {
 }
 
 /// Reads a compact JWS. Nothing in it is to be believed before [`Jws::verify`].
-pub fn parse(_token: &str) -> Result<Jws<'_>, JwsError> {
-    todo!()
+///
+/// # Errors
+/// Anything but three canonical base64url parts, a JSON header with `alg` ES256 or ES256K and without `crit`, a JSON
+/// object as payload, no key twice in either, and 64 bytes of signature.
+pub fn parse(token: &str) -> Result<Jws<'_>, JwsError> {
+    if token.len() > MAX_TOKEN_BYTES {
+        return Err(JwsError::Malformed("it is too long"));
+    }
+    let (signing_input, signature) =
+        token.rsplit_once('.').ok_or(JwsError::Malformed("it has too few parts"))?;
+    let (header, payload) =
+        signing_input.split_once('.').ok_or(JwsError::Malformed("it has too few parts"))?;
+    if payload.contains('.') {
+        return Err(JwsError::Malformed("it has too many parts"));
+    }
+    let header =
+        Header::read(object(&decode(header)?, "its header is not a JSON object with each key once")?)?;
+    let payload = object(&decode(payload)?, "its payload is not a JSON object with each key once")?;
+    let signature = decode(signature)?
+        .try_into()
+        .map_err(|_| JwsError::Malformed("its signature does not have 64 bytes"))?;
+    Ok(Jws { header, signing_input, payload, signature })
+}
+
+/// Signs claims: the compact form, with `typ` JWT.
+pub fn sign(key: &PrivateKey, claims: &Value) -> String {
+    let header = format!(r#"{{"typ":"JWT","alg":"{}"}}"#, key.algorithm().as_str());
+    let mut token =
+        format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let signature = key.sign(token.as_bytes());
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    token
+}
+
+impl Header {
+    fn read(header: Value) -> Result<Self, JwsError> {
+        if header.get("crit").is_some() {
+            // It names extensions that must be understood; we understand none.
+            return Err(JwsError::Malformed("its header has crit"));
+        }
+        let text = |name| match header.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(JwsError::Malformed("its header has a field of the wrong type")),
+        };
+        let alg = text("alg")?.ok_or(JwsError::Malformed("its header has no alg"))?;
+        let alg = Algorithm::from_name(&alg).ok_or(JwsError::Algorithm)?;
+        Ok(Self { alg, typ: text("typ")?, kid: text("kid")?, jwk: header.get("jwk").cloned() })
+    }
 }
 
 impl Jws<'_> {
     /// Checks the signature; the key's curve must be the one `alg` names.
-    pub fn verify(&self, _key: &PublicKey, _high_s: HighS) -> Result<(), JwsError> {
-        todo!()
+    ///
+    /// # Errors
+    /// When the key did not sign this.
+    pub fn verify(&self, key: &PublicKey, high_s: HighS) -> Result<(), JwsError> {
+        if key.algorithm() != self.header.alg {
+            return Err(JwsError::Signature);
+        }
+        key.verify(self.signing_input.as_bytes(), &self.signature, high_s).map_err(|_| JwsError::Signature)
     }
 
-    /// Reads the payload, refusing duplicate keys.
+    /// Reads the payload.
+    ///
+    /// # Errors
+    /// When a claim is missing or of the wrong type.
     pub fn claims<T: DeserializeOwned>(&self) -> Result<T, JwsError> {
-        let _ = (&self.payload, &self.signature);
-        todo!()
+        T::deserialize(&self.payload)
+            .map_err(|_| JwsError::Malformed("a claim is missing or of the wrong type"))
     }
+}
+
+/// Canonical base64url: no padding, no stray bits at the end, so that a token has one text.
+fn decode(part: &str) -> Result<Vec<u8>, JwsError> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| JwsError::Malformed("a part is not canonical base64url"))
+}
+
+fn object(bytes: &[u8], why: &'static str) -> Result<Value, JwsError> {
+    json::parse(bytes).ok().filter(Value::is_object).ok_or(JwsError::Malformed(why))
+}
+
+/// A NumericDate, which may have a fraction: the fraction is cut.
+fn seconds<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
+    /// Around the year 9999; beyond it nothing is a date.
+    const MAX: f64 = 253_402_300_799.0;
+    let seconds = f64::deserialize(d)?;
+    if (0.0..=MAX).contains(&seconds) {
+        Ok(seconds as i64)
+    } else {
+        Err(serde::de::Error::custom("not a date"))
+    }
+}
+
+fn some_seconds<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i64>, D::Error> {
+    seconds(d).map(Some)
 }

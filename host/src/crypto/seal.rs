@@ -1,10 +1,25 @@
 //! Encryption at rest: AES-256-GCM under the operator's key.
 
+use std::fmt;
+
+use aes_gcm::Aes256Gcm;
+use aes_gcm::aead::{Aead, KeyInit, Payload};
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use zeroize::Zeroizing;
+
 use crate::random::Random;
 
+/// First byte of what [`SealingKey::seal`] makes, so that a later form can live beside this one.
+const VERSION: u8 = 1;
+
+/// The nonce that AES-GCM is made for. Random: one key may seal some 2^32 values before that becomes a risk.
+const NONCE_BYTES: usize = 12;
+
 /// The key from `TOKEN_ENCRYPTION_KEY`. Wiped when dropped, never shown.
-#[derive(Debug)]
-pub struct SealingKey(());
+#[derive(Clone)]
+pub struct SealingKey(Zeroizing<[u8; 32]>);
 
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SealError {
@@ -16,17 +31,50 @@ pub enum SealError {
 
 impl SealingKey {
     /// Reads base64 (standard alphabet, padding optional) of 32 bytes.
-    pub fn from_base64(_text: &str) -> Result<Self, SealError> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`SealError::Key`] for anything else.
+    pub fn from_base64(text: &str) -> Result<Self, SealError> {
+        const CONFIG: GeneralPurposeConfig =
+            GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+        const ENGINE: GeneralPurpose = GeneralPurpose::new(&STANDARD, CONFIG);
+        let bytes = Zeroizing::new(ENGINE.decode(text.trim()).map_err(|_| SealError::Key)?);
+        let key = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| SealError::Key)?;
+        Ok(Self(Zeroizing::new(key)))
     }
 
-    /// Encrypts `plaintext`, bound to `purpose` (say `"api_clients.dpop_key"` and a row id).
-    pub fn seal(&self, _random: &Random, _purpose: &str, _plaintext: &[u8]) -> Vec<u8> {
-        todo!()
+    /// Encrypts `plaintext`, bound to `purpose` (say `"api_clients.dpop_key"` and a row id): what was sealed for one
+    /// can't be opened as another. Gives version, nonce, ciphertext and tag.
+    ///
+    /// # Panics
+    /// When the plaintext is larger than 64 GiB, the cipher's limit.
+    pub fn seal(&self, random: &Random, purpose: &str, plaintext: &[u8]) -> Vec<u8> {
+        let nonce = random.bytes::<NONCE_BYTES>();
+        let payload = Payload { msg: plaintext, aad: purpose.as_bytes() };
+        let sealed = self.cipher().encrypt(&nonce.into(), payload).expect("nothing here is near 64 GiB");
+        [&[VERSION], &nonce[..], &sealed].concat()
     }
 
     /// Decrypts what [`Self::seal`] made for the same purpose.
-    pub fn open(&self, _purpose: &str, _sealed: &[u8]) -> Result<zeroize::Zeroizing<Vec<u8>>, SealError> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`SealError::Open`].
+    pub fn open(&self, purpose: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let rest = sealed.strip_prefix(&[VERSION]).ok_or(SealError::Open)?;
+        let (nonce, msg) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(SealError::Open)?;
+        let payload = Payload { msg, aad: purpose.as_bytes() };
+        self.cipher().decrypt(nonce.into(), payload).map(Zeroizing::new).map_err(|_| SealError::Open)
+    }
+
+    /// Made anew for each use: the schedule costs a fraction of a microsecond, and only the key must then be wiped with
+    /// care.
+    fn cipher(&self) -> Aes256Gcm {
+        Aes256Gcm::new((&*self.0).into())
+    }
+}
+
+impl fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealingKey(…)")
     }
 }
