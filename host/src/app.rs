@@ -1,9 +1,15 @@
 //! What is shared, built once, in order.
 
+use std::sync::Arc;
+
 use crate::access::{AdminKeys, Buckets, Clients};
 use crate::clock::Clock;
 use crate::config::{Config, Identity};
+use crate::events::EventLog;
+use crate::identity::Resolver;
+use crate::lexicons::Registry;
 use crate::random::Random;
+use crate::scripts::{Engine, Library, Services};
 use crate::store::Db;
 
 /// Shared by every request as `Arc<App>`.
@@ -18,4 +24,11 @@ pub struct App {
     pub clients: Clients,
     pub admin_keys: AdminKeys,
     pub buckets: Buckets,
+    pub registry: Arc<Registry>,
+    pub resolver: Resolver,
+    pub events: EventLog,
+    pub engine: Engine,
+    pub library: Library,
+    /// What scripts may reach.
+    pub script_services: Services,
 }

@@ -1,3 +1,10 @@
-//! One endpoint, one file: the path follows the URL.
+//! One endpoint, one file; the path of the file follows the URL. `routes.rs` is the whole table.
 
+pub mod admin;
+mod failed;
+pub mod paging;
+mod patch;
 pub mod routes;
+pub mod xrpc;
+
+pub use failed::{failed, unreadable};

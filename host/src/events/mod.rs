@@ -1,1 +1,10 @@
-//! The event log: one enum of events, written as rows.
+//! The event log: what an operator may want to look up later. [`Event`] lists everything that is logged,
+//! [`EventLog`] takes an event from anywhere without blocking, one writer puts them into the store in batches.
+
+mod event;
+mod log;
+mod stream;
+
+pub use event::{Event, ScriptError};
+pub use log::EventLog;
+pub use stream::StreamObserver;

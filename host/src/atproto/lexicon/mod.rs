@@ -36,6 +36,14 @@ impl LexiconKind {
             Self::Definitions => "definitions",
         }
     }
+
+    /// What [`Self::as_str`] shows; any other name counts as definitions, which do nothing.
+    pub fn from_name(name: &str) -> Self {
+        [Self::Record, Self::Query, Self::Procedure, Self::Space]
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+            .unwrap_or(Self::Definitions)
+    }
 }
 
 /// A checked lexicon document.

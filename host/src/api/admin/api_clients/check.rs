@@ -1,0 +1,99 @@
+//! What the fields of an API client must be.
+
+use url::Url;
+
+use crate::http::Error;
+
+/// Redirect URIs or origins of one client: far more than any app has, few enough to keep a row small.
+const MAX_URIS: usize = 64;
+
+/// Bytes of a name or a URI.
+const MAX_TEXT: usize = 2048;
+
+pub(super) fn text(name: &'static str, value: &str) -> Result<(), Error> {
+    if value.trim().is_empty() {
+        return Err(Error::bad_request(format!("{name} must not be blank")));
+    }
+    if value.len() > MAX_TEXT {
+        return Err(Error::bad_request(format!("{name} is longer than {MAX_TEXT} bytes")));
+    }
+    Ok(())
+}
+
+pub(super) fn web_url(name: &'static str, value: &str) -> Result<(), Error> {
+    text(name, value)?;
+    match Url::parse(value) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.host().is_some() => Ok(()),
+        _ => Err(Error::bad_request(format!("{name} must be an http or https URL"))),
+    }
+}
+
+/// Native apps redirect to schemes of their own, so any absolute URI will do.
+pub(super) fn redirect_uris(values: &[String]) -> Result<(), Error> {
+    if values.len() > MAX_URIS {
+        return Err(Error::bad_request(format!("redirect_uris has more than {MAX_URIS} entries")));
+    }
+    for value in values {
+        text("redirect_uris", value)?;
+        if Url::parse(value).is_err() {
+            return Err(Error::bad_request(format!("redirect_uris: {value} is not a URI")));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn origins(values: &[String]) -> Result<(), Error> {
+    if values.len() > MAX_URIS {
+        return Err(Error::bad_request(format!("allowed_origins has more than {MAX_URIS} entries")));
+    }
+    for value in values {
+        let is_origin = Url::parse(value).is_ok_and(|url| url.origin().ascii_serialization() == *value);
+        if !is_origin {
+            let message = format!("allowed_origins: {value} is not an origin like https://app.example");
+            return Err(Error::bad_request(message));
+        }
+    }
+    Ok(())
+}
+
+/// Space-separated tokens; `atproto` must be one of them, as in every atproto session.
+pub(super) fn scopes(value: &str) -> Result<(), Error> {
+    if value.split_ascii_whitespace().any(|scope| scope == "atproto") {
+        return Ok(());
+    }
+    Err(Error::bad_request("scopes must include atproto"))
+}
+
+pub(super) fn capacity(value: i64) -> Result<(), Error> {
+    if (1..=i64::from(u32::MAX)).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::bad_request("rate_limit_capacity must be 1 or more"))
+}
+
+pub(super) fn refill_rate(value: f64) -> Result<(), Error> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(Error::bad_request("rate_limit_refill_rate must be more than 0 tokens a second"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_scopes_and_rates_are_checked() {
+        assert!(web_url("client_uri", "https://app.example").is_ok());
+        assert!(web_url("client_uri", "ftp://app.example").is_err());
+        assert!(web_url("client_uri", " ").is_err());
+        assert!(redirect_uris(&["com.example.app:/callback".into()]).is_ok());
+        assert!(redirect_uris(&["callback".into()]).is_err());
+        assert!(origins(&["https://app.example".into()]).is_ok());
+        assert!(origins(&["https://app.example/".into()]).is_err());
+        assert!(scopes("atproto transition:generic").is_ok());
+        assert!(scopes("transition:generic").is_err());
+        assert!(capacity(0).is_err() && capacity(1).is_ok());
+        assert!(refill_rate(0.0).is_err() && refill_rate(f64::NAN).is_err() && refill_rate(0.5).is_ok());
+    }
+}

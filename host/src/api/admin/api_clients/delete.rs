@@ -1,0 +1,22 @@
+//! `DELETE /admin/api-clients/{id}`: the client and its children are gone at once.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::access::Admin;
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::api_clients;
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if api_clients::delete(&app.db, id).await.map_err(failed)?.is_empty() {
+        return Err(Error::not_found("api client not found"));
+    }
+    app.clients.reload(&app.db).await.map_err(failed)?;
+    app.events.record(Event::ApiClientDeleted { actor: admin.did.to_string(), id: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

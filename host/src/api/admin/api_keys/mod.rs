@@ -1,0 +1,5 @@
+//! `/admin/api-keys`
+
+pub mod create;
+pub mod list;
+pub mod revoke;

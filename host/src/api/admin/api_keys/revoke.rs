@@ -1,0 +1,22 @@
+//! `DELETE /admin/api-keys/{id}`: the key stops working at once; its row stays as a record.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::access::Admin;
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::api_keys;
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if !api_keys::revoke(&app.db, id, &admin.user_id, app.clock.now()).await.map_err(failed)? {
+        return Err(Error::not_found("api key not found"));
+    }
+    app.admin_keys.forget();
+    app.events.record(Event::ApiKeyRevoked { actor: admin.did.to_string(), id: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,3 @@
+//! `/admin/events`
+
+pub mod list;

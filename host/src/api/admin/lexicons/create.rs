@@ -1,0 +1,161 @@
+//! `POST /admin/lexicons`: upload a lexicon, or a newer revision of one. It works from the answer on, for requests
+//! and for the running stream.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::access::Admin;
+use crate::api::failed;
+use crate::app::App;
+use crate::atproto::Nsid;
+use crate::atproto::lexicon::{LexiconDoc, LexiconError, LexiconKind};
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::{self, lexicons::NewLexicon};
+
+#[derive(Deserialize)]
+struct Body {
+    /// Kept to the letter: what was uploaded is what is shown.
+    lexicon_json: Box<RawValue>,
+    #[serde(default = "yes")]
+    backfill: bool,
+    target_collection: Option<String>,
+    token_cost: Option<i64>,
+    /// What a procedure without a script does.
+    action: Option<Action>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Create,
+    Update,
+    Delete,
+    Upsert,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    id: &'a str,
+    revision: i64,
+    /// Null: uploading starts no backfill.
+    backfill_job_id: Option<&'a str>,
+}
+
+/// What is wrong with an upload, beyond its JSON.
+#[derive(Debug, thiserror::Error)]
+enum Invalid {
+    #[error("lexicon_json is not JSON: {0}")]
+    Json(serde_json::Error),
+    #[error(transparent)]
+    Document(#[from] LexiconError),
+    #[error("target_collection is not an NSID")]
+    TargetCollection,
+    #[error("target_collection is for query and procedure lexicons; this one is of type {0}")]
+    TargetWithoutMethod(&'static str),
+    #[error("token_cost must be 0 or more and at most {max}", max = u32::MAX)]
+    TokenCost,
+}
+
+impl From<Invalid> for Error {
+    fn from(invalid: Invalid) -> Self {
+        Self::bad_request(invalid.to_string())
+    }
+}
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let body: Body = request.json()?;
+    let lexicon = check(&body)?;
+    let now = app.clock.now();
+    let saved = store::lexicons::upsert(&app.db, &lexicon, now).await.map_err(failed)?;
+    app.registry.reload(&app.db).await.map_err(failed)?;
+
+    let (actor, nsid, revision) = (admin.did.to_string(), lexicon.id.clone(), saved.revision);
+    app.events.record(if saved.created {
+        Event::LexiconCreated { actor, nsid, revision }
+    } else {
+        Event::LexiconUpdated { actor, nsid, revision }
+    });
+    let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
+    let answer = Answer { id: &lexicon.id, revision: saved.revision, backfill_job_id: None };
+    Ok(response::json(status, &answer))
+}
+
+fn check(body: &Body) -> Result<NewLexicon, Invalid> {
+    let document: Value = serde_json::from_str(body.lexicon_json.get()).map_err(Invalid::Json)?;
+    let document = LexiconDoc::parse(&document)?;
+    let target_collection = body.target_collection.as_deref().filter(|c| !c.is_empty());
+    if let Some(target) = target_collection {
+        Nsid::try_from(target).map_err(|_| Invalid::TargetCollection)?;
+        if !matches!(document.kind, LexiconKind::Query | LexiconKind::Procedure) {
+            return Err(Invalid::TargetWithoutMethod(document.kind.as_str()));
+        }
+    }
+    if body.token_cost.is_some_and(|cost| u32::try_from(cost).is_err()) {
+        return Err(Invalid::TokenCost);
+    }
+    Ok(NewLexicon {
+        id: document.id.as_str().to_owned(),
+        lexicon_type: document.kind.as_str().to_owned(),
+        lexicon_json: body.lexicon_json.get().to_owned(),
+        backfill: body.backfill && document.kind == LexiconKind::Record,
+        action: match body.action {
+            None | Some(Action::Upsert) => None,
+            Some(Action::Create) => Some("create".to_owned()),
+            Some(Action::Update) => Some("update".to_owned()),
+            Some(Action::Delete) => Some("delete".to_owned()),
+        },
+        target_collection: target_collection.map(str::to_owned),
+        source: "manual".to_owned(),
+        authority_did: None,
+        last_fetched_at: None,
+        token_cost: body.token_cost,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn body(more: Value) -> Body {
+        let mut all = json!({ "lexicon_json": {
+            "lexicon": 1, "id": "com.example.list",
+            "defs": { "main": { "type": "query", "output": { "encoding": "application/json" } } },
+        }});
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_str(&all.to_string()).unwrap()
+    }
+
+    #[test]
+    fn keeps_what_the_specification_names() {
+        let lexicon =
+            check(&body(json!({ "target_collection": "com.example.note", "token_cost": 5 }))).unwrap();
+        assert_eq!(lexicon.id, "com.example.list");
+        assert_eq!(lexicon.lexicon_type, "query");
+        assert_eq!(lexicon.target_collection.as_deref(), Some("com.example.note"));
+        assert_eq!(lexicon.token_cost, Some(5));
+        assert!(!lexicon.backfill, "only records are backfilled");
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (more, text) in [
+            (json!({ "target_collection": "nope" }), "target_collection is not an NSID"),
+            (json!({ "token_cost": -1 }), "token_cost"),
+            (json!({ "lexicon_json": { "lexicon": 2, "id": "com.example.a", "defs": {} } }), "lexicon"),
+        ] {
+            let error = check(&body(more)).err().unwrap().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+}

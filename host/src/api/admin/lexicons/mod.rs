@@ -1,0 +1,7 @@
+//! `/admin/lexicons`
+
+pub mod create;
+pub mod delete;
+pub mod get;
+pub mod list;
+mod view;

@@ -1,0 +1,10 @@
+//! `/admin/*`: for operators. Each route names its permission in the route table.
+
+pub mod api_clients;
+pub mod api_keys;
+pub mod events;
+pub mod lexicons;
+pub mod permissions;
+pub mod records;
+pub mod scripts;
+pub mod stats;

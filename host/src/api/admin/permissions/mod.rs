@@ -1,0 +1,3 @@
+//! `/admin/permissions`
+
+pub mod list;

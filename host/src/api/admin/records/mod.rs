@@ -1,0 +1,6 @@
+//! `/admin/records`
+
+pub mod collection;
+pub mod collections;
+pub mod delete;
+pub mod list;

@@ -1,0 +1,22 @@
+//! `DELETE /admin/scripts/{id}`: the built-in behaviour is back at once.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::access::Admin;
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::scripts;
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if !scripts::delete(&app.db, id).await.map_err(failed)? {
+        return Err(Error::not_found("script not found"));
+    }
+    app.library.remove(id);
+    app.events.record(Event::ScriptDeleted { actor: admin.did.to_string(), trigger: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

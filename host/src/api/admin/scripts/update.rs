@@ -1,0 +1,72 @@
+//! `PATCH /admin/scripts/{id}`: a new body, another description, or both.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::body::{check_description, check_source, check_type, outbound_xrpcs};
+use super::view::ScriptView;
+use crate::access::Admin;
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::scripts::Trigger;
+use crate::store::Patch;
+use crate::store::scripts::{self, ScriptPatch};
+
+#[derive(Deserialize)]
+struct Body {
+    body: Option<String>,
+    script_type: Option<String>,
+    #[serde(default)]
+    description: Patch<String>,
+}
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    let body: Body = request.json()?;
+    if body.body.is_none() && body.script_type.is_none() && body.description == Patch::Keep {
+        return Err(Error::bad_request("nothing to change: send body or description"));
+    }
+    if let Some(script_type) = &body.script_type {
+        if body.body.is_none() {
+            return Err(Error::bad_request("script_type can only be sent together with body"));
+        }
+        check_type(script_type)?;
+    }
+    let description = match body.description {
+        Patch::Set(text) => check_description(Some(text))?.map_or(Patch::Clear, Patch::Set),
+        other => other,
+    };
+    let compiled = match &body.body {
+        Some(source) => {
+            let trigger = Trigger::parse(id).map_err(|_| Error::not_found("script not found"))?;
+            Some(check_source(&app.engine, trigger, source).await?)
+        }
+        None => None,
+    };
+
+    let patch = ScriptPatch {
+        script_type: body.script_type,
+        body: body.body.map(|text| {
+            let outbound = outbound_xrpcs(&text);
+            (text, outbound)
+        }),
+        description,
+    };
+    let row = scripts::patch(&app.db, id, &patch, app.clock.now())
+        .await
+        .map_err(failed)?
+        .ok_or_else(|| Error::not_found("script not found"))?;
+    if let Some(compiled) = compiled {
+        app.library.insert(compiled);
+    }
+    app.events.record(Event::ScriptUpdated {
+        actor: admin.did.to_string(),
+        trigger: id.to_owned(),
+        script_type: row.script_type.clone(),
+    });
+    Ok(response::json(StatusCode::OK, &ScriptView::from(row)))
+}

@@ -1,0 +1,3 @@
+//! `/admin/stats`
+
+pub mod get;

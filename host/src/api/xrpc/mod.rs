@@ -1,0 +1,8 @@
+//! `/xrpc/{nsid}`: methods are looked up in the lexicon registry, not in the route table.
+
+mod blob_hosts;
+mod builtin;
+mod params;
+pub mod procedure;
+pub mod query;
+mod scripted;

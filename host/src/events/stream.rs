@@ -1,0 +1,43 @@
+//! What the stream has to tell, as events.
+
+use crate::atproto::{Did, RecordUri};
+use crate::clock::Timestamp;
+use crate::identity::Resolver;
+use crate::indexing::{Notice, Observer};
+
+use super::{Event, EventLog};
+
+/// Logs the stream's notices and forgets cached documents of identities that changed.
+#[derive(Debug)]
+pub struct StreamObserver {
+    pub events: EventLog,
+    pub resolver: Resolver,
+}
+
+impl Observer for StreamObserver {
+    fn notice(&self, notice: Notice) {
+        let event = match notice {
+            Notice::Connected { url } => Event::JetstreamConnected { url },
+            Notice::Disconnected { reason } => Event::JetstreamDisconnected { reason },
+            Notice::CursorTooOld { url, cursor, first_event } => Event::JetstreamGap {
+                url,
+                cursor: Timestamp(cursor).to_string(),
+                resumed_at: Timestamp(first_event).to_string(),
+            },
+            Notice::CidMismatch { did, collection, rkey, claimed_cid, reason } => {
+                let Ok(uri) = RecordUri::parse(&format!("at://{did}/{collection}/{rkey}")) else { return };
+                Event::RecordCidMismatch { uri, claimed_cid, reason }
+            }
+            Notice::Rejected { uri, reason } => {
+                let Ok(uri) = RecordUri::parse(&uri) else { return };
+                Event::RecordRejected { uri, reason }
+            }
+        };
+        self.events.record(event);
+    }
+
+    fn identity_changed(&self, did: &Did) {
+        let (resolver, did) = (self.resolver.clone(), did.clone());
+        tokio::spawn(async move { resolver.invalidate(&did).await });
+    }
+}

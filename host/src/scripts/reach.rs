@@ -1,0 +1,114 @@
+//! What scripts of this server reach: its index, and its event log.
+
+use futures_util::future::BoxFuture;
+
+use super::services::{Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row};
+use crate::atproto::{Did, Nsid, RecordUri};
+use crate::events::{Event, EventLog};
+use crate::records::{self, Direction, Filter, ReadError, Sort, page};
+use crate::store::records::RecordRow;
+use crate::store::{Db, StoreError};
+
+/// `db.*` over the record index. A malformed argument is the script's error, with a text for its author.
+#[derive(Clone, Debug)]
+pub struct ServerIndex(pub Db);
+
+impl Index for ServerIndex {
+    fn query(&self, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
+        Box::pin(async move {
+            let page = page::read(&self.0, &translate(query)?).await.map_err(unreadable)?;
+            Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
+        })
+    }
+
+    fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+        Box::pin(async move {
+            let uri = RecordUri::parse(&uri).map_err(invalid)?;
+            let found = crate::store::records::get(&self.0, &uri).await.map_err(unavailable)?;
+            Ok(found.map(row))
+        })
+    }
+
+    fn count(&self, collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>> {
+        Box::pin(async move {
+            let (collection, did) = (nsid(&collection)?, did.as_deref().map(owner).transpose()?);
+            crate::store::records::count(&self.0, &collection, did.as_ref()).await.map_err(unavailable)
+        })
+    }
+
+    fn backend(&self) -> &'static str {
+        self.0.backend().as_str()
+    }
+}
+
+fn translate(query: Query) -> Result<records::Query, IndexError> {
+    let filter = query
+        .filter
+        .map(|text| {
+            let value =
+                serde_json::from_slice(&text).map_err(|e| IndexError::Invalid(format!("filter: {e}")))?;
+            Filter::from_json(&value).map_err(invalid)
+        })
+        .transpose()?;
+    let direction = if query.ascending { Direction::Asc } else { Direction::Desc };
+    let sort = query.sort.map(|key| {
+        Sort::parse(&key, direction).map_err(|_| IndexError::Invalid(format!("invalid sort field {key:?}")))
+    });
+    Ok(records::Query {
+        collection: nsid(&query.collection)?,
+        did: query.did.as_deref().map(owner).transpose()?,
+        limit: page::clamp_limit(query.limit),
+        cursor: query.cursor,
+        filter,
+        sort: sort.transpose()?,
+    })
+}
+
+fn row(row: RecordRow) -> Row {
+    Row { uri: row.uri(), record: row.record }
+}
+
+fn nsid(text: &str) -> Result<Nsid, IndexError> {
+    Nsid::try_from(text).map_err(|_| IndexError::Invalid(format!("collection {text:?} is not an NSID")))
+}
+
+fn owner(text: &str) -> Result<Did, IndexError> {
+    Did::try_from(text).map_err(|_| IndexError::Invalid(format!("did {text:?} is not a DID")))
+}
+
+fn invalid(error: impl std::error::Error) -> IndexError {
+    IndexError::Invalid(error.to_string())
+}
+
+fn unavailable(error: StoreError) -> IndexError {
+    IndexError::Unavailable(Box::new(error))
+}
+
+fn unreadable(error: ReadError) -> IndexError {
+    match error {
+        ReadError::Cursor(error) => invalid(error),
+        ReadError::Store(error) => unavailable(error),
+    }
+}
+
+/// `log` goes to the server's log at debug level and to the event log, `print` and `warn` to the server's alone.
+#[derive(Clone, Debug)]
+pub struct ServerLog(pub EventLog);
+
+impl LogSink for ServerLog {
+    fn write(&self, line: LogLine) {
+        let trigger: &str = &line.trigger;
+        match line.level {
+            LogLevel::Warn => tracing::warn!(trigger, message = line.message, "a script warns"),
+            LogLevel::Debug => tracing::debug!(trigger, message = line.message, "a script prints"),
+            LogLevel::Info => {
+                tracing::debug!(trigger, message = line.message, "a script logs");
+                self.0.record(Event::ScriptLog {
+                    caller: line.caller_did,
+                    trigger: trigger.to_owned(),
+                    message: line.message,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What the same work costs without us: a bare hyper server with a constant body, and plain loops through sqlx.
+//!
+//! Each baseline runs in a process of its own (this binary again, with an argument), so that its CPU time is
+//! counted the way the server's is.
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use sqlx::{ConnectOptions, Connection, Row};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+
+/// A child that is ended with the value.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the bare server with a body of `size` bytes; it says its address on its first line.
+pub async fn start_http(size: usize) -> anyhow::Result<(Process, SocketAddr)> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["baseline-http", &size.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let out = child.stdout.take().context("the child's output is piped")?;
+    let out = tokio::process::ChildStdout::from_std(out)?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line).await?;
+    Ok((Process(child), line.trim().parse()?))
+}
+
+/// The bare server itself. Never returns.
+pub async fn serve_http(size: usize) -> anyhow::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    std::io::stdout().flush()?;
+    let body = Bytes::from(vec![b'x'; size]);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let body = body.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|_request| {
+                let body = body.clone();
+                async move {
+                    let response = http::Response::builder().header("content-type", "application/json");
+                    Ok::<_, Infallible>(response.body(Full::new(body)).unwrap_or_default())
+                }
+            });
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+/// How often a loop through sqlx got its rows, and the CPU time of the process that ran it.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub struct Loop {
+    pub turns: u64,
+    pub cpu_seconds: f64,
+}
+
+impl Loop {
+    pub fn per_cpu_second(&self) -> f64 {
+        self.turns as f64 / self.cpu_seconds
+    }
+}
+
+/// Runs one of the loops below in a process of its own.
+pub fn run_loop(kind: &str, url: &str) -> anyhow::Result<Loop> {
+    let out = Command::new(std::env::current_exe()?).args([kind, url]).output()?;
+    anyhow::ensure!(out.status.success(), "{kind}: {}", String::from_utf8_lossy(&out.stderr));
+    Ok(serde_json::from_slice(&out.stdout)?)
+}
+
+const READING: Duration = Duration::from_secs(3);
+
+/// The page of a list: 21 rows by collection, newest first, as the server reads them.
+const LIST: &str = "SELECT r.id, d.did, r.rkey, r.indexed_at, RECORD FROM records r JOIN dids d ON d.id = r.did_id \
+     WHERE r.collection_id = $1 AND d.status = 0 ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21";
+
+/// One row by its key.
+const SINGLE: &str = "SELECT r.id, d.did, r.rkey, r.indexed_at, RECORD FROM records r JOIN dids d ON d.id = r.did_id \
+     WHERE r.collection_id = $1 AND r.did_id = $2 AND r.rkey = $3 AND d.status = 0";
+
+macro_rules! reading {
+    ($name:ident, $options:ty, $record:literal) => {
+        async fn $name(url: &str, single: bool) -> anyhow::Result<Loop> {
+            let mut connection = url.parse::<$options>()?.connect().await?;
+            let key = sqlx::query("SELECT collection_id, did_id, rkey FROM records LIMIT 1")
+                .fetch_one(&mut connection)
+                .await?;
+            let (collection, did, rkey) =
+                (key.get::<i64, _>(0), key.get::<i64, _>(1), key.get::<String, _>(2));
+            let sql = sqlx::AssertSqlSafe(if single { SINGLE } else { LIST }.replace("RECORD", $record));
+            let (started, before) = (Instant::now(), super::cpu::of(std::process::id()));
+            let mut turns = 0;
+            let mut seen = 0;
+            while started.elapsed() < READING {
+                let query = sqlx::query(sql.clone()).bind(collection);
+                let query = if single { query.bind(did).bind(&rkey) } else { query };
+                for row in query.fetch_all(&mut connection).await? {
+                    seen += row.get::<String, _>(1).len() + row.get::<String, _>(2).len();
+                    seen += row.get::<String, _>(4).len();
+                }
+                turns += 1;
+            }
+            anyhow::ensure!(seen > 0, "the baseline read nothing");
+            let cpu = super::cpu::of(std::process::id()) - before;
+            connection.close().await?;
+            Ok(Loop { turns, cpu_seconds: cpu.as_secs_f64() })
+        }
+    };
+}
+
+reading!(read_sqlite, sqlx::sqlite::SqliteConnectOptions, "r.record");
+reading!(read_postgres, sqlx::postgres::PgConnectOptions, "r.record::text");
+
+/// The process side of [`run_loop`].
+pub async fn read(url: &str, single: bool) -> anyhow::Result<()> {
+    let result = if url.starts_with("postgres") {
+        read_postgres(url, single).await?
+    } else {
+        read_sqlite(url, single).await?
+    };
+    println!("{}", serde_json::to_string(&result)?);
+    Ok(())
+}

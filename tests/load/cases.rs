@@ -1,0 +1,149 @@
+//! The cases of the table, on one database.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::report::{Row, Table};
+use crate::server::{COLLECTION, Server};
+use crate::{Plan, baseline, cpu, feed, http, writing};
+
+/// Enough to keep two cores busy, few enough that latencies are the server's and not the queue's.
+const CONNECTIONS: usize = 16;
+
+const CONSTANT: &str = "function handle() return { ok = true, items = { 1, 2, 3 }, name = 'constant' } end";
+
+const LOOP: &str = "function handle() local n = 0 for i = 1, 499990 do n = n + i end return { n = n } end";
+
+const QUERY: &str =
+    "function handle() return db.query{ collection = 'com.example.load.note', limit = 20 } end";
+
+/// Runs every case on the database at `url`; `database` is the PID of a PostgreSQL server.
+pub async fn measure(
+    name: &str,
+    url: &str,
+    database: Option<u32>,
+    data: &Path,
+    plan: &Plan,
+) -> anyhow::Result<Table> {
+    let feed = feed::Feed::start(COLLECTION, plan.records).await?;
+    eprintln!("{name}: {} records are ready to stream", plan.records);
+    let mut server = Server::start(url, data, &feed.url()).await?;
+    let mut table = Table::new(name, database.is_some());
+    let meter = Meter { server: server.pid(), database };
+
+    let before = meter.read();
+    server.upload_record_lexicon().await?;
+    let peak = server.wait_for_records(plan.records as u64).await?;
+    let used = meter.read() - before;
+    let insert = writing::baseline(url, plan.records)?;
+    table.push(Row {
+        case: format!("stream ingest of {} events", plan.records),
+        per_cpu_second: plan.records as f64 / used.server.as_secs_f64(),
+        with_database: database.map(|_| plan.records as f64 / used.all().as_secs_f64()),
+        sqlx: Some(insert),
+        ..Row::default()
+    });
+    table.note(format!("peak memory while streaming: {} MB", peak >> 20));
+
+    server.set_up_queries().await?;
+    let restart = server.restart().await?;
+    let meter = Meter { server: server.pid(), database };
+    table.note(format!("start to /health with {} records: {} ms", plan.records, restart.as_millis()));
+    let page = first_page(&server).await?;
+    let uri = page["records"][0]["uri"].as_str().context("a record")?.to_owned();
+    let scripts = [
+        ("script returning a constant table", server.add_script("constant", CONSTANT).await?),
+        ("script with db.query of 20 rows", server.add_script("query", QUERY).await?),
+        ("script with a loop of 500,000 instructions", server.add_script("loop", LOOP).await?),
+    ];
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    table.note(format!("idle memory: {} MB", cpu::resident(server.pid()) >> 20));
+
+    let single = format!("{}&uri={uri}", Server::list_path());
+    let list_loop = baseline::run_loop("baseline-list", url)?.per_cpu_second();
+    let single_loop = baseline::run_loop("baseline-single", url)?.per_cpu_second();
+    let cases = [
+        ("list of 20 records", Server::list_path(), Some(list_loop)),
+        ("one record by uri", single, Some(single_loop)),
+    ];
+    let scripts = scripts.into_iter().map(|(case, path)| (case, path, None));
+    for (case, path, sqlx) in cases.into_iter().chain(scripts) {
+        let row = read(&server, &meter, case, &path, sqlx, plan).await?;
+        eprintln!("{name}: {case}: {:.0} per CPU-second", row.per_cpu_second);
+        table.push(row);
+    }
+    Ok(table)
+}
+
+async fn first_page(server: &Server) -> anyhow::Result<Value> {
+    let path = format!("{}&client_key={}", Server::list_path(), server.client_key);
+    let (status, page) = http::json(server.address, ::http::Method::GET, &path, None, &Value::Null).await?;
+    anyhow::ensure!(status.is_success(), "{status} {page}");
+    Ok(page)
+}
+
+async fn read(
+    server: &Server,
+    meter: &Meter,
+    case: &str,
+    path: &str,
+    sqlx: Option<f64>,
+    plan: &Plan,
+) -> anyhow::Result<Row> {
+    let headers = [("x-client-key", server.client_key.clone())];
+    http::run(server.address, path, &headers, CONNECTIONS, Duration::from_secs(1)).await?;
+    let before = meter.read();
+    let run = http::run(server.address, path, &headers, CONNECTIONS, plan.seconds).await?;
+    let used = meter.read() - before;
+    anyhow::ensure!(run.failures == 0, "{case}: {} of {} requests failed", run.failures, run.requests);
+
+    let (bare, address) = baseline::start_http(run.body_bytes).await?;
+    let bare_before = cpu::of(bare.0.id());
+    let bare_run =
+        http::run(address, path, &headers, CONNECTIONS, plan.seconds.min(Duration::from_secs(3))).await?;
+    let bare_used = cpu::of(bare.0.id()) - bare_before;
+    Ok(Row {
+        case: case.to_owned(),
+        per_second: Some(run.per_second()),
+        p50: Some(run.percentile(0.5)),
+        p99: Some(run.percentile(0.99)),
+        per_cpu_second: run.requests as f64 / used.server.as_secs_f64(),
+        with_database: meter.database.map(|_| run.requests as f64 / used.all().as_secs_f64()),
+        bare: Some(bare_run.requests as f64 / bare_used.as_secs_f64()),
+        sqlx,
+    })
+}
+
+/// CPU time of the server and of its database.
+struct Meter {
+    server: u32,
+    database: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Used {
+    server: Duration,
+    database: Duration,
+}
+
+impl Used {
+    fn all(self) -> Duration {
+        self.server + self.database
+    }
+}
+
+impl std::ops::Sub for Used {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self { server: self.server - earlier.server, database: self.database - earlier.database }
+    }
+}
+
+impl Meter {
+    fn read(&self) -> Used {
+        Used { server: cpu::of(self.server), database: self.database.map_or(Duration::ZERO, cpu::of_family) }
+    }
+}

@@ -1,0 +1,110 @@
+//! A closed-loop HTTP client: so many connections, each asking again as soon as it has its answer.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// What a run of the loop saw.
+#[derive(Debug, Default)]
+pub struct Run {
+    pub requests: u64,
+    pub failures: u64,
+    /// Of one body, the last seen.
+    pub body_bytes: usize,
+    pub elapsed: Duration,
+    latencies: Vec<u32>,
+}
+
+impl Run {
+    pub fn per_second(&self) -> f64 {
+        self.requests as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// A percentile of the latencies, in milliseconds.
+    pub fn percentile(&self, p: f64) -> f64 {
+        let at = ((self.latencies.len().saturating_sub(1)) as f64 * p) as usize;
+        self.latencies.get(at).map_or(f64::NAN, |us| f64::from(*us) / 1e3)
+    }
+}
+
+pub async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// Asks for `path` over `connections` connections for `duration`.
+pub async fn run(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&'static str, String)],
+    connections: usize,
+    duration: Duration,
+) -> anyhow::Result<Run> {
+    let started = Instant::now();
+    let mut tasks = Vec::new();
+    for _ in 0..connections {
+        let mut sender = connect(address).await?;
+        let (path, headers) = (path.to_owned(), headers.to_vec());
+        tasks.push(tokio::spawn(async move {
+            let mut run = Run::default();
+            while started.elapsed() < duration {
+                let mut request = http::Request::get(&path).header("host", "load.test");
+                for (name, value) in &headers {
+                    request = request.header(*name, value);
+                }
+                let asked = Instant::now();
+                let response = sender.send_request(request.body(Full::default())?).await?;
+                let ok = response.status().is_success();
+                let body = response.into_body().collect().await?.to_bytes();
+                run.latencies.push(asked.elapsed().as_micros() as u32);
+                run.requests += 1;
+                run.failures += u64::from(!ok);
+                run.body_bytes = body.len();
+            }
+            anyhow::Ok(run)
+        }));
+    }
+    let mut all = Run::default();
+    for task in tasks {
+        let one = task.await??;
+        all.requests += one.requests;
+        all.failures += one.failures;
+        all.body_bytes = one.body_bytes;
+        all.latencies.extend(one.latencies);
+    }
+    all.elapsed = started.elapsed();
+    all.latencies.sort_unstable();
+    Ok(all)
+}
+
+/// One JSON request; the answer's body, whatever its status.
+pub async fn json(
+    address: SocketAddr,
+    method: http::Method,
+    path: &str,
+    bearer: Option<&str>,
+    body: &serde_json::Value,
+) -> anyhow::Result<(http::StatusCode, serde_json::Value)> {
+    let mut sender = connect(address).await?;
+    let mut request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "load.test")
+        .header("content-type", "application/json");
+    if let Some(key) = bearer {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+    let response = sender.send_request(request.body(Full::new(body))?).await?;
+    let status = response.status();
+    let bytes = response.into_body().collect().await?.to_bytes();
+    Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
+}

@@ -1,0 +1,79 @@
+//! How fast the server is: `make bench`.
+//!
+//! Starts the release server on a database, fills it with 100,000 records through a local Jetstream stand-in, and
+//! measures each case beside two baselines of the same run: a bare hyper server with a body of the same size, and
+//! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
+//! database's, on PostgreSQL), so that a busy machine changes them little. Bounded in count and time; loopback only.
+//!
+//! `cargo bench --bench load -- [sqlite|postgres|all] [--records N] [--seconds N]`
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program reports on its terminal")]
+
+mod baseline;
+mod cases;
+mod cpu;
+mod feed;
+mod http;
+mod report;
+mod server;
+mod writing;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+
+use crate::report::Table;
+
+/// What a run is asked to do.
+#[derive(Debug)]
+pub struct Plan {
+    pub records: usize,
+    /// Of each reading case.
+    pub seconds: Duration,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let arg = |i: usize| args.get(i).map(String::as_str);
+    match (arg(0), arg(1)) {
+        (Some("baseline-http"), Some(size)) => runtime.block_on(baseline::serve_http(size.parse()?)),
+        (Some("baseline-list"), Some(url)) => runtime.block_on(baseline::read(url, false)),
+        (Some("baseline-single"), Some(url)) => runtime.block_on(baseline::read(url, true)),
+        (Some("baseline-insert"), Some(url)) => runtime.block_on(writing::insert(url)),
+        (which, _) => runtime.block_on(compare(which.unwrap_or("all"), &plan(&args)?)),
+    }
+}
+
+fn plan(args: &[String]) -> anyhow::Result<Plan> {
+    let value = |name: &str, default: u64| -> anyhow::Result<u64> {
+        args.iter().position(|a| a == name).map_or(Ok(default), |at| {
+            Ok(args.get(at + 1).ok_or_else(|| anyhow::anyhow!("{name} needs a number"))?.parse()?)
+        })
+    };
+    Ok(Plan {
+        records: value("--records", 100_000)? as usize,
+        seconds: Duration::from_secs(value("--seconds", 5)?),
+    })
+}
+
+async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
+    let mut tables: Vec<Table> = Vec::new();
+    if matches!(which, "all" | "sqlite") {
+        let directory = tempfile::tempdir()?;
+        let url = format!("sqlite://{}", directory.path().join("load.db").display());
+        tables.push(cases::measure("SQLite", &url, None, directory.path(), plan).await?);
+    }
+    if matches!(which, "all" | "postgres") {
+        let directory = tempfile::tempdir()?;
+        let postgres = support::postgres::Server::start_private()?;
+        let url = postgres.create_database("load").await?;
+        tables.push(cases::measure("PostgreSQL", &url, Some(postgres.pid()), directory.path(), plan).await?);
+    }
+    println!("\n{}", report::machine());
+    for table in tables {
+        println!("\n{table}");
+    }
+    Ok(())
+}
