@@ -1,6 +1,6 @@
 //! What the stream has to tell, as events.
 
-use crate::atproto::{Did, RecordUri};
+use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::identity::Resolver;
 use crate::indexing::{Notice, Observer};
@@ -24,14 +24,10 @@ impl Observer for StreamObserver {
                 cursor: Timestamp(cursor).to_string(),
                 resumed_at: Timestamp(first_event).to_string(),
             },
-            Notice::CidMismatch { did, collection, rkey, claimed_cid, reason } => {
-                let Ok(uri) = RecordUri::parse(&format!("at://{did}/{collection}/{rkey}")) else { return };
+            Notice::CidMismatch { uri, claimed_cid, reason } => {
                 Event::RecordCidMismatch { uri, claimed_cid, reason }
             }
-            Notice::Rejected { uri, reason } => {
-                let Ok(uri) = RecordUri::parse(&uri) else { return };
-                Event::RecordRejected { uri, reason }
-            }
+            Notice::Rejected { uri, reason } => Event::RecordRejected { uri, reason },
         };
         self.events.record(event);
     }
