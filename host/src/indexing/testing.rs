@@ -79,6 +79,10 @@ impl FakeStore {
         self.0.lock().unwrap().cursor
     }
 
+    pub(super) fn set_cursor(&self, cursor: i64) {
+        self.0.lock().unwrap().cursor = Some(cursor);
+    }
+
     /// Every cursor that was committed, in order.
     pub(super) fn cursors(&self) -> Vec<i64> {
         self.0.lock().unwrap().cursors.clone()

@@ -55,6 +55,8 @@ pub(super) struct Stream<C> {
     intake: Intake,
     /// Time of the last event taken in. Ahead of the committed one by what is in the queues.
     cursor: Option<i64>,
+    /// The last attempt to connect failed, and that is in the event log.
+    unreachable: bool,
     shared: Arc<Shared>,
     observer: Arc<dyn Observer>,
     random: Random,
@@ -97,6 +99,7 @@ impl<C: Connect> Stream<C> {
             tracked,
             intake,
             cursor,
+            unreachable: false,
             shared,
             observer,
             random,
@@ -169,9 +172,10 @@ impl<C: Connect> Stream<C> {
         };
         let socket = match connected {
             Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => return self.lost(&shown, End::Io(format!("can't connect to {shown}: {error}"))),
-            Err(_) => return self.lost(&shown, End::Io(format!("can't connect to {shown}: timed out"))),
+            Ok(Err(error)) => return self.unreachable(&shown, &error.to_string()),
+            Err(_) => return self.unreachable(&shown, "timed out"),
         };
+        self.unreachable = false;
         self.shared.connected();
         tracing::info!(url = shown, cursor, collections = wanted.filters().len(), "connected to the stream");
         self.observer.notice(Notice::Connected { url: shown.clone() });
@@ -200,6 +204,15 @@ impl<C: Connect> Stream<C> {
             })
             .await;
         self.lost(&shown, end)
+    }
+
+    /// One row in the event log for a series of failed attempts.
+    fn unreachable(&mut self, url: &str, error: &str) -> End {
+        tracing::warn!(url, error, "can't connect to the stream");
+        if !std::mem::replace(&mut self.unreachable, true) {
+            self.observer.notice(Notice::Disconnected { reason: format!("can't connect to {url}: {error}") });
+        }
+        End::Unreachable
     }
 
     fn lost(&self, url: &str, end: End) -> End {

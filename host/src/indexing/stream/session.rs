@@ -30,6 +30,8 @@ const LAST_CHUNK: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) enum End {
     Shutdown,
+    /// There was no connection.
+    Unreachable,
     /// Other collections are tracked now.
     FilterChanged,
     /// Nothing, not even an answer to a ping.
@@ -188,6 +190,7 @@ impl End {
     /// For the event log and the log.
     pub(super) fn reason(&self) -> String {
         match self {
+            Self::Unreachable => "no connection".to_owned(),
             Self::Shutdown => "shutting down".to_owned(),
             Self::FilterChanged => "the tracked collections changed".to_owned(),
             Self::Silent => "the server fell silent".to_owned(),

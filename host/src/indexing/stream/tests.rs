@@ -1,0 +1,341 @@
+//! The connection's life, over an in-memory socket and tokio's paused clock: every wait is exact.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{Error, Message, protocol::Role};
+
+use crate::clock::{Clock, Timestamp};
+use crate::indexing::launch::launch;
+use crate::indexing::testing::{FakeStore, Recorder};
+use crate::indexing::{StreamConfig, StreamHandle};
+
+use super::*;
+
+type Server = WebSocketStream<DuplexStream>;
+
+/// One attempt to connect, as the network saw it.
+struct Attempt {
+    url: Url,
+    at: Duration,
+    /// The server's end; `None` when the attempt was refused.
+    server: Option<Server>,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    Accept,
+    Refuse,
+    Hang,
+}
+
+/// Answers as scripted, then accepts.
+struct Wire {
+    started: Instant,
+    script: Arc<Mutex<VecDeque<Answer>>>,
+    attempts: mpsc::UnboundedSender<Attempt>,
+}
+
+impl Connect for Wire {
+    type Io = DuplexStream;
+
+    async fn connect(&self, url: &Url) -> Result<WebSocketStream<DuplexStream>, Error> {
+        let answer = self.script.lock().unwrap().pop_front().unwrap_or(Answer::Accept);
+        let (client, server) = tokio::io::duplex(1 << 20);
+        let accepted = matches!(answer, Answer::Accept);
+        let server = match accepted {
+            true => Some(WebSocketStream::from_raw_socket(server, Role::Server, None).await),
+            false => None,
+        };
+        let _ = self.attempts.send(Attempt { url: url.clone(), at: self.started.elapsed(), server });
+        match answer {
+            Answer::Accept => Ok(WebSocketStream::from_raw_socket(client, Role::Client, None).await),
+            Answer::Refuse => Err(Error::ConnectionClosed),
+            Answer::Hang => std::future::pending().await,
+        }
+    }
+}
+
+struct World {
+    attempts: mpsc::UnboundedReceiver<Attempt>,
+    tracked: watch::Sender<Arc<[Nsid]>>,
+    store: Arc<FakeStore>,
+    recorder: Arc<Recorder>,
+    handle: StreamHandle,
+}
+
+/// The fixed clock's time: cursors around it are believable.
+const NOW: i64 = 1_800_000_000_000_000;
+
+fn nsids(names: &[&str]) -> Arc<[Nsid]> {
+    names.iter().map(|n| Nsid::try_from(*n).unwrap()).collect()
+}
+
+fn start(urls: &[&str], answers: &[Answer], collections: &[&str]) -> World {
+    start_with(urls, answers, collections, Arc::default())
+}
+
+fn start_with(urls: &[&str], answers: &[Answer], collections: &[&str], store: Arc<FakeStore>) -> World {
+    let (sender, attempts) = mpsc::unbounded_channel();
+    let wire = Wire {
+        started: Instant::now(),
+        script: Arc::new(Mutex::new(answers.iter().copied().collect())),
+        attempts: sender,
+    };
+    let (tracked, watch) = watch::channel(nsids(collections));
+    let recorder = Arc::new(Recorder::default());
+    let urls = urls.iter().map(|&u| u.to_owned()).collect();
+    let handle = launch(
+        store.clone(),
+        wire,
+        watch,
+        recorder.clone(),
+        Clock::fixed(Timestamp(NOW)),
+        Random::seeded(3),
+        StreamConfig { urls, shards: Some(2), ..StreamConfig::default() },
+        CancellationToken::new(),
+    );
+    World { attempts, tracked, store, recorder, handle }
+}
+
+impl World {
+    async fn attempt(&mut self) -> Attempt {
+        self.attempts.recv().await.unwrap()
+    }
+
+    async fn accepted(&mut self) -> (Server, Url) {
+        let attempt = self.attempt().await;
+        (attempt.server.unwrap(), attempt.url)
+    }
+}
+
+fn cursor_of(url: &Url) -> Option<i64> {
+    url.query_pairs().find(|(k, _)| k == "cursor").map(|(_, v)| v.parse().unwrap())
+}
+
+fn wanted_of(url: &Url) -> Vec<String> {
+    url.query_pairs().filter(|(k, _)| k == "wantedCollections").map(|(_, v)| v.into_owned()).collect()
+}
+
+async fn send(server: &mut Server, time_us: i64) {
+    let frame = format!(r#"{{"did":"did:plc:a","time_us":{time_us},"kind":"identity","identity":{{}}}}"#);
+    server.send(Message::text(frame)).await.unwrap();
+}
+
+const NOTE: &[&str] = &["app.example.note"];
+
+#[tokio::test(start_paused = true)]
+async fn failures_wait_longer_each_time_and_say_so_once() {
+    let mut world = start(&["ws://a"], &[Answer::Refuse; 8], NOTE);
+    let mut times = Vec::new();
+    for _ in 0..9 {
+        times.push(world.attempt().await.at.as_secs_f64());
+    }
+    let waits: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
+    for (i, wait) in waits.iter().enumerate() {
+        let longest = 60f64.min(f64::from(2 << i));
+        assert!(*wait >= 1.0 && *wait >= longest / 2.0 && *wait <= longest + 0.01, "{waits:?}");
+    }
+    let disconnects =
+        world.recorder.notices().iter().filter(|n| matches!(n, Notice::Disconnected { .. })).count();
+    assert_eq!(disconnects, 1, "{:?}", world.recorder.notices());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_at_once_is_no_hot_loop() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    for _ in 0..6 {
+        drop(world.accepted().await);
+    }
+    // At most 1 + 2 + 4 + 8 + 16 seconds and at least half of that.
+    let at = world.attempt().await.at;
+    assert!(at >= Duration::from_secs(31), "{at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_connection_starts_the_backoff_over() {
+    let mut world = start(&["ws://a"], &[Answer::Refuse; 6], NOTE);
+    for _ in 0..6 {
+        world.attempt().await;
+    }
+    let (mut server, _) = world.accepted().await;
+    for second in 0..200 {
+        send(&mut server, NOW - 1000 + second).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let before = Instant::now();
+    drop(server);
+    world.attempt().await;
+    assert!(before.elapsed() <= Duration::from_secs(2), "{:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_left_after_15_seconds() {
+    let mut world = start(&["ws://a", "ws://b"], &[Answer::Hang], NOTE);
+    assert_eq!(world.attempt().await.at, Duration::ZERO);
+    let next = world.attempt().await;
+    assert!(next.at >= Duration::from_secs(16) && next.at <= Duration::from_secs(18), "{:?}", next.at);
+    assert_eq!(next.url.host_str(), Some("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_pinged_and_then_given_up() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    let (server, _) = world.accepted().await;
+    // Held, but never read: half-open.
+    let next = world.attempt().await;
+    assert!(next.at >= Duration::from_secs(60) && next.at <= Duration::from_secs(63), "{:?}", next.at);
+    assert!(world.recorder.notices().contains(&Notice::Disconnected { reason: "the server fell silent".into() }));
+    drop(server);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_server_that_answers_pings_is_kept() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    let (mut server, _) = world.accepted().await;
+    let mut pings = 0;
+    let until = Instant::now() + Duration::from_secs(600);
+    while let Ok(Some(Ok(message))) = tokio::time::timeout_at(until, server.next()).await {
+        pings += u32::from(message.is_ping());
+        server.flush().await.unwrap();
+    }
+    assert!(pings >= 15, "{pings}");
+    assert!(world.attempts.try_recv().is_err(), "still the first connection");
+    assert!(world.handle.status().connected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_rotate_and_another_servers_cursor_is_rewound() {
+    let mut world = start(&["ws://a", "ws://b"], &[], NOTE);
+    let (mut server, url) = world.accepted().await;
+    assert_eq!((url.host_str(), cursor_of(&url)), (Some("a"), None));
+    send(&mut server, NOW - 100).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    drop(server);
+    let (_server, url) = world.accepted().await;
+    assert_eq!((url.host_str(), cursor_of(&url)), (Some("b"), Some(NOW - 100 - 5_000_000)));
+    drop(_server);
+    let (_server, url) = world.accepted().await;
+    assert_eq!((url.host_str(), cursor_of(&url)), (Some("a"), Some(NOW - 100)), "b sent nothing: a's own cursor");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_tracked_nothing_connected() {
+    let mut world = start(&["ws://a"], &[], &[]);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(world.attempts.try_recv().is_err());
+    assert!(world.handle.status().idle && world.handle.status().stalled.is_none());
+    world.tracked.send(nsids(NOTE)).unwrap();
+    let (mut server, url) = world.accepted().await;
+    assert_eq!(wanted_of(&url), ["app.example.note", "com.atproto.lexicon.schema"]);
+    // And back to idle.
+    world.tracked.send(nsids(&[])).unwrap();
+    assert!(matches!(server.next().await, Some(Ok(Message::Close(_)))));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(world.attempts.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_filter_changes_is_one_reconnect_at_the_same_cursor() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    let (mut server, _) = world.accepted().await;
+    send(&mut server, NOW - 7).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let changed = Instant::now();
+    for names in [&["app.example.a"][..], &["app.example.a", "app.example.b"], &["app.example.b", "app.example.note"]] {
+        world.tracked.send(nsids(names)).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(matches!(server.next().await, Some(Ok(Message::Close(_)))));
+    server.flush().await.ok();
+    let (_server, url) = world.accepted().await;
+    assert!(changed.elapsed() < Duration::from_secs(1), "no backoff: {:?}", changed.elapsed());
+    assert_eq!(wanted_of(&url), ["app.example.b", "app.example.note", "com.atproto.lexicon.schema"]);
+    assert_eq!(cursor_of(&url), Some(NOW - 7));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(world.attempts.try_recv().is_err());
+    // The same list again changes nothing.
+    world.tracked.send(nsids(&["app.example.b", "app.example.note"])).unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(world.attempts.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_a_hundred_collections_are_folded() {
+    let names: Vec<String> = (0..250).map(|i| format!("app.example{}.c{i}", i % 5)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = start(&["ws://a"], &[], &names);
+    let (_server, url) = world.accepted().await;
+    let wanted = wanted_of(&url);
+    assert!(wanted.len() <= 100 && wanted.contains(&"app.example4.*".to_owned()), "{wanted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_begins_too_late_is_reported_once() {
+    let store = Arc::new(FakeStore::default());
+    store.set_cursor(NOW - 80 * 3600 * 1_000_000);
+    let mut world = start_with(&["ws://a"], &[], NOTE, store);
+    let (mut server, url) = world.accepted().await;
+    assert_eq!(cursor_of(&url), Some(NOW - 80 * 3600 * 1_000_000));
+    for i in 0..3 {
+        send(&mut server, NOW - 1000 + i).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let gaps: Vec<_> =
+        world.recorder.notices().into_iter().filter(|n| matches!(n, Notice::CursorTooOld { .. })).collect();
+    assert_eq!(gaps, [Notice::CursorTooOld {
+        url: "ws://a/subscribe".into(),
+        cursor: NOW - 80 * 3600 * 1_000_000,
+        first_event: NOW - 1000,
+    }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_breaks_the_protocol_each_time_is_stepped_over() {
+    let store = Arc::new(FakeStore::default());
+    store.set_cursor(NOW - 60_000_000);
+    let mut world = start_with(&["ws://a"], &[], NOTE, store);
+    for _ in 0..3 {
+        let (server, url) = world.accepted().await;
+        assert_eq!(cursor_of(&url), Some(NOW - 60_000_000));
+        // A text frame of one byte that isn't UTF-8, written below the library.
+        let mut raw = server.into_inner();
+        tokio::io::AsyncWriteExt::write_all(&mut raw, b"\x81\x01\xff").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (_server, url) = world.accepted().await;
+    assert_eq!(cursor_of(&url), Some(NOW - 59_000_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disconnected_stream_is_stalled_only_when_it_should_be_connected() {
+    let mut world = start(&["ws://a"], &[Answer::Refuse; 3], NOTE);
+    for _ in 0..3 {
+        world.attempt().await;
+    }
+    assert!(!world.handle.status().connected);
+    let (_server, _) = world.accepted().await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(world.handle.status().connected && !world.handle.status().idle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_of_every_size_in_one_read_are_taken_in_order() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    let (mut server, _) = world.accepted().await;
+    server.send(Message::Binary(Bytes::from_static(b"\xff\xfe garbage"))).await.unwrap();
+    server.send(Message::text("x".repeat(3_000_000))).await.ok();
+    for i in 0..1000 {
+        send(&mut server, NOW - 2000 + i).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.store.cursor(), Some(NOW - 1001));
+    assert_eq!(world.recorder.identities().len(), 1000);
+    world.handle.finish().await;
+}

@@ -1,0 +1,64 @@
+//! Killed at random moments while events stream in: nothing is lost and nothing is doubled (invariant 1).
+
+use std::time::Duration;
+
+use tempfile::tempdir;
+
+use crate::indexing::standin::{Standin, eventually, synthetic, synthetic_record};
+use crate::random::Random;
+use crate::store::cursors;
+
+use super::{BASE, NOTE, address, database, run, visible};
+
+const EVENTS: usize = 6_000;
+
+#[test]
+fn killed_again_and_again_it_ends_with_every_record() {
+    let dir = tempdir().unwrap();
+    let random = Random::seeded(11);
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // The stand-in outlives the server's "processes".
+    let outside = runtime();
+    let jetstream = outside.block_on(async {
+        let jetstream = Standin::start().await;
+        database(&dir).await.close().await;
+        jetstream
+    });
+    let mut pushed = 0;
+    let mut resumed_midway = 0;
+    for round in 0..12 {
+        let process = runtime();
+        process.block_on(async {
+            let db = crate::store::Db::open(&address(&dir), 2).await.unwrap();
+            let before = cursors::get(&db, "jetstream").await.unwrap();
+            resumed_midway += usize::from(before.is_some_and(|c| c < BASE + pushed as i64 - 1));
+            let seen = jetstream.subscriptions().len();
+            let _server = run(&db, vec![jetstream.url()], &[NOTE], 1 + round % 3);
+            eventually("connected", async || jetstream.subscriptions().len() > seen).await;
+            jetstream.push_all(synthetic(EVENTS / 12, 30, NOTE, BASE + pushed as i64));
+            pushed += EVENTS / 12;
+            tokio::time::sleep(Duration::from_micros(random.u64() % 12_000)).await;
+        });
+        // No shutdown, no drain: tasks vanish where they stand.
+        process.shutdown_background();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    outside.block_on(async {
+        let db = crate::store::Db::open(&address(&dir), 2).await.unwrap();
+        let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
+        eventually("all covered", async || {
+            cursors::get(&db, "jetstream").await.unwrap() == Some(BASE + EVENTS as i64 - 1)
+        })
+        .await;
+        let records = visible(&db, NOTE).await;
+        assert_eq!(records.len(), EVENTS);
+        let mut expected: Vec<String> = (0..EVENTS / 12).map(|i| synthetic_record(NOTE, i).to_string()).collect();
+        expected.sort();
+        let mut got: Vec<String> = records.into_values().collect();
+        got.sort();
+        got.dedup();
+        assert_eq!(got, expected, "each record is whole");
+        server.handle.finish().await;
+    });
+    assert!(resumed_midway > 0, "no kill came while events were under way");
+}

@@ -1,0 +1,86 @@
+//! The whole pipeline: against a model of the store, against SQLite, against a server that misbehaves.
+
+mod corpus;
+mod crash;
+mod model;
+mod network;
+mod writing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::atproto::Nsid;
+use crate::clock::Clock;
+use crate::random::Random;
+use crate::store::Db;
+use crate::store::records::{self, ListArgs};
+
+use super::testing::Recorder;
+use super::{Deps, StreamConfig, StreamHandle, Timing, start};
+
+const NOTE: &str = "app.example.note";
+
+/// A believable cursor, so that times in tests are neither ancient nor in the future.
+const BASE: i64 = 1_750_000_000_000_000;
+
+fn nsids(names: &[&str]) -> Arc<[Nsid]> {
+    names.iter().map(|n| Nsid::try_from(*n).unwrap()).collect()
+}
+
+/// Waits short enough for a test.
+fn fast() -> Timing {
+    Timing {
+        backoff_floor: Duration::from_millis(5),
+        backoff_cap: Duration::from_millis(50),
+        debounce: Duration::from_millis(20),
+        commit_delay: Duration::from_millis(2),
+        cursor_interval: Duration::from_millis(20),
+        commit_retry: Duration::from_millis(2),
+        commit_retry_cap: Duration::from_millis(20),
+        ..Timing::default()
+    }
+}
+
+struct Server {
+    handle: StreamHandle,
+    tracked: watch::Sender<Arc<[Nsid]>>,
+    recorder: Arc<Recorder>,
+}
+
+/// The stream as the server runs it, on `db`.
+fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Server {
+    let (tracked, watch) = watch::channel(nsids(collections));
+    let recorder = Arc::new(Recorder::default());
+    let handle = start(Deps {
+        db: db.clone(),
+        tracked: watch,
+        observer: recorder.clone(),
+        clock: Clock::system(),
+        random: Random::system(),
+        config: StreamConfig { urls, zstd_dictionary: None, shards: Some(shards), timing: fast() },
+        shutdown: CancellationToken::new(),
+    });
+    Server { handle, tracked, recorder }
+}
+
+fn address(dir: &TempDir) -> String {
+    format!("sqlite:{}", dir.path().join("index.db").display())
+}
+
+async fn database(dir: &TempDir) -> Db {
+    let db = Db::open(&address(dir), 4).await.unwrap();
+    db.migrate().await.unwrap();
+    db
+}
+
+/// Everything a reader sees of a collection: `at://` to record text.
+async fn visible(db: &Db, collection: &str) -> std::collections::BTreeMap<String, String> {
+    let collection = Nsid::try_from(collection).unwrap();
+    let args = ListArgs { collection: &collection, did: None, limit: 1_000_000, after: None };
+    let rows = records::list(db, &args).await.unwrap();
+    rows.into_iter().map(|row| (row.uri(), String::from_utf8(row.record.to_vec()).unwrap())).collect()
+}

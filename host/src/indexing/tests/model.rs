@@ -1,0 +1,156 @@
+//! Random sequences of events through the pipeline, in random chunks, over random shards, with a database that
+//! fails at random, end in the same index as the same events applied one by one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::indexing::apply::{Applier, Item};
+use crate::indexing::commit::{Committer, Sink};
+use crate::indexing::intake::Intake;
+use crate::indexing::shard::Shards;
+use crate::indexing::standin::{Frame, Place, tid};
+use crate::indexing::status::Shared;
+use crate::indexing::tally::Tally;
+use crate::indexing::testing::{FakeStore, Recorder};
+use crate::indexing::writer::{WRITER_QUEUE, Writer};
+use crate::indexing::{envelope, frame};
+use crate::random::Random;
+use crate::store::index::Batch;
+
+use super::{BASE, NOTE, nsids};
+
+/// One event as the strategy draws it.
+#[derive(Clone, Debug)]
+enum Event {
+    Write { did: u8, rkey: u8, rev: u64, update: bool },
+    Delete { did: u8, rkey: u8, rev: u64 },
+    Account { did: u8, status: u8 },
+    Identity { did: u8 },
+    Forged { did: u8, rkey: u8, rev: u64 },
+    Untracked { did: u8 },
+    Garbage { bytes: Vec<u8> },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let (did, rkey, rev) = (0..4u8, 0..3u8, 1..40u64);
+    prop_oneof![
+        8 => (did.clone(), rkey.clone(), rev.clone(), any::<bool>())
+            .prop_map(|(did, rkey, rev, update)| Event::Write { did, rkey, rev, update }),
+        4 => (did.clone(), rkey.clone(), rev.clone()).prop_map(|(did, rkey, rev)| Event::Delete { did, rkey, rev }),
+        2 => (did.clone(), 0..4u8).prop_map(|(did, status)| Event::Account { did, status }),
+        1 => did.clone().prop_map(|did| Event::Identity { did }),
+        1 => (did.clone(), rkey, rev).prop_map(|(did, rkey, rev)| Event::Forged { did, rkey, rev }),
+        1 => did.prop_map(|did| Event::Untracked { did }),
+        1 => proptest::collection::vec(any::<u8>(), 0..40).prop_map(|bytes| Event::Garbage { bytes }),
+    ]
+}
+
+fn encode(event: &Event, i: usize) -> Bytes {
+    let time = BASE + i as i64;
+    let did = |n: u8| format!("did:plc:{n}");
+    // The content tells which event wrote it.
+    let record = json!({ "$type": NOTE, "event": i });
+    let frame = match event {
+        Event::Garbage { bytes } => return Bytes::from(bytes.clone()),
+        Event::Account { did: n, status } => {
+            Frame::account(time, &did(*n), [None, Some("deactivated"), Some("takendown"), Some("deleted")][*status as usize])
+        }
+        Event::Identity { did: n } => Frame::identity(time, &did(*n), "a.test"),
+        Event::Untracked { did: n } => {
+            let place = Place { did: &did(*n), collection: "app.example.other", rkey: "k", rev: &tid(1, 0) };
+            Frame::create(time, place, &record)
+        }
+        Event::Write { did: n, rkey, rev, .. }
+        | Event::Delete { did: n, rkey, rev }
+        | Event::Forged { did: n, rkey, rev } => {
+            let (did, rkey, rev) = (did(*n), format!("k{rkey}"), tid(*rev, 0));
+            let place = Place { did: &did, collection: NOTE, rkey: &rkey, rev: &rev };
+            match event {
+                Event::Write { update: true, .. } => Frame::update(time, place, &record),
+                Event::Write { .. } => Frame::create(time, place, &record),
+                Event::Delete { .. } => Frame::delete(time, place),
+                _ => Frame::forged(time, place, &record),
+            }
+        }
+    };
+    frame.text.into()
+}
+
+/// The same events, one transaction each.
+async fn one_by_one(frames: &[Bytes]) -> Arc<FakeStore> {
+    let store = Arc::new(FakeStore::default());
+    let applier = Applier::new(Arc::new(Recorder::default()), Clock::system());
+    for bytes in frames {
+        let Ok(frame) = frame::parse(bytes) else { continue };
+        let Ok(envelope) = envelope::open(&frame, &nsids(&[NOTE])) else { continue };
+        let batch = match applier.apply(envelope, &mut Tally::default()) {
+            Some(Item::Change(change)) => Batch { changes: vec![change], ..Batch::default() },
+            Some(Item::Account(account)) => Batch { accounts: vec![account], ..Batch::default() },
+            None => continue,
+        };
+        store.apply(&batch).await.unwrap();
+    }
+    store
+}
+
+async fn piped(frames: &[Bytes], chunks: &[usize], shards: usize, faults: u32) -> Arc<FakeStore> {
+    let store = Arc::new(FakeStore::default());
+    let (recorder, clock) = (Arc::new(Recorder::default()), Clock::system());
+    let timing = super::fast();
+    let shared = Arc::new(Shared::new(clock.clone(), timing.stalled_after));
+    let (queue, messages) = mpsc::channel(WRITER_QUEUE);
+    let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
+    let random = Random::seeded(1);
+    let committer =
+        Committer::new(store.clone(), shared.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
+    let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop };
+    let writer = tokio::spawn(writer.run());
+    let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
+    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), queue);
+    let mut intake = Intake::new(watch, shards, shared, clock);
+    let mut rest = frames;
+    for size in chunks.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (chunk, after) = rest.split_at((*size).min(rest.len()));
+        rest = after;
+        if faults > 0 && chunk.len() % 3 == 0 {
+            store.fail_next(faults);
+        }
+        intake.accept(&mut chunk.to_vec()).await.unwrap();
+    }
+    intake.finish().await;
+    writer.await.unwrap();
+    store
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn any_chunking_and_sharding_gives_the_same_index(
+        events in proptest::collection::vec(event(), 1..200),
+        chunks in proptest::collection::vec(1..40usize, 1..6),
+        shards in 1..5usize,
+        faults in 0..3u32,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
+            let expected = one_by_one(&frames).await;
+            let got = piped(&frames, &chunks, shards, faults).await;
+            prop_assert_eq!(got.visible(), expected.visible());
+            // The last event that is one: everything at or below it is applied.
+            let last = events.iter().rposition(|e| !matches!(e, Event::Garbage { .. })).map(|i| BASE + i as i64);
+            prop_assert_eq!(got.cursor(), last);
+            prop_assert!(got.cursors().is_sorted());
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,123 @@
+//! The writer by itself: grouping, local writes, a database that goes away, shutdown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Timestamp};
+use crate::indexing::launch::launch;
+use crate::indexing::stream::Connect;
+use crate::indexing::testing::{FakeStore, Recorder, delete};
+use crate::indexing::{Stall, StreamConfig, StreamHandle, WriterClosed};
+use crate::random::Random;
+
+use super::nsids;
+
+/// No network: these tests write locally.
+struct Nowhere;
+
+impl Connect for Nowhere {
+    type Io = MaybeTlsStream<tokio::net::TcpStream>;
+
+    async fn connect(&self, _: &url::Url) -> Result<WebSocketStream<Self::Io>, Error> {
+        Err(Error::ConnectionClosed)
+    }
+}
+
+fn writer(clock: Clock) -> (Arc<FakeStore>, StreamHandle) {
+    let store = Arc::new(FakeStore::default());
+    let (_, tracked) = watch::channel(nsids(&[]));
+    let handle = launch(
+        store.clone(),
+        Nowhere,
+        tracked,
+        Arc::new(Recorder::default()),
+        clock,
+        Random::seeded(1),
+        StreamConfig::default(),
+        CancellationToken::new(),
+    );
+    (store, handle)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_write_is_there_when_it_returns_and_is_not_kept_waiting() {
+    let (store, handle) = writer(Clock::system());
+    let before = tokio::time::Instant::now();
+    handle.writer().submit(delete("a", "k", 1)).await.unwrap();
+    assert_eq!(store.applied_changes(), 1);
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_writers_share_transactions() {
+    let (store, handle) = writer(Clock::system());
+    let (done, mut all) = mpsc::channel::<()>(1);
+    for i in 0..500 {
+        let (writer, done) = (handle.writer(), done.clone());
+        tokio::spawn(async move {
+            writer.submit(delete("a", &format!("k{i}"), 1)).await.unwrap();
+            drop(done);
+        });
+    }
+    drop(done);
+    assert!(all.recv().await.is_none());
+    assert_eq!(store.applied_changes(), 500);
+    assert!(store.largest_batch() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_for_the_database_which_shows_in_the_status() {
+    let clock = Clock::fixed(Timestamp(1_000_000));
+    let (store, handle) = writer(clock.clone());
+    store.fail_next(u32::MAX);
+    let write = tokio::spawn({
+        let writer = handle.writer();
+        async move { writer.submit(delete("a", "k", 1)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(!write.is_finished());
+    clock.set(Timestamp(121_000_000));
+    assert_eq!(handle.status().stalled, Some(Stall::Database { since: Timestamp(1_000_000) }));
+    store.fail_next(0);
+    write.await.unwrap().unwrap();
+    assert_eq!((store.applied_changes(), handle.status().stalled), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_commits_what_is_queued_and_refuses_the_rest() {
+    let (store, handle) = writer(Clock::system());
+    let writes: Vec<_> = (0..10)
+        .map(|i| {
+            let writer = handle.writer();
+            tokio::spawn(async move { writer.submit(delete("a", &format!("k{i}"), 1)).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    handle.finish().await;
+    for write in writes {
+        write.await.unwrap().unwrap();
+    }
+    assert_eq!(store.applied_changes(), 10);
+    assert_eq!(handle.writer().submit(delete("a", "late", 1)).await, Err(WriterClosed));
+    handle.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_does_not_wait_for_ever_for_a_database_that_is_away() {
+    let (store, handle) = writer(Clock::system());
+    store.fail_next(u32::MAX);
+    let write = tokio::spawn({
+        let writer = handle.writer();
+        async move { writer.submit(delete("a", "k", 1)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = tokio::time::Instant::now();
+    handle.finish().await;
+    assert!(before.elapsed() <= Duration::from_secs(11), "{:?}", before.elapsed());
+    assert_eq!(write.await.unwrap(), Err(WriterClosed), "never acknowledged");
+}
