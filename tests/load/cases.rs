@@ -8,10 +8,14 @@ use serde_json::Value;
 
 use crate::report::{Row, Table};
 use crate::server::{COLLECTION, Server};
-use crate::{Plan, baseline, cpu, feed, http, writing};
+use crate::support::jetstream::{Standin, synthetic};
+use crate::{Place, Plan, baseline, cpu, http, writing};
 
 /// Enough to keep two cores busy, few enough that latencies are the server's and not the queue's.
 const CONNECTIONS: usize = 16;
+
+/// When the first event of the stream happened: any time will do.
+const FIRST_EVENT_US: i64 = 1_790_000_000_000_000;
 
 const CONSTANT: &str = "function handle() return { ok = true, items = { 1, 2, 3 }, name = 'constant' } end";
 
@@ -20,17 +24,14 @@ const LOOP: &str = "function handle() local n = 0 for i = 1, 499990 do n = n + i
 const QUERY: &str =
     "function handle() return db.query{ collection = 'com.example.load.note', limit = 20 } end";
 
-/// Runs every case on the database at `url`; `database` is the PID of a PostgreSQL server.
-pub async fn measure(
-    name: &str,
-    url: &str,
-    database: Option<u32>,
-    data: &Path,
-    plan: &Plan,
-) -> anyhow::Result<Table> {
-    let feed = feed::Feed::start(COLLECTION, plan.records).await?;
-    eprintln!("{name}: {} records are ready to stream", plan.records);
-    let mut server = Server::start(url, data, &feed.url()).await?;
+/// Runs every case in one place; `data` is the server's data directory.
+pub async fn measure(place: &Place, data: &Path, plan: &Plan) -> anyhow::Result<Table> {
+    let Place { name, url, baseline_url, database } = place;
+    let (name, database) = (*name, *database);
+    let standin = Standin::start().await;
+    standin.push_all(synthetic(plan.records, writing::REPOS, COLLECTION, FIRST_EVENT_US));
+    eprintln!("{name}: {} events are ready to stream", plan.records);
+    let mut server = Server::start(url, data, &standin.url()).await?;
     let mut table = Table::new(name, database.is_some());
     let meter = Meter { server: server.pid(), database };
 
@@ -38,14 +39,17 @@ pub async fn measure(
     server.upload_record_lexicon().await?;
     let peak = server.wait_for_records(plan.records as u64).await?;
     let used = meter.read() - before;
-    let insert = writing::baseline(url, plan.records)?;
+    let baseline = writing::baseline(baseline_url, plan.records, database).await?;
     table.push(Row {
         case: format!("stream ingest of {} events", plan.records),
         per_cpu_second: plan.records as f64 / used.server.as_secs_f64(),
         with_database: database.map(|_| plan.records as f64 / used.all().as_secs_f64()),
-        sqlx: Some(insert),
+        sqlx: Some(baseline.per_cpu_second),
         ..Row::default()
     });
+    if database.is_some() {
+        table.note(format!("bulk insert baseline with the database's CPU: {:.0}", baseline.with_database));
+    }
     table.note(format!("peak memory while streaming: {} MB", peak >> 20));
 
     server.set_up_queries().await?;

@@ -20,6 +20,11 @@ fn duration(ticks: u64) -> Duration {
     Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
 }
 
+/// The process that started it.
+pub fn parent(pid: u32) -> Option<u32> {
+    own(pid).map(|(_, parent)| parent)
+}
+
 /// CPU time of one process.
 pub fn of(pid: u32) -> Duration {
     own(pid).map_or(Duration::ZERO, |(ticks, _)| duration(ticks))

@@ -12,7 +12,6 @@
 mod baseline;
 mod cases;
 mod cpu;
-mod feed;
 mod http;
 mod report;
 mod server;
@@ -23,7 +22,20 @@ mod support;
 
 use std::time::Duration;
 
+use sqlx::Connection;
+
 use crate::report::Table;
+
+/// The databases of one table.
+#[derive(Debug)]
+pub struct Place {
+    pub name: &'static str,
+    pub url: String,
+    /// Empty, for the write baseline.
+    pub baseline_url: String,
+    /// The PID of a database server of its own.
+    pub database: Option<u32>,
+}
 
 /// What a run is asked to do.
 #[derive(Debug)]
@@ -41,7 +53,10 @@ fn main() -> anyhow::Result<()> {
         (Some("baseline-http"), Some(size)) => runtime.block_on(baseline::serve_http(size.parse()?)),
         (Some("baseline-list"), Some(url)) => runtime.block_on(baseline::read(url, false)),
         (Some("baseline-single"), Some(url)) => runtime.block_on(baseline::read(url, true)),
-        (Some("baseline-insert"), Some(url)) => runtime.block_on(writing::insert(url)),
+        (Some("baseline-insert"), Some(url)) => {
+            let records = arg(2).unwrap_or_default().parse()?;
+            runtime.block_on(writing::insert(url, records))
+        }
         (which, _) => runtime.block_on(compare(which.unwrap_or("all"), &plan(&args)?)),
     }
 }
@@ -62,18 +77,33 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     let mut tables: Vec<Table> = Vec::new();
     if matches!(which, "all" | "sqlite") {
         let directory = tempfile::tempdir()?;
-        let url = format!("sqlite://{}", directory.path().join("load.db").display());
-        tables.push(cases::measure("SQLite", &url, None, directory.path(), plan).await?);
+        let url = |name: &str| format!("sqlite://{}", directory.path().join(name).display());
+        let place = Place { name: "SQLite", url: url("load.db"), baseline_url: url("base.db"), database: None };
+        tables.push(cases::measure(&place, directory.path(), plan).await?);
     }
     if matches!(which, "all" | "postgres") {
         let directory = tempfile::tempdir()?;
-        let postgres = support::postgres::Server::start_private()?;
-        let url = postgres.create_database("load").await?;
-        tables.push(cases::measure("PostgreSQL", &url, Some(postgres.pid()), directory.path(), plan).await?);
+        let url = support::postgres::create_database().await;
+        let place = Place {
+            name: "PostgreSQL",
+            baseline_url: support::postgres::create_database().await,
+            database: Some(postmaster(&url).await?),
+            url,
+        };
+        tables.push(cases::measure(&place, directory.path(), plan).await?);
     }
     println!("\n{}", report::machine());
     for table in tables {
         println!("\n{table}");
     }
     Ok(())
+}
+
+/// The PID of the server behind a PostgreSQL URL on this machine: the parent of our backend.
+async fn postmaster(url: &str) -> anyhow::Result<u32> {
+    let mut connection = sqlx::PgConnection::connect(url).await?;
+    let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await?;
+    let parent = cpu::parent(backend.try_into()?);
+    connection.close().await?;
+    parent.ok_or_else(|| anyhow::anyhow!("PostgreSQL does not run on this machine"))
 }

@@ -1,0 +1,167 @@
+//! The write baseline: the rows of the same records, put into the same schema by prepared bulk inserts and nothing
+//! else. No stream, no parsing, no CIDs, no order to keep.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use belvedere::store::Db;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+
+use crate::cpu;
+use crate::server::COLLECTION;
+use crate::support::jetstream::{synthetic_did, synthetic_record};
+
+/// Records of one transaction; the server's own batches are of this order.
+const TRANSACTION: usize = 2000;
+/// Rows of one SQLite statement: ten parameters each.
+const STATEMENT: usize = 200;
+/// Accounts that the records belong to, as many as the stream's.
+pub const REPOS: usize = 1000;
+
+/// Rows per CPU-second, and the same with the database's CPU time.
+#[derive(Clone, Copy, Debug)]
+pub struct Inserted {
+    pub per_cpu_second: f64,
+    pub with_database: f64,
+}
+
+/// Runs [`insert`] in a process of its own, on an empty database.
+pub async fn baseline(url: &str, records: usize, database: Option<u32>) -> anyhow::Result<Inserted> {
+    let db = Db::open(url, 2).await?;
+    db.migrate().await?;
+    db.close().await;
+    let before = database.map(cpu::of_family).unwrap_or_default();
+    let out = Command::new(std::env::current_exe()?)
+        .args(["baseline-insert", url, &records.to_string()])
+        .stderr(Stdio::inherit())
+        .output()?;
+    anyhow::ensure!(out.status.success(), "the insert baseline failed");
+    let seconds: f64 = String::from_utf8(out.stdout)?.trim().parse()?;
+    let database = database.map(cpu::of_family).unwrap_or_default().saturating_sub(before);
+    let rows = records as f64;
+    Ok(Inserted { per_cpu_second: rows / seconds, with_database: rows / (seconds + database.as_secs_f64()) })
+}
+
+/// The process side of [`baseline`]: prints the CPU seconds that the inserts took.
+pub async fn insert(url: &str, records: usize) -> anyhow::Result<()> {
+    // Made before the clock starts: the baseline is the database's work alone.
+    let rows: Vec<Row> = (0..records).map(Row::new).collect();
+    let before = cpu::of(std::process::id());
+    if url.starts_with("postgres") {
+        postgres(url, &rows).await?;
+    } else {
+        sqlite(url, &rows).await?;
+    }
+    println!("{}", (cpu::of(std::process::id()) - before).as_secs_f64());
+    Ok(())
+}
+
+struct Row {
+    id: i64,
+    did: i64,
+    rkey: String,
+    cid: Vec<u8>,
+    record: String,
+    target: String,
+}
+
+impl Row {
+    fn new(i: usize) -> Self {
+        let record = synthetic_record(COLLECTION, i);
+        let target = record["subject"]["uri"].as_str().unwrap_or_default().to_owned();
+        Self {
+            id: i as i64 + 1,
+            did: (i % REPOS) as i64 + 1,
+            rkey: format!("{i:013}"),
+            cid: vec![i as u8; 36],
+            record: record.to_string(),
+            target,
+        }
+    }
+}
+
+/// `($1,$2),($3,$4)…`
+fn tuples(rows: usize, columns: usize) -> String {
+    let tuple = |row: usize| {
+        let marks: Vec<String> = (1..=columns).map(|c| format!("${}", row * columns + c)).collect();
+        format!("({})", marks.join(","))
+    };
+    (0..rows).map(tuple).collect::<Vec<_>>().join(",")
+}
+
+async fn sqlite(url: &str, rows: &[Row]) -> anyhow::Result<()> {
+    let options: sqlx::sqlite::SqliteConnectOptions = url.parse()?;
+    let mut connection = options
+        .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal)
+        .synchronous(sqlx::sqlite::SqliteSynchronous::Normal)
+        .pragma("wal_autocheckpoint", "4000")
+        .pragma("cache_size", "-32768")
+        .connect()
+        .await?;
+    let sql = format!("INSERT INTO collections VALUES (1, '{COLLECTION}')");
+    connection.execute(AssertSqlSafe(sql)).await?;
+    for repo in 0..REPOS {
+        let sql = format!("INSERT INTO dids (id, did) VALUES ({}, '{}')", repo + 1, synthetic_did(repo));
+        connection.execute(AssertSqlSafe(sql)).await?;
+    }
+    for batch in rows.chunks(TRANSACTION) {
+        let mut transaction = connection.begin().await?;
+        for part in batch.chunks(STATEMENT) {
+            let sql = format!("INSERT INTO records VALUES {}", tuples(part.len(), 10));
+            let mut records = sqlx::query(AssertSqlSafe(sql));
+            for row in part {
+                records = records.bind(row.id).bind(1_i64).bind(row.did).bind(&row.rkey).bind(&row.cid);
+                records = records.bind(1_i64).bind(row.id).bind(row.id).bind(row.id).bind(&row.record);
+            }
+            records.execute(&mut *transaction).await?;
+            let sql = format!("INSERT INTO record_refs VALUES {}", tuples(part.len(), 3));
+            let mut refs = sqlx::query(AssertSqlSafe(sql));
+            for row in part {
+                refs = refs.bind(&row.target).bind(1_i64).bind(row.id);
+            }
+            refs.execute(&mut *transaction).await?;
+        }
+        transaction.commit().await?;
+    }
+    connection.close().await.context("closing")
+}
+
+const INSERT_RECORDS: &str = "INSERT INTO records \
+     (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
+     SELECT u.id, 1, u.did, u.rkey, u.cid, TRUE, u.id, u.id, u.id, u.record::jsonb \
+     FROM UNNEST($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::text[]) AS u (id, did, rkey, cid, record)";
+
+const INSERT_REFS: &str = "INSERT INTO record_refs (target, collection_id, record_id) \
+     SELECT u.target, 1, u.id FROM UNNEST($1::text[], $2::bigint[]) AS u (target, id)";
+
+async fn postgres(url: &str, rows: &[Row]) -> anyhow::Result<()> {
+    let options: sqlx::postgres::PgConnectOptions = url.parse()?;
+    let mut connection = options.connect().await?;
+    let sql = format!("INSERT INTO collections VALUES (1, '{COLLECTION}')");
+    connection.execute(AssertSqlSafe(sql)).await?;
+    sqlx::query("INSERT INTO dids (id, did) SELECT * FROM UNNEST($1::bigint[], $2::text[])")
+        .bind((1..=REPOS as i64).collect::<Vec<i64>>())
+        .bind((0..REPOS).map(synthetic_did).collect::<Vec<String>>())
+        .execute(&mut connection)
+        .await?;
+    for batch in rows.chunks(TRANSACTION) {
+        let ids: Vec<i64> = batch.iter().map(|r| r.id).collect();
+        let texts = |f: fn(&Row) -> &String| batch.iter().map(|r| f(r).as_str()).collect::<Vec<&str>>();
+        let mut transaction = connection.begin().await?;
+        sqlx::query(INSERT_RECORDS)
+            .bind(&ids)
+            .bind(batch.iter().map(|r| r.did).collect::<Vec<i64>>())
+            .bind(texts(|r| &r.rkey))
+            .bind(batch.iter().map(|r| r.cid.as_slice()).collect::<Vec<&[u8]>>())
+            .bind(texts(|r| &r.record))
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::query(INSERT_REFS)
+            .bind(texts(|r| &r.target))
+            .bind(&ids)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+    }
+    connection.close().await.context("closing")
+}
