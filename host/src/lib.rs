@@ -13,6 +13,7 @@ pub mod events; // the event log: one enum of events, written as rows
 pub mod http; // our HTTP server; knows no domain
 pub mod identity; // DIDs to documents, cached
 pub mod indexing; // from stream to index
+pub mod jobs; // background work and retention sweeps
 pub mod lexicons; // the registry of uploaded lexicons
 pub mod lifecycle; // signals, drain, hard stop
 pub mod net; // the only outbound client, guarded

@@ -4,6 +4,7 @@ use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::identity::Resolver;
 use crate::indexing::{Notice, Observer};
+use crate::store::index::Change;
 
 use super::{Event, EventLog};
 
@@ -30,6 +31,19 @@ impl Observer for StreamObserver {
             Notice::Rejected { uri, reason } => Event::RecordRejected { uri, reason },
         };
         self.events.record(event);
+    }
+
+    fn committed(&self, changes: &[Change]) {
+        if !self.events.is_verbose() {
+            return;
+        }
+        for change in changes {
+            let uri = change.uri();
+            self.events.record(match change {
+                Change::Upsert(_) => Event::RecordCreated { uri },
+                Change::Delete(_) => Event::RecordDeleted { actor: None, uri },
+            });
+        }
     }
 
     fn identity_changed(&self, did: &Did) {

@@ -109,6 +109,7 @@ impl<S: Sink> Committer<S> {
             let error = match self.sink.apply(piece).await {
                 Ok(applied) => {
                     self.shared.committed(piece.cursor.as_ref().map(|c| c.cursor));
+                    self.observer.committed(&piece.changes);
                     return Ok(Outcome::Done(applied));
                 }
                 Err(error) => error,

@@ -2,6 +2,7 @@
 //! identities whose cached document is out of date.
 
 use crate::atproto::{Did, RecordUri};
+use crate::store::index::Change;
 
 /// One thing worth telling. `start` turns them into rows of the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum Notice {
 /// Where notices go. Neither call may block: both come from the middle of the stream.
 pub trait Observer: Send + Sync + 'static {
     fn notice(&self, notice: Notice);
+    /// These changes are in the database (or lost there to something newer). For whoever logs every record.
+    fn committed(&self, _changes: &[Change]) {}
     /// The DID's document or handle changed: forget what is cached.
     fn identity_changed(&self, did: &Did);
 }

@@ -75,6 +75,13 @@ impl Change {
             Self::Upsert(Upsert { rev, .. }) | Self::Delete(Delete { rev, .. }) => *rev,
         }
     }
+
+    /// The record that is changed.
+    pub fn uri(&self) -> RecordUri {
+        let (Self::Upsert(Upsert { did, collection, rkey, .. })
+        | Self::Delete(Delete { did, collection, rkey, .. })) = self;
+        RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() }
+    }
 }
 
 impl<'a> Plan<'a> {

@@ -1,0 +1,65 @@
+//! Retention: what is only kept for a while is removed, in small steps, once an hour.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Timestamp};
+use crate::store::{Db, StoreError, events, index};
+
+/// Between sweeps; the first comes one period after the start, so that a start is never busy with it.
+const PERIOD: Duration = Duration::from_secs(60 * 60);
+
+/// How long a deletion's `rev` is remembered. Jetstream replays at most three days; a week leaves room.
+const TOMBSTONE_SECONDS: i64 = 7 * DAY_SECONDS;
+
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+/// Rows removed in one statement: short enough that requests that write don't notice.
+const STEP: u32 = 1000;
+
+/// What to keep, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// Days of the event log; 0 keeps it for ever (`EVENT_LOG_RETENTION_DAYS`).
+    pub event_days: u32,
+}
+
+/// Sweeps every hour until `shutdown`.
+pub async fn run(db: Db, clock: Clock, retention: Retention, shutdown: CancellationToken) {
+    while shutdown.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_some() {
+        if let Err(error) = sweep(&db, clock.now(), retention).await {
+            tracing::warn!(%error, "a retention sweep failed; the next one is in an hour");
+        }
+    }
+}
+
+/// One sweep. Returns how many events and deletions were forgotten.
+///
+/// # Errors
+/// When the database fails; what was removed until then stays removed.
+pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64, u64), StoreError> {
+    let mut old_events = 0;
+    if retention.event_days > 0 {
+        let before = now.plus_seconds(-i64::from(retention.event_days) * DAY_SECONDS);
+        old_events = all_steps(async || events::delete_before(db, before, STEP).await).await?;
+    }
+    let before = now.plus_seconds(-TOMBSTONE_SECONDS);
+    let old_deletions = all_steps(async || index::prune_tombstones(db, before, STEP).await).await?;
+    if old_events + old_deletions > 0 {
+        tracing::info!(events = old_events, deletions = old_deletions, "a retention sweep removed old rows");
+    }
+    Ok((old_events, old_deletions))
+}
+
+/// Repeats a bounded removal until it finds less than a full step.
+async fn all_steps(mut step: impl AsyncFnMut() -> Result<u64, StoreError>) -> Result<u64, StoreError> {
+    let mut total = 0;
+    loop {
+        let removed = step().await?;
+        total += removed;
+        if removed < u64::from(STEP) {
+            return Ok(total);
+        }
+    }
+}
