@@ -1,0 +1,33 @@
+# syntax=docker/dockerfile:1
+# Two stages: the build has the toolchains, the image has the binary and nothing to build with.
+
+FROM rust:1.95-trixie AS build
+WORKDIR /src
+COPY xtask/lib.sh xtask/setup.sh xtask/
+COPY Cargo.toml ./
+# The Lua guest's compiler; a layer of its own, because it changes less than the source.
+RUN apt-get update && sh xtask/setup.sh build && rm -rf /var/lib/apt/lists/*
+COPY . .
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/target \
+    CARGO_TARGET_DIR=/target cargo build --release --locked --package belvedere \
+    && cp /target/release/belvedere /usr/local/bin/belvedere
+
+FROM debian:trixie-slim
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ca-certificates curl \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin belvedere \
+    && install -d -o belvedere -g belvedere /data /var/cache/belvedere
+COPY --from=build /usr/local/bin/belvedere /usr/local/bin/belvedere
+USER belvedere
+WORKDIR /data
+# Everything that has to survive a new container is under /data; the prepared guest is part of the image.
+ENV HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
+RUN belvedere guest prepare --cache-dir /var/cache/belvedere
+VOLUME /data
+EXPOSE 3000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD curl -fsS http://127.0.0.1:3000/health || exit 1
+ENTRYPOINT ["belvedere"]
+CMD ["serve"]
