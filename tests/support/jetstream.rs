@@ -1,8 +1,12 @@
 //! A Jetstream server to test and measure against: serves `/subscribe` with cursors and collection filters from
 //! events in memory, and misbehaves on demand. Used by the host crate's tests, the integration tests and the
 //! benchmarks (`#[path]`), so it needs nothing of our own code: its CIDs are made by an encoder of its own.
-#![allow(dead_code, clippy::allow_attributes, reason = "no user needs all of it")]
-#![allow(unreachable_pub, clippy::allow_attributes, reason = "included as a module in several places")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::allow_attributes,
+    reason = "included as a module in several places, none of which needs all of it"
+)]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 
 /// How the server treats whoever connects from now on, or is connected.
@@ -182,7 +187,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
         asked = subscription(request.uri().query().unwrap_or_default());
         if mode == Mode::Refuse || request.uri().path() != "/subscribe" {
             let mut refusal = ErrorResponse::new(Some("not now".to_owned()));
-            *refusal.status_mut() = tokio_tungstenite::tungstenite::http::StatusCode::SERVICE_UNAVAILABLE;
+            *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             return Err(refusal);
         }
         Ok(response)
@@ -289,7 +294,8 @@ pub struct Place<'a> {
 
 impl Frame {
     fn commit(time_us: i64, at: Place<'_>, operation: &str, record: Option<(&Value, String)>) -> Self {
-        let mut commit = json!({ "rev": at.rev, "operation": operation, "collection": at.collection, "rkey": at.rkey });
+        let mut commit =
+            json!({ "rev": at.rev, "operation": operation, "collection": at.collection, "rkey": at.rkey });
         if let Some((record, cid)) = record {
             commit["record"] = record.clone();
             commit["cid"] = cid.into();
@@ -319,7 +325,8 @@ impl Frame {
 
     /// `status` as on the wire: `deactivated`, `takendown`, `deleted`; `None` for an active account.
     pub fn account(time_us: i64, did: &str, status: Option<&str>) -> Self {
-        let mut account = json!({ "did": did, "seq": 1, "time": "2026-01-01T00:00:00Z", "active": status.is_none() });
+        let mut account =
+            json!({ "did": did, "seq": 1, "time": "2026-01-01T00:00:00Z", "active": status.is_none() });
         if let Some(status) = status {
             account["status"] = status.into();
         }
@@ -337,7 +344,12 @@ impl Frame {
 /// `n` creates of about 400 bytes in one collection, spread over `repos` repos, one microsecond apart from
 /// `first_time_us` on, with right CIDs, ascending revs and one reference each. The same arguments give the same
 /// frames.
-pub fn synthetic(n: usize, repos: usize, collection: &str, first_time_us: i64) -> impl Iterator<Item = Frame> + use<> {
+pub fn synthetic(
+    n: usize,
+    repos: usize,
+    collection: &str,
+    first_time_us: i64,
+) -> impl Iterator<Item = Frame> + use<> {
     let name: Arc<str> = Arc::from(collection);
     (0..n).map(move |i| {
         let time_us = first_time_us + i as i64;
@@ -375,7 +387,10 @@ pub fn synthetic_record(collection: &str, i: usize) -> Value {
 /// A timestamp identifier: 53 bits of microseconds, 10 bits of clock id, in base32-sortable.
 pub fn tid(micros: u64, clock: u64) -> String {
     let value = micros << 10 | clock;
-    (0..13).rev().map(|i| char::from(b"234567abcdefghijklmnopqrstuvwxyz"[(value >> (5 * i) & 31) as usize])).collect()
+    (0..13)
+        .rev()
+        .map(|i| char::from(b"234567abcdefghijklmnopqrstuvwxyz"[(value >> (5 * i) & 31) as usize]))
+        .collect()
 }
 
 /// The CID of a record, by a DAG-CBOR encoder that shares nothing with the one under test.
@@ -398,7 +413,9 @@ fn encode(value: &Value, out: &mut Vec<u8>) {
         Value::String(s) => text(s, out),
         Value::Array(items) => {
             head(4, items.len() as u64, out);
-            items.iter().for_each(|item| encode(item, out));
+            for item in items {
+                encode(item, out);
+            }
         }
         Value::Object(fields) => object(fields, out),
     }
@@ -424,17 +441,17 @@ fn head(major: u8, n: u64, out: &mut Vec<u8>) {
     let major = major << 5;
     match n {
         0..24 => out.push(major | n as u8),
-        24..0x100 => out.extend([major | 24, n as u8]),
+        24..0x100 => out.extend([major | 0x18, n as u8]),
         0x100..0x1_0000 => {
-            out.push(major | 25);
+            out.push(major | 0x19);
             out.extend((n as u16).to_be_bytes());
         }
         0x1_0000..0x1_0000_0000 => {
-            out.push(major | 26);
+            out.push(major | 0x1a);
             out.extend((n as u32).to_be_bytes());
         }
         _ => {
-            out.push(major | 27);
+            out.push(major | 0x1b);
             out.extend(n.to_be_bytes());
         }
     }

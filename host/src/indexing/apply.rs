@@ -146,7 +146,9 @@ mod tests {
         }
         assert_eq!(tally.dropped(Dropped::CidMismatch), 1000);
         assert_eq!(recorder.notices().len(), MISMATCH_BURST as usize);
-        assert!(matches!(&recorder.notices()[0], Notice::CidMismatch { claimed_cid, .. } if claimed_cid == CID));
+        assert!(
+            matches!(&recorder.notices()[0], Notice::CidMismatch { claimed_cid, .. } if claimed_cid == CID)
+        );
         assert!(run(&applier, r#"{"a":1}"#, r#","cid":17"#, &mut tally).is_none());
         assert_eq!(tally.dropped(Dropped::CidMismatch), 1001);
     }

@@ -20,13 +20,15 @@ const BATCH_BYTES: usize = 8 << 20;
 pub(super) struct Pending {
     pub batch: Batch,
     pub acks: Vec<oneshot::Sender<()>>,
+    /// The cursor to store when the stream has none.
+    pub begin: Option<i64>,
     bytes: usize,
     finished: Vec<Ticket>,
 }
 
 impl Pending {
     pub(super) fn new() -> Self {
-        Self { batch: Batch::default(), acks: Vec::new(), bytes: 0, finished: Vec::new() }
+        Self { batch: Batch::default(), acks: Vec::new(), begin: None, bytes: 0, finished: Vec::new() }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -85,7 +87,9 @@ impl Pending {
         for ticket in self.finished.drain(..) {
             watermark.finish(ticket);
         }
-        if let Some(cursor) = watermark.cursor().filter(|cursor| Some(*cursor) != before) {
+        let moved = watermark.cursor().filter(|cursor| Some(*cursor) != before);
+        // `begin` is our clock's time and never enters the watermark: a clock that is ahead would hold it there.
+        if let Some(cursor) = moved.or(self.begin.filter(|_| watermark.cursor().is_none())) {
             self.batch.cursor = Some(StreamCursor { source: source.to_owned(), cursor });
         }
         self.batch.now = now;

@@ -150,8 +150,9 @@ impl<S: Sink> Committer<S> {
         }
         match subject(&row) {
             Some(uri) => self.reject(uri, error.to_string()),
-            None => tracing::error!(%error, accounts = ?row.accounts, "the database refused an account's status"),
-        }
+            None => {
+                tracing::error!(%error, accounts = ?row.accounts, "the database refused an account's status");
+            }}
         Ok(())
     }
 
@@ -262,7 +263,10 @@ mod tests {
         assert_eq!(store.cursor(), Some(77));
         assert_eq!(store.applied_changes(), 8);
         let notices = recorder.notices();
-        assert!(matches!(&notices[..], [Notice::Rejected { uri, .. }] if uri.rkey.as_str() == "k5"), "{notices:?}");
+        assert!(
+            matches!(&notices[..], [Notice::Rejected { uri, .. }] if uri.rkey.as_str() == "k5"),
+            "{notices:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

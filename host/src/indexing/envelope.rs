@@ -160,7 +160,9 @@ mod tests {
         let good = "\"bafyreiguce4jh7kcbmof3pmcvasifqtw24b6isakj5ve5ga2b4z4alpc4i\"";
         assert!(matches!(claim(good), Claim::Cid(_)));
         assert_eq!(claim("12"), Claim::Garbage("12".into()));
-        assert!(matches!(claim(&format!("\"{}\"", "é".repeat(5000))), Claim::Garbage(g) if g.chars().count() == 100));
+        assert!(
+            matches!(claim(&format!("\"{}\"", "é".repeat(5000))), Claim::Garbage(g) if g.chars().count() == 100)
+        );
     }
 
     #[test]

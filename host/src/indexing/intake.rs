@@ -107,6 +107,12 @@ impl Intake {
         sent.map(|()| times)
     }
 
+    /// Fixes where a stream without a cursor begins: now. Returns the cursor once it is stored.
+    pub(super) async fn begin(&self) -> Result<i64, Closed> {
+        let now = self.clock.now().0;
+        self.shards.begin(now).await.map(|()| now)
+    }
+
     pub(super) async fn finish(self) {
         self.shards.finish().await;
     }

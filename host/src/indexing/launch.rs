@@ -51,7 +51,10 @@ pub fn start(deps: Deps) -> StreamHandle {
     launch(db, Network, tracked, observer, clock, random, config, shutdown)
 }
 
-#[expect(clippy::too_many_arguments, reason = "one caller here, one in the tests, each naming what it passes")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one caller here, one in the tests, each naming what it passes"
+)]
 pub(super) fn launch<S: Sink + Clone, C: Connect>(
     sink: S,
     connect: C,
@@ -76,20 +79,19 @@ pub(super) fn launch<S: Sink + Clone, C: Connect>(
         timing,
         give_up.clone(),
     );
-    let writer =
-        Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone() };
+    let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone() };
 
     let shards = config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
     let shards = Shards::start(shards, Applier::new(observer.clone(), clock.clone()), queue.clone());
     let intake = Intake::new(tracked.clone(), shards, shared.clone(), clock);
-    let context =
-        Context { tracked, shared: shared.clone(), observer, random, shutdown: shutdown.clone() };
+    let context = Context { tracked, shared: shared.clone(), observer, random, shutdown: shutdown.clone() };
     let reader = async move {
         let Some(cursor) = stored_cursor(&sink, &context, timing).await else { return };
         context.shared.committed(cursor);
-        match Stream::new(connect, &config, context, intake, cursor) {
-            Some(stream) => stream.run().await,
-            None => tracing::warn!("no stream is configured: only local writes reach the index"),
+        if let Some(stream) = Stream::new(connect, &config, context, intake, cursor) {
+            stream.run().await;
+        } else {
+            tracing::warn!("no stream is configured: only local writes reach the index");
         }
     };
     StreamHandle {

@@ -51,10 +51,10 @@ impl Default for Timing {
         Self {
             connect_timeout: Duration::from_secs(15),
             ping_after: Duration::from_secs(30),
-            silence: Duration::from_secs(60),
+            silence: Duration::from_mins(1),
             backoff_floor: Duration::from_secs(1),
-            backoff_cap: Duration::from_secs(60),
-            healthy_after: Duration::from_secs(120),
+            backoff_cap: Duration::from_mins(1),
+            healthy_after: Duration::from_mins(2),
             rewind: Duration::from_secs(5),
             debounce: Duration::from_millis(300),
             commit_delay: Duration::from_millis(20),

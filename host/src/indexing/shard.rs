@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::atproto::Did;
@@ -12,7 +12,7 @@ use super::apply::Applier;
 use super::envelope::Envelope;
 use super::tally::Tally;
 use super::watermark::Ticket;
-use super::writer::{Message, Part};
+use super::writer::{Begin, Message, Part};
 
 /// Parts that may wait before one shard. A part is a slice of a chunk, and a chunk is bounded in events and bytes
 /// (`intake`), so this bounds memory: a slow shard holds the socket back.
@@ -78,6 +78,13 @@ impl Shards {
             }
         }
         Ok(())
+    }
+
+    /// Stores where a stream without a cursor begins. Returns when it is committed.
+    pub(super) async fn begin(&self, cursor: i64) -> Result<(), Closed> {
+        let (ack, done) = oneshot::channel();
+        self.writer.send(Message::Begin(Begin { cursor, ack })).await.map_err(|_| Closed)?;
+        done.await.map_err(|_| Closed)
     }
 
     /// Lets the shards finish what they have.

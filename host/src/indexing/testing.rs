@@ -145,7 +145,9 @@ impl Model {
         }
         for change in &batch.changes {
             let (collection, rev, record) = match change {
-                Change::Upsert(u) => (&u.collection, u.rev, Some(String::from_utf8(u.record.to_vec()).unwrap())),
+                Change::Upsert(u) => {
+                    (&u.collection, u.rev, Some(String::from_utf8(u.record.to_vec()).unwrap()))
+                }
                 Change::Delete(d) => (&d.collection, d.rev, None),
             };
             let key = (did_of(change).to_string(), collection.to_string(), rkey_of(change).to_string());

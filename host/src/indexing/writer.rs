@@ -1,5 +1,7 @@
 //! The one writer of the index: gathers changes, commits them in groups with the cursor they cover.
 
+use std::time::Duration;
+
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +24,8 @@ pub const CURSOR_SOURCE: &str = "jetstream";
 #[derive(Debug)]
 pub(super) enum Message {
     Part(Part),
-    Local(Local),
+    Local(Box<Local>),
+    Begin(Begin),
 }
 
 /// One shard's share of a chunk, applied.
@@ -37,6 +40,14 @@ pub(super) struct Part {
 pub(super) struct Local {
     change: Change,
     ack: oneshot::Sender<()>,
+}
+
+/// Where a stream without a stored cursor begins. Stored before the first event is asked for: killed before its
+/// first commit, the stream comes back to the same place, not to a later "now".
+#[derive(Debug)]
+pub(super) struct Begin {
+    pub cursor: i64,
+    pub ack: oneshot::Sender<()>,
 }
 
 /// Puts changes into the index through the same writer as the stream. Cheap to clone.
@@ -62,7 +73,7 @@ impl WriterHandle {
     /// When the writer has been shut down.
     pub async fn submit(&self, change: Change) -> Result<(), WriterClosed> {
         let (ack, done) = oneshot::channel();
-        self.queue.send(Message::Local(Local { change, ack })).await.map_err(|_| WriterClosed)?;
+        self.queue.send(Message::Local(Box::new(Local { change, ack }))).await.map_err(|_| WriterClosed)?;
         done.await.map_err(|_| WriterClosed)
     }
 }
@@ -91,7 +102,9 @@ impl<S: Sink> Writer<S> {
             metrics::histogram!("belvedere_index_batch_changes").record(pending.batch.changes.len() as f64);
             let started = Instant::now();
             if self.committer.commit(pending.batch).await.is_err() {
-                tracing::warn!("shut down before the database came back; the stream resumes from the last cursor");
+                tracing::warn!(
+                    "shut down before the database came back; the stream resumes from the last cursor"
+                );
                 return;
             }
             metrics::histogram!("belvedere_index_commit_seconds").record(started.elapsed().as_secs_f64());
@@ -121,10 +134,16 @@ impl<S: Sink> Writer<S> {
                     // A cursor alone is in no hurry.
                     if pending.has_no_rows() { self.timing.cursor_interval } else { self.timing.commit_delay }
                 }
-                Message::Local(Local { change, ack }) => {
+                Message::Local(local) => {
+                    let Local { change, ack } = *local;
                     pending.push_change(change);
                     pending.acks.push(ack);
-                    std::time::Duration::ZERO
+                    Duration::ZERO
+                }
+                Message::Begin(Begin { cursor, ack }) => {
+                    pending.begin = Some(cursor);
+                    pending.acks.push(ack);
+                    Duration::ZERO
                 }
             };
             if carry.is_some() || pending.is_full() {

@@ -2,8 +2,8 @@
 
 use url::Url;
 
-use super::wanted::Wanted;
 use super::MAX_MESSAGE_BYTES;
+use super::wanted::Wanted;
 
 /// Why a configured stream address can't be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]

@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn grows_to_the_cap_with_jitter_above_the_floor() {
         let random = Random::seeded(7);
-        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
         let waits: Vec<f64> = (0..12).map(|_| backoff.next(&random).as_secs_f64()).collect();
         for (i, wait) in waits.iter().enumerate() {
             let longest = 60f64.min(f64::from(1 << (i + 1)));

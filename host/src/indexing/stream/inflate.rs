@@ -50,7 +50,8 @@ impl Inflate {
 mod tests {
     use super::*;
 
-    const DICTIONARY: &[u8] = b"a raw dictionary with the words did:plc: app.example.note createdAt record commit";
+    const DICTIONARY: &[u8] =
+        b"a raw dictionary with the words did:plc: app.example.note createdAt record commit";
 
     fn compress(data: &[u8]) -> Vec<u8> {
         zstd::bulk::Compressor::with_dictionary(3, DICTIONARY).unwrap().compress(data).unwrap()

@@ -31,7 +31,6 @@ use super::status::Shared;
 pub(super) use backoff::Backoff;
 pub(super) use connect::{Connect, Network};
 
-
 use hosts::Hosts;
 use inflate::Inflate;
 use session::{End, Session};
@@ -82,12 +81,16 @@ impl<C: Connect> Stream<C> {
         cursor: Option<i64>,
     ) -> Option<Self> {
         let usable = |url: &String| {
-            address::endpoint(url).inspect_err(|error| tracing::error!(%error, "a stream address is unusable")).ok()
+            address::endpoint(url)
+                .inspect_err(|error| tracing::error!(%error, "a stream address is unusable"))
+                .ok()
         };
         let urls: Vec<Url> = config.urls.iter().filter_map(usable).collect();
         let inflate = config.zstd_dictionary.as_deref().and_then(|dictionary| {
             Inflate::new(dictionary)
-                .inspect_err(|error| tracing::error!(%error, "the zstd dictionary is unusable; frames come plain"))
+                .inspect_err(
+                    |error| tracing::error!(%error, "the zstd dictionary is unusable; frames come plain"),
+                )
                 .ok()
         });
         let Context { tracked, shared, observer, random, shutdown } = context;
@@ -117,6 +120,15 @@ impl<C: Connect> Stream<C> {
                 self.wait_for_collections().await;
                 continue;
             };
+            if self.cursor.is_none() {
+                self.cursor = tokio::select! {
+                    begun = self.intake.begin() => begun.ok(),
+                    () = self.shutdown.cancelled() => None,
+                };
+                if self.cursor.is_none() {
+                    break;
+                }
+            }
             let started = Instant::now();
             let before = self.cursor;
             let end = self.subscribe(&wanted).await;
@@ -199,7 +211,8 @@ impl<C: Connect> Stream<C> {
                 if let Some(last) = times.last {
                     asked = None;
                     hosts.delivered();
-                    *newest = (*newest).max(Some(last));
+                    // Not the maximum: after a rewind, or a start with a wrong clock, it is lower.
+                    *newest = Some(last);
                 }
             })
             .await;
@@ -225,7 +238,12 @@ impl<C: Connect> Stream<C> {
 
 fn report_gap(observer: &dyn Observer, url: &str, cursor: i64, first_event: i64) {
     if first_event.saturating_sub(cursor) > GAP_US {
-        tracing::warn!(url, cursor, first_event, "the stream begins later than the cursor: events may be missing");
+        tracing::warn!(
+            url,
+            cursor,
+            first_event,
+            "the stream begins later than the cursor: events may be missing"
+        );
         observer.notice(Notice::CursorTooOld { url: url.to_owned(), cursor, first_event });
     }
 }

@@ -32,7 +32,12 @@ impl Skip {
             return cursor;
         }
         let step_us = FIRST_STEP_US << (2 * (self.strikes - STRIKES).min(MAX_GROWTH));
-        tracing::warn!(reason, cursor = at, step_us, "stepping over a message that ends the connection each time");
+        tracing::warn!(
+            reason,
+            cursor = at,
+            step_us,
+            "stepping over a message that ends the connection each time"
+        );
         metrics::counter!("belvedere_stream_skips_total").increment(1);
         Some(at.saturating_add(step_us))
     }

@@ -16,7 +16,8 @@ const EVENTS: usize = 6_000;
 fn killed_again_and_again_it_ends_with_every_record() {
     let dir = tempdir().unwrap();
     let random = Random::seeded(11);
-    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     // The stand-in outlives the server's "processes".
     let outside = runtime();
     let jetstream = outside.block_on(async {
@@ -37,7 +38,7 @@ fn killed_again_and_again_it_ends_with_every_record() {
             eventually("connected", async || jetstream.subscriptions().len() > seen).await;
             jetstream.push_all(synthetic(EVENTS / 12, 30, NOTE, BASE + pushed as i64));
             pushed += EVENTS / 12;
-            tokio::time::sleep(Duration::from_micros(random.u64() % 12_000)).await;
+            tokio::time::sleep(Duration::from_micros(random.u64() % 40_000)).await;
         });
         // No shutdown, no drain: tasks vanish where they stand.
         process.shutdown_background();
@@ -52,7 +53,8 @@ fn killed_again_and_again_it_ends_with_every_record() {
         .await;
         let records = visible(&db, NOTE).await;
         assert_eq!(records.len(), EVENTS);
-        let mut expected: Vec<String> = (0..EVENTS / 12).map(|i| synthetic_record(NOTE, i).to_string()).collect();
+        let mut expected: Vec<String> =
+            (0..EVENTS / 12).map(|i| synthetic_record(NOTE, i).to_string()).collect();
         expected.sort();
         let mut got: Vec<String> = records.into_values().collect();
         got.sort();

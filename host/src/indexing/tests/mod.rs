@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::atproto::Nsid;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
 use crate::store::Db;
 use crate::store::records::{self, ListArgs};
@@ -59,7 +59,8 @@ fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Serve
         db: db.clone(),
         tracked: watch,
         observer: recorder.clone(),
-        clock: Clock::system(),
+        // Stands just before the events of the tests: a first start begins there.
+        clock: Clock::fixed(Timestamp(BASE - 1)),
         random: Random::system(),
         config: StreamConfig { urls, zstd_dictionary: None, shards: Some(shards), timing: fast() },
         shutdown: CancellationToken::new(),

@@ -58,9 +58,11 @@ fn encode(event: &Event, i: usize) -> Bytes {
     let record = json!({ "$type": NOTE, "event": i });
     let frame = match event {
         Event::Garbage { bytes } => return Bytes::from(bytes.clone()),
-        Event::Account { did: n, status } => {
-            Frame::account(time, &did(*n), [None, Some("deactivated"), Some("takendown"), Some("deleted")][*status as usize])
-        }
+        Event::Account { did: n, status } => Frame::account(
+            time,
+            &did(*n),
+            [None, Some("deactivated"), Some("takendown"), Some("deleted")][*status as usize],
+        ),
         Event::Identity { did: n } => Frame::identity(time, &did(*n), "a.test"),
         Event::Untracked { did: n } => {
             let place = Place { did: &did(*n), collection: "app.example.other", rkey: "k", rev: &tid(1, 0) };
@@ -107,8 +109,15 @@ async fn piped(frames: &[Bytes], chunks: &[usize], shards: usize, faults: u32) -
     let (queue, messages) = mpsc::channel(WRITER_QUEUE);
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
     let random = Random::seeded(1);
-    let committer =
-        Committer::new(store.clone(), shared.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
+    let committer = Committer::new(
+        store.clone(),
+        shared.clone(),
+        recorder.clone(),
+        clock.clone(),
+        random,
+        timing,
+        give_up,
+    );
     let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));

@@ -4,11 +4,13 @@ use serde_json::json;
 use tempfile::tempdir;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::indexing::standin::{Frame, Mode, Place, Standin, binary, eventually, synthetic, synthetic_did, tid};
+use crate::atproto::RecordUri;
+use crate::indexing::standin::{
+    Frame, Mode, Place, Standin, binary, eventually, synthetic, synthetic_did, tid,
+};
 use crate::indexing::{Notice, Observer as _};
 use crate::store::cursors;
 use crate::store::index::{Change, Delete};
-use crate::atproto::RecordUri;
 
 use super::{BASE, NOTE, database, nsids, run, visible};
 
@@ -38,7 +40,11 @@ async fn bursts_on_one_key_end_with_the_last_word() {
         for round in 0..50u64 {
             time += 2;
             let (rev, later) = (tid(time as u64, 0), tid(time as u64 + 1, 0));
-            frames.push(Frame::create(time, place(&did, "k", &rev), &json!({ "$type": NOTE, "round": round })));
+            frames.push(Frame::create(
+                time,
+                place(&did, "k", &rev),
+                &json!({ "$type": NOTE, "round": round }),
+            ));
             // Even repos end deleted, odd ones end with the last create.
             if repo % 2 == 0 || round < 49 {
                 frames.push(Frame::delete(time + 1, place(&did, "k", &later)));
@@ -65,7 +71,11 @@ async fn an_old_rev_never_overwrites_a_newer_one_from_anywhere() {
     let did = synthetic_did(1);
     let new = json!({ "$type": NOTE, "v": "new" });
     jetstream.push(Frame::update(BASE, place(&did, "k", &tid(200, 0)), &new));
-    jetstream.push(Frame::update(BASE + 1, place(&did, "k", &tid(100, 0)), &json!({ "$type": NOTE, "v": "old" })));
+    jetstream.push(Frame::update(
+        BASE + 1,
+        place(&did, "k", &tid(100, 0)),
+        &json!({ "$type": NOTE, "v": "old" }),
+    ));
     jetstream.push(Frame::delete(BASE + 2, place(&did, "k", &tid(150, 0))));
     covered(&db, BASE + 2).await;
     let uri = RecordUri::parse(&format!("at://{did}/{NOTE}/k")).unwrap();
@@ -100,13 +110,25 @@ async fn garbage_is_counted_and_the_good_ones_arrive() {
         jetstream.push_raw(last, None, Message::text("{}"));
         jetstream.push_raw(last, None, Message::text(""));
         jetstream.push_raw(last, None, Message::text("[".repeat(100_000)));
-        jetstream.push_raw(last, None, Message::text(format!(r#"{{"did":"{did}","time_us":{last},"kind":"sync"}}"#)));
+        jetstream.push_raw(
+            last,
+            None,
+            Message::text(format!(r#"{{"did":"{did}","time_us":{last},"kind":"sync"}}"#)),
+        );
         let rev = tid(last as u64, 0);
         let huge = json!({ "$type": NOTE, "text": "x".repeat(2_000_000) });
         jetstream.push(Frame::create(last + 1, place(&did, "huge", &rev), &huge));
-        jetstream.push(Frame::forged(last + 2, place(&did, "forged", &rev), &json!({ "$type": NOTE, "round": round })));
+        jetstream.push(Frame::forged(
+            last + 2,
+            place(&did, "forged", &rev),
+            &json!({ "$type": NOTE, "round": round }),
+        ));
         jetstream.push(Frame::create(last + 3, place("did:plc:x y", "k", &rev), &json!({ "$type": NOTE })));
-        jetstream.push(Frame::create(last + 4, place(&did, &format!("good{round}"), &rev), &json!({ "$type": NOTE })));
+        jetstream.push(Frame::create(
+            last + 4,
+            place(&did, &format!("good{round}"), &rev),
+            &json!({ "$type": NOTE }),
+        ));
         last += 4;
     }
     covered(&db, last).await;
@@ -127,7 +149,11 @@ async fn accounts_are_hidden_purged_and_brought_back() {
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;
     let (ann, bob) = (synthetic_did(1), synthetic_did(2));
     for (i, did) in [&ann, &bob].into_iter().enumerate() {
-        jetstream.push(Frame::create(BASE + i as i64, place(did, "k", &tid(1, 0)), &json!({ "$type": NOTE })));
+        jetstream.push(Frame::create(
+            BASE + i as i64,
+            place(did, "k", &tid(1, 0)),
+            &json!({ "$type": NOTE }),
+        ));
     }
     covered(&db, BASE + 1).await;
     let mut time = BASE + 1;
@@ -145,7 +171,8 @@ async fn accounts_are_hidden_purged_and_brought_back() {
     step(Some("deleted"), 1).await;
     step(None, 1).await;
     jetstream.push(Frame::identity(time + 1, &bob, "new.test"));
-    eventually("the identity event is passed on", async || server.recorder.identities() == [bob.clone()]).await;
+    eventually("the identity event is passed on", async || server.recorder.identities() == [bob.clone()])
+        .await;
     server.recorder.notice(Notice::Disconnected { reason: String::new() });
     server.handle.finish().await;
 }
@@ -216,10 +243,10 @@ async fn a_stop_commits_what_came_and_the_next_start_resumes_there() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
     let jetstream = Standin::start().await;
-    jetstream.push_all(synthetic(100, 5, NOTE, BASE));
+    jetstream.push_all(synthetic(100, 5, NOTE, BASE - 1_000));
     let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;
-    assert_eq!(jetstream.subscriptions()[0].cursor, None, "a first start begins live");
+    assert_eq!(jetstream.subscriptions()[0].cursor, Some(BASE - 1), "a first start begins now");
     jetstream.push_all(synthetic(100, 5, NOTE, BASE + 100));
     eventually("received", async || server.handle.status().last_event_at.is_some()).await;
     server.handle.finish().await;

@@ -79,7 +79,7 @@ async fn a_write_waits_for_the_database_which_shows_in_the_status() {
         let writer = handle.writer();
         async move { writer.submit(delete("a", "k", 1)).await }
     });
-    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
     assert!(!write.is_finished());
     clock.set(Timestamp(121_000_000));
     assert_eq!(handle.status().stalled, Some(Stall::Database { since: Timestamp(1_000_000) }));
