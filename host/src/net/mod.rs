@@ -1,34 +1,57 @@
-//! The only outbound client, guarded: no room but this one opens a connection to an address that somebody else chose.
+//! The only outbound client, guarded: nothing but this room opens a connection to an address that somebody else chose.
+//!
+//! A URL is checked as text ([`OutboundPolicy`]), its host is resolved once, the addresses are checked, and the
+//! connection goes to one of exactly these. Redirects are not followed, proxies not used, cookies not kept; bodies and
+//! durations are capped.
 
-use std::net::SocketAddr;
+mod dns;
+mod guard;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
-use url::Url;
+use tokio::net::TcpStream;
+use url::{Host, Url};
 
-/// Where requests may go.
-#[derive(Clone, Debug, Default)]
-pub struct OutboundPolicy {
-    /// Loopback addresses and plain http to them (when PUBLIC_URL is loopback).
-    pub allow_loopback: bool,
-    /// Hosts (`name` or `name:port`) from OUTBOUND_ALLOW: exempt from the address guard and from https.
-    pub allow: Vec<String>,
-    /// URLs from the configuration itself (JETSTREAM_URL, PLC_URL, RELAY_URL): the operator's own words, so their
-    /// origins are exempt as `allow` is.
-    pub trusted: Vec<Url>,
-    /// DNS server to ask in place of the system's.
-    pub dns_server: Option<SocketAddr>,
-}
+use self::dns::Dns;
+pub use self::policy::OutboundPolicy;
+use self::policy::{Way, shown};
+
+/// How we introduce ourselves.
+pub const USER_AGENT: &str = concat!("belvedere/", env!("CARGO_PKG_VERSION"));
+
+/// A host that does not take a connection within this is taken for gone.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an idle connection is kept for the next request to the same host.
+const POOL_IDLE: Duration = Duration::from_secs(30);
+
+/// Idle connections kept for each host: a burst of DID lookups at the directory reuses them.
+const POOL_PER_HOST: usize = 16;
 
 /// Bounds of one exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Largest body, after decompression.
+    /// Largest body, in bytes, after decompression.
     pub max_bytes: usize,
     /// From the first DNS question to the last byte.
     pub total: Duration,
+}
+
+impl Limits {
+    /// For documents: [`Self::DOCUMENT_BYTES`] and ten seconds (indexing.md §7).
+    pub const DOCUMENT: Self = Self { max_bytes: Self::DOCUMENT_BYTES, total: Duration::from_secs(10) };
+
+    /// No JSON document of the protocol needs more than 1 MiB.
+    pub const DOCUMENT_BYTES: usize = 1 << 20;
 }
 
 /// A whole answer.
@@ -57,36 +80,130 @@ pub enum NetError {
     Malformed(String),
     #[error("connection failed: {0}")]
     Transport(String),
+    /// The client could not be made.
+    #[error("the HTTP client can't start: {0}")]
+    Setup(String),
 }
 
 /// Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Client(());
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    policy: OutboundPolicy,
+    dns: Dns,
+    /// One client for each way, because a client has one resolver and one pool of connections: what was opened for the
+    /// operator's hosts is never reused for a stranger's.
+    guarded: reqwest::Client,
+    exempt: reqwest::Client,
+}
 
 impl Client {
-    pub fn new(_policy: OutboundPolicy) -> Result<Self, NetError> {
-        todo!()
+    /// Needs a TLS provider ([`install_tls_provider`]) and the system's root certificates.
+    ///
+    /// # Errors
+    /// [`NetError::Setup`] when one of them is missing.
+    pub fn new(policy: OutboundPolicy) -> Result<Self, NetError> {
+        let dns = Dns::new(policy.dns_server)?;
+        let guarded = client(&dns, Way::Guarded, policy.allow_loopback)?;
+        let exempt = client(&dns, Way::Exempt, policy.allow_loopback)?;
+        Ok(Self(Arc::new(Inner { policy, dns, guarded, exempt })))
     }
 
     /// GETs a URL and reads the whole answer, whatever its status.
-    pub async fn get(&self, _url: &str, _limits: Limits) -> Result<Fetched, NetError> {
-        todo!()
+    ///
+    /// # Errors
+    /// When the URL is off limits, no answer came, or it exceeds the limits.
+    pub async fn get(&self, url: &str, limits: Limits) -> Result<Fetched, NetError> {
+        self.request(Method::GET, url, HeaderMap::new(), None, limits).await
+    }
+
+    /// Sends a request and reads the whole answer, whatever its status.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn request(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+        limits: Limits,
+    ) -> Result<Fetched, NetError> {
+        let url = parse(url)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(NetError::Refused(format!("{}: the scheme is not https", shown(&url))));
+        }
+        let client = match self.0.policy.check(&url)? {
+            Way::Guarded => &self.0.guarded,
+            Way::Exempt => &self.0.exempt,
+        };
+        let mut request = client.request(method, url).headers(headers).timeout(limits.total);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let mut response = request.send().await.map_err(from_reqwest)?;
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(from_reqwest)? {
+            if body.len() + chunk.len() > limits.max_bytes {
+                return Err(NetError::TooLarge(limits.max_bytes));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Fetched { status, headers, body: body.freeze() })
     }
 
     /// GETs a URL, expects 2xx and JSON of at most `cap` bytes.
-    pub async fn get_json<T: DeserializeOwned>(&self, _url: &str, _cap: usize) -> Result<T, NetError> {
-        todo!()
+    ///
+    /// # Errors
+    /// As [`Self::get`], [`NetError::Status`] and [`NetError::Malformed`].
+    pub async fn get_json<T: DeserializeOwned>(&self, url: &str, cap: usize) -> Result<T, NetError> {
+        let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        let limits = Limits { max_bytes: cap, ..Limits::DOCUMENT };
+        let fetched = self.request(Method::GET, url, accept, None, limits).await?;
+        if !fetched.status.is_success() {
+            return Err(NetError::Status(fetched.status));
+        }
+        serde_json::from_slice(&fetched.body).map_err(|error| NetError::Malformed(error.to_string()))
     }
 
     /// The TXT records of `name`, the strings of each joined. Empty when there are none.
-    pub async fn dns_txt(&self, _name: &str) -> Result<Vec<String>, NetError> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`NetError::Dns`] when nobody could say.
+    pub async fn dns_txt(&self, name: &str) -> Result<Vec<String>, NetError> {
+        self.0.dns.txt(name).await
     }
 
     /// Opens a TCP connection to the host of a ws, wss, http or https URL under the policy, for clients that bring
     /// their own protocol (Jetstream). TLS is the caller's.
-    pub async fn connect(&self, _url: &Url) -> Result<tokio::net::TcpStream, NetError> {
-        todo!()
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn connect(&self, url: &Url) -> Result<TcpStream, NetError> {
+        let way = self.0.policy.check(url)?;
+        let port = url.port_or_known_default().unwrap_or(443);
+        let addresses = match url.host() {
+            Some(Host::Ipv4(ip)) => vec![ip.into()],
+            Some(Host::Ipv6(ip)) => vec![ip.into()],
+            Some(Host::Domain(name)) => self.0.dns.addresses(name, way, self.0.policy.allow_loopback).await?,
+            None => Vec::new(),
+        };
+        let mut last = NetError::Dns(shown(url));
+        for ip in addresses {
+            match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((ip, port))).await {
+                Ok(Ok(stream)) => {
+                    // Frames are small and wanted at once. An error here would only make them slower.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => last = NetError::Transport(error.to_string()),
+                Err(_) => last = NetError::Timeout,
+            }
+        }
+        Err(last)
     }
 }
 
@@ -94,4 +211,49 @@ impl Client {
 pub fn install_tls_provider() {
     // An error means that it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the room that may")]
+fn client(dns: &Dns, way: Way, allow_loopback: bool) -> Result<reqwest::Client, NetError> {
+    reqwest::Client::builder()
+        .user_agent(USER_AGENT)
+        .dns_resolver(dns.for_reqwest(way, allow_loopback))
+        // A redirect is an address that nobody checked; a proxy would resolve names behind the guard's back.
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .referer(false)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(POOL_IDLE)
+        .pool_max_idle_per_host(POOL_PER_HOST)
+        .build()
+        .map_err(|error| NetError::Setup(chain(&error)))
+}
+
+fn parse(url: &str) -> Result<Url, NetError> {
+    Url::parse(url).map_err(|error| NetError::Refused(format!("not a URL: {error}")))
+}
+
+/// What happened, without the URL: its query may hold what is nobody else's business.
+fn from_reqwest(error: reqwest::Error) -> NetError {
+    let error = error.without_url();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        match inner.downcast_ref::<NetError>() {
+            Some(NetError::Refused(why)) => return NetError::Refused(why.clone()),
+            Some(NetError::Dns(why)) => return NetError::Dns(why.clone()),
+            _ => cause = inner.source(),
+        }
+    }
+    if error.is_timeout() { NetError::Timeout } else { NetError::Transport(chain(&error)) }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
 }

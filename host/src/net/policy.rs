@@ -1,0 +1,186 @@
+//! Where requests may go, as far as the text of a URL tells.
+
+use std::net::{IpAddr, SocketAddr};
+
+use url::{Host, Url};
+
+use super::{NetError, guard};
+
+/// Where requests may go.
+#[derive(Clone, Debug, Default)]
+pub struct OutboundPolicy {
+    /// Loopback addresses and plain http to them (when PUBLIC_URL is loopback).
+    pub allow_loopback: bool,
+    /// Host names and addresses from OUTBOUND_ALLOW, lower case: exempt from the address guard and from https.
+    pub allow: Vec<String>,
+    /// URLs from the configuration itself (JETSTREAM_URL, PLC_URL, RELAY_URL): the operator's own words, so their
+    /// hosts are exempt on these ports as those of `allow` are on all.
+    pub trusted: Vec<Url>,
+    /// DNS server to ask in place of the system's.
+    pub dns_server: Option<SocketAddr>,
+}
+
+/// How a permitted URL is to be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Every address must pass the guard.
+    Guarded,
+    /// The operator named the host.
+    Exempt,
+}
+
+impl OutboundPolicy {
+    /// Decides about a URL before anything is resolved. The URL parser has already turned every notation of an IPv4
+    /// address (decimal, octal, hexadecimal, short) into the same address, and refused zones.
+    pub(super) fn check(&self, url: &Url) -> Result<Way, NetError> {
+        let refused = |why: &str| Err(NetError::Refused(format!("{}: {why}", shown(url))));
+        let secure = match url.scheme() {
+            "https" | "wss" => true,
+            "http" | "ws" => false,
+            _ => return refused("the scheme is not https"),
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return refused("it carries credentials");
+        }
+        let Some(host) = url.host() else { return refused("it has no host") };
+        if self.is_exempt(url, &host) {
+            return Ok(Way::Exempt);
+        }
+        let loopback = guard::is_loopback_host(&host);
+        if loopback && !self.allow_loopback {
+            return refused("a loopback address");
+        }
+        if !secure && !loopback {
+            return refused("the scheme is not https");
+        }
+        let literal = match host {
+            Host::Domain(_) => None,
+            Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
+            Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
+        };
+        if literal.is_some_and(|ip| !guard::permits(ip, self.allow_loopback)) {
+            return refused("not an address of the public internet");
+        }
+        Ok(Way::Guarded)
+    }
+
+    fn is_exempt(&self, url: &Url, host: &Host<&str>) -> bool {
+        let name = match host {
+            Host::Domain(name) => name.strip_suffix('.').unwrap_or(name).to_owned(),
+            Host::Ipv4(ip) => ip.to_string(),
+            // Without the brackets, as an operator writes it.
+            Host::Ipv6(ip) => ip.to_string(),
+        };
+        let trusted = |t: &Url| {
+            t.host().as_ref() == Some(host) && t.port_or_known_default() == url.port_or_known_default()
+        };
+        self.allow.contains(&name) || self.trusted.iter().any(trusted)
+    }
+}
+
+/// What of a URL may be shown and logged: not its credentials, path or query.
+pub(super) fn shown(url: &Url) -> String {
+    match (url.host(), url.port()) {
+        (Some(host), Some(port)) => format!("{}://{host}:{port}", url.scheme()),
+        (Some(host), None) => format!("{}://{host}", url.scheme()),
+        (None, _) => format!("{}:", url.scheme()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(policy: &OutboundPolicy, url: &str) -> Option<Way> {
+        Url::parse(url).ok().and_then(|url| policy.check(&url).ok())
+    }
+
+    #[test]
+    fn strangers_get_https_to_public_hosts() {
+        let policy = OutboundPolicy::default();
+        for url in [
+            "https://example.com/x",
+            "wss://example.com",
+            "https://1.1.1.1",
+            "https://[2606:4700::1111]:8443",
+        ] {
+            assert_eq!(check(&policy, url), Some(Way::Guarded), "{url}");
+        }
+        for url in [
+            "http://example.com",
+            "ws://example.com",
+            "ftp://example.com",
+            "file:///etc/passwd",
+            "https://user@example.com",
+            "https://user:pw@example.com",
+            "https://localhost",
+            "https://localhost.",
+            "https://a.LOCALHOST",
+            "https://127.0.0.1",
+            "https://127.1",
+            "https://2130706433",
+            "https://0x7f000001",
+            "https://0x7f.0.0.1",
+            "https://0177.0.0.1",
+            "https://017700000001",
+            "https://0",
+            "https://[::1]",
+            "https://[::ffff:127.0.0.1]",
+            "https://[::ffff:7f00:1]",
+            "https://[0:0:0:0:0:0:0:1]",
+            "https://[fe80::1%25eth0]",
+            "https://10.1.2.3",
+            "https://0xa9fea9fe",
+            "https://[64:ff9b::a9fe:a9fe]",
+            "https://１２７.0.0.1",
+        ] {
+            assert_eq!(check(&policy, url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn loopback_when_told_so() {
+        let policy = OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() };
+        for url in ["http://localhost:2583", "http://127.0.0.1:1", "ws://[::1]:1", "https://pds.localhost"] {
+            assert_eq!(check(&policy, url), Some(Way::Guarded), "{url}");
+        }
+        for url in ["http://example.com", "http://10.0.0.1", "https://10.0.0.1", "https://0.0.0.0"] {
+            assert_eq!(check(&policy, url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_operators_words_are_exempt() {
+        let policy = OutboundPolicy {
+            allow: vec!["pds.internal".to_owned(), "10.0.0.7".to_owned(), "fd00::7".to_owned()],
+            trusted: vec![
+                Url::parse("http://127.0.0.1:2582/x").unwrap(),
+                Url::parse("wss://jetstream").unwrap(),
+            ],
+            ..OutboundPolicy::default()
+        };
+        for url in [
+            "http://pds.internal:99/x",
+            "https://PDS.internal.",
+            "http://10.0.0.7",
+            "http://[fd00::7]:1",
+            "http://127.0.0.1:2582/did:plc:x",
+            "https://jetstream/",
+        ] {
+            assert_eq!(check(&policy, url), Some(Way::Exempt), "{url}");
+        }
+        for url in
+            ["http://127.0.0.1:2583", "http://localhost:2582", "http://10.0.0.8", "http://u@pds.internal"]
+        {
+            assert_eq!(check(&policy, url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn errors_do_not_show_what_may_be_secret() {
+        let error = OutboundPolicy::default()
+            .check(&Url::parse("http://u:pw@h.test/token?x=1").unwrap())
+            .unwrap_err();
+        assert_eq!(error.to_string(), "refused to connect: http://h.test: it carries credentials");
+    }
+}

@@ -1,0 +1,179 @@
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
+use hickory_resolver::proto::rr::rdata::{A, TXT};
+use hickory_resolver::proto::rr::{RData, Record, RecordType};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket};
+
+use super::*;
+
+const LIMITS: Limits = Limits { max_bytes: 1000, total: Duration::from_millis(500) };
+
+/// Answers each connection's first request with the next bytes of `answers`; what is left open stays so. Gives the
+/// address and a count of connections.
+async fn server(answers: &'static [&'static str]) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let answer = answers[counted.fetch_add(1, Ordering::SeqCst) % answers.len()];
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+                if !answer.contains("(hang)") {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_secs(60)).await;
+            });
+        }
+    });
+    (address, count)
+}
+
+/// A name server: `*.public.test` is an address of the public internet, `*.inside.test` this machine's, `txt.test` has
+/// texts, and nothing else exists.
+async fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut packet = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut packet).await {
+            let mut message = Message::from_vec(&packet[..len]).unwrap();
+            let query = message.queries[0].clone();
+            let name = query.name().to_ascii().to_ascii_lowercase();
+            let data: Vec<RData> = match query.query_type() {
+                RecordType::A if name.ends_with("inside.test.") => vec![RData::A(A::new(127, 0, 0, 1))],
+                RecordType::A if name.ends_with("mixed.test.") => {
+                    vec![RData::A(A::new(10, 0, 0, 1)), RData::A(A::new(127, 0, 0, 1))]
+                }
+                RecordType::TXT if name == "txt.test." => vec![
+                    RData::TXT(TXT::new(vec!["did=did:plc:".to_owned(), "abc".to_owned()])),
+                    RData::TXT(TXT::new(vec!["other".to_owned()])),
+                ],
+                _ => Vec::new(),
+            };
+            message.metadata.message_type = MessageType::Response;
+            let code = if data.is_empty() { ResponseCode::NXDomain } else { ResponseCode::NoError };
+            message.metadata.response_code = code;
+            for rdata in data {
+                message.add_answer(Record::from_rdata(query.name().clone(), 60, rdata));
+            }
+            let _ = socket.send_to(&message.to_vec().unwrap(), from).await;
+        }
+    });
+    address
+}
+
+fn net(policy: OutboundPolicy) -> Client {
+    install_tls_provider();
+    Client::new(policy).unwrap()
+}
+
+fn loopback() -> Client {
+    net(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() })
+}
+
+#[tokio::test]
+async fn reads_answers_of_any_status_and_follows_no_redirect() {
+    let (address, count) = server(&[
+        "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n{\"a\":1}",
+        "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnope",
+    ])
+    .await;
+    let (net, url) = (loopback(), format!("http://{address}/x"));
+    assert_eq!(net.get_json::<Value>(&url, 100).await.unwrap(), json!({"a": 1}));
+    let redirect = net.get(&url, LIMITS).await.unwrap();
+    assert_eq!((redirect.status, redirect.headers["location"].to_str().unwrap()), (StatusCode::FOUND, "http://169.254.169.254/"));
+    assert!(matches!(net.get_json::<Value>(&url, 100).await, Err(NetError::Status(StatusCode::NOT_FOUND))));
+    assert!(matches!(net.get_json::<Value>(&url, 100).await, Err(NetError::Malformed(_))));
+    assert_eq!(count.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn caps_size_and_time() {
+    // A body without an announced length that grows past the cap; one that never comes; one that never ends.
+    let (address, _) = server(&[
+        "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n0000000000000000000000000000000000000000000000000000000000000\
+         (hang)",
+        "(hang)",
+        "HTTP/1.1 200 OK\r\n\r\n(hang)",
+    ])
+    .await;
+    let (net, url) = (loopback(), format!("http://{address}/"));
+    let small = Limits { max_bytes: 10, ..LIMITS };
+    assert!(matches!(net.get(&url, small).await, Err(NetError::TooLarge(10))));
+    for _ in 0..2 {
+        let start = Instant::now();
+        let error = net.get(&url, LIMITS).await.unwrap_err();
+        assert!(matches!(error, NetError::Timeout), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
+}
+
+#[tokio::test]
+async fn names_are_judged_by_their_addresses() {
+    let (address, count) = server(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]).await;
+    let dns_server = Some(name_server().await);
+    let port = address.port();
+    let strangers = net(OutboundPolicy { dns_server, ..OutboundPolicy::default() });
+    for host in ["evil.inside.test", "evil.mixed.test"] {
+        let error = strangers.get(&format!("https://{host}:{port}/"), LIMITS).await.unwrap_err();
+        assert!(matches!(error, NetError::Refused(_)), "{host}: {error}");
+        let url = Url::parse(&format!("wss://{host}:{port}/")).unwrap();
+        assert!(matches!(strangers.connect(&url).await, Err(NetError::Refused(_))), "{host}");
+    }
+    let missing = strangers.get("https://nowhere.test/", LIMITS).await.unwrap_err();
+    assert!(matches!(missing, NetError::Dns(_)), "{missing}");
+    assert_eq!(count.load(Ordering::SeqCst), 0, "nothing was connected to");
+
+    let allow = vec!["pds.inside.test".to_owned()];
+    let told = net(OutboundPolicy { dns_server, allow, ..OutboundPolicy::default() });
+    let url = format!("http://pds.inside.test:{port}/");
+    assert_eq!(told.get(&url, LIMITS).await.unwrap().status, StatusCode::OK);
+    assert!(told.connect(&Url::parse(&url).unwrap()).await.is_ok());
+    assert!(told.get(&format!("http://other.inside.test:{port}/"), LIMITS).await.is_err());
+}
+
+#[tokio::test]
+async fn addresses_that_pass_are_the_only_ones_given() {
+    let dns = Dns::new(Some(name_server().await)).unwrap();
+    let loopback: IpAddr = "127.0.0.1".parse().unwrap();
+    assert_eq!(dns.addresses("a.mixed.test", Way::Guarded, true).await.unwrap(), [loopback]);
+    assert!(dns.addresses("a.mixed.test", Way::Guarded, false).await.is_err());
+    assert_eq!(dns.addresses("a.mixed.test", Way::Exempt, false).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn joins_the_strings_of_a_txt_record() {
+    let net = net(OutboundPolicy { dns_server: Some(name_server().await), ..OutboundPolicy::default() });
+    let mut texts = net.dns_txt("txt.test").await.unwrap();
+    texts.sort();
+    assert_eq!(texts, ["did=did:plc:abc", "other"]);
+    assert!(net.dns_txt("nothing.test").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn connects_only_where_the_policy_allows() {
+    let (address, _) = server(&[""]).await;
+    let url = Url::parse(&format!("ws://{address}/subscribe")).unwrap();
+    assert!(loopback().connect(&url).await.is_ok());
+    let strangers = net(OutboundPolicy::default());
+    assert!(matches!(strangers.connect(&url).await, Err(NetError::Refused(_))));
+    let trusted = net(OutboundPolicy { trusted: vec![url.clone()], ..OutboundPolicy::default() });
+    assert!(trusted.connect(&url).await.is_ok());
+    let closed = { TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap() };
+    let refused = loopback().connect(&Url::parse(&format!("ws://{closed}/")).unwrap()).await;
+    assert!(matches!(refused, Err(NetError::Transport(_))));
+    let error = loopback().get("ws://127.0.0.1:1/", LIMITS).await.unwrap_err();
+    assert!(matches!(error, NetError::Refused(_)), "{error}");
+}
