@@ -1,0 +1,222 @@
+//! DID documents.
+
+use serde_json::Value;
+use url::Url;
+
+use super::IdentityError;
+use crate::atproto::{Did, StringFormat};
+use crate::crypto::{Algorithm, PublicKey};
+
+/// What the index needs of a DID document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DidDocument {
+    did: Did,
+    pds: Option<String>,
+    handle: Option<String>,
+    signing_key: Option<PublicKey>,
+}
+
+impl DidDocument {
+    /// Reads a document. What is missing or malformed in it is absent; a part that is broken does not make the others
+    /// useless.
+    ///
+    /// # Errors
+    /// When it is not the document of `did`.
+    pub fn parse(did: &Did, document: &Value) -> Result<Self, IdentityError> {
+        if document.get("id").and_then(Value::as_str) != Some(did.as_str()) {
+            return Err(IdentityError::Invalid("its id is not the DID"));
+        }
+        Ok(Self {
+            pds: service(did, document, "atproto_pds", "AtprotoPersonalDataServer"),
+            handle: handle(document),
+            signing_key: signing_key(did, document),
+            did: did.clone(),
+        })
+    }
+
+    pub fn did(&self) -> &Did {
+        &self.did
+    }
+
+    /// Origin of the repository's host, without a trailing slash.
+    pub fn pds(&self) -> Option<&str> {
+        self.pds.as_deref()
+    }
+
+    /// The first `at://` name of `alsoKnownAs`, lower case. A claim: nobody has asked the handle whether it is true.
+    pub fn handle(&self) -> Option<&str> {
+        self.handle.as_deref()
+    }
+
+    /// The key of the `#atproto` verification method.
+    pub fn signing_key(&self) -> Option<&PublicKey> {
+        self.signing_key.as_ref()
+    }
+}
+
+/// The entries of a list that have `#fragment` as id, relative to the document or in full.
+fn entries<'a>(
+    did: &'a Did,
+    document: &'a Value,
+    list: &str,
+    fragment: &'a str,
+) -> impl Iterator<Item = &'a Value> {
+    let entries = document.get(list).and_then(Value::as_array).into_iter().flatten();
+    entries.filter(move |entry| {
+        let id = entry.get("id").and_then(Value::as_str).unwrap_or_default();
+        let id = id.strip_prefix(did.as_str()).unwrap_or(id);
+        id.strip_prefix('#') == Some(fragment)
+    })
+}
+
+/// The endpoint of a service, if it is an http origin and nothing more.
+fn service(did: &Did, document: &Value, fragment: &str, kind: &str) -> Option<String> {
+    let entry = entries(did, document, "service", fragment).find(|entry| entry["type"] == kind)?;
+    let url = Url::parse(entry.get("serviceEndpoint")?.as_str()?).ok()?;
+    let origin_only = matches!(url.scheme(), "http" | "https")
+        && url.path() == "/"
+        && url.query().is_none()
+        && url.fragment().is_none()
+        && url.username().is_empty()
+        && url.password().is_none();
+    origin_only.then(|| url.origin().ascii_serialization())
+}
+
+fn handle(document: &Value) -> Option<String> {
+    let names = document.get("alsoKnownAs")?.as_array()?;
+    let handle = names.iter().filter_map(Value::as_str).find_map(|name| name.strip_prefix("at://"))?;
+    StringFormat::Handle.accepts(handle).then(|| handle.to_ascii_lowercase())
+}
+
+fn signing_key(did: &Did, document: &Value) -> Option<PublicKey> {
+    let method = entries(did, document, "verificationMethod", "atproto").next()?;
+    let text = method.get("publicKeyMultibase")?.as_str()?;
+    match method.get("type")?.as_str()? {
+        "Multikey" => PublicKey::from_multikey(text).ok(),
+        // The forms of before 2023, still served by some: the bare point, and the type tells the curve.
+        "EcdsaSecp256r1VerificationKey2019" => PublicKey::from_multibase(Algorithm::Es256, text).ok(),
+        "EcdsaSecp256k1VerificationKey2019" => PublicKey::from_multibase(Algorithm::Es256k, text).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::crypto::PrivateKey;
+    use crate::random::Random;
+
+    fn did() -> Did {
+        Did::try_from("did:plc:abc").unwrap()
+    }
+
+    fn parse(document: &Value) -> DidDocument {
+        DidDocument::parse(&did(), document).unwrap()
+    }
+
+    fn full() -> Value {
+        json!({
+            "@context": ["https://www.w3.org/ns/did/v1"],
+            "id": "did:plc:abc",
+            "alsoKnownAs": ["https://example.com", "at://Alice.Test", "at://other.test"],
+            "verificationMethod": [
+                {"id": "did:plc:abc#other", "type": "Multikey", "publicKeyMultibase": "zJunk"},
+                {"id": "did:plc:abc#atproto", "type": "Multikey", "controller": "did:plc:abc",
+                 "publicKeyMultibase": key(Algorithm::Es256k).to_multikey()}
+            ],
+            "service": [
+                {"id": "#atproto_labeler", "type": "AtprotoLabeler", "serviceEndpoint": "https://labels.test"},
+                {"id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": "https://PDS.test:8443/"}
+            ]
+        })
+    }
+
+    fn key(algorithm: Algorithm) -> PublicKey {
+        PrivateKey::generate(algorithm, &Random::seeded(3)).public()
+    }
+
+    #[test]
+    fn reads_what_matters() {
+        let document = parse(&full());
+        assert_eq!(document.did(), &did());
+        assert_eq!(document.pds(), Some("https://pds.test:8443"));
+        assert_eq!(document.handle(), Some("alice.test"));
+        assert_eq!(document.signing_key(), Some(&key(Algorithm::Es256k)));
+    }
+
+    #[test]
+    fn ids_may_be_relative_or_whole_but_of_this_did() {
+        for (id, found) in [
+            ("#atproto_pds", true),
+            ("did:plc:abc#atproto_pds", true),
+            ("did:plc:xyz#atproto_pds", false),
+            ("atproto_pds", false),
+            ("did:plc:abcatproto_pds", false),
+            ("x#atproto_pds", false),
+        ] {
+            let mut document = full();
+            document["service"][1]["id"] = id.into();
+            assert_eq!(parse(&document).pds().is_some(), found, "{id}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_an_origin_and_nothing_more() {
+        for endpoint in [
+            json!("https://pds.test/path"),
+            json!("https://pds.test/?q"),
+            json!("https://pds.test/#f"),
+            json!("https://u:p@pds.test"),
+            json!("ftp://pds.test"),
+            json!("pds.test"),
+            json!(""),
+            json!(7),
+            json!({"uri": "https://pds.test"}),
+        ] {
+            let mut document = full();
+            document["service"][1]["serviceEndpoint"] = endpoint.clone();
+            assert_eq!(parse(&document).pds(), None, "{endpoint}");
+        }
+        let mut document = full();
+        document["service"][1]["type"] = "Other".into();
+        assert_eq!(parse(&document).pds(), None);
+    }
+
+    #[test]
+    fn keys_of_the_2019_suites() {
+        for (algorithm, kind) in [
+            (Algorithm::Es256, "EcdsaSecp256r1VerificationKey2019"),
+            (Algorithm::Es256k, "EcdsaSecp256k1VerificationKey2019"),
+        ] {
+            let key = key(algorithm);
+            let multikey = bs58::decode(&key.to_multikey()[1..]).into_vec().unwrap();
+            let bare = format!("z{}", bs58::encode(&multikey[2..]).into_string());
+            let mut document = full();
+            document["verificationMethod"] =
+                json!([{"id": "#atproto", "type": kind, "publicKeyMultibase": bare}]);
+            assert_eq!(parse(&document).signing_key(), Some(&key));
+            document["verificationMethod"][0]["type"] = "JsonWebKey2020".into();
+            assert_eq!(parse(&document).signing_key(), None);
+        }
+    }
+
+    #[test]
+    fn broken_parts_are_absent_and_a_strangers_document_is_refused() {
+        for broken in [
+            json!({"id": "did:plc:abc"}),
+            json!({"id": "did:plc:abc", "service": 7, "alsoKnownAs": {},
+            "verificationMethod": [7, {"id": "#atproto"}]}),
+        ] {
+            let document = parse(&broken);
+            assert_eq!((document.pds(), document.handle(), document.signing_key()), (None, None, None));
+        }
+        let mut document = full();
+        document["alsoKnownAs"] = json!(["at://not a handle"]);
+        assert_eq!(parse(&document).handle(), None);
+        for stranger in [json!({"id": "did:plc:xyz"}), json!({}), json!([]), json!({"id": 7})] {
+            assert!(DidDocument::parse(&did(), &stranger).is_err(), "{stranger}");
+        }
+    }
+}

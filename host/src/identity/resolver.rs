@@ -1,0 +1,231 @@
+//! Fetching documents, and the cache in front of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use moka::Expiry;
+use moka::future::Cache;
+use moka::ops::compute::{CompResult, Op};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use url::Url;
+
+use super::{DidDocument, IdentityError};
+use crate::atproto::Did;
+use crate::clock::{Clock, Timestamp};
+use crate::net::{self, Limits, NetError};
+
+/// Documents kept. A parsed one takes about 300 bytes, so the cache stays below 20 MB.
+const CACHE_DOCUMENTS: u64 = 50_000;
+
+/// How long a document is believed. Identity events and failed signatures shorten it; without them a moved account is
+/// noticed after this.
+const FRESH: Duration = Duration::from_secs(15 * 60);
+
+/// How long it is believed that a DID does not exist or has no usable document.
+const FRESH_ABSENCE: Duration = Duration::from_secs(60);
+
+/// How long a failed fetch is not repeated, so that a directory that is down is not hammered.
+const FRESH_FAILURE: Duration = Duration::from_secs(5);
+
+/// A document is not fetched anew more often than this, however many bad signatures are sent to make us. Seconds.
+const REFRESH_AFTER: i64 = 30;
+
+/// Fetches under way at once. More wait: callers choose the DIDs, and each costs a connection.
+const MAX_FETCHES: usize = 32;
+
+type Resolved = Result<Arc<DidDocument>, IdentityError>;
+
+/// Resolves DIDs. Cheap to clone.
+#[derive(Clone)]
+pub struct Resolver(Arc<Inner>);
+
+struct Inner {
+    net: net::Client,
+    /// Without a trailing slash.
+    plc_url: String,
+    clock: Clock,
+    fetches: Semaphore,
+    cache: Cache<Did, Entry>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    resolved: Resolved,
+    at: Timestamp,
+}
+
+struct Freshness;
+
+impl Resolver {
+    /// `plc_url` is the directory of did:plc documents.
+    pub fn new(net: net::Client, plc_url: Url, clock: Clock) -> Self {
+        let plc_url = plc_url.as_str().trim_end_matches('/').to_owned();
+        let cache = Cache::builder().max_capacity(CACHE_DOCUMENTS).expire_after(Freshness).build();
+        Self(Arc::new(Inner { net, plc_url, clock, fetches: Semaphore::new(MAX_FETCHES), cache }))
+    }
+
+    /// The document, from the cache when it is fresh enough. Many callers at once cause one fetch.
+    ///
+    /// # Errors
+    /// When there is none, or nobody could say; that too is remembered, for a shorter time.
+    pub async fn resolve(&self, did: &Did) -> Resolved {
+        // Looked up by reference first: the common case then clones nothing.
+        if let Some(entry) = self.0.cache.get(did).await {
+            return entry.resolved;
+        }
+        self.0.cache.get_with_by_ref(did, self.0.fetch_entry(did)).await.resolved
+    }
+
+    /// The document, fetched anew (a signature failed under the cached key). Too soon after the last fetch of the same
+    /// DID, or when the fetch fails, the cached one is given again.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub async fn refresh(&self, did: &Did) -> Resolved {
+        let inner = &self.0;
+        let result = inner
+            .cache
+            .entry_by_ref(did)
+            .and_compute_with(async |old| {
+                let Some(old) = old.map(moka::Entry::into_value) else {
+                    return Op::Put(inner.fetch_entry(did).await);
+                };
+                if inner.clock.now() < old.at.plus_seconds(REFRESH_AFTER) {
+                    return Op::Nop;
+                }
+                let new = inner.fetch_entry(did).await;
+                let failed = matches!(new.resolved, Err(IdentityError::Unavailable(_)));
+                if failed && old.resolved.is_ok() { Op::Nop } else { Op::Put(new) }
+            })
+            .await;
+        match result {
+            CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) | CompResult::Unchanged(entry) => {
+                entry.into_value().resolved
+            }
+            // Nothing here removes, and only what is there is left alone.
+            CompResult::Removed(_) | CompResult::StillNone(_) => self.resolve(did).await,
+        }
+    }
+
+    /// Forgets a DID (an identity event came).
+    pub async fn invalidate(&self, did: &Did) {
+        self.0.cache.invalidate(did).await;
+    }
+}
+
+impl Inner {
+    async fn fetch_entry(&self, did: &Did) -> Entry {
+        let resolved = self.fetch(did).await.map(Arc::new);
+        Entry { resolved, at: self.clock.now() }
+    }
+
+    async fn fetch(&self, did: &Did) -> Result<DidDocument, IdentityError> {
+        let url = self.url(did)?;
+        // The semaphore is never closed.
+        let _permit = self.fetches.acquire().await;
+        let document: Value = match self.net.get_json(&url, Limits::DOCUMENT_BYTES).await {
+            Ok(document) => document,
+            Err(NetError::Status(status)) if matches!(status.as_u16(), 404 | 410) => {
+                return Err(IdentityError::NotFound);
+            }
+            Err(NetError::Malformed(_)) => return Err(IdentityError::Invalid("it is not JSON")),
+            Err(NetError::TooLarge(_)) => return Err(IdentityError::Invalid("it is too large")),
+            Err(error) => return Err(IdentityError::Unavailable(Arc::new(error))),
+        };
+        DidDocument::parse(did, &document)
+    }
+
+    fn url(&self, did: &Did) -> Result<String, IdentityError> {
+        match did.method() {
+            "plc" if did.identifier().bytes().all(|b| b.is_ascii_alphanumeric()) => {
+                Ok(format!("{}/{did}", self.plc_url))
+            }
+            "web" => web_url(did.identifier()).ok_or(IdentityError::Unsupported),
+            _ => Err(IdentityError::Unsupported),
+        }
+    }
+}
+
+/// Where the document of a did:web is: a host, perhaps with `%3A` and a port; atproto knows no paths. Only for a
+/// loopback host, which the guard permits in development alone, over plain http.
+fn web_url(identifier: &str) -> Option<String> {
+    let (host, port) = match identifier.split_once('%') {
+        None => (identifier, None),
+        Some((host, rest)) => (host, Some(rest.strip_prefix("3A").or_else(|| rest.strip_prefix("3a"))?)),
+    };
+    if host.contains(':') || host.is_empty() {
+        return None;
+    }
+    let port =
+        port.map(|digits| digits.parse::<u16>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit())));
+    let authority = match port {
+        None => host.to_owned(),
+        Some(port) => format!("{host}:{}", port?),
+    };
+    let url = Url::parse(&format!("https://{authority}/.well-known/did.json")).ok()?;
+    let loopback = match url.host()? {
+        url::Host::Domain(name) => name == "localhost",
+        url::Host::Ipv4(ip) => ip.is_loopback(),
+        url::Host::Ipv6(_) => false,
+    };
+    // Not the parser's idea of the host: a DID names one host in one spelling.
+    if !url.host_str()?.eq_ignore_ascii_case(host) {
+        return None;
+    }
+    let scheme = if loopback { "http" } else { "https" };
+    Some(format!("{scheme}://{authority}/.well-known/did.json"))
+}
+
+impl Expiry<Did, Entry> for Freshness {
+    fn expire_after_create(&self, _: &Did, entry: &Entry, _: Instant) -> Option<Duration> {
+        Some(match &entry.resolved {
+            Ok(_) => FRESH,
+            Err(IdentityError::Unavailable(_)) => FRESH_FAILURE,
+            Err(_) => FRESH_ABSENCE,
+        })
+    }
+
+    fn expire_after_update(
+        &self,
+        did: &Did,
+        entry: &Entry,
+        now: Instant,
+        _: Option<Duration>,
+    ) -> Option<Duration> {
+        self.expire_after_create(did, entry, now)
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").field("plc_url", &self.0.plc_url).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::web_url;
+
+    #[test]
+    fn did_web_is_a_host_and_perhaps_a_port() {
+        for (identifier, url) in [
+            ("example.com", Some("https://example.com/.well-known/did.json")),
+            ("example.com%3A8443", Some("https://example.com:8443/.well-known/did.json")),
+            ("localhost%3a2583", Some("http://localhost:2583/.well-known/did.json")),
+            ("127.0.0.1%3A1", Some("http://127.0.0.1:1/.well-known/did.json")),
+            ("example.com:user:alice", None),
+            ("example.com%3A", None),
+            ("example.com%3A99999", None),
+            ("example.com%3A+1", None),
+            ("example.com%3A80%3A80", None),
+            ("example.com%2Fpath", None),
+            ("%3A80", None),
+            ("2130706433", None),
+            ("0x7f.1", None),
+        ] {
+            assert_eq!(web_url(identifier).as_deref(), url, "{identifier}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use url::Url;
+
+use super::*;
+use crate::atproto::Did;
+use crate::clock::{Clock, Timestamp};
+use crate::net::{Client, OutboundPolicy, install_tls_provider};
+
+/// A directory with a few answers by path, which counts its requests.
+struct Directory {
+    answers: Arc<Mutex<HashMap<String, (u16, String)>>>,
+    requests: Arc<AtomicUsize>,
+    port: u16,
+}
+
+impl Directory {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let directory = Self {
+            answers: Arc::default(),
+            requests: Arc::default(),
+            port: listener.local_addr().unwrap().port(),
+        };
+        let (answers, requests) = (Arc::clone(&directory.answers), Arc::clone(&directory.requests));
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = vec![0; 4096];
+                let len = stream.read(&mut request).await.unwrap();
+                let text = String::from_utf8_lossy(&request[..len]).into_owned();
+                requests.fetch_add(1, Ordering::SeqCst);
+                let path = text.split(' ').nth(1).unwrap_or_default();
+                let (status, body) =
+                    answers.lock().unwrap().get(path).cloned().unwrap_or((404, "{}".to_owned()));
+                // Long enough for all who ask at once to be there.
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                    body.len()
+                );
+                let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+            }
+        });
+        directory
+    }
+
+    fn set(&self, path: &str, status: u16, body: impl ToString) {
+        self.answers.lock().unwrap().insert(path.to_owned(), (status, body.to_string()));
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    fn resolver(&self, clock: &Clock, allow_loopback: bool) -> Resolver {
+        install_tls_provider();
+        let plc = Url::parse(&format!("http://127.0.0.1:{}/", self.port)).unwrap();
+        let trusted = vec![plc.clone()];
+        let net =
+            Client::new(OutboundPolicy { allow_loopback, trusted, ..OutboundPolicy::default() }).unwrap();
+        Resolver::new(net, plc, clock.clone())
+    }
+}
+
+fn did(text: &str) -> Did {
+    Did::try_from(text).unwrap()
+}
+
+fn document(did: &str, pds: &str) -> serde_json::Value {
+    json!({"id": did, "service": [
+        {"id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": pds}
+    ]})
+}
+
+fn clock() -> Clock {
+    Clock::fixed(Timestamp(0))
+}
+
+#[tokio::test]
+async fn one_fetch_serves_many_and_stays() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    let resolver = directory.resolver(&clock(), false);
+    let abc = did("did:plc:abc");
+    let all = futures_util::future::join_all((0..20).map(|_| resolver.resolve(&abc))).await;
+    assert!(all.into_iter().all(|r| r.unwrap().pds() == Some("https://one.test")));
+    assert_eq!(directory.requests(), 1);
+
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://two.test"));
+    assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://one.test"));
+    resolver.invalidate(&abc).await;
+    assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://two.test"));
+    assert_eq!(directory.requests(), 2);
+}
+
+#[tokio::test]
+async fn refreshing_is_limited_and_keeps_what_it_has() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    let clock = clock();
+    let resolver = directory.resolver(&clock, false);
+    let abc = did("did:plc:abc");
+    resolver.resolve(&abc).await.unwrap();
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://two.test"));
+    for _ in 0..5 {
+        assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://one.test"));
+    }
+    assert_eq!(directory.requests(), 1);
+    clock.set(Timestamp(31_000_000));
+    for _ in 0..5 {
+        assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://two.test"));
+    }
+    assert_eq!(directory.requests(), 2);
+    clock.set(Timestamp(62_000_000));
+    directory.set("/did:plc:abc", 500, "");
+    assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://two.test"));
+    directory.set("/did:plc:abc", 410, "");
+    assert!(matches!(resolver.refresh(&abc).await, Err(IdentityError::NotFound)));
+}
+
+#[tokio::test]
+async fn remembers_what_is_not_there() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:other", 200, document("did:plc:abc", "https://one.test"));
+    directory.set("/did:plc:junk", 200, "<html>");
+    directory.set("/did:plc:down", 503, "");
+    let resolver = directory.resolver(&clock(), false);
+    for _ in 0..3 {
+        assert!(matches!(resolver.resolve(&did("did:plc:none")).await, Err(IdentityError::NotFound)));
+        assert!(matches!(resolver.resolve(&did("did:plc:other")).await, Err(IdentityError::Invalid(_))));
+        assert!(matches!(resolver.resolve(&did("did:plc:junk")).await, Err(IdentityError::Invalid(_))));
+        assert!(matches!(resolver.resolve(&did("did:plc:down")).await, Err(IdentityError::Unavailable(_))));
+    }
+    assert_eq!(directory.requests(), 4);
+    for unsupported in ["did:key:zabc", "did:web:example.com:alice", "did:plc:a..%2Fb", "did:example:x"] {
+        let error = resolver.resolve(&did(unsupported)).await.unwrap_err();
+        assert!(matches!(error, IdentityError::Unsupported), "{unsupported}: {error}");
+    }
+    assert_eq!(directory.requests(), 4);
+}
+
+#[tokio::test]
+async fn did_web_of_this_machine_only_in_development() {
+    let directory = Directory::start().await;
+    let name = format!("did:web:127.0.0.1%3A{}", directory.port);
+    directory.set("/.well-known/did.json", 200, document(&name, "https://one.test"));
+    let found = directory.resolver(&clock(), true).resolve(&did(&name)).await;
+    assert_eq!(found.unwrap().pds(), Some("https://one.test"));
+    let other = format!("did:web:localhost%3A{}", directory.port);
+    let development = directory.resolver(&clock(), true).resolve(&did(&other)).await;
+    assert!(matches!(development, Err(IdentityError::Invalid(_))), "{development:?}");
+    let production = directory.resolver(&clock(), false).resolve(&did(&other)).await;
+    assert!(matches!(production, Err(IdentityError::Unavailable(_))), "{production:?}");
+}
