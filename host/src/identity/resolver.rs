@@ -21,10 +21,10 @@ const CACHE_DOCUMENTS: u64 = 50_000;
 
 /// How long a document is believed. Identity events and failed signatures shorten it; without them a moved account is
 /// noticed after this.
-const FRESH: Duration = Duration::from_secs(15 * 60);
+const FRESH: Duration = Duration::from_mins(15);
 
 /// How long it is believed that a DID does not exist or has no usable document.
-const FRESH_ABSENCE: Duration = Duration::from_secs(60);
+const FRESH_ABSENCE: Duration = Duration::from_mins(1);
 
 /// How long a failed fetch is not repeated, so that a directory that is down is not hammered.
 const FRESH_FAILURE: Duration = Duration::from_secs(5);

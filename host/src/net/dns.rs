@@ -19,7 +19,7 @@ const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
 const CACHE_ANSWERS: u64 = 4096;
 
 /// A name may say that it is valid for days; after an hour it is asked for again all the same.
-const MAX_TTL: Duration = Duration::from_secs(3600);
+const MAX_TTL: Duration = Duration::from_hours(1);
 
 /// Cheap to clone.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Blocks of IPv4 that are not the public internet (IANA special-purpose registry), as address and prefix length.
 const V4_SPECIAL: [(Ipv4Addr, u8); 15] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),       // this network
+    (Ipv4Addr::UNSPECIFIED, 8),           // this network
     (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
     (Ipv4Addr::new(100, 64, 0, 0), 10),   // carrier-grade NAT
     (Ipv4Addr::new(127, 0, 0, 0), 8),     // loopback

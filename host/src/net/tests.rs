@@ -31,7 +31,7 @@ async fn server(answers: &'static [&'static str]) -> (SocketAddr, Arc<AtomicUsiz
                 if !answer.contains("(hang)") {
                     return;
                 }
-                tokio::time::sleep(Duration::from_secs(60)).await;
+                tokio::time::sleep(Duration::from_mins(1)).await;
             });
         }
     });
@@ -140,7 +140,7 @@ async fn names_are_judged_by_their_addresses() {
     assert_eq!(count.load(Ordering::SeqCst), 0, "nothing was connected to");
 
     let allow = vec!["pds.inside.test".to_owned()];
-    let told = net(OutboundPolicy { dns_server, allow, ..OutboundPolicy::default() });
+    let told = net(OutboundPolicy { allow, dns_server, ..OutboundPolicy::default() });
     let url = format!("http://pds.inside.test:{port}/");
     assert_eq!(told.get(&url, LIMITS).await.unwrap().status, StatusCode::OK);
     assert!(told.connect(&Url::parse(&url).unwrap()).await.is_ok());
