@@ -1,1 +1,6 @@
 //! The booted server, driven over HTTP, on both databases. The tree mirrors the URLs.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod store;

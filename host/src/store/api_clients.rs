@@ -172,7 +172,18 @@ pub async fn update(
 
 /// Removes a client and its children; the keys of all that went, for caches.
 pub async fn delete(db: &Db, id: &str) -> Result<Vec<String>, StoreError> {
-    // Children first in the same statement: the cascade of the foreign key would not report their keys.
-    let sql = "DELETE FROM api_clients WHERE id = $1 OR parent_client_id = $1 RETURNING client_key";
-    Ok(on!(db, writer, |pool| sqlx::query_scalar(sql).bind(id).fetch_all(pool).await)?)
+    // The cascade of the foreign key would not tell which children went.
+    let statements = [
+        "DELETE FROM api_clients WHERE parent_client_id = $1 RETURNING client_key",
+        "DELETE FROM api_clients WHERE id = $1 RETURNING client_key",
+    ];
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let mut keys: Vec<String> = Vec::new();
+        for sql in statements {
+            keys.extend(sqlx::query_scalar(sql).bind(id).fetch_all(&mut *tx).await?);
+        }
+        tx.commit().await?;
+        Ok(keys)
+    })
 }

@@ -7,7 +7,7 @@
 mod postgres;
 mod sqlite;
 
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::AssertSqlSafe;
 
 use crate::atproto::{Did, Nsid};
 use crate::records::filter::{Combine, Filter, Op, Scalar};
@@ -67,23 +67,21 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Vec<QueryRow>, Store
     }
 }
 
-/// Reads a row: the usual columns and, in a custom order, the class and the text of the value.
-fn read<R>(row: R, args: &QueryArgs<'_>) -> Result<QueryRow, StoreError>
-where
-    R: RawRow + Row,
-    usize: sqlx::ColumnIndex<R>,
-    for<'r> i64: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
-    for<'r> Option<String>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
-{
+fn read<R: RawRow + PlaceRow>(row: R, args: &QueryArgs<'_>) -> Result<QueryRow, StoreError> {
     let place = match args.order {
         Order::Newest { .. } => None,
         Order::By { sort, .. } => {
-            let (class, text): (i64, Option<String>) = (row.try_get(5)?, row.try_get(6)?);
+            let (class, text) = row.place()?;
             Some(sort_value(sort, class, text.unwrap_or_default()))
         }
     };
     let row = row.raw(args.collection.clone())?;
     Ok(QueryRow { place: place.map(|value| SortKeyset { value, id: row.id }), row })
+}
+
+/// The class and the text of a row's value, from [`Dialect::PLACE`].
+pub(super) trait PlaceRow {
+    fn place(&self) -> Result<(i64, Option<String>), sqlx::Error>;
 }
 
 /// A statement being written.
@@ -121,8 +119,10 @@ pub(super) trait Dialect {
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String;
     /// The columns `class`, `num` and `txt` of an inner SELECT for a sort on a field: see [`Classes`].
     fn sort_columns(field: &Path, classes: Classes) -> String;
-    /// The text of a row's value for its cursor, from these columns.
-    const PLACE_TEXT: &'static str;
+    /// What [`PlaceRow`] reads, from these columns of `s`.
+    const PLACE: &'static str;
+    /// The same for a sort by time, which needs no `s`.
+    const PLACE_INDEXED_AT: &'static str;
     /// The placeholder of a decimal number, with what it takes to compare it with `num`.
     fn number(sql: &mut Sql, text: &str) -> String;
 }
@@ -179,7 +179,7 @@ fn compile_for<D: Dialect>(collection: i64, args: &QueryArgs<'_>) -> Sql {
         }
         Order::By { sort, after } if sort.key == SortKey::IndexedAt => {
             let (direction, than) = words(sort.direction);
-            sql.push(&format!("SELECT {}, CAST(0 AS BIGINT), CAST(r.indexed_at AS TEXT) ", D::COLUMNS));
+            sql.push(&format!("SELECT {}, {} ", D::COLUMNS, D::PLACE_INDEXED_AT));
             from_where::<D>(&mut sql, collection, args);
             if let Some(SortKeyset { value: SortValue::Number(text), id }) = after {
                 keyset_of_index(&mut sql, than, text.parse().unwrap_or_default(), *id);
@@ -212,9 +212,9 @@ fn by_value<D: Dialect>(
         SortKey::Uri | SortKey::IndexedAt => "1 AS class, NULL AS num, d.did || '/' || r.rkey AS txt".into(),
     };
     sql.push(&format!(
-        "SELECT {}, CAST(s.class AS BIGINT), {} FROM (SELECT k.* FROM (SELECT r.id AS id, {keys} ",
+        "SELECT {}, {} FROM (SELECT k.* FROM (SELECT r.id AS id, {keys} ",
         D::COLUMNS,
-        D::PLACE_TEXT
+        D::PLACE
     ));
     from_where::<D>(sql, collection, args);
     sql.push(") k");

@@ -5,6 +5,9 @@
 
 use std::fmt::Write;
 
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
 use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, operator, pattern};
 use crate::records::path::Step;
 use crate::records::sort::MAX_TEXT_CHARS;
@@ -90,9 +93,16 @@ impl super::Dialect for Dialect {
         )
     }
 
-    const PLACE_TEXT: &'static str = "coalesce(s.num::text, s.txt)";
+    const PLACE: &'static str = "s.class::bigint, coalesce(s.num::text, s.txt)";
+    const PLACE_INDEXED_AT: &'static str = "0::bigint, r.indexed_at::text";
 
     fn number(sql: &mut Sql, text: &str) -> String {
         format!("{}::text::numeric", sql.bind(Value::Text(text.to_owned())))
+    }
+}
+
+impl super::PlaceRow for PgRow {
+    fn place(&self) -> Result<(i64, Option<String>), sqlx::Error> {
+        Ok((self.try_get(5)?, self.try_get(6)?))
     }
 }

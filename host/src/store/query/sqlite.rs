@@ -4,6 +4,9 @@
 
 use std::fmt::Write;
 
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, TypeInfo, ValueRef};
+
 use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, operator, pattern};
 use crate::records::path::Step;
 use crate::records::sort::MAX_TEXT_CHARS;
@@ -62,7 +65,8 @@ impl super::Dialect for Dialect {
         )
     }
 
-    const PLACE_TEXT: &'static str = "CASE typeof(s.num) WHEN 'null' THEN s.txt WHEN 'real' THEN printf('%!.17g', s.num) ELSE CAST(s.num AS TEXT) END";
+    const PLACE: &'static str = "s.class, s.num, s.txt";
+    const PLACE_INDEXED_AT: &'static str = "0, r.indexed_at, NULL";
 
     fn number(sql: &mut Sql, text: &str) -> String {
         match text.parse() {
@@ -70,5 +74,19 @@ impl super::Dialect for Dialect {
             // A cursor's number is finite, or it is no cursor.
             Err(_) => sql.bind(Value::Float(text.parse().unwrap_or_default())),
         }
+    }
+}
+
+impl super::PlaceRow for SqliteRow {
+    fn place(&self) -> Result<(i64, Option<String>), sqlx::Error> {
+        let class = self.try_get(5)?;
+        let number = self.try_get_raw(6)?;
+        // SQLite's own text of a double does not lead back to the same double; Rust's does.
+        let text = match number.type_info().name() {
+            _ if number.is_null() => self.try_get(7)?,
+            "REAL" => Some(format!("{:e}", self.try_get_unchecked::<f64, _>(6)?)),
+            _ => Some(self.try_get_unchecked::<i64, _>(6)?.to_string()),
+        };
+        Ok((class, text))
     }
 }

@@ -1,0 +1,16 @@
+//! The store, below HTTP: every rule of the index and of the tables, on both databases.
+
+mod accounts;
+mod admin;
+mod api_clients;
+mod apply;
+mod events;
+mod fixtures;
+mod migrations;
+mod model;
+mod paging;
+mod plans;
+mod poison;
+mod query;
+mod sort;
+mod users;

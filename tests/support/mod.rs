@@ -1,0 +1,4 @@
+//! What tests stand on: databases and stand-ins.
+
+pub mod db;
+pub mod postgres;

@@ -1,0 +1,73 @@
+//! PostgreSQL for tests: one server for all test processes, one database per test.
+//!
+//! `make test` starts the server and names it in `BELVEDERE_TEST_POSTGRES_URL`. Without that (a plain `cargo test`,
+//! an IDE) `postgres.sh shared` starts or finds one for this checkout; it stops itself a minute after the last test
+//! process that used it is gone.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+struct Server {
+    url: String,
+    /// Locked (shared) for as long as this process lives: the server's watchdog looks at it.
+    _in_use: Option<File>,
+}
+
+/// The server's maintenance database.
+fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        #[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
+        if let Ok(url) = std::env::var("BELVEDERE_TEST_POSTGRES_URL") {
+            return Server { url, _in_use: None };
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/support/postgres.sh");
+        let output = Command::new(script).arg("shared").output().expect("postgres.sh runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let (Some(url), Some(users)) = (text.lines().next(), text.lines().nth(1)) else {
+            panic!("no PostgreSQL for tests: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        let in_use = File::open(users).expect("the file of users is there");
+        in_use.lock_shared().expect("a shared lock waits for nobody long");
+        Server { url: url.to_owned(), _in_use: Some(in_use) }
+    })
+}
+
+/// Makes an empty database and gives its URL. It goes when the server goes, or with [`drop_database`].
+pub async fn create_database() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    // Starting the server takes a second or two: not on an async worker.
+    let server = tokio::task::spawn_blocking(server).await.expect("the server starts");
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let unique = std::time::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_nanos();
+    let name = format!("t_{}_{number}_{unique}", std::process::id());
+    let mut conn = PgConnection::connect(&server.url).await.expect("the test server answers");
+    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
+        .execute(&mut conn)
+        .await
+        .expect("a database is made");
+    conn.close().await.expect("the connection closes");
+    let (base, _) = server.url.rsplit_once('/').expect("the URL names a database");
+    format!("{base}/{name}")
+}
+
+/// Removes a database that [`create_database`] made, whoever is still connected. Waits, also outside of async code.
+pub fn drop_database(url: &str) {
+    let Some((_, name)) = url.rsplit_once('/') else { return };
+    let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+    let dropper = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut conn = PgConnection::connect(&server().url).await.map_err(std::io::Error::other)?;
+            sqlx::query(AssertSqlSafe(sql)).execute(&mut conn).await.map_err(std::io::Error::other)?;
+            std::io::Result::Ok(())
+        })
+    });
+    // Left behind, it goes with the server.
+    let _ = dropper.join();
+}
