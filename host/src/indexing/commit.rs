@@ -152,7 +152,8 @@ impl<S: Sink> Committer<S> {
             Some(uri) => self.reject(uri, error.to_string()),
             None => {
                 tracing::error!(%error, accounts = ?row.accounts, "the database refused an account's status");
-            }}
+            }
+        }
         Ok(())
     }
 

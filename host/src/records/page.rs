@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_cursor_comes_only_with_more_rows() {
-        let of = |rows: Vec<u8>| page(rows, 2, |row| row.to_string());
+        let of = |rows: Vec<u8>| page(rows, 2, ToString::to_string);
         let full = of(vec![1, 2]);
         assert_eq!((full.rows, full.cursor), (vec![1, 2], None));
         let more = of(vec![1, 2, 3]);

@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn the_uri_comes_first_and_the_rest_stays_as_it_was() {
         for (record, shown) in [
-            (r#"{}"#, r#"{"uri":"URI"}"#),
-            (r#" { } "#, r#"{"uri":"URI"}"#),
+            ("{}", r#"{"uri":"URI"}"#),
+            (" { } ", r#"{"uri":"URI"}"#),
             (r#"{"a":1}"#, r#"{"uri":"URI","a":1}"#),
             (r#"{ "a" : [1, "}"] , "b":{"uri":"x"} }"#, r#"{"uri":"URI","a" : [1, "}"] , "b":{"uri":"x"}}"#),
             (r#"{"uri":"x"}"#, r#"{"uri":"URI"}"#),
@@ -208,7 +208,7 @@ mod tests {
     fn asks_only_for_pdss_of_records_with_blobs() {
         let with = row(r#"{"image":{"$type":"blob"}}"#);
         assert_eq!(blob_authors(&[with.clone(), row("{}"), with]), ["did:plc:abc"]);
-        assert!(blob_authors(&[row(r#"{"text":"blob"}"#)]).is_empty() == false);
+        assert_eq!(blob_authors(&[row(r#"{"text":"blob?"}"#)]), [""; 0]);
     }
 
     fn any_value() -> impl Strategy<Value = Value> {

@@ -49,8 +49,11 @@ impl Connect for Wire {
         let answer = self.script.lock().unwrap().pop_front().unwrap_or(Answer::Accept);
         let (client, server) = tokio::io::duplex(1 << 20);
         let accepted = matches!(answer, Answer::Accept);
-        let server =
-            if accepted { Some(WebSocketStream::from_raw_socket(server, Role::Server, None).await) } else { None };
+        let server = if accepted {
+            Some(WebSocketStream::from_raw_socket(server, Role::Server, None).await)
+        } else {
+            None
+        };
         let _ = self.attempts.send(Attempt { url: url.clone(), at: self.started.elapsed(), server });
         match answer {
             Answer::Accept => Ok(WebSocketStream::from_raw_socket(client, Role::Client, None).await),
