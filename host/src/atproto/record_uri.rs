@@ -47,6 +47,9 @@ impl fmt::Display for RecordUri {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{StringFormat, vectors};
     use super::*;
 
     #[test]
@@ -70,6 +73,33 @@ mod tests {
         ] {
             let error = RecordUri::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn is_stricter_than_the_protocols_at_uri() {
+        for case in vectors::lines("syntax/aturi_syntax_invalid.txt").unwrap_or_default() {
+            assert!(RecordUri::parse(&case).is_err(), "{case}");
+        }
+        for case in vectors::lines("syntax/aturi_syntax_valid.txt").unwrap_or_default() {
+            let names_a_record = case.starts_with("at://did:") && case.split('/').count() == 5;
+            assert_eq!(RecordUri::parse(&case).is_ok(), names_a_record, "{case}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_it_accepts_is_an_at_uri_and_reads_back(text in r"at://(did:(plc|web):[a-z0-9.%:]{0,12}|[a-z.]{0,8})(/[a-zA-Z.]{0,12}){0,2}(/[a-z0-9.#?~:_-]{0,6})?") {
+            if let Ok(uri) = RecordUri::parse(&text) {
+                prop_assert!(StringFormat::AtUri.accepts(&text));
+                // Not always the same text: the domain in an NSID is lower case.
+                prop_assert_eq!(RecordUri::parse(&uri.to_string()), Ok(uri));
+            }
+        }
+
+        #[test]
+        fn never_panics(text in "(at://)?.{0,40}") {
+            let _ = RecordUri::parse(&text);
         }
     }
 }

@@ -1,0 +1,8 @@
+#![no_main]
+
+use belvedere::indexing::frame;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = frame::parse(data);
+});

@@ -1,0 +1,8 @@
+#![no_main]
+
+use belvedere::records::Path;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = Path::parse(text);
+});
