@@ -12,17 +12,6 @@ CLANG_WANTED=22
 
 clang_major() { "$1" --version 2>/dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p' | head -n 1; }
 
-# The newest clang that comes with its linker and the wasm32 runtime, by version; empty when there is none.
-usable_clang() {
-    for version in 24 23 22 21 20; do
-        clang=/usr/lib/llvm-$version
-        [ -x "$clang/bin/clang" ] && [ -x "$clang/bin/wasm-ld" ] || continue
-        find "$clang/lib/clang" -path '*wasm32*' -name 'libclang_rt.builtins*.a' 2>/dev/null | grep -q . || continue
-        echo "$version"
-        return
-    done
-}
-
 setup_build() {
     need cargo "Rust is needed: https://rustup.rs (version $(rust_wanted) or newer)"
     have=$(cargo --version | sed 's/cargo \([0-9]*\.[0-9]*\).*/\1/')
@@ -31,23 +20,24 @@ setup_build() {
     command -v cc >/dev/null 2>&1 || apt_install gcc libc6-dev
 
     # Someone may point the build at a clang of their own; then its age is all that is checked.
-    if [ -n "${BELVEDERE_CLANG:-}" ]; then
-        major=$(clang_major "$BELVEDERE_CLANG")
-        [ -n "$major" ] || fail "BELVEDERE_CLANG=$BELVEDERE_CLANG is not a clang"
-        [ "$major" -ge $CLANG_OLDEST ] || fail "BELVEDERE_CLANG is clang $major, which can't compile the Lua guest: \
+    if [ -n "${WASM_CC:-}" ]; then
+        major=$(clang_major "$WASM_CC")
+        [ -n "$major" ] || fail "WASM_CC=$WASM_CC is not a clang"
+        [ "$major" -ge $CLANG_OLDEST ] || fail "WASM_CC=$WASM_CC is clang $major, which can't compile the Lua guest: \
 $CLANG_OLDEST or newer is needed. Unset it to have clang-$CLANG_WANTED installed"
-        return
-    fi
-    if [ -z "$(usable_clang)" ]; then
+    elif ! { command -v clang-$CLANG_WANTED && command -v wasm-ld-$CLANG_WANTED && wasm_runtime; } >/dev/null 2>&1; then
         if ! apt_has clang-$CLANG_WANTED; then
             fail "the Lua guest needs clang $CLANG_OLDEST or newer$(old_clang), and this system's package lists have no \
 clang-$CLANG_WANTED. Add LLVM's packages (https://apt.llvm.org), then: \
-apt-get install clang-$CLANG_WANTED lld-$CLANG_WANTED libclang-rt-$CLANG_WANTED-dev-wasm32 wasi-libc"
+apt-get install clang-$CLANG_WANTED lld-$CLANG_WANTED libclang-rt-$CLANG_WANTED-dev-wasm32 wasi-libc; \
+or name another clang in WASM_CC"
         fi
         apt_install clang-$CLANG_WANTED lld-$CLANG_WANTED libclang-rt-$CLANG_WANTED-dev-wasm32
     fi
     [ -d /usr/include/wasm32-wasi ] || apt_install wasi-libc
 }
+
+wasm_runtime() { find /usr/lib/llvm-$CLANG_WANTED/lib/clang -name 'libclang_rt.builtins*.a' -path '*wasm32*' | grep -q .; }
 
 old_clang() {
     major=$(clang_major clang)

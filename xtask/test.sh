@@ -11,8 +11,8 @@ cargo fmt --all --check
 say "clippy"
 cargo clippy --workspace --all-targets --quiet -- --deny warnings
 say "unit and integration tests, on SQLite and PostgreSQL"
-cargo nextest run --workspace
+tests/support/postgres.sh run cargo nextest run --workspace
 say "documentation examples"
 cargo test --workspace --doc --quiet
 say "the network: a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
-cargo test --package belvedere --test network
+tests/support/postgres.sh run cargo test --workspace --test network -- --show-output
