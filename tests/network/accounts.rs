@@ -1,0 +1,64 @@
+//! Accounts that change their handle, go away for a while, are taken down, or are deleted.
+
+use serde_json::json;
+
+use crate::database::Database;
+use crate::index::{records, track};
+use crate::network::network;
+use crate::pds::Account;
+use crate::server::Server;
+use crate::wait::until;
+
+const NOTE: &str = "com.example.accounts.note";
+
+crate::on_both!(an_account_that_goes_is_not_seen);
+async fn an_account_that_goes_is_not_seen(database: Database) {
+    let network = network().await;
+    let (admin, stays, mut goes) =
+        (network.account().await, network.account().await, network.account().await);
+    let mut server = Server::new(network, database);
+    server.start().await;
+    let key = server.create_key(&admin.did);
+    track(&server, &key, NOTE).await;
+
+    for account in [&stays, &goes] {
+        account.put(NOTE, "one", json!({ "n": 1 })).await;
+        account.put(NOTE, "two", json!({ "n": 2 })).await;
+    }
+    sees(&server, &key, &stays, 2).await;
+    sees(&server, &key, &goes, 2).await;
+
+    goes.change_handle().await;
+    goes.put(NOTE, "three", json!({ "n": 3 })).await;
+    sees(&server, &key, &goes, 3).await;
+
+    goes.deactivate().await;
+    sees(&server, &key, &goes, 0).await;
+    goes.activate().await;
+    sees(&server, &key, &goes, 3).await;
+
+    goes.take_down(true).await;
+    sees(&server, &key, &goes, 0).await;
+    // Not even after a restart.
+    server.stop().await;
+    server.start().await;
+    sees(&server, &key, &goes, 0).await;
+    goes.take_down(false).await;
+    sees(&server, &key, &goes, 3).await;
+
+    goes.delete_account().await;
+    sees(&server, &key, &goes, 0).await;
+    sees(&server, &key, &stays, 2).await;
+}
+
+async fn sees(server: &Server, key: &str, account: &Account, count: usize) {
+    until("the index sees the account's records, or no longer", || async {
+        let found = records(server, key, NOTE, std::slice::from_ref(account)).await.len();
+        if found == count {
+            Ok(())
+        } else {
+            Err(format!("{found} records of {} instead of {count}", account.handle))
+        }
+    })
+    .await;
+}

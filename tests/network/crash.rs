@@ -1,0 +1,105 @@
+//! `kill -9` at random moments while records stream in (docs/invariants.md, 1): nothing is lost, nothing is doubled.
+//!
+//! The moment of a kill is random in what the writers have written, not in time: 0 to 30 commits after the process
+//! was started, so it hits starting, replaying and live indexing. Creates, updates and deletes are mixed, several in
+//! one commit, over accounts that share a collection.
+
+use belvedere::random::Random;
+use serde_json::{Value, json};
+
+use crate::database::Database;
+use crate::index::{equals_pds, track};
+use crate::network::network;
+use crate::pds::Account;
+use crate::server::Server;
+
+const NOTE: &str = "com.example.crash.note";
+const ROUNDS: usize = 24;
+const ACCOUNTS: usize = 3;
+/// Small enough that updates and deletes hit records that are there.
+const KEYS: u64 = 200;
+/// One round in this many waits for the server to be ready before the first write.
+const READY_EVERY: u64 = 3;
+
+crate::on_both!(kill_at_any_moment);
+async fn kill_at_any_moment(database: Database) {
+    let seed = seed();
+    println!("BELVEDERE_SEED={seed}");
+    let random = Random::seeded(seed);
+    let network = network().await;
+    let mut writers = Vec::new();
+    for _ in 0..ACCOUNTS {
+        writers.push(Writer { account: network.account().await, keys: Vec::new() });
+    }
+    let mut server = Server::new(network, database);
+    server.start().await;
+    let key = server.create_key(&writers[0].account.did);
+    track(&server, &key, NOTE).await;
+
+    for round in 0..ROUNDS {
+        if round > 0 {
+            server.spawn();
+            if below(&random, READY_EVERY) == 0 {
+                server.ready().await;
+            }
+        }
+        for _ in 0..below(&random, 31) {
+            let writer = below(&random, ACCOUNTS as u64) as usize;
+            writers[writer].commit(&random).await;
+        }
+        server.kill();
+    }
+
+    server.start().await;
+    let accounts: Vec<_> = writers.into_iter().map(|writer| writer.account).collect();
+    let compared = equals_pds(&server, &key, NOTE, &accounts).await;
+    println!("{compared} records after {ROUNDS} kills");
+    assert!(compared > ROUNDS, "the writers wrote enough to mean something");
+}
+
+struct Writer {
+    account: Account,
+    /// Which keys have a record now.
+    keys: Vec<u64>,
+}
+
+impl Writer {
+    /// One commit of one to ten writes to different keys.
+    async fn commit(&mut self, random: &Random) {
+        let mut writes: Vec<Value> = Vec::new();
+        let mut touched = Vec::new();
+        for _ in 0..=below(random, 10) {
+            let key = below(random, KEYS);
+            if touched.contains(&key) {
+                continue;
+            }
+            touched.push(key);
+            let rkey = format!("key{key}");
+            let record = json!({ "text": random.hex(100), "n": below(random, 1_000_000) });
+            let held = self.keys.iter().position(|&held| held == key);
+            writes.push(match held {
+                Some(place) if below(random, 3) == 0 => {
+                    self.keys.swap_remove(place);
+                    Account::delete_write(NOTE, &rkey)
+                }
+                Some(_) => Account::update_write(NOTE, &rkey, record),
+                None => {
+                    self.keys.push(key);
+                    Account::create_write(NOTE, &rkey, record)
+                }
+            });
+        }
+        self.account.apply_writes(writes).await;
+    }
+}
+
+fn below(random: &Random, end: u64) -> u64 {
+    random.u64() % end
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
+fn seed() -> u64 {
+    let given =
+        std::env::var("BELVEDERE_SEED").ok().map(|text| text.parse().expect("BELVEDERE_SEED is a number"));
+    given.unwrap_or_else(|| Random::system().u64())
+}

@@ -1,0 +1,41 @@
+//! The product on the real network: PLC directory, PDS, Jetstream, relay and DNS from npm, started once per run
+//! (`network.rs`), and the `belvedere` binary as an operator starts it (`server.rs`). Every test has accounts and a
+//! database of its own and runs on SQLite and on PostgreSQL.
+//!
+//! Nothing waits by the clock: tests poll for what they expect, with a deadline (`wait.rs`). Random choices come from
+//! a seed that is printed; `BELVEDERE_SEED=N` repeats a run.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "tests speak to whoever runs them")]
+#![expect(unreachable_pub, reason = "one binary: its modules share what they have")]
+
+mod accounts;
+mod crash;
+mod database;
+mod index;
+mod network;
+mod pds;
+mod server;
+mod story;
+mod stream;
+mod wait;
+
+#[path = "../support/postgres.rs"]
+mod postgres;
+
+/// Makes two tests of one: `name::sqlite` and `name::postgres`.
+macro_rules! on_both {
+    ($name:ident) => {
+        mod $name {
+            #[tokio::test]
+            async fn sqlite() {
+                super::$name($crate::database::Database::sqlite()).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                super::$name($crate::database::Database::postgres().await).await;
+            }
+        }
+    };
+}
+use on_both;

@@ -1,0 +1,93 @@
+//! The network of `up.mjs`: one node process for all tests of a run.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::pds::Account;
+
+/// Where everything is, as `up.mjs` says it.
+#[derive(Deserialize)]
+pub struct Network {
+    pub plc: String,
+    pub pds: String,
+    #[serde(rename = "pdsAdminPassword")]
+    pub pds_admin_password: String,
+    pub jetstream: String,
+    pub relay: String,
+    pub dns: String,
+    control: String,
+    /// The node process: it ends when our end of its standard input closes, so also when we are killed.
+    #[serde(skip)]
+    _process: Option<Child>,
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The network, started by whoever asks first.
+pub async fn network() -> &'static Network {
+    static NETWORK: OnceLock<Network> = OnceLock::new();
+    tokio::task::spawn_blocking(|| NETWORK.get_or_init(start)).await.expect("the network starts")
+}
+
+fn start() -> Network {
+    let installed = Command::new("sh").arg("xtask/network.sh").current_dir(repository()).status();
+    assert!(installed.is_ok_and(|status| status.success()), "xtask/network.sh failed");
+    let mut process = Command::new("node")
+        .args(["tests/network/up.mjs", "--accounts", "", "--stdin"])
+        .current_dir(repository())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // The PDS logs every request; what matters comes back as an answer.
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("node starts");
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().expect("standard output is piped"))
+        .read_line(&mut line)
+        .expect("up.mjs says where everything is");
+    let mut network: Network =
+        serde_json::from_str(&line).expect("up.mjs printed its JSON: run it to see why not");
+    network._process = Some(process);
+    network
+}
+
+/// The one HTTP client of these tests.
+pub fn http() -> reqwest::Client {
+    static PROVIDER: OnceLock<()> = OnceLock::new();
+    PROVIDER.get_or_init(|| {
+        // Fails only when another test was faster.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    #[expect(clippy::disallowed_methods, reason = "tests talk to servers from the outside")]
+    reqwest::Client::builder().no_proxy().build().expect("a plain client is built")
+}
+
+impl Network {
+    /// A new account on the PDS, with a name nobody else has.
+    pub async fn account(&'static self) -> Account {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let answer = self.control("/account", &json!({ "name": name })).await;
+        Account::new(self, &answer)
+    }
+
+    /// Cuts every Jetstream connection.
+    pub async fn drop_jetstream(&self) {
+        self.control("/jetstream/drop", &json!({})).await;
+    }
+
+    async fn control(&self, path: &str, body: &Value) -> Value {
+        let answer =
+            http().post(format!("{}{path}", self.control)).json(body).send().await.expect("control answers");
+        assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap_or_default());
+        answer.json().await.expect("control answers JSON")
+    }
+}

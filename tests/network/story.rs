@@ -1,0 +1,102 @@
+//! The README's story, step by step: a key, a record lexicon, a query lexicon, a client, a record on a real PDS, and
+//! the same record through the built-in query and through a script.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::database::Database;
+use crate::index::{add_client, add_query, equals_pds, query_until, track};
+use crate::network::network;
+use crate::server::{Server, expect};
+
+const NOTE: &str = "com.example.story.note";
+const LIST: &str = "com.example.story.listNotes";
+const SCRIPTED: &str = "com.example.story.scriptedNotes";
+
+const SCRIPT: &str = r#"
+function handle()
+  local page = db.query({ collection = collection, did = params.did, limit = 10 })
+  local texts = toarray({})
+  for _, record in ipairs(page.records) do table.insert(texts, record.text) end
+  return { texts = texts, caller = caller_did, count = db.count(collection, params.did) }
+end
+"#;
+
+crate::on_both!(a_record_is_read_back);
+async fn a_record_is_read_back(database: Database) {
+    let network = network().await;
+    let alice = network.account().await;
+    let mut server = Server::new(network, database);
+    server.start().await;
+
+    // The operator: a key from the command line, lexicons, a client.
+    let key = server.create_key(&alice.did);
+    track(&server, &key, NOTE).await;
+    add_query(&server, &key, LIST, NOTE).await;
+    let client = add_client(&server, &key).await;
+    let list = || {
+        let request = server.request(Method::GET, &format!("/xrpc/{LIST}")).query(&[("did", &alice.did)]);
+        request.header("x-client-key", &client)
+    };
+    assert_eq!(expect(200, list()).await, json!({ "records": [] }));
+    let anonymous = expect(401, server.request(Method::GET, &format!("/xrpc/{LIST}"))).await;
+    assert_eq!(anonymous["error"], "Missing client identification");
+
+    // The user writes on their PDS; the reader sees it, through the list and by address.
+    alice.put(NOTE, "first", json!({ "text": "hello" })).await;
+    let uri = alice.uri(NOTE, "first");
+    let page =
+        query_until("the record is listed", list, |body| body["records"][0]["uri"] == uri.as_str()).await;
+    assert_eq!(page, json!({ "records": [{ "$type": NOTE, "text": "hello", "uri": uri }] }));
+    let single = expect(200, list().query(&[("uri", &uri)])).await;
+    assert_eq!(single, json!({ "record": { "$type": NOTE, "text": "hello", "uri": uri } }));
+
+    // The operator attaches a script; it sees the same record, and who asks.
+    add_query(&server, &key, SCRIPTED, NOTE).await;
+    let script = json!({ "id": format!("xrpc.query:{SCRIPTED}"), "body": SCRIPT });
+    expect(201, server.request(Method::POST, "/admin/scripts").bearer_auth(&key).json(&script)).await;
+    let scripted = || {
+        let request = server.request(Method::GET, &format!("/xrpc/{SCRIPTED}")).query(&[("did", &alice.did)]);
+        request.header("x-client-key", &client)
+    };
+    assert_eq!(expect(200, scripted()).await, json!({ "texts": ["hello"], "count": 1 }));
+    let token = alice.service_token(&server.did, Some(SCRIPTED)).await;
+    let known = expect(200, scripted().bearer_auth(&token)).await;
+    assert_eq!(known, json!({ "texts": ["hello"], "count": 1, "caller": alice.did }));
+    // A token for one method is good for that one only.
+    let other = alice.service_token(&server.did, Some(LIST)).await;
+    expect(401, scripted().bearer_auth(&other)).await;
+
+    // An update and a delete arrive too.
+    alice.put(NOTE, "first", json!({ "text": "changed" })).await;
+    query_until("the update arrives", scripted, |body| body["texts"] == json!(["changed"])).await;
+    alice.put(NOTE, "second", json!({ "text": "more" })).await;
+    alice.delete(NOTE, "first").await;
+    query_until("the delete arrives", scripted, |body| body["texts"] == json!(["more"])).await;
+
+    // What was written while the server was down comes when it is back.
+    server.stop().await;
+    alice.put(NOTE, "third", json!({ "text": "meanwhile" })).await;
+    server.start().await;
+    assert_eq!(equals_pds(&server, &key, NOTE, &[alice]).await, 2);
+    server.stop().await;
+}
+
+crate::on_both!(the_first_caller_becomes_super);
+async fn the_first_caller_becomes_super(database: Database) {
+    let network = network().await;
+    let (alice, bob) = (network.account().await, network.account().await);
+    let mut server = Server::new(network, database);
+    server.start().await;
+
+    let users = |token: &str| server.request(Method::GET, "/admin/users").bearer_auth(token);
+    let wrong = alice.service_token("did:web:elsewhere.example", None).await;
+    expect(401, users(&wrong)).await;
+    let token = alice.service_token(&server.did, None).await;
+    let list = expect(200, users(&token)).await;
+    assert_eq!(list[0]["did"], alice.did.as_str());
+    assert_eq!(list[0]["is_super"], true);
+    assert_eq!(list.as_array().map(Vec::len), Some(1));
+    let token = bob.service_token(&server.did, None).await;
+    expect(403, users(&token)).await;
+}
