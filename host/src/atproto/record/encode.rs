@@ -6,19 +6,13 @@
 //! references.
 
 use super::super::json::{plain_len, skip_space, unescape};
+use super::cbor::{
+    MAJOR_ARRAY, MAJOR_BYTES, MAJOR_MAP, MAJOR_NEGATIVE, MAJOR_TEXT, MAJOR_UNSIGNED, TAG_LINK, head, text_of,
+};
 use super::{InvalidRecord, MAX_DEPTH, MAX_REF_BYTES, Unencodable};
 
 /// How many references one pass collects at most, duplicates included: a record of 1 MiB can't hold more.
 const MAX_COLLECTED: usize = 1 << 18;
-
-const MAJOR_UNSIGNED: u8 = 0x00;
-const MAJOR_NEGATIVE: u8 = 0x20;
-const MAJOR_BYTES: u8 = 0x40;
-const MAJOR_TEXT: u8 = 0x60;
-const MAJOR_ARRAY: u8 = 0x80;
-const MAJOR_MAP: u8 = 0xa0;
-/// Tag 42, the head of every link.
-const TAG_LINK: [u8; 2] = [0xd8, 0x2a];
 
 /// The largest integer that a double holds exactly; `1e3` and `5.0` are integers up to here.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
@@ -393,41 +387,4 @@ fn is_blob(out: &[u8], members: &[Member]) -> bool {
     find(b"ref").is_some_and(|v| v.starts_with(&TAG_LINK))
         && find(b"mimeType").is_some_and(|v| text_of(v).is_some())
         && find(b"size").is_some_and(|v| v[0] & 0xe0 == MAJOR_UNSIGNED)
-}
-
-/// The text of an encoded value, if it is a text.
-fn text_of(value: &[u8]) -> Option<&str> {
-    let first = *value.first()?;
-    if first & 0xe0 != MAJOR_TEXT {
-        return None;
-    }
-    let head = match first & 0x1f {
-        24 => 2,
-        25 => 3,
-        26 => 5,
-        27 => 9,
-        _ => 1,
-    };
-    std::str::from_utf8(value.get(head..)?).ok()
-}
-
-/// Writes the shortest head of an item: its major type and its value or length.
-#[inline]
-fn head(out: &mut Vec<u8>, major: u8, n: u64) {
-    match n {
-        0..24 => out.push(major | n as u8),
-        24..0x100 => out.extend_from_slice(&[major | 0x18, n as u8]),
-        0x100..0x1_0000 => {
-            let n = (n as u16).to_be_bytes();
-            out.extend_from_slice(&[major | 0x19, n[0], n[1]]);
-        }
-        0x1_0000..0x1_0000_0000 => {
-            out.push(major | 0x1a);
-            out.extend_from_slice(&(n as u32).to_be_bytes());
-        }
-        _ => {
-            out.push(major | 0x1b);
-            out.extend_from_slice(&n.to_be_bytes());
-        }
-    }
 }

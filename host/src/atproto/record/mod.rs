@@ -1,6 +1,7 @@
 //! What the index wants to know about a record, found in one pass over its JSON text: that it is one, its CID, and
 //! which records it refers to.
 
+mod cbor;
 mod encode;
 #[cfg(test)]
 mod tests;
