@@ -1,13 +1,10 @@
 //! The cases of the table, on one database.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
-use serde_json::Value;
-
 use crate::report::{Row, Table};
-use crate::server::{COLLECTION, Server};
+use crate::server::{self, COLLECTION};
+use crate::support::instance::Instance;
 use crate::support::jetstream::{Standin, synthetic};
 use crate::{Place, Plan, baseline, cpu, http, writing};
 
@@ -24,20 +21,20 @@ const LOOP: &str = "function handle() local n = 0 for i = 1, 499990 do n = n + i
 const QUERY: &str =
     "function handle() return db.query{ collection = 'com.example.load.note', limit = 20 } end";
 
-/// Runs every case in one place; `data` is the server's data directory.
-pub async fn measure(place: &Place, data: &Path, plan: &Plan) -> anyhow::Result<Table> {
+/// Runs every case in one place.
+pub async fn measure(place: &Place, plan: &Plan) -> anyhow::Result<Table> {
     let Place { name, url, baseline_url, database } = place;
     let (name, database) = (*name, *database);
     let standin = Standin::start().await;
     standin.push_all(synthetic(plan.records, writing::REPOS, COLLECTION, FIRST_EVENT_US));
     eprintln!("{name}: {} events are ready to stream", plan.records);
-    let mut server = Server::start(url, data, &standin.url()).await?;
+    let mut server = server::start(url, &standin.url()).await;
     let mut table = Table::new(name, database.is_some());
     let meter = Meter { server: server.pid(), database };
 
     let before = meter.read();
-    server.upload_record_lexicon().await?;
-    let peak = server.wait_for_records(plan.records as u64).await?;
+    server::upload_collection(&server).await;
+    let peak = server::wait_for_records(&server, plan.records as u64).await?;
     let used = meter.read() - before;
     let baseline = writing::baseline(baseline_url, plan.records, database).await?;
     table.push(Row {
@@ -52,25 +49,24 @@ pub async fn measure(place: &Place, data: &Path, plan: &Plan) -> anyhow::Result<
     }
     table.note(format!("peak memory while streaming: {} MB", peak >> 20));
 
-    server.set_up_queries().await?;
-    let restart = server.restart().await?;
+    let list = server::upload_query(&server).await;
+    let scripts = [
+        ("script returning a constant table", server::add_script(&server, "constant", CONSTANT).await),
+        ("script with db.query of 20 rows", server::add_script(&server, "query", QUERY).await),
+        ("script with a loop of 500,000 instructions", server::add_script(&server, "loop", LOOP).await),
+    ];
+    server.stop();
+    let restart = server.start_again().await;
     let meter = Meter { server: server.pid(), database };
     table.note(format!("start to /health with {} records: {} ms", plan.records, restart.as_millis()));
-    let page = first_page(&server).await?;
-    let uri = page["records"][0]["uri"].as_str().context("a record")?.to_owned();
-    let scripts = [
-        ("script returning a constant table", server.add_script("constant", CONSTANT).await?),
-        ("script with db.query of 20 rows", server.add_script("query", QUERY).await?),
-        ("script with a loop of 500,000 instructions", server.add_script("loop", LOOP).await?),
-    ];
+    let single = format!("{list}&uri={}", server::some_uri(&server).await?);
     tokio::time::sleep(Duration::from_secs(2)).await;
     table.note(format!("idle memory: {} MB", cpu::resident(server.pid()) >> 20));
 
-    let single = format!("{}&uri={uri}", Server::list_path());
     let list_loop = baseline::run_loop("baseline-list", url)?.per_cpu_second();
     let single_loop = baseline::run_loop("baseline-single", url)?.per_cpu_second();
     let cases = [
-        ("list of 20 records", Server::list_path(), Some(list_loop)),
+        ("list of 20 records", list, Some(list_loop)),
         ("one record by uri", single, Some(single_loop)),
     ];
     let scripts = scripts.into_iter().map(|(case, path)| (case, path, None));
@@ -82,15 +78,8 @@ pub async fn measure(place: &Place, data: &Path, plan: &Plan) -> anyhow::Result<
     Ok(table)
 }
 
-async fn first_page(server: &Server) -> anyhow::Result<Value> {
-    let path = format!("{}&client_key={}", Server::list_path(), server.client_key);
-    let (status, page) = http::json(server.address, ::http::Method::GET, &path, None, &Value::Null).await?;
-    anyhow::ensure!(status.is_success(), "{status} {page}");
-    Ok(page)
-}
-
 async fn read(
-    server: &Server,
+    server: &Instance,
     meter: &Meter,
     case: &str,
     path: &str,

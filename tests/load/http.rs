@@ -3,11 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+
+use crate::support::http_client::connect;
 
 /// What a run of the loop saw.
 #[derive(Debug, Default)]
@@ -30,14 +28,6 @@ impl Run {
         let at = ((self.latencies.len().saturating_sub(1)) as f64 * p) as usize;
         self.latencies.get(at).map_or(f64::NAN, |us| f64::from(*us) / 1e3)
     }
-}
-
-pub async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    Ok(sender)
 }
 
 /// Asks for `path` over `connections` connections for `duration`.
@@ -83,28 +73,4 @@ pub async fn run(
     all.elapsed = started.elapsed();
     all.latencies.sort_unstable();
     Ok(all)
-}
-
-/// One JSON request; the answer's body, whatever its status.
-pub async fn json(
-    address: SocketAddr,
-    method: http::Method,
-    path: &str,
-    bearer: Option<&str>,
-    body: &serde_json::Value,
-) -> anyhow::Result<(http::StatusCode, serde_json::Value)> {
-    let mut sender = connect(address).await?;
-    let mut request = http::Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "load.test")
-        .header("content-type", "application/json");
-    if let Some(key) = bearer {
-        request = request.header("authorization", format!("Bearer {key}"));
-    }
-    let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
-    let response = sender.send_request(request.body(Full::new(body))?).await?;
-    let status = response.status();
-    let bytes = response.into_body().collect().await?.to_bytes();
-    Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
 }

@@ -79,10 +79,9 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         let directory = tempfile::tempdir()?;
         let url = |name: &str| format!("sqlite://{}", directory.path().join(name).display());
         let place = Place { name: "SQLite", url: url("load.db"), baseline_url: url("base.db"), database: None };
-        tables.push(cases::measure(&place, directory.path(), plan).await?);
+        tables.push(cases::measure(&place, plan).await?);
     }
     if matches!(which, "all" | "postgres") {
-        let directory = tempfile::tempdir()?;
         let url = support::postgres::create_database().await;
         let place = Place {
             name: "PostgreSQL",
@@ -90,7 +89,7 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
             database: Some(postmaster(&url).await?),
             url,
         };
-        tables.push(cases::measure(&place, directory.path(), plan).await?);
+        tables.push(cases::measure(&place, plan).await?);
     }
     println!("\n{}", report::machine());
     for table in tables {

@@ -1,0 +1,107 @@
+//! `/admin/api-clients`
+
+use http::Method;
+use serde_json::{Value, json};
+
+fn client(n: u32) -> Value {
+    json!({
+        "name": format!("App {n}"),
+        "client_id_url": format!("https://app{n}.example/client.json"),
+        "client_uri": format!("https://app{n}.example"),
+        "redirect_uris": [format!("https://app{n}.example/callback")],
+    })
+}
+
+crate::in_both_worlds! {
+    async fn a_client_works_at_once_changes_and_goes(world) {
+        let server = &world.server;
+        let made = server.admin(Method::POST, "/admin/api-clients", Some(&client(1))).await;
+        assert_eq!(made.status, 201);
+        let key = made.body["client_key"].as_str().unwrap();
+        let secret = made.body["client_secret"].as_str().unwrap();
+        assert!(key.starts_with("bvc_") && secret.starts_with("bvs_"));
+        let call = async || {
+            let headers = [("x-client-key", key)];
+            server.request(Method::GET, "/xrpc/com.example.unknown", &headers, None).await
+        };
+        assert_eq!(call().await.status, 404, "the key is known");
+
+        let path = format!("/admin/api-clients/{}", made.body["id"].as_str().unwrap());
+        let shown = server.admin(Method::GET, &path, None).await;
+        assert_eq!(shown.body["scopes"], "atproto");
+        assert_eq!(shown.body["client_type"], "confidential");
+        assert_eq!(shown.body["is_active"], true);
+        assert_eq!(shown.body["rate_limit_capacity"], Value::Null);
+        assert!(!shown.text.contains(secret), "the secret is never shown again");
+
+        let change = json!({ "name": "Renamed", "rate_limit_capacity": 7, "rate_limit_refill_rate": 0.5 });
+        assert_eq!(server.admin(Method::PUT, &path, Some(&change)).await.status, 204);
+        let shown = server.admin(Method::GET, &path, None).await;
+        assert_eq!(shown.body["name"], "Renamed");
+        assert_eq!(shown.body["client_uri"], "https://app1.example", "what is not sent stays");
+        assert_eq!((&shown.body["rate_limit_capacity"], &shown.body["rate_limit_refill_rate"]), (&json!(7), &json!(0.5)));
+        assert_eq!(call().await.headers["ratelimit-limit"], "7");
+
+        server.admin(Method::PUT, &path, Some(&json!({ "rate_limit_capacity": null }))).await;
+        let shown = server.admin(Method::GET, &path, None).await;
+        assert_eq!((&shown.body["rate_limit_capacity"], &shown.body["rate_limit_refill_rate"]), (&Value::Null, &json!(0.5)));
+
+        server.admin(Method::PUT, &path, Some(&json!({ "is_active": false }))).await;
+        let refused = call().await;
+        assert_eq!((refused.status.as_u16(), refused.error()), (401, "Invalid client"));
+        server.admin(Method::PUT, &path, Some(&json!({ "is_active": true }))).await;
+        assert_eq!(call().await.status, 404);
+
+        assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 204);
+        assert_eq!(call().await.status, 401);
+        for method in [Method::GET, Method::DELETE] {
+            assert_eq!(server.admin(method, &path, None).await.status, 404);
+        }
+        assert_eq!(server.admin(Method::PUT, &path, Some(&json!({}))).await.status, 404);
+    }
+
+    async fn clients_are_listed_newest_first_and_are_unique(world) {
+        let server = &world.server;
+        for n in 1..=3 {
+            server.admin(Method::POST, "/admin/api-clients", Some(&client(n))).await;
+        }
+        let again = server.admin(Method::POST, "/admin/api-clients", Some(&client(2))).await;
+        assert_eq!((again.status.as_u16(), again.error()), (409, "client_id_url already registered"));
+        let list = server.admin(Method::GET, "/admin/api-clients", None).await;
+        let names: Vec<&str> = list.body.as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["App 3", "App 2", "App 1", "tests"]);
+        let children = server.admin(Method::GET, "/admin/api-clients?parent_id=none", None).await;
+        assert_eq!(children.body, json!([]));
+    }
+
+    async fn public_clients_have_no_secret(world) {
+        let mut body = client(1);
+        body["client_type"] = json!("public");
+        body["allowed_origins"] = json!(["https://app1.example"]);
+        let made = world.server.admin(Method::POST, "/admin/api-clients", Some(&body)).await;
+        assert_eq!(made.status, 201);
+        assert!(made.body.get("client_secret").is_none());
+        assert_eq!(made.body["client_type"], "public");
+    }
+
+    async fn bad_fields_are_400(world) {
+        for (field, value) in [
+            ("name", json!("")),
+            ("name", json!(null)),
+            ("client_id_url", json!("nope")),
+            ("client_uri", json!("ftp://app.example")),
+            ("redirect_uris", json!("https://app.example")),
+            ("redirect_uris", json!(["nope"])),
+            ("scopes", json!("transition:generic")),
+            ("client_type", json!("secret")),
+            ("allowed_origins", json!(["https://app.example/path"])),
+            ("rate_limit_capacity", json!(0)),
+            ("rate_limit_refill_rate", json!(-1)),
+        ] {
+            let mut body = client(1);
+            body[field] = value;
+            let answer = world.server.admin(Method::POST, "/admin/api-clients", Some(&body)).await;
+            assert_eq!(answer.status, 400, "{field}: {}", answer.text);
+        }
+    }
+}

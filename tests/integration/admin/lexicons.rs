@@ -1,0 +1,90 @@
+//! `/admin/lexicons`
+
+use http::Method;
+use serde_json::json;
+
+use crate::fixtures::{ALICE, LIST, NOTES};
+use crate::support::instance::{query_lexicon, record_lexicon};
+
+crate::in_both_worlds! {
+    async fn a_lexicon_is_created_revised_shown_and_deleted(world) {
+        let server = &world.server;
+        let body = json!({ "lexicon_json": query_lexicon(LIST), "target_collection": NOTES, "token_cost": 3 });
+        let answer = server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.body, json!({ "id": LIST, "revision": 1, "backfill_job_id": null }));
+        let answer = server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["revision"]), (200, &json!(2)));
+
+        let one = server.admin(Method::GET, &format!("/admin/lexicons/{LIST}"), None).await;
+        assert_eq!(one.status, 200);
+        assert_eq!(one.body["lexicon_json"], query_lexicon(LIST));
+        assert_eq!(one.body["lexicon_type"], "query");
+        assert_eq!(one.body["target_collection"], NOTES);
+        assert_eq!(one.body["token_cost"], 3);
+        assert_eq!(one.body["source"], "manual");
+        assert!(one.body["created_at"].as_str().unwrap().ends_with('Z'));
+
+        let list = server.admin(Method::GET, "/admin/lexicons", None).await;
+        assert_eq!(list.body.as_array().unwrap().len(), 1);
+        assert!(list.body[0].get("lexicon_json").is_none());
+
+        let path = format!("/admin/lexicons/{LIST}");
+        assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 204);
+        assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 404);
+        assert_eq!(server.admin(Method::GET, &path, None).await.status, 404);
+        assert_eq!(server.xrpc(LIST).await.error(), "method not found");
+    }
+
+    async fn a_new_record_lexicon_takes_effect_on_the_running_stream(mut world) {
+        world = world.with_notes().await;
+        world.note(ALICE, "first", json!({ "text": "one" })).await;
+        // A second collection, while the stream runs.
+        let other = "com.example.other";
+        world.server.upload(record_lexicon(other), None).await;
+        world.server.upload(query_lexicon("com.example.listOther"), Some(other)).await;
+        let record = json!({ "$type": other, "text": "hello" });
+        let stream = &world.stream;
+        world.server.eventually("the stream follows the new collection", async |_| {
+            stream.subscriptions().last().is_some_and(|s| s.wants(other))
+        }).await;
+        world.push(|at, rev| crate::support::jetstream::Frame::create(
+            at,
+            crate::support::jetstream::Place { did: ALICE, collection: other, rkey: "a", rev },
+            &record,
+        ));
+        world.server.eventually("the record of the new collection", async |server| {
+            server.xrpc("com.example.listOther").await.body["records"].as_array().is_some_and(|r| r.len() == 1)
+        }).await;
+    }
+
+    async fn what_is_no_lexicon_is_refused_with_the_reason(world) {
+        let good = query_lexicon("com.example.q");
+        let with = |key: &str, value: serde_json::Value| {
+            let mut lexicon = good.clone();
+            lexicon[key] = value;
+            json!({ "lexicon_json": lexicon })
+        };
+        for (body, reason) in [
+            (json!({}), "lexicon_json"),
+            (json!({ "lexicon_json": 5 }), "lexicon"),
+            (with("lexicon", json!(2)), "lexicon"),
+            (with("lexicon", json!("1")), "lexicon"),
+            (with("id", json!("")), "id"),
+            (with("id", json!("not an nsid")), "id"),
+            (with("defs", json!(null)), "defs"),
+            (json!({ "lexicon_json": good, "target_collection": "nope" }), "target_collection"),
+            (json!({ "lexicon_json": good, "token_cost": -1 }), "token_cost"),
+            (json!({ "lexicon_json": good, "action": "explode" }), "action"),
+        ] {
+            let answer = world.server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
+            assert_eq!(answer.status, 400, "{body}: {}", answer.text);
+            assert!(answer.error().contains(reason), "{body}: {}", answer.error());
+        }
+        let key = format!("Bearer {}", world.server.admin_key);
+        let headers = [("authorization", key.as_str())];
+        let answer = world.server.request(Method::POST, "/admin/lexicons", &headers, Some("{".into())).await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.error().starts_with("invalid request body"), "{}", answer.error());
+    }
+}

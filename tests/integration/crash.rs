@@ -1,0 +1,32 @@
+//! What survives `kill -9`, and what a restart keeps.
+
+use serde_json::json;
+
+use crate::fixtures::{ALICE, LIST, NOTES};
+
+crate::in_both_worlds! {
+    async fn nothing_is_lost_or_doubled_by_kills(mut world) {
+        world = world.with_notes().await;
+        let mut written = 0;
+        for round in 0..6 {
+            for n in 0..40 {
+                let record = json!({ "$type": NOTES, "text": format!("{round}.{n}") });
+                world.push(|at, rev| crate::support::jetstream::Frame::create(
+                    at,
+                    crate::support::jetstream::Place { did: ALICE, collection: NOTES, rkey: rev, rev },
+                    &record,
+                ));
+                written += 1;
+            }
+            // At another point of each burst: how many are in by now depends on the machine.
+            let enough = written - 40 + round * 6;
+            world.server.eventually("part of the burst", async |server| server.records().await >= enough).await;
+            world.server.kill();
+            world.server.start_again().await;
+        }
+        world.server.eventually("everything", async |server| server.records().await >= written).await;
+        assert_eq!(world.server.records().await, written, "nothing twice");
+        let page = world.server.xrpc(&format!("{LIST}?limit=100")).await;
+        assert_eq!(page.body["records"].as_array().unwrap().len(), 100);
+    }
+}

@@ -1,0 +1,115 @@
+//! A running server on either database, with a stand-in for Jetstream.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::instance::{Instance, query_lexicon, record_lexicon};
+use crate::support::jetstream::{Frame, Place, Standin, tid};
+use crate::support::{db, postgres};
+
+pub const NOTES: &str = "com.example.note";
+pub const LIST: &str = "com.example.listNotes";
+pub const ALICE: &str = "did:plc:alicealicealicealicealic";
+pub const BOB: &str = "did:plc:bobbobbobbobbobbobbobbob";
+
+/// When the first event of a test's stream happened.
+const FIRST_EVENT_US: i64 = 1_790_000_000_000_000;
+
+/// A database of its own, a stream, and the server on both.
+pub struct World {
+    pub server: Instance,
+    pub stream: Standin,
+    events: i64,
+    _directory: Option<TempDir>,
+}
+
+impl World {
+    pub async fn sqlite() -> Self {
+        let (url, directory) = db::sqlite_url();
+        Self::on(&url, Some(directory), &[]).await
+    }
+
+    pub async fn postgres() -> Self {
+        Self::on(&postgres::create_database().await, None, &[]).await
+    }
+
+    async fn on(url: &str, directory: Option<TempDir>, environment: &[(&'static str, &str)]) -> Self {
+        let stream = Standin::start().await;
+        let server = Instance::start_with(url, &stream.url(), environment).await;
+        Self { server, stream, events: 0, _directory: directory }
+    }
+
+    /// The collection of notes and the query over it.
+    pub async fn with_notes(self) -> Self {
+        self.server.upload(record_lexicon(NOTES), None).await;
+        self.server.upload(query_lexicon(LIST), Some(NOTES)).await;
+        self
+    }
+
+    fn next_event(&mut self) -> (i64, String) {
+        self.events += 1;
+        let at = FIRST_EVENT_US + self.events;
+        (at, tid(at as u64, 0))
+    }
+
+    /// Writes a note and waits until it is indexed.
+    pub async fn note(&mut self, did: &str, rkey: &str, more: Value) -> String {
+        let mut record = json!({ "$type": NOTES });
+        record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (at, rev) = self.next_event();
+        self.stream.push(Frame::create(at, Place { did, collection: NOTES, rkey, rev: &rev }, &record));
+        let uri = format!("at://{did}/{NOTES}/{rkey}");
+        self.wait_for(&uri, true).await;
+        uri
+    }
+
+    pub async fn delete_note(&mut self, did: &str, rkey: &str) {
+        let (at, rev) = self.next_event();
+        self.stream.push(Frame::delete(at, Place { did, collection: NOTES, rkey, rev: &rev }));
+        self.wait_for(&format!("at://{did}/{NOTES}/{rkey}"), false).await;
+    }
+
+    /// An account event of the stream.
+    pub fn account(&mut self, did: &str, status: Option<&str>) {
+        let (at, _) = self.next_event();
+        self.stream.push(Frame::account(at, did, status));
+    }
+
+    pub fn push(&mut self, frame: impl FnOnce(i64, &str) -> Frame) {
+        let (at, rev) = self.next_event();
+        self.stream.push(frame(at, &rev));
+    }
+
+    /// Waits until a record can be read, or can't any more.
+    pub async fn wait_for(&self, uri: &str, there: bool) {
+        let path = format!("{LIST}?uri={uri}");
+        self.server
+            .eventually(&format!("{uri} there: {there}"), async |server| {
+                (server.xrpc(&path).await.status == 200) == there
+            })
+            .await;
+    }
+}
+
+/// Makes two tests of one: `name::sqlite` and `name::postgres`.
+#[macro_export]
+macro_rules! in_both_worlds {
+    ($($(#[$meta:meta])* async fn $name:ident($($world:tt)+) $body:block)*) => {
+        $(mod $name {
+            use super::*;
+
+            $(#[$meta])*
+            async fn run($($world)+: $crate::fixtures::World) $body
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                run($crate::fixtures::World::sqlite().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                run($crate::fixtures::World::postgres().await).await;
+            }
+        })*
+    };
+}

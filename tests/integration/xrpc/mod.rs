@@ -1,0 +1,3 @@
+mod builtin;
+mod procedure;
+mod scripted;

@@ -1,0 +1,123 @@
+//! `GET /xrpc/{nsid}` with a script.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
+use crate::support::instance::{Answer, query_lexicon};
+
+/// Binds a script to a query over the notes and calls it.
+async fn call(world: &World, source: &str, query: &str) -> Answer {
+    world.server.upload(query_lexicon("com.example.scripted"), Some(NOTES)).await;
+    world.server.bind("com.example.scripted", source).await;
+    world.server.xrpc(&format!("com.example.scripted?{query}")).await
+}
+
+crate::in_both_worlds! {
+    async fn a_script_sees_its_call(world) {
+        let source = "function handle() return { method = method, collection = collection, params = params, \
+             caller = caller_did == nil, env = env.NOTHING == nil } end";
+        let answer = call(&world, source, "a=1&tag=x&tag=y&flag&client_key=ignored").await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!(answer.body, json!({
+            "method": "com.example.scripted", "collection": NOTES, "caller": true, "env": true,
+            "params": { "a": "1", "tag": ["x", "y"], "flag": "" },
+        }));
+    }
+
+    async fn a_script_reads_the_index(mut world) {
+        world = world.with_notes().await;
+        for n in 0..6 {
+            let author = if n % 2 == 0 { ALICE } else { BOB };
+            world.note(author, &format!("n{n}"), json!({ "text": format!("note {n}"), "n": n })).await;
+        }
+        let source = "function handle() \
+            local page = db.query{ collection = collection, limit = params.limit, cursor = params.cursor, \
+                filter = { field = 'n', op = '>=', value = 2 }, sort = 'n', sortDirection = 'asc' } \
+            local one = db.get(page.records[1].uri) \
+            return { page = page, one = one.text, all = db.count(collection), bobs = db.count(collection, params.did), \
+                missing = db.get('at://did:plc:abc/com.example.note/x') == nil } end";
+        let answer = call(&world, source, &format!("limit=2&did={BOB}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!(answer.body["page"]["records"][0]["n"], 2);
+        assert_eq!(answer.body["page"]["records"][0]["uri"], format!("at://{ALICE}/{NOTES}/n2"));
+        assert_eq!(answer.body["page"]["records"][1]["n"], 3);
+        assert_eq!((&answer.body["one"], &answer.body["all"], &answer.body["bobs"]), (&json!("note 2"), &json!(6), &json!(3)));
+        assert_eq!(answer.body["missing"], true);
+        let cursor = answer.body["page"]["cursor"].as_str().unwrap();
+        let next = world.server.xrpc(&format!("com.example.scripted?limit=2&did={BOB}&cursor={cursor}")).await;
+        assert_eq!(next.body["page"]["records"][0]["n"], 4);
+        assert_eq!(next.body["page"]["cursor"], Value::Null);
+    }
+
+    async fn failures_show_two_texts_and_log_the_rest(world) {
+        for (source, text) in [
+            ("function handle() error('secret detail') end", "script execution failed"),
+            ("function handle() return nil + 1 end", "script execution failed"),
+            ("function handle() return print end", "script execution failed"),
+            ("function handle() return db.query{ collection = 'nope' } end", "script execution failed"),
+            ("function handle() local t = {} while true do t[#t + 1] = ('x'):rep(1e6) .. #t end end", "script execution failed"),
+            ("function handle() while true do end end", "script exceeded execution time limit"),
+            ("function handle() pcall(function() while true do end end) return 1 end", "script exceeded execution time limit"),
+        ] {
+            let answer = call(&world, source, "q=1").await;
+            assert_eq!((answer.status.as_u16(), answer.error()), (500, text), "{source}");
+            assert_eq!(answer.body.as_object().unwrap().len(), 1, "nothing else is told: {}", answer.text);
+        }
+        let events = world.server.admin(Method::GET, "/admin/events?event_type=script.error", None).await;
+        let events = events.body["events"].as_array().unwrap();
+        assert_eq!(events.len(), 7);
+        let first = events.last().unwrap();
+        assert_eq!((&first["severity"], &first["subject"]), (&json!("error"), &json!("com.example.scripted")));
+        let error = first["detail"]["error"].as_str().unwrap();
+        assert!(error.contains("xrpc.query:com.example.scripted:1: secret detail"), "{error}");
+        assert!(first["detail"]["script_source"].as_str().unwrap().contains("secret detail"));
+        assert_eq!(first["detail"]["method"], "com.example.scripted");
+        assert_eq!(first["detail"]["caller_did"], Value::Null);
+    }
+
+    async fn what_a_script_logs_is_an_event(world) {
+        let answer = call(&world, "function handle() log('hello ' .. params.q) return true end", "q=you").await;
+        assert_eq!(answer.body, json!(true));
+        let events = world.server.admin(Method::GET, "/admin/events?event_type=script.log", None).await;
+        let event = &events.body["events"][0];
+        assert_eq!(event["subject"], "xrpc.query:com.example.scripted");
+        assert_eq!(event["detail"], json!({ "trigger": "xrpc.query:com.example.scripted", "message": "hello you" }));
+    }
+
+    async fn returns_are_shown_as_json(world) {
+        for (expression, body) in [
+            ("nil", json!(null)),
+            ("true", json!(true)),
+            ("'text'", json!("text")),
+            ("{}", json!({})),
+            ("toarray({})", json!([])),
+            ("{ 1, 2, 3 }", json!([1, 2, 3])),
+            ("{ a = json.null, b = 10 / 2, c = 0.5, d = 9007199254740993 }",
+                json!({ "a": null, "b": 5, "c": 0.5, "d": 9_007_199_254_740_993_i64 })),
+        ] {
+            let answer = call(&world, &format!("function handle() return {expression} end"), "").await;
+            assert_eq!((answer.status.as_u16(), answer.body), (200, body), "{expression}");
+        }
+    }
+
+    async fn hostile_scripts_leave_others_alone(world) {
+        let server = &world.server;
+        server.upload(query_lexicon(LIST), None).await;
+        server.bind(LIST, "function handle() return { ok = true } end").await;
+        server.upload(query_lexicon("com.example.loop"), None).await;
+        server.bind("com.example.loop", "function handle() while true do local s = ('a'):rep(10) end end").await;
+        let attack = async || {
+            for _ in 0..10 {
+                assert_eq!(server.xrpc("com.example.loop").await.status, 500);
+            }
+        };
+        let use_it = async || {
+            for _ in 0..50 {
+                assert_eq!(server.xrpc(LIST).await.body, json!({ "ok": true }));
+            }
+        };
+        tokio::join!(attack(), attack(), attack(), use_it());
+        assert_eq!(server.request(Method::GET, "/health", &[], None).await.text, "ok");
+    }
+}

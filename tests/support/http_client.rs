@@ -1,0 +1,40 @@
+//! One HTTP/1.1 request over a connection of its own.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// A connection, driven in the background.
+pub async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// Sends one request; a body is JSON.
+pub async fn send(
+    address: SocketAddr,
+    method: Method,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Option<String>,
+) -> anyhow::Result<(StatusCode, HeaderMap, Bytes)> {
+    let mut request = Request::builder().method(method).uri(path).header("host", address.to_string());
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    if body.is_some() {
+        request = request.header("content-type", "application/json");
+    }
+    let body = Full::new(body.map(Bytes::from).unwrap_or_default());
+    let response = connect(address).await?.send_request(request.body(body)?).await?;
+    let (head, body) = response.into_parts();
+    Ok((head.status, head.headers, body.collect().await?.to_bytes()))
+}
