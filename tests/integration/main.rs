@@ -3,4 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admin;
+mod crash;
+mod fixtures;
 mod store;
+mod xrpc;

@@ -88,13 +88,17 @@ pub fn run_loop(kind: &str, url: &str) -> anyhow::Result<Loop> {
 
 const READING: Duration = Duration::from_secs(3);
 
-/// The page of a list: 21 rows by collection, newest first, as the server reads them.
-const LIST: &str = "SELECT r.id, d.did, r.rkey, r.indexed_at, RECORD FROM records r JOIN dids d ON d.id = r.did_id \
-     WHERE r.collection_id = $1 AND d.status = 0 ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21";
-
-/// One row by its key.
-const SINGLE: &str = "SELECT r.id, d.did, r.rkey, r.indexed_at, RECORD FROM records r JOIN dids d ON d.id = r.did_id \
-     WHERE r.collection_id = $1 AND r.did_id = $2 AND r.rkey = $3 AND d.status = 0";
+/// The page of a list: 21 rows by collection, newest first, as the server reads them; or one row by its key.
+macro_rules! statement {
+    ($record:literal, $rest:literal) => {
+        concat!(
+            "SELECT r.id, d.did, r.rkey, r.indexed_at, ",
+            $record,
+            " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
+            $rest
+        )
+    };
+}
 
 macro_rules! reading {
     ($name:ident, $options:ty, $record:literal) => {
@@ -105,12 +109,13 @@ macro_rules! reading {
                 .await?;
             let (collection, did, rkey) =
                 (key.get::<i64, _>(0), key.get::<i64, _>(1), key.get::<String, _>(2));
-            let sql = sqlx::AssertSqlSafe(if single { SINGLE } else { LIST }.replace("RECORD", $record));
+            let list = statement!($record, " ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21");
+            let one = statement!($record, " AND r.did_id = $2 AND r.rkey = $3");
             let (started, before) = (Instant::now(), super::cpu::of(std::process::id()));
             let mut turns = 0;
             let mut seen = 0;
             while started.elapsed() < READING {
-                let query = sqlx::query(sql.clone()).bind(collection);
+                let query = sqlx::query(if single { one } else { list }).bind(collection);
                 let query = if single { query.bind(did).bind(&rkey) } else { query };
                 for row in query.fetch_all(&mut connection).await? {
                     seen += row.get::<String, _>(1).len() + row.get::<String, _>(2).len();

@@ -65,10 +65,8 @@ pub async fn measure(place: &Place, plan: &Plan) -> anyhow::Result<Table> {
 
     let list_loop = baseline::run_loop("baseline-list", url)?.per_cpu_second();
     let single_loop = baseline::run_loop("baseline-single", url)?.per_cpu_second();
-    let cases = [
-        ("list of 20 records", list, Some(list_loop)),
-        ("one record by uri", single, Some(single_loop)),
-    ];
+    let cases =
+        [("list of 20 records", list, Some(list_loop)), ("one record by uri", single, Some(single_loop))];
     let scripts = scripts.into_iter().map(|(case, path)| (case, path, None));
     for (case, path, sqlx) in cases.into_iter().chain(scripts) {
         let row = read(&server, &meter, case, &path, sqlx, plan).await?;

@@ -7,7 +7,11 @@
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|all] [--records N] [--seconds N]`
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program reports on its terminal")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line program reports on its terminal"
+)]
 
 mod baseline;
 mod cases;
@@ -78,7 +82,8 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     if matches!(which, "all" | "sqlite") {
         let directory = tempfile::tempdir()?;
         let url = |name: &str| format!("sqlite://{}", directory.path().join(name).display());
-        let place = Place { name: "SQLite", url: url("load.db"), baseline_url: url("base.db"), database: None };
+        let place =
+            Place { name: "SQLite", url: url("load.db"), baseline_url: url("base.db"), database: None };
         tables.push(cases::measure(&place, plan).await?);
     }
     if matches!(which, "all" | "postgres") {

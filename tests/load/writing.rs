@@ -156,11 +156,7 @@ async fn postgres(url: &str, rows: &[Row]) -> anyhow::Result<()> {
             .bind(texts(|r| &r.record))
             .execute(&mut *transaction)
             .await?;
-        sqlx::query(INSERT_REFS)
-            .bind(texts(|r| &r.target))
-            .bind(&ids)
-            .execute(&mut *transaction)
-            .await?;
+        sqlx::query(INSERT_REFS).bind(texts(|r| &r.target)).bind(&ids).execute(&mut *transaction).await?;
         transaction.commit().await?;
     }
     connection.close().await.context("closing")

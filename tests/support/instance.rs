@@ -138,16 +138,16 @@ impl Instance {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> Answer {
-        let (status, headers, bytes) = http_client::send(self.address, method, path, headers, body)
-            .await
-            .expect("the server answers");
+        let (status, headers, bytes) =
+            http_client::send(self.address, method, path, headers, body).await.expect("the server answers");
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Answer { status, headers, body: serde_json::from_slice(&bytes).unwrap_or_default(), text }
     }
 
     /// Uploads a lexicon, with a target collection if there is one; it must succeed.
     pub async fn upload(&self, lexicon: Value, target_collection: Option<&str>) {
-        let body = json!({ "lexicon_json": lexicon, "target_collection": target_collection, "backfill": false });
+        let body =
+            json!({ "lexicon_json": lexicon, "target_collection": target_collection, "backfill": false });
         let answer = self.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
         assert!(answer.status.is_success(), "{}", answer.text);
     }
@@ -221,7 +221,8 @@ fn spawn(environment: &[(&'static str, String)]) -> Child {
 }
 
 fn create_key(environment: &[(&'static str, String)], arguments: &[&str]) -> String {
-    let output = command(environment).args(["admin", "create-key"]).args(arguments).output().expect("it runs");
+    let output =
+        command(environment).args(["admin", "create-key"]).args(arguments).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout);
     let key = text.split_whitespace().find(|word| word.starts_with("bva_"));
     key.unwrap_or_else(|| panic!("no key: {text}{}", String::from_utf8_lossy(&output.stderr))).to_owned()

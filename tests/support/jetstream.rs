@@ -266,7 +266,8 @@ fn subscription(query: &str) -> Subscription {
 }
 
 impl Subscription {
-    fn wants(&self, collection: &str) -> bool {
+    /// Whether an event of this collection is sent to this client.
+    pub fn wants(&self, collection: &str) -> bool {
         self.wanted.is_empty()
             || self.wanted.iter().any(|w| match w.strip_suffix('*') {
                 Some(prefix) => collection.starts_with(prefix),

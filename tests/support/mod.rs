@@ -1,4 +1,7 @@
 //! What tests stand on: databases and stand-ins.
 
 pub mod db;
+pub mod http_client;
+pub mod instance;
+pub mod jetstream;
 pub mod postgres;
