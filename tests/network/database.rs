@@ -4,17 +4,25 @@ use tempfile::TempDir;
 
 pub struct Database {
     pub url: String,
-    /// Goes when the test is over.
-    _directory: Option<TempDir>,
+    /// Where a SQLite file is; `None` on PostgreSQL. Goes when the test is over, as a PostgreSQL database does.
+    directory: Option<TempDir>,
 }
 
 impl Database {
     pub fn sqlite() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory is made");
-        Self { url: format!("sqlite://{}/test.db", directory.path().display()), _directory: Some(directory) }
+        Self { url: format!("sqlite://{}/test.db", directory.path().display()), directory: Some(directory) }
     }
 
     pub async fn postgres() -> Self {
-        Self { url: crate::postgres::create_database().await, _directory: None }
+        Self { url: crate::postgres::create_database().await, directory: None }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if self.directory.is_none() {
+            crate::postgres::drop_database(&self.url);
+        }
     }
 }
