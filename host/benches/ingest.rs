@@ -1,0 +1,111 @@
+//! Events per CPU-second from the websocket to the committed row, on SQLite: `cargo bench --bench ingest [N]`.
+//!
+//! The stand-in server runs in this process on threads of its own, whose CPU time is left out. `tests/load`
+//! measures the whole server as a process of its own, also on PostgreSQL.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
+
+#[path = "../../tests/support/jetstream.rs"]
+mod jetstream;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belvedere::atproto::{Did, Nsid};
+use belvedere::clock::Clock;
+use belvedere::indexing::{CURSOR_SOURCE, Deps, Notice, Observer, StreamConfig, start};
+use belvedere::random::Random;
+use belvedere::store::{Db, cursors};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use jetstream::{Standin, synthetic};
+
+const COLLECTION: &str = "app.example.note";
+const DEFAULT_EVENTS: usize = 300_000;
+const REPOS: usize = 1000;
+
+struct Silent;
+
+impl Observer for Silent {
+    fn notice(&self, _: Notice) {}
+    fn identity_changed(&self, _: &Did) {}
+}
+
+fn main() -> anyhow::Result<()> {
+    // `cargo test --benches` runs this too; only `cargo bench` means it.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return Ok(());
+    }
+    let events = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(DEFAULT_EVENTS);
+    let dir = tempfile::tempdir()?;
+    let outside = runtime("outside", 1)?;
+    let inside = runtime("inside", 2)?;
+    let first = Clock::system().now().0;
+    let jetstream = outside.block_on(async {
+        let jetstream = Standin::start().await;
+        jetstream.push_all(synthetic(events, REPOS, COLLECTION, first));
+        jetstream
+    });
+    inside.block_on(async {
+        let db = Db::open(&format!("sqlite:{}", dir.path().join("bench.db").display()), 2).await?;
+        db.migrate().await?;
+        let (_tracked, tracked) = watch::channel::<Arc<[Nsid]>>(Arc::new([Nsid::try_from(COLLECTION)?]));
+        let clock = Clock::fixed(belvedere::clock::Timestamp(first));
+        let (cpu, begun) = (cpu_time(), Instant::now());
+        let handle = start(Deps {
+            db: db.clone(),
+            tracked,
+            observer: Arc::new(Silent),
+            clock,
+            random: Random::system(),
+            config: StreamConfig { urls: vec![jetstream.url()], ..StreamConfig::default() },
+            shutdown: CancellationToken::new(),
+        });
+        while cursors::get(&db, CURSOR_SOURCE).await? != Some(first + events as i64 - 1) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let (cpu, took) = (cpu_time() - cpu, begun.elapsed());
+        println!(
+            "{events} events: {:.0} per CPU-second ({:.1} µs each), {:.0} per second, {} MiB resident",
+            events as f64 / cpu.as_secs_f64(),
+            cpu.as_secs_f64() * 1e6 / events as f64,
+            events as f64 / took.as_secs_f64(),
+            resident_mib()
+        );
+        for (name, time) in by_thread() {
+            println!("  {name:<20} {:.2} µs an event", time.as_secs_f64() * 1e6 / events as f64);
+        }
+        handle.finish().await;
+        anyhow::Ok(())
+    })
+}
+
+fn runtime(name: &str, threads: usize) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
+}
+
+/// CPU time of all threads but the stand-in's and the one that made the events.
+fn cpu_time() -> Duration {
+    by_thread().into_iter().map(|(_, time)| time).sum()
+}
+
+fn by_thread() -> Vec<(String, Duration)> {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let this = std::process::id().to_string();
+    tasks
+        .filter_map(|task| {
+            let task = task.ok()?;
+            let name = std::fs::read_to_string(task.path().join("comm")).ok()?.trim().to_owned();
+            let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            let nanos = stat.split(' ').next()?.parse().ok()?;
+            (name != "outside" && task.file_name() != *this).then_some((name, Duration::from_nanos(nanos)))
+        })
+        .collect()
+}
+
+fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default() / 1024
+}
