@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
+use tempfile::tempdir;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,7 @@ use crate::indexing::{envelope, frame};
 use crate::random::Random;
 use crate::store::index::Batch;
 
-use super::{BASE, NOTE, nsids};
+use super::{BASE, NOTE, database, nsids, visible};
 
 /// One event as the strategy draws it.
 #[derive(Clone, Debug)]
@@ -85,8 +86,7 @@ fn encode(event: &Event, i: usize) -> Bytes {
 }
 
 /// The same events, one transaction each.
-async fn one_by_one(frames: &[Bytes]) -> Arc<FakeStore> {
-    let store = Arc::new(FakeStore::default());
+async fn one_by_one(sink: &impl Sink, frames: &[Bytes]) {
     let applier = Applier::new(Arc::new(Recorder::default()), Clock::system());
     for bytes in frames {
         let Ok(frame) = frame::parse(bytes) else { continue };
@@ -96,28 +96,19 @@ async fn one_by_one(frames: &[Bytes]) -> Arc<FakeStore> {
             Some(Item::Account(account)) => Batch { accounts: vec![account], ..Batch::default() },
             None => continue,
         };
-        store.apply(&batch).await.unwrap();
+        sink.apply(&batch).await.unwrap();
     }
-    store
 }
 
-async fn piped(frames: &[Bytes], chunks: &[usize], shards: usize, faults: u32) -> Arc<FakeStore> {
-    let store = Arc::new(FakeStore::default());
+/// The events through the pipeline. `between` is called before each chunk.
+async fn piped(sink: impl Sink, frames: &[Bytes], chunks: &[usize], shards: usize, between: impl Fn(usize)) {
     let (recorder, clock) = (Arc::new(Recorder::default()), Clock::system());
     let timing = super::fast();
     let shared = Arc::new(Shared::new(clock.clone(), timing.stalled_after));
     let (queue, messages) = mpsc::channel(WRITER_QUEUE);
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
     let random = Random::seeded(1);
-    let committer = Committer::new(
-        store.clone(),
-        shared.clone(),
-        recorder.clone(),
-        clock.clone(),
-        random,
-        timing,
-        give_up,
-    );
+    let committer = Committer::new(sink, shared.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
     let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
@@ -130,14 +121,16 @@ async fn piped(frames: &[Bytes], chunks: &[usize], shards: usize, faults: u32) -
         }
         let (chunk, after) = rest.split_at((*size).min(rest.len()));
         rest = after;
-        if faults > 0 && chunk.len() % 3 == 0 {
-            store.fail_next(faults);
-        }
+        between(chunk.len());
         intake.accept(&mut chunk.to_vec()).await.unwrap();
     }
     intake.finish().await;
     writer.await.unwrap();
-    store
+}
+
+/// Time of the last event that is one.
+fn last_time(events: &[Event]) -> Option<i64> {
+    events.iter().rposition(|e| !matches!(e, Event::Garbage { .. })).map(|i| BASE + i as i64)
 }
 
 proptest! {
@@ -152,13 +145,36 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
-            let expected = one_by_one(&frames).await;
-            let got = piped(&frames, &chunks, shards, faults).await;
+            let (expected, got) = (Arc::new(FakeStore::default()), Arc::new(FakeStore::default()));
+            one_by_one(&expected, &frames).await;
+            let fail = |chunk: usize| if faults > 0 && chunk % 3 == 0 { got.fail_next(faults) };
+            piped(got.clone(), &frames, &chunks, shards, fail).await;
             prop_assert_eq!(got.visible(), expected.visible());
-            // The last event that is one: everything at or below it is applied.
-            let last = events.iter().rposition(|e| !matches!(e, Event::Garbage { .. })).map(|i| BASE + i as i64);
-            prop_assert_eq!(got.cursor(), last);
+            // Everything at or below it is applied.
+            prop_assert_eq!(got.cursor(), last_time(&events));
             prop_assert!(got.cursors().is_sorted());
+            Ok(())
+        })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(25))]
+    #[test]
+    fn the_database_agrees(
+        events in proptest::collection::vec(event(), 1..120),
+        chunks in proptest::collection::vec(1..40usize, 1..6),
+        shards in 1..4usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
+            let (one, many) = (tempdir().unwrap(), tempdir().unwrap());
+            let (expected, got) = (database(&one).await, database(&many).await);
+            one_by_one(&expected, &frames).await;
+            piped(got.clone(), &frames, &chunks, shards, |_| ()).await;
+            prop_assert_eq!(visible(&got, NOTE).await, visible(&expected, NOTE).await);
+            prop_assert_eq!(got.stored_cursor().await.unwrap(), last_time(&events));
             Ok(())
         })?;
     }
