@@ -18,7 +18,7 @@ use super::intake::Intake;
 use super::notice::Observer;
 use super::settings::{StreamConfig, Timing};
 use super::shard::Shards;
-use super::status::Shared;
+use super::status::{Shared, Watch};
 use super::stream::{Backoff, Connect, Context, Network, Stream};
 use super::writer::{WRITER_QUEUE, Writer, WriterHandle};
 
@@ -85,21 +85,30 @@ pub(super) fn launch<S: Sink + Clone, C: Connect>(
     let shards = Shards::start(shards, Applier::new(observer.clone(), clock.clone()), queue.clone());
     let intake = Intake::new(tracked.clone(), shards, shared.clone(), clock);
     let context = Context { tracked, shared: shared.clone(), observer, random, shutdown: shutdown.clone() };
+    let watch = |name, told: &CancellationToken| Watch { name, shared: shared.clone(), told: told.clone() };
+    let (reading, writing) = (watch("reader", &shutdown), watch("writer", &stop));
     let reader = async move {
+        let _reading = reading;
         let Some(cursor) = stored_cursor(&sink, &context, timing).await else { return };
         context.shared.committed(cursor);
+        let told = context.shutdown.clone();
         if let Some(stream) = Stream::new(connect, &config, context, intake, cursor) {
             stream.run().await;
         } else {
             tracing::warn!("no stream is configured: only local writes reach the index");
+            told.cancelled().await;
         }
+    };
+    let writer = async move {
+        let _writing = writing;
+        writer.run().await;
     };
     StreamHandle {
         shared,
         writer: WriterHandle::new(queue),
         tasks: Mutex::new(Some(Tasks {
             reader: tokio::spawn(reader),
-            writer: tokio::spawn(writer.run()),
+            writer: tokio::spawn(writer),
             stop,
             give_up,
             shutdown,

@@ -1,7 +1,10 @@
 //! What the stream is doing right now, for `/readyz`, stats and the metrics gauges.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
 
@@ -26,6 +29,8 @@ pub enum Stall {
     Database { since: Timestamp },
     /// No server could be reached.
     Disconnected { since: Timestamp },
+    /// A task ended that should not have: our own fault, cured by a restart only.
+    Broken { since: Timestamp },
 }
 
 /// Written by the stream's tasks, read by anyone. Zero means "none" in every time.
@@ -39,6 +44,7 @@ pub(super) struct Shared {
     cursor: AtomicI64,
     disconnected_since: AtomicI64,
     failing_since: AtomicI64,
+    broken_since: AtomicI64,
 }
 
 impl Shared {
@@ -52,6 +58,7 @@ impl Shared {
             cursor: AtomicI64::new(0),
             disconnected_since: AtomicI64::new(0),
             failing_since: AtomicI64::new(0),
+            broken_since: AtomicI64::new(0),
         }
     }
 
@@ -95,9 +102,14 @@ impl Shared {
         let _ = self.failing_since.compare_exchange(0, self.clock.now().0, Relaxed, Relaxed);
     }
 
+    fn broken(&self) {
+        let _ = self.broken_since.compare_exchange(0, self.clock.now().0, Relaxed, Relaxed);
+    }
+
     pub(super) fn status(&self) -> StreamStatus {
         let time = |cell: &AtomicI64| Some(Timestamp(cell.load(Relaxed))).filter(|t| t.0 != 0);
         let long_ago = |t: &Timestamp| self.clock.now().0 - t.0 >= self.stalled_after.as_micros() as i64;
+        let broken = time(&self.broken_since).map(|since| Stall::Broken { since });
         let database = time(&self.failing_since).filter(long_ago).map(|since| Stall::Database { since });
         let disconnected =
             time(&self.disconnected_since).filter(long_ago).map(|since| Stall::Disconnected { since });
@@ -106,7 +118,24 @@ impl Shared {
             idle: self.idle.load(Relaxed),
             last_event_at: time(&self.last_event_at),
             cursor: time(&self.cursor),
-            stalled: database.or(disconnected),
+            stalled: broken.or(database).or(disconnected),
+        }
+    }
+}
+
+/// Held by a task of the stream: says so if the task ends, by a panic too, before it was told to.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub name: &'static str,
+    pub shared: Arc<Shared>,
+    pub told: CancellationToken,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.told.is_cancelled() {
+            tracing::error!(task = self.name, "a task of the stream ended; a restart is needed");
+            self.shared.broken();
         }
     }
 }
@@ -114,6 +143,19 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_that_ends_unasked_breaks_the_stream() {
+        let shared = Arc::new(Shared::new(Clock::fixed(Timestamp(7)), Duration::from_secs(30)));
+        let told = CancellationToken::new();
+        let watch = |told: &CancellationToken| Watch { name: "test", shared: shared.clone(), told: told.clone() };
+        let first = watch(&told);
+        told.cancel();
+        drop(first);
+        assert_eq!(shared.status().stalled, None);
+        drop(watch(&CancellationToken::new()));
+        assert_eq!(shared.status().stalled, Some(Stall::Broken { since: Timestamp(7) }));
+    }
 
     #[test]
     fn stalled_only_after_a_while_and_the_database_comes_first() {

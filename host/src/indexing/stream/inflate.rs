@@ -9,7 +9,7 @@ use super::MAX_MESSAGE_BYTES;
 /// First size of the output buffer; it grows to the largest frame seen, hardly over [`MAX_MESSAGE_BYTES`].
 const FIRST_BUFFER: usize = 64 * 1024;
 
-pub(super) struct Inflate {
+pub(in crate::indexing) struct Inflate {
     decompressor: Decompressor<'static>,
     buffer: Vec<u8>,
 }
@@ -17,7 +17,7 @@ pub(super) struct Inflate {
 impl Inflate {
     /// # Errors
     /// When the dictionary can't be loaded.
-    pub(super) fn new(dictionary: &[u8]) -> std::io::Result<Self> {
+    pub(in crate::indexing) fn new(dictionary: &[u8]) -> std::io::Result<Self> {
         Ok(Self {
             decompressor: Decompressor::with_dictionary(dictionary)?,
             buffer: Vec::with_capacity(FIRST_BUFFER),
@@ -26,7 +26,7 @@ impl Inflate {
 
     /// `None` when the frame isn't ours, is damaged, or would be larger than we take: a few bytes can claim to be
     /// gigabytes.
-    pub(super) fn inflate(&mut self, frame: &[u8]) -> Option<Bytes> {
+    pub(in crate::indexing) fn inflate(&mut self, frame: &[u8]) -> Option<Bytes> {
         let size = zstd_safe::get_frame_content_size(frame).ok()?;
         self.buffer.clear();
         if let Some(size) = size {

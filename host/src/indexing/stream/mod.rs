@@ -30,9 +30,9 @@ use super::status::Shared;
 
 pub(super) use backoff::Backoff;
 pub(super) use connect::{Connect, Network};
+pub(super) use inflate::Inflate;
 
 use hosts::Hosts;
-use inflate::Inflate;
 use session::{End, Session};
 use skip::Skip;
 use wanted::Wanted;

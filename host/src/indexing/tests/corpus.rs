@@ -6,19 +6,24 @@ use std::sync::Arc;
 use crate::atproto::Nsid;
 use crate::clock::Clock;
 use crate::indexing::apply::{Applier, Item};
+use crate::indexing::stream::Inflate;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::Recorder;
 use crate::indexing::{envelope, frame};
 use crate::store::index::Change;
 
+/// Where `BELVEDERE_CORPUS` says: captured events and the public dictionary are not ours to hand on.
+fn folder() -> Option<PathBuf> {
+    let folder = std::env::var_os("BELVEDERE_CORPUS").map(PathBuf::from).filter(|folder| folder.is_dir());
+    if folder.is_none() {
+        tracing::warn!("skipped: BELVEDERE_CORPUS names no folder of captured events");
+    }
+    folder
+}
+
 #[test]
 fn every_cid_of_the_corpus_verifies() {
-    let local = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/network/corpus");
-    let folder = [local, PathBuf::from("/work/shared/atnet/corpus")].into_iter().find(|f| f.is_dir());
-    let Some(folder) = folder else {
-        tracing::warn!("skipped: the corpus of network events is not here");
-        return;
-    };
+    let Some(folder) = folder() else { return };
     let (mut records, mut others) = (0, 0);
     for file in ["expected_v1.jsonl", "golden_v1.jsonl"] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
@@ -43,4 +48,19 @@ fn every_cid_of_the_corpus_verifies() {
         assert_eq!(recorder.notices(), []);
     }
     assert!(records >= 140 && others >= 4, "{records} records, {others} others");
+}
+
+/// The dictionary of the public servers, if the corpus is here: what is compressed with it is read.
+#[test]
+fn the_public_dictionary_inflates() {
+    let Some(folder) = folder() else { return };
+    let dictionary = std::fs::read(folder.join("legacy_subscribe.zdict")).unwrap();
+    let text = std::fs::read_to_string(folder.join("expected_v1.jsonl")).unwrap();
+    let mut compressor = zstd::bulk::Compressor::with_dictionary(1, &dictionary).unwrap();
+    let mut inflate = Inflate::new(&dictionary).unwrap();
+    for line in text.lines() {
+        let packed = compressor.compress(line.as_bytes()).unwrap();
+        assert!(packed.len() < line.len());
+        assert_eq!(inflate.inflate(&packed).as_deref(), Some(line.as_bytes()));
+    }
 }
