@@ -1,7 +1,15 @@
-//! `/admin`: which user is calling, and what it may do.
+//! `/admin`: which user is calling, and what it may do (service.md, Admin API authentication).
 
-use super::{Permission, PermissionSet};
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderMap, HeaderValue};
+
+use super::{Credential, Permission, PermissionSet};
+use crate::api::failed;
+use crate::app::App;
 use crate::atproto::Did;
+use crate::events::Event;
+use crate::http::Error;
+use crate::store::users::UserRow;
 
 /// An authenticated admin user, with what it may do in this request.
 #[derive(Clone, Debug)]
@@ -28,15 +36,116 @@ impl Admin {
     pub fn may(&self, permission: Permission) -> bool {
         self.is_super || self.permissions.contains(permission)
     }
+
+    /// A user as the store has it; `None` when the store holds what is no DID.
+    pub(super) fn in_person(user: &UserRow) -> Option<Self> {
+        Some(Self {
+            user_id: user.id.clone(),
+            did: Did::try_from(user.did.as_str()).ok()?,
+            is_super: user.is_super,
+            permissions: PermissionSet::from_names(&user.permissions),
+            via: Via::ServiceJwt,
+        })
+    }
+
+    /// What a user may do through one of its keys: what the key lists and the user holds. The super user holds
+    /// everything, but its keys are not super.
+    pub(super) fn through_key(user: &UserRow, key_id: &str, key: &[String]) -> Option<Self> {
+        let user = Self::in_person(user)?;
+        let held = if user.is_super { PermissionSet::all() } else { user.permissions };
+        Some(Self {
+            is_super: false,
+            permissions: PermissionSet::from_names(key).intersection(held),
+            via: Via::ApiKey(key_id.to_owned()),
+            ..user
+        })
+    }
 }
 
-/// API keys looked up lately, so that a call with a key costs no query.
-#[derive(Debug, Default)]
-pub struct AdminKeys {}
+/// The caller, if it is a user that has all of `needed`.
+///
+/// # Errors
+/// 401 when the caller can't be told, 403 when it is no user or lacks a permission.
+pub async fn admit(app: &App, headers: &HeaderMap, needed: PermissionSet) -> Result<Admin, Error> {
+    let admin = identify(app, headers).await?;
+    let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else { return Ok(admin) };
+    app.events.record(Event::PermissionDenied {
+        caller: admin.did.to_string(),
+        user_id: admin.user_id,
+        permission: missing.as_str().to_owned(),
+    });
+    Err(Error::forbidden("insufficient permissions"))
+}
 
-impl AdminKeys {
-    /// Forgets every key and what its user may do. To be called after a key was revoked or a user changed.
-    pub fn forget(&self) {
-        todo!()
+/// The resolution order of the specification: API key, service token, session cookie.
+async fn identify(app: &App, headers: &HeaderMap) -> Result<Admin, Error> {
+    let now = app.clock.now();
+    match Credential::of(headers) {
+        Credential::AdminKey(key) => {
+            let admin = app.admin_keys.resolve(&app.db, key, now).await.map_err(failed)?;
+            let admin = admin.ok_or_else(|| unauthorized("invalid API key"))?;
+            if let Via::ApiKey(id) = &admin.via {
+                app.users.touch_key(app, id, now);
+            }
+            Ok(admin)
+        }
+        Credential::Bearer(token) => {
+            let did = app.tokens.verify(&app.resolver, token, None).await?;
+            let admin = app.users.of_did(app, &did, now).await?;
+            app.users.touch(app, &admin.user_id, now);
+            Ok(admin)
+        }
+        // Session cookies (and DPoP sessions) come in here, only when there is no Authorization header.
+        Credential::Absent => Err(unauthorized("authentication required")),
+        Credential::Dpop(_) | Credential::Space(_) | Credential::Unknown => {
+            Err(unauthorized("this kind of authorization is not accepted here"))
+        }
+    }
+}
+
+fn unauthorized(text: &'static str) -> Error {
+    Error::unauthorized(text).with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+
+    fn user(is_super: bool, permissions: &[&str]) -> UserRow {
+        UserRow {
+            id: "u".to_owned(),
+            did: "did:plc:abc".to_owned(),
+            is_super,
+            permissions: permissions.iter().map(|p| (*p).to_owned()).collect(),
+            created_at: Timestamp(0),
+            last_used_at: None,
+        }
+    }
+
+    fn key(user: &UserRow, permissions: &[&str]) -> Admin {
+        let listed: Vec<String> = permissions.iter().map(|p| (*p).to_owned()).collect();
+        Admin::through_key(user, "k", &listed).unwrap()
+    }
+
+    #[test]
+    fn the_super_user_may_everything_in_person() {
+        let admin = Admin::in_person(&user(true, &[])).unwrap();
+        assert!(Permission::ALL.iter().all(|p| admin.may(*p)));
+    }
+
+    #[test]
+    fn a_key_may_what_it_lists_and_its_user_holds() {
+        let holder = user(false, &["stats:read", "events:read"]);
+        let admin = key(&holder, &["stats:read", "users:delete"]);
+        assert!(admin.may(Permission::StatsRead));
+        assert!(!admin.may(Permission::EventsRead), "not listed");
+        assert!(!admin.may(Permission::UsersDelete), "not held");
+    }
+
+    #[test]
+    fn a_key_of_the_super_user_is_not_super() {
+        let admin = key(&user(true, &[]), &["stats:read"]);
+        assert!(!admin.is_super && admin.may(Permission::StatsRead) && !admin.may(Permission::EventsRead));
     }
 }

@@ -1,24 +1,223 @@
 //! The applications that may call XRPC.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use arc_swap::ArcSwap;
+use http::header::{HeaderName, ORIGIN};
+use tokio::sync::Mutex;
+
+use super::rate_limit::Limit;
+use crate::clock::Timestamp;
+use crate::config;
+use crate::crypto::{ct_eq, sha256_hex};
+use crate::http::{Error, Request};
+use crate::store::api_clients::{self, ApiClientRow};
 use crate::store::{Db, StoreError};
+
+pub const X_CLIENT_KEY: HeaderName = HeaderName::from_static("x-client-key");
+pub const X_CLIENT_SECRET: HeaderName = HeaderName::from_static("x-client-secret");
+/// For callers that can't set headers, like an `<img>`.
+pub const CLIENT_KEY_PARAM: &str = "client_key";
+
+/// A client whose requests don't fit its registration is named in the log this often at most.
+const WARN_EVERY_SECONDS: i64 = 60;
 
 /// What a request has to know of the API client that sent it.
 #[derive(Debug)]
 pub struct ApiClient {
     pub id: String,
     pub key: String,
+    secret_hash: Option<String>,
+    /// Origins that its pages have: that of `client_uri`, and the allowed ones.
+    origins: Vec<String>,
+    rate_limit_capacity: Option<f64>,
+    rate_limit_refill_rate: Option<f64>,
+    warned_at: AtomicI64,
 }
 
-/// All active API clients, in memory.
+/// All active API clients, in memory, replaced as a whole.
 #[derive(Debug, Default)]
-pub struct Clients {}
+pub struct Clients {
+    by_key: ArcSwap<HashMap<Box<str>, Arc<ApiClient>>>,
+    /// Reloads happen one after the other, so that an older read never replaces a newer one.
+    reloading: Mutex<()>,
+}
 
 impl Clients {
     /// Takes over what the store has now. To be called after every change.
     ///
     /// # Errors
     /// When the store can't be read; the clients known before stay.
-    pub async fn reload(&self, _db: &Db) -> Result<(), StoreError> {
-        todo!()
+    pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
+        let _one_at_a_time = self.reloading.lock().await;
+        self.replace(api_clients::list(db, None).await?);
+        Ok(())
+    }
+
+    fn replace(&self, rows: Vec<ApiClientRow>) {
+        let clients = rows.into_iter().filter(|row| row.is_active).map(ApiClient::from);
+        self.by_key.store(Arc::new(clients.map(|c| (c.key.as_str().into(), Arc::new(c))).collect()));
+    }
+
+    /// The client that a request names: by header, else by query parameter. `None` when it names none.
+    ///
+    /// # Errors
+    /// 401 for a key that is unknown or belongs to an inactive client.
+    pub fn identify(&self, request: &Request) -> Result<Option<Arc<ApiClient>>, Error> {
+        let client = match request.headers().get(X_CLIENT_KEY) {
+            Some(key) => self.get(key.to_str().unwrap_or_default()),
+            None => match request.query(CLIENT_KEY_PARAM) {
+                Some(key) => self.get(&key),
+                None => return Ok(None),
+            },
+        };
+        client.map(Some).ok_or_else(|| Error::unauthorized("Invalid client"))
+    }
+
+    pub fn get(&self, key: &str) -> Option<Arc<ApiClient>> {
+        self.by_key.load().get(key).cloned()
+    }
+}
+
+impl ApiClient {
+    /// The client's bucket; each number falls back to the instance's default for itself.
+    pub fn limit(&self, defaults: &config::RateLimit) -> Limit {
+        Limit {
+            capacity: self.rate_limit_capacity.unwrap_or(f64::from(defaults.capacity)),
+            refill_rate: self.rate_limit_refill_rate.unwrap_or(defaults.refill_rate),
+        }
+    }
+
+    /// Compares the request with the registration. A mismatch is logged and not refused (service.md, XRPC client
+    /// identification 3).
+    pub fn check_softly(&self, request: &Request, now: Timestamp) {
+        let mismatch = match request.headers().get(ORIGIN) {
+            Some(origin) if !self.origins.iter().any(|known| known == origin) => "the Origin is not its own",
+            Some(_) => return,
+            None => match (request.headers().get(X_CLIENT_SECRET), &self.secret_hash) {
+                (Some(secret), Some(hash))
+                    if !ct_eq(sha256_hex(secret.as_bytes()).as_bytes(), hash.as_bytes()) =>
+                {
+                    "the X-Client-Secret is wrong"
+                }
+                (Some(_), None) => "it has no secret, yet sent one",
+                _ => return,
+            },
+        };
+        let last = self.warned_at.load(Ordering::Relaxed);
+        let due = now.as_seconds() >= last.saturating_add(WARN_EVERY_SECONDS);
+        if due
+            && self
+                .warned_at
+                .compare_exchange(last, now.as_seconds(), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            tracing::warn!(
+                client_id = self.id,
+                request_id = request.id,
+                "a request does not fit its API client: {mismatch}"
+            );
+        }
+    }
+}
+
+impl From<ApiClientRow> for ApiClient {
+    fn from(row: ApiClientRow) -> Self {
+        let own = url::Url::parse(&row.client_uri).map(|url| url.origin().ascii_serialization());
+        Self {
+            id: row.id,
+            key: row.client_key,
+            secret_hash: row.client_secret_hash,
+            origins: own.into_iter().chain(row.allowed_origins).collect(),
+            rate_limit_capacity: row.rate_limit_capacity.map(|c| c as f64),
+            rate_limit_refill_rate: row.rate_limit_refill_rate,
+            warned_at: AtomicI64::new(i64::MIN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn row(key: &str, is_active: bool) -> ApiClientRow {
+        ApiClientRow {
+            id: format!("id of {key}"),
+            client_key: key.to_owned(),
+            client_secret_hash: Some(sha256_hex(b"bvs_1")),
+            name: String::new(),
+            client_id_url: String::new(),
+            client_uri: "https://app.example/home".to_owned(),
+            redirect_uris: Vec::new(),
+            client_type: "confidential".to_owned(),
+            scopes: "atproto".to_owned(),
+            allowed_origins: vec!["https://other.example".to_owned()],
+            rate_limit_capacity: Some(5),
+            rate_limit_refill_rate: None,
+            is_active,
+            created_by: String::new(),
+            parent_client_id: None,
+            owner_did: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        }
+    }
+
+    fn request(uri: &str, headers: &[(&str, &str)]) -> Request {
+        let mut builder = http::Request::get(uri);
+        for (name, value) in headers {
+            builder = builder.header(*name, *value);
+        }
+        let (head, ()) = builder.body(()).unwrap().into_parts();
+        Request { head, body: Bytes::new(), params: Vec::new(), id: String::new() }
+    }
+
+    #[test]
+    fn the_header_comes_before_the_parameter() {
+        let clients = Clients::default();
+        clients.replace(vec![row("bvc_a", true), row("bvc_b", true), row("bvc_off", false)]);
+        let id = |uri: &str, headers: &[(&str, &str)]| {
+            clients.identify(&request(uri, headers)).map(|c| c.map(|c| c.key.clone()))
+        };
+        assert_eq!(id("/x", &[]).unwrap(), None);
+        assert_eq!(id("/x?client_key=bvc_a", &[]).unwrap().as_deref(), Some("bvc_a"));
+        let both = id("/x?client_key=bvc_a", &[("x-client-key", "bvc_b")]);
+        assert_eq!(both.unwrap().as_deref(), Some("bvc_b"));
+        for key in ["bvc_off", "bvc_none", ""] {
+            let error = id("/x", &[("x-client-key", key)]).unwrap_err();
+            assert_eq!((error.status.as_u16(), &*error.error), (401, "Invalid client"), "{key}");
+        }
+    }
+
+    #[test]
+    fn each_limit_falls_back_for_itself() {
+        let defaults = config::RateLimit { capacity: 100, refill_rate: 2.0 };
+        let client = ApiClient::from(row("bvc_a", true));
+        assert_eq!(client.limit(&defaults), Limit { capacity: 5.0, refill_rate: 2.0 });
+    }
+
+    #[test]
+    fn a_mismatch_is_noted_once_a_minute() {
+        let client = ApiClient::from(row("bvc_a", true));
+        let warned = || client.warned_at.load(Ordering::Relaxed);
+        for fits in [
+            request("/x", &[]),
+            request("/x", &[("origin", "https://app.example")]),
+            request("/x", &[("origin", "https://other.example")]),
+            request("/x", &[("x-client-secret", "bvs_1")]),
+        ] {
+            client.check_softly(&fits, Timestamp(5_000_000));
+            assert_eq!(warned(), i64::MIN);
+        }
+        client.check_softly(&request("/x", &[("origin", "https://evil.example")]), Timestamp(5_000_000));
+        assert_eq!(warned(), 5);
+        client.check_softly(&request("/x", &[("x-client-secret", "bvs_2")]), Timestamp(64_000_000));
+        assert_eq!(warned(), 5);
+        client.check_softly(&request("/x", &[("x-client-secret", "bvs_2")]), Timestamp(65_000_000));
+        assert_eq!(warned(), 65);
     }
 }

@@ -150,6 +150,10 @@ impl PermissionSet {
         Permission::ALL.iter().copied().collect()
     }
 
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     pub fn contains(self, permission: Permission) -> bool {
         self.0 & (1 << permission as u8) != 0
     }
@@ -166,6 +170,18 @@ impl PermissionSet {
     /// From stored names. A name that is no permission (of a newer version, say) grants nothing.
     pub fn from_names<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Self {
         names.into_iter().filter_map(|name| Permission::parse(name.as_ref())).collect()
+    }
+}
+
+impl From<Permission> for PermissionSet {
+    fn from(permission: Permission) -> Self {
+        Self(1 << permission as u8)
+    }
+}
+
+impl<const N: usize> From<[Permission; N]> for PermissionSet {
+    fn from(permissions: [Permission; N]) -> Self {
+        permissions.into_iter().collect()
     }
 }
 

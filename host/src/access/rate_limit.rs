@@ -1,5 +1,226 @@
-//! Token buckets.
+//! Token buckets (admin-api.md §13): each API client may spend what has flowed into its bucket.
+//!
+//! Buckets live in memory, start full and refill continuously. A full bucket is the same as none, so an idle one
+//! is dropped.
 
-/// A bucket per API client.
-#[derive(Debug, Default)]
-pub struct Buckets {}
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+
+use crate::clock::Timestamp;
+use crate::http::Error;
+
+/// How often idle buckets are dropped.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// A bucket that nobody took from for this long is dropped. At the usual rates it has long been full.
+const IDLE_SECONDS: i64 = 300;
+
+/// Locks, so that clients seldom wait for each other.
+const SHARDS: usize = 16;
+
+/// Buckets in one shard. Clients are few; what could grow are the callers with service tokens, who need no
+/// client. Beyond it they share one bucket per shard.
+const PER_SHARD: usize = 8192;
+
+/// No caller is told to wait longer than a day, whatever the numbers say.
+const LONGEST_WAIT_SECONDS: f64 = 86_400.0;
+
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+
+/// Size and refill of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    pub capacity: f64,
+    /// Tokens per second. Not above 0 means that nothing flows in.
+    pub refill_rate: f64,
+}
+
+/// What is left after a request was paid for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub limit: u64,
+    /// Whole tokens.
+    pub remaining: u64,
+    /// When the bucket will be full, in seconds since the epoch.
+    pub reset: i64,
+}
+
+/// The bucket holds too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted {
+    pub limit: u64,
+    pub reset: i64,
+    /// Seconds until the same request could be paid for.
+    pub retry_after: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Timestamp,
+}
+
+#[derive(Debug)]
+pub struct Buckets {
+    shards: [Mutex<HashMap<Box<str>, Bucket>>; SHARDS],
+    hasher: RandomState,
+}
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
+    }
+}
+
+impl Buckets {
+    /// Takes `cost` tokens from the bucket of `key`. A request dearer than the whole bucket takes all of it, or
+    /// it could never be made.
+    ///
+    /// # Errors
+    /// When too little is left; nothing is taken then.
+    pub fn take(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) -> Result<Budget, Exhausted> {
+        let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
+        let mut buckets = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = if buckets.len() >= PER_SHARD && !buckets.contains_key(key) { "" } else { key };
+        let full = Bucket { tokens: limit.capacity, at: now };
+        match buckets.get_mut(key) {
+            Some(bucket) => bucket.take(limit, cost, now),
+            None => buckets.entry(key.into()).or_insert(full).take(limit, cost, now),
+        }
+    }
+
+    /// Drops buckets that have been idle.
+    pub fn sweep(&self, now: Timestamp) {
+        for shard in &self.shards {
+            let mut buckets = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            buckets.retain(|_, bucket| bucket.at.plus_seconds(IDLE_SECONDS) > now);
+        }
+    }
+}
+
+impl Bucket {
+    fn take(&mut self, limit: Limit, cost: u32, now: Timestamp) -> Result<Budget, Exhausted> {
+        let Limit { capacity, refill_rate } = limit;
+        let rate = refill_rate.max(0.0);
+        // A clock that was set back gives nothing and takes nothing.
+        let elapsed = (now.0 - self.at.0).max(0) as f64 / 1e6;
+        self.tokens = (self.tokens + elapsed * rate).min(capacity);
+        self.at = now;
+        let cost = f64::from(cost).min(capacity);
+        let until = |tokens: f64| {
+            let seconds = if tokens <= 0.0 { 0.0 } else { (tokens / rate).ceil() };
+            seconds.min(LONGEST_WAIT_SECONDS)
+        };
+        if self.tokens < cost {
+            return Err(Exhausted {
+                limit: capacity as u64,
+                reset: now.as_seconds() + until(capacity) as i64,
+                retry_after: until(cost - self.tokens).max(1.0) as u64,
+            });
+        }
+        self.tokens -= cost;
+        Ok(Budget {
+            limit: capacity as u64,
+            remaining: self.tokens as u64,
+            reset: now.as_seconds() + until(capacity - self.tokens) as i64,
+        })
+    }
+}
+
+impl Budget {
+    /// The headers that tell a caller how much it has left.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        headers.insert(LIMIT, self.limit.into());
+        headers.insert(REMAINING, self.remaining.into());
+        headers.insert(RESET, self.reset.into());
+    }
+}
+
+impl From<Exhausted> for Error {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "RateLimited")
+            .with_message("Too many requests")
+            .with_header(LIMIT, exhausted.limit.into())
+            .with_header(REMAINING, HeaderValue::from_static("0"))
+            .with_header(RESET, exhausted.reset.into())
+            .with_header(RETRY_AFTER, exhausted.retry_after.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit { capacity: 10.0, refill_rate: 2.0 };
+
+    fn at(seconds: f64) -> Timestamp {
+        Timestamp(1_000_000_000 + (seconds * 1e6) as i64)
+    }
+
+    #[test]
+    fn starts_full_and_refills_continuously() {
+        let buckets = Buckets::default();
+        assert_eq!(buckets.take("a", LIMIT, 4, at(0.0)).unwrap().remaining, 6);
+        assert_eq!(buckets.take("a", LIMIT, 6, at(0.0)).unwrap().remaining, 0);
+        let exhausted = buckets.take("a", LIMIT, 3, at(0.0)).unwrap_err();
+        assert_eq!(exhausted, Exhausted { limit: 10, reset: 1005, retry_after: 2 });
+        assert!(buckets.take("a", LIMIT, 1, at(0.4)).is_err());
+        let budget = buckets.take("a", LIMIT, 1, at(0.75)).unwrap();
+        assert_eq!((budget.remaining, budget.reset), (0, 1000 + 5));
+        assert_eq!(buckets.take("a", LIMIT, 1, at(1000.0)).unwrap().remaining, 9);
+        assert_eq!(buckets.take("b", LIMIT, 1, at(0.0)).unwrap().remaining, 9);
+    }
+
+    #[test]
+    fn odd_numbers_end_in_sane_answers() {
+        let buckets = Buckets::default();
+        let stuck = Limit { capacity: 1.0, refill_rate: 0.0 };
+        assert!(buckets.take("a", stuck, 1, at(0.0)).is_ok());
+        assert_eq!(buckets.take("a", stuck, 1, at(5.0)).unwrap_err().retry_after, 86_400);
+        // Dearer than the bucket: takes all of it.
+        assert_eq!(buckets.take("b", LIMIT, 50, at(0.0)).unwrap().remaining, 0);
+        assert_eq!(buckets.take("b", LIMIT, 50, at(0.0)).unwrap_err().retry_after, 5);
+        // Free, and a clock that goes back.
+        assert!(buckets.take("b", LIMIT, 0, at(-100.0)).is_ok());
+        // A capacity that was lowered takes effect at once.
+        assert!(buckets.take("c", LIMIT, 0, at(0.0)).is_ok());
+        let lower = Limit { capacity: 3.0, ..LIMIT };
+        assert_eq!(buckets.take("c", lower, 1, at(0.0)).unwrap().remaining, 2);
+    }
+
+    #[test]
+    fn idle_buckets_go_and_their_number_is_bounded() {
+        let buckets = Buckets::default();
+        let count = || buckets.shards.iter().map(|s| s.lock().unwrap().len()).sum::<usize>();
+        for n in 0..(SHARDS * PER_SHARD + 20_000) {
+            let _ = buckets.take(&n.to_string(), LIMIT, 1, at(0.0));
+        }
+        assert!(count() <= SHARDS * (PER_SHARD + 1));
+        buckets.sweep(at(299.0));
+        assert!(count() > 0);
+        buckets.sweep(at(301.0));
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn an_exhausted_bucket_is_a_429_with_its_headers() {
+        let error = Error::from(Exhausted { limit: 10, reset: 1005, retry_after: 2 });
+        assert_eq!(error.status, 429);
+        let response = error.into_response("x");
+        for (name, value) in [
+            ("ratelimit-limit", "10"),
+            ("ratelimit-remaining", "0"),
+            ("ratelimit-reset", "1005"),
+            ("retry-after", "2"),
+        ] {
+            assert_eq!(response.headers()[name], value);
+        }
+    }
+}

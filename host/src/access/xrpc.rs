@@ -1,16 +1,25 @@
-//! `/xrpc`: which application is calling, on behalf of whom.
+//! `/xrpc`: which application is calling, on behalf of whom, and whether it may still spend (service.md, XRPC
+//! client identification and user authentication; auth-and-clients.md §3).
 
 use std::sync::Arc;
 
-use super::ApiClient;
-use crate::atproto::Did;
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+
+use super::rate_limit::{Budget, Limit};
+use super::{ApiClient, Credential};
+use crate::app::App;
+use crate::atproto::{Did, LexiconKind};
+use crate::http::{Error, Request};
+use crate::store::{Db, StoreError, settings};
 
 /// Who is behind an XRPC request.
 #[derive(Clone, Debug, Default)]
 pub struct XrpcCaller {
-    /// The application. `None` only for those who need none: service tokens, session cookies.
+    /// The application. `None` only for those who need none: service tokens, and later session cookies.
     pub client: Option<Arc<ApiClient>>,
     user: Option<Did>,
+    budget: Option<Budget>,
 }
 
 impl XrpcCaller {
@@ -18,4 +27,135 @@ impl XrpcCaller {
     pub fn did(&self) -> Option<&Did> {
         self.user.as_ref()
     }
+
+    /// Tells the caller what it has left.
+    pub fn write_budget(&self, headers: &mut HeaderMap) {
+        if let Some(budget) = &self.budget {
+            budget.write(headers);
+        }
+    }
+}
+
+/// Tokens that a call costs when its lexicon doesn't say (settings `rate_limit.default_*_cost`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DefaultCosts {
+    query: u32,
+    procedure: u32,
+    /// Methods without a lexicon here.
+    proxy: u32,
+}
+
+impl Default for DefaultCosts {
+    fn default() -> Self {
+        Self { query: 1, procedure: 1, proxy: 1 }
+    }
+}
+
+/// The default costs, replaced when the settings change.
+#[derive(Debug, Default)]
+pub struct Costs(ArcSwap<DefaultCosts>);
+
+impl Costs {
+    /// Takes over what the settings say now.
+    ///
+    /// # Errors
+    /// When the store can't be read; the costs known before stay.
+    pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
+        let mut costs = DefaultCosts::default();
+        for (key, cost) in [
+            ("rate_limit.default_query_cost", &mut costs.query),
+            ("rate_limit.default_procedure_cost", &mut costs.procedure),
+            ("rate_limit.default_proxy_cost", &mut costs.proxy),
+        ] {
+            let Some(text) = settings::get(db, key).await? else { continue };
+            match text.trim().parse() {
+                Ok(number) => *cost = number,
+                Err(_) => tracing::warn!(key, "a setting is no number and is left at its default"),
+            }
+        }
+        self.0.store(Arc::new(costs));
+        Ok(())
+    }
+
+    fn of(&self, app: &App, method: &str) -> u32 {
+        let defaults = self.0.load();
+        match app.registry.get(method) {
+            None => defaults.proxy,
+            Some(lexicon) => lexicon.token_cost.unwrap_or(match lexicon.kind {
+                LexiconKind::Procedure => defaults.procedure,
+                _ => defaults.query,
+            }),
+        }
+    }
+}
+
+/// A call that is not let through, with what its caller has left if it was paid for.
+#[derive(Debug)]
+pub struct Turned {
+    pub error: Error,
+    pub caller: XrpcCaller,
+}
+
+/// Tells who calls and takes what the call costs. `method` is the NSID in the path.
+///
+/// The application is told first, then pays, and only then is the user's proof looked at: so guessing proofs, and
+/// calling procedures without any, is limited like everything else.
+///
+/// # Errors
+/// 401 when client or user can't be told, 429 when the bucket is empty.
+pub async fn admit(app: &App, request: &Request, method: &str) -> Result<XrpcCaller, Turned> {
+    let mut caller = XrpcCaller::default();
+    match identify(app, request, method, &mut caller).await {
+        Ok(()) => Ok(caller),
+        Err(error) => Err(Turned { error, caller }),
+    }
+}
+
+async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcCaller) -> Result<(), Error> {
+    let now = app.clock.now();
+    let defaults = &app.config.rate_limit;
+    let cost = app.costs.of(app, method);
+    caller.client = app.clients.identify(request)?;
+    if let Some(client) = &caller.client {
+        client.check_softly(request, now);
+        caller.budget = Some(app.buckets.take(&client.key, client.limit(defaults), cost, now)?);
+    }
+    match Credential::of(request.headers()) {
+        // 1. DPoP: sessions of third-party applications, always with a client key.
+        Credential::Dpop(_) if caller.client.is_none() => return Err(no_client()),
+        Credential::Dpop(_) => return Err(Error::unauthorized("DPoP sessions are not known here yet")),
+        // 2. Space credentials: space routes only, and this is none.
+        Credential::Space(_) => {
+            return Err(Error::unauthorized("space credentials are for space routes only"));
+        }
+        Credential::AdminKey(_) => {
+            return Err(Error::unauthorized("admin API keys are not accepted on XRPC routes"));
+        }
+        // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
+        Credential::Bearer(token) => {
+            let did = match app.tokens.verify(&app.resolver, token, Some(method)).await {
+                Ok(did) => did,
+                Err(refused) => return Err(refused.into()),
+            };
+            if caller.client.is_none() {
+                let limit =
+                    Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate };
+                let bucket = format!("service:{did}");
+                caller.budget = Some(app.buckets.take(&bucket, limit, cost, now)?);
+            }
+            caller.user = Some(did);
+        }
+        Credential::Unknown => {
+            return Err(Error::unauthorized("this kind of authorization is not accepted here"));
+        }
+        // 4. The session cookie of the dashboard, which needs no client key, comes in here.
+        // 5. Anonymous: an application alone. Whether that is enough is the method's to say.
+        Credential::Absent if caller.client.is_none() => return Err(no_client()),
+        Credential::Absent => {}
+    }
+    Ok(())
+}
+
+fn no_client() -> Error {
+    Error::unauthorized("Missing client identification")
 }

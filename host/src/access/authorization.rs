@@ -1,0 +1,80 @@
+//! The `Authorization` header, by scheme.
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use super::secrets::ADMIN_KEY_PREFIX;
+
+/// What a caller presents. Which of these a surface accepts is the surface's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential<'a> {
+    /// `Bearer` with the prefix of an admin API key.
+    AdminKey(&'a str),
+    /// Any other `Bearer`: a service token, or (on space routes) a space credential.
+    Bearer(&'a str),
+    /// `DPoP`: an access token bound to the key of the proof beside it.
+    Dpop(&'a str),
+    /// `Atproto-Space`: a space credential with an HTTP message signature.
+    Space(&'a str),
+    /// A scheme that we don't know, or a header that is no text. Never falls back to a cookie.
+    Unknown,
+    /// No header.
+    Absent,
+}
+
+impl<'a> Credential<'a> {
+    pub fn of(headers: &'a HeaderMap) -> Self {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else { return Self::Absent };
+        // Of two credentials nobody can say which one is meant.
+        if values.next().is_some() {
+            return Self::Unknown;
+        }
+        let Some((scheme, token)) = value.to_str().ok().and_then(|text| text.trim().split_once(' ')) else {
+            return Self::Unknown;
+        };
+        let token = token.trim();
+        match scheme {
+            _ if token.is_empty() => Self::Unknown,
+            s if s.eq_ignore_ascii_case("bearer") && token.starts_with(ADMIN_KEY_PREFIX) => {
+                Self::AdminKey(token)
+            }
+            s if s.eq_ignore_ascii_case("bearer") => Self::Bearer(token),
+            s if s.eq_ignore_ascii_case("dpop") => Self::Dpop(token),
+            s if s.eq_ignore_ascii_case("atproto-space") => Self::Space(token),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn tells_schemes_apart() {
+        let of = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(text));
+            Credential::of(Box::leak(Box::new(headers)))
+        };
+        assert_eq!(of("Bearer bva_00"), Credential::AdminKey("bva_00"));
+        assert_eq!(of("bearer  a.b.c"), Credential::Bearer("a.b.c"));
+        assert_eq!(of("DPoP tok"), Credential::Dpop("tok"));
+        assert_eq!(of("Atproto-Space tok"), Credential::Space("tok"));
+        for unknown in ["Basic dTpw", "Bearer", "Bearer ", "x", ""] {
+            assert_eq!(of(unknown), Credential::Unknown, "{unknown}");
+        }
+        assert_eq!(Credential::of(&HeaderMap::new()), Credential::Absent);
+    }
+
+    #[test]
+    fn two_headers_are_none() {
+        let mut headers = HeaderMap::new();
+        headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer a"));
+        headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer b"));
+        assert_eq!(Credential::of(&headers), Credential::Unknown);
+    }
+}

@@ -1,0 +1,118 @@
+//! Admin users: who they are, the very first one, and when they were last seen.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Admin, Permission};
+use crate::api::failed;
+use crate::app::App;
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::http::Error;
+use crate::store::{StoreError, api_keys, users};
+
+/// `last_used_at` is written this often at most: it tells days from months, and a write a request would cost
+/// more than the request.
+const TOUCH_EVERY_SECONDS: i64 = 60;
+
+/// Users and keys whose last write is remembered. More are written more often.
+const MOST_TOUCHED: usize = 4096;
+
+#[derive(Debug, Default)]
+pub struct Users {
+    /// Once there is a user there always is one: the super user can't be deleted. Saves the attempt to be the
+    /// first for each stranger that knocks.
+    exist: AtomicBool,
+    touched: Mutex<HashMap<String, Timestamp>>,
+}
+
+impl Users {
+    /// The user with a DID that has been proven. When there is no user at all, the caller becomes the super user:
+    /// one conditional insert decides between several that come at once.
+    ///
+    /// # Errors
+    /// 403 when the DID is no user.
+    pub(super) async fn of_did(&self, app: &App, did: &Did, now: Timestamp) -> Result<Admin, Error> {
+        let mut user = users::get_by_did(&app.db, did.as_str()).await.map_err(failed)?;
+        if user.is_none() && self.bootstrap(app, did, now).await.map_err(failed)? {
+            user = users::get_by_did(&app.db, did.as_str()).await.map_err(failed)?;
+        }
+        let user = user.ok_or_else(|| Error::forbidden("forbidden"))?;
+        Admin::in_person(&user)
+            .ok_or_else(|| failed(StoreError::Corrupt(format!("the DID of user {}", user.id))))
+    }
+
+    /// Makes the DID the first user, if there is none. Whether it did.
+    async fn bootstrap(&self, app: &App, did: &Did, now: Timestamp) -> Result<bool, StoreError> {
+        if self.exist.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let permissions: Vec<&str> = Permission::ALL.iter().map(|p| p.as_str()).collect();
+        let first = users::bootstrap(&app.db, &app.random.uuid(), did.as_str(), &permissions, now).await?;
+        self.exist.store(true, Ordering::Relaxed);
+        if first {
+            tracing::info!(%did, "the first caller has become the super user");
+            app.events.record(Event::UserBootstrapped { did: did.to_string() });
+        }
+        Ok(first)
+    }
+
+    /// Notes that a user was seen.
+    pub(super) fn touch(&self, app: &App, id: &str, now: Timestamp) {
+        if self.is_due(id, now) {
+            let (db, id) = (app.db.clone(), id.to_owned());
+            app.tasks.spawn(async move { logged(users::touch(&db, &id, now).await) });
+        }
+    }
+
+    /// Notes that an API key was used.
+    pub(super) fn touch_key(&self, app: &App, id: &str, now: Timestamp) {
+        if self.is_due(id, now) {
+            let (db, id) = (app.db.clone(), id.to_owned());
+            app.tasks.spawn(async move { logged(api_keys::touch(&db, &id, now).await) });
+        }
+    }
+
+    fn is_due(&self, id: &str, now: Timestamp) -> bool {
+        let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
+        match touched.get_mut(id) {
+            Some(last) if last.plus_seconds(TOUCH_EVERY_SECONDS) > now => false,
+            Some(last) => {
+                *last = now;
+                true
+            }
+            None => {
+                if touched.len() >= MOST_TOUCHED {
+                    touched.clear();
+                }
+                touched.insert(id.to_owned(), now);
+                true
+            }
+        }
+    }
+}
+
+/// The caller has its answer already; a missed note is not worth more than a line.
+fn logged(result: Result<(), StoreError>) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "last_used_at could not be written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_seen_is_written_once_a_minute() {
+        let users = Users::default();
+        let at = |seconds: i64| Timestamp(0).plus_seconds(seconds);
+        assert!(users.is_due("a", at(0)));
+        assert!(users.is_due("b", at(1)));
+        assert!(!users.is_due("a", at(59)));
+        assert!(users.is_due("a", at(60)));
+        assert!(!users.is_due("a", at(61)));
+    }
+}
