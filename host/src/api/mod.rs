@@ -2,8 +2,10 @@
 
 pub mod admin;
 mod failed;
+pub mod health;
 pub mod paging;
 mod patch;
+pub mod route;
 pub mod routes;
 pub mod xrpc;
 

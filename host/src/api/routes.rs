@@ -1,67 +1,87 @@
 //! THE route table: every path of the server, one line a route, with who may call it.
 //!
-//! A route is made by [`Route::public`], [`Route::admin`], [`Route::any_admin`] or [`Route::xrpc`], and the type of
-//! the handler follows: an admin handler takes an [`Admin`], which only a permission check makes.
+//! A route is made by [`Route::public`], [`Route::admin`] or [`Route::xrpc`], and the type of the handler follows:
+//! an admin handler takes an [`Admin`], which only a permission check makes. So a route without a rule does not
+//! compile. XRPC methods are looked up in the lexicon registry, not here.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use http::Method;
 
-use crate::access::{Admin, Permission, XrpcCaller};
+use super::route::{Route, RouteTable};
+use super::{admin, health, xrpc};
+use crate::access::Permission as P;
 use crate::app::App;
-use crate::http::{Error, Request, Response};
+use crate::http::router::{InvalidRoute, Router};
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
-type Handler<Caller> = Box<dyn Fn(Arc<App>, Caller, Request) -> Answer + Send + Sync>;
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const PATCH: Method = Method::PATCH;
+const DELETE: Method = Method::DELETE;
 
-/// Who may call a route.
-enum Access {
-    /// Anybody.
-    Public(Handler<()>),
-    /// A user with a permission.
-    Admin(Permission, Handler<Admin>),
-    /// An API client, perhaps with a user; the cost is taken from the client's bucket first.
-    Xrpc(Handler<XrpcCaller>),
+#[rustfmt::skip] // one line a route
+fn table() -> RouteTable {
+    vec![
+        Route::public(GET, "/health", health::health),
+        Route::public(GET, "/livez", health::livez),
+        Route::public(GET, "/readyz", health::readyz),
+
+        Route::xrpc(GET, "/xrpc/{nsid}", xrpc::query::handle),
+        Route::xrpc(POST, "/xrpc/{nsid}", xrpc::procedure::handle),
+
+        Route::admin(GET, "/admin/lexicons", P::LexiconsRead, admin::lexicons::list::handle),
+        Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
+        Route::admin(GET, "/admin/lexicons/{id}", P::LexiconsRead, admin::lexicons::get::handle),
+        Route::admin(DELETE, "/admin/lexicons/{id}", P::LexiconsDelete, admin::lexicons::delete::handle),
+
+        Route::admin(GET, "/admin/records", P::RecordsRead, admin::records::list::handle),
+        Route::admin(DELETE, "/admin/records", P::RecordsDelete, admin::records::delete::handle),
+        Route::admin(GET, "/admin/records/collections", P::RecordsRead, admin::records::collections::handle),
+        Route::admin(DELETE, "/admin/records/collection", [P::RecordsDelete, P::RecordsDeleteCollection], admin::records::collection::handle),
+        Route::admin(GET, "/admin/stats", P::StatsRead, admin::stats::get::handle),
+        Route::admin(GET, "/admin/events", P::EventsRead, admin::events::list::handle),
+
+        Route::admin(GET, "/admin/scripts", P::ScriptsRead, admin::scripts::list::handle),
+        Route::admin(POST, "/admin/scripts", P::ScriptsManage, admin::scripts::create::handle),
+        Route::admin(GET, "/admin/scripts/{id}", P::ScriptsRead, admin::scripts::get::handle),
+        Route::admin(PATCH, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::update::handle),
+        Route::admin(DELETE, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::delete::handle),
+
+        Route::admin(GET, "/admin/api-keys", P::ApiKeysRead, admin::api_keys::list::handle),
+        Route::admin(POST, "/admin/api-keys", P::ApiKeysCreate, admin::api_keys::create::handle),
+        Route::admin(DELETE, "/admin/api-keys/{id}", P::ApiKeysDelete, admin::api_keys::revoke::handle),
+        Route::admin(GET, "/admin/permissions", P::UsersRead, admin::permissions::list::handle),
+
+        Route::admin(GET, "/admin/api-clients", P::ApiClientsView, admin::api_clients::list::handle),
+        Route::admin(POST, "/admin/api-clients", P::ApiClientsCreate, admin::api_clients::create::handle),
+        Route::admin(GET, "/admin/api-clients/{id}", P::ApiClientsView, admin::api_clients::get::handle),
+        Route::admin(PUT, "/admin/api-clients/{id}", P::ApiClientsEdit, admin::api_clients::update::handle),
+        Route::admin(DELETE, "/admin/api-clients/{id}", P::ApiClientsDelete, admin::api_clients::delete::handle),
+    ]
 }
 
-/// One line of the table.
-pub struct Route {
-    method: Method,
-    path: &'static str,
-    access: Access,
+/// The table, bound to what its handlers share.
+///
+/// # Errors
+/// When two routes can't be told apart.
+pub fn router(app: &Arc<App>) -> Result<Router, InvalidRoute> {
+    let mut router = Router::default();
+    for route in table() {
+        router.add(route.bind(app))?;
+    }
+    Ok(router)
 }
 
-impl Route {
-    pub fn public<H, F>(method: Method, path: &'static str, handler: H) -> Self
-    where
-        H: Fn(Arc<App>, Request) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
-    {
-        Self {
-            method,
-            path,
-            access: Access::Public(Box::new(move |app, (), request| Box::pin(handler(app, request)))),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_under_admin_needs_a_permission_and_nothing_else_does() {
+        for route in table() {
+            assert_eq!(route.path().starts_with("/admin"), route.permissions().is_some(), "{}", route.path());
+            assert!(route.permissions().is_none_or(|p| !p.is_empty()), "{}", route.path());
         }
-    }
-
-    pub fn admin<H, F>(method: Method, path: &'static str, permission: Permission, handler: H) -> Self
-    where
-        H: Fn(Arc<App>, Admin, Request) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
-    {
-        let handler: Handler<Admin> =
-            Box::new(move |app, admin, request| Box::pin(handler(app, admin, request)));
-        Self { method, path, access: Access::Admin(permission, handler) }
-    }
-
-    pub fn xrpc<H, F>(method: Method, path: &'static str, handler: H) -> Self
-    where
-        H: Fn(Arc<App>, XrpcCaller, Request) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
-    {
-        let handler: Handler<XrpcCaller> =
-            Box::new(move |app, caller, request| Box::pin(handler(app, caller, request)));
-        Self { method, path, access: Access::Xrpc(handler) }
     }
 }

@@ -1,0 +1,133 @@
+//! What a line of the route table is, and how it becomes an endpoint.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::Method;
+
+use crate::access::{Admin, PermissionSet, XrpcCaller, admin, xrpc};
+use crate::app::App;
+use crate::http::body::Unread;
+use crate::http::router::{Endpoint, Handler};
+use crate::http::{Error, Request, Response, limits};
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+type Bind = Box<dyn FnOnce(Arc<App>) -> Handler>;
+
+/// One line of the table: method, path, who may call it, and what it does.
+pub struct Route {
+    method: Method,
+    path: &'static str,
+    /// `None` outside of `/admin`.
+    permissions: Option<PermissionSet>,
+    bind: Bind,
+}
+
+pub(super) type RouteTable = Vec<Route>;
+
+/// Makes a handler of a check and what follows it, in one boxed future.
+fn bound<F>(run: impl Fn(Arc<App>, Request, Unread) -> F + Send + Sync + 'static) -> Bind
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Box::new(move |app| {
+        Box::new(move |request, unread| -> Answer { Box::pin(run(Arc::clone(&app), request, unread)) })
+    })
+}
+
+impl Route {
+    /// Anybody may call it.
+    pub fn public<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: Unread| async move {
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, request).await
+        });
+        Self { method, path, permissions: None, bind }
+    }
+
+    /// A user with one permission, or with each of several.
+    ///
+    /// # Panics
+    /// At start, when the set of permissions is empty: such a route would be open to every user.
+    pub fn admin<H, F>(
+        method: Method,
+        path: &'static str,
+        permissions: impl Into<PermissionSet>,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let needed = permissions.into();
+        assert!(!needed.is_empty(), "{path} names no permission");
+        // The caller is told before its body is read: a stranger's megabytes stay on the wire.
+        let bind = bound(move |app, mut request, unread: Unread| async move {
+            let caller = admin::admit(&app, request.headers(), needed).await?;
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, caller, request).await
+        });
+        Self { method, path, permissions: Some(needed), bind }
+    }
+
+    /// An API client, perhaps with a user. The path names the method as `{nsid}`.
+    pub fn xrpc<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, XrpcCaller, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: Unread| async move {
+            let caller = match xrpc::admit(&app, &request, request.param("nsid")).await {
+                Ok(caller) => caller,
+                Err(turned) => {
+                    let mut error = turned.error;
+                    turned.caller.write_budget(&mut error.headers);
+                    return Err(error);
+                }
+            };
+            let budget = caller.clone();
+            let answer = async {
+                request.body = unread.read(limits::JSON_BODY).await?;
+                handler(app, caller, request).await
+            };
+            match answer.await {
+                Ok(mut response) => {
+                    budget.write_budget(response.headers_mut());
+                    Ok(response)
+                }
+                Err(mut error) => {
+                    budget.write_budget(&mut error.headers);
+                    Err(error)
+                }
+            }
+        });
+        Self { method, path, permissions: None, bind }
+    }
+
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// What an admin needs to call it; `None` for routes that are not the admins'.
+    pub fn permissions(&self) -> Option<PermissionSet> {
+        self.permissions
+    }
+
+    pub(super) fn bind(self, app: &Arc<App>) -> Endpoint {
+        Endpoint::new(self.method, self.path, (self.bind)(Arc::clone(app)))
+    }
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Route")
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("permissions", &self.permissions)
+            .finish_non_exhaustive()
+    }
+}
