@@ -1,16 +1,24 @@
-//! What is shared, built once, in order.
+//! What is shared, built once, in order: store, then what is kept in memory of it, then what runs by itself.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::access::{AdminKeys, Buckets, Clients};
+use tokio_util::task::TaskTracker;
+
+use crate::access::{AdminKeys, Buckets, Clients, Costs, ServiceTokens, Users, rate_limit};
+use crate::api::health::Migrated;
 use crate::clock::Clock;
-use crate::config::{Config, Identity};
-use crate::events::EventLog;
+use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
+use crate::events::{EventLog, StreamObserver};
 use crate::identity::Resolver;
+use crate::indexing::{self, StreamConfig, StreamHandle};
+use crate::jobs::retention::{self, Retention};
 use crate::lexicons::Registry;
+use crate::lifecycle::Lifecycle;
+use crate::net::{self, OutboundPolicy};
 use crate::random::Random;
-use crate::scripts::{Engine, Library, Services};
-use crate::store::Db;
+use crate::scripts::{Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLog, Services};
+use crate::store::{self, Db, StoreError};
 
 /// Shared by every request as `Arc<App>`.
 #[derive(Debug)]
@@ -18,12 +26,19 @@ pub struct App {
     pub config: Config,
     /// The instance's origin and DID.
     pub identity: Identity,
+    pub secrets: LoadedSecrets,
     pub clock: Clock,
     pub random: Random,
     pub db: Db,
+    pub migrated: Migrated,
     pub clients: Clients,
     pub admin_keys: AdminKeys,
+    pub users: Users,
+    /// Checks service tokens and remembers the used ones.
+    pub tokens: ServiceTokens,
     pub buckets: Buckets,
+    /// What calls cost whose lexicon does not say.
+    pub costs: Costs,
     pub registry: Arc<Registry>,
     pub resolver: Resolver,
     pub events: EventLog,
@@ -31,4 +46,158 @@ pub struct App {
     pub library: Library,
     /// What scripts may reach.
     pub script_services: Services,
+    pub stream: StreamHandle,
+    /// Work that a request began and that outlives its answer; shutdown waits for it.
+    pub tasks: TaskTracker,
+    pub lifecycle: Lifecycle,
+}
+
+/// Why the server can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("the database at {url} can't be used: {error}")]
+    Store { url: String, error: StoreError },
+    #[error("the script engine can't be set up: {0}")]
+    Engine(#[from] EngineError),
+    #[error("the outbound HTTP client can't be set up: {0}")]
+    Net(#[from] net::NetError),
+    #[error("the zstd dictionary {path} can't be read: {error}")]
+    Dictionary { path: PathBuf, error: std::io::Error },
+}
+
+/// Opens the database and brings its schema up to date.
+///
+/// # Errors
+/// Names the database, without its password.
+pub async fn open_store(config: &config::Database) -> Result<Db, StartError> {
+    let named = |error| StartError::Store { url: config.shown(), error };
+    let db = Db::open(&config.url, config.max_connections).await.map_err(named)?;
+    // Looking is cheaper than the lock that migrating takes.
+    if db.pending_migrations().await.map_err(named)? > 0 {
+        db.migrate().await.map_err(named)?;
+    }
+    Ok(db)
+}
+
+/// Room and place for scripts.
+pub fn engine_config(config: &Config) -> EngineConfig {
+    EngineConfig {
+        pool_size: config.scripts.pool_size,
+        queue: config.scripts.queue,
+        ..EngineConfig::new(config.server.data_dir.join("cache"))
+    }
+}
+
+/// The outbound client, as far as the configuration lets it go.
+///
+/// # Errors
+/// When the system has no usable TLS or DNS setup.
+pub fn net_client(config: &Config, identity: &Identity) -> Result<net::Client, net::NetError> {
+    let urls = config.indexing.jetstream_urls.iter();
+    let urls = urls.chain([&config.indexing.relay_url, &config.indexing.plc_url]);
+    net::Client::new(OutboundPolicy {
+        allow_loopback: identity.is_loopback,
+        allow: config.outbound.allow.clone(),
+        trusted: urls.filter_map(|url| url::Url::parse(url).ok()).collect(),
+        dns_server: config.outbound.dns_server,
+    })
+}
+
+impl App {
+    /// Starts everything but the HTTP server. `port` is the one that is listened on.
+    ///
+    /// # Errors
+    /// Says what is missing; nothing keeps running then.
+    pub async fn start(config: Config, port: u16, lifecycle: Lifecycle) -> Result<Arc<Self>, StartError> {
+        let (clock, random) = (Clock::system(), Random::system());
+        let identity = config.server.identity(port);
+        let secrets = config.secrets.load(&random)?;
+        let stream_config = stream_config(&config.indexing)?;
+        // The two things that take time, side by side.
+        let engine = async { Engine::open(engine_config(&config)).await.map_err(StartError::from) };
+        let (db, engine) = tokio::try_join!(open_store(&config.database), engine)?;
+        let named = |error| StartError::Store { url: config.database.shown(), error };
+
+        let registry = Arc::new(Registry::default());
+        registry.reload(&db).await.map_err(named)?;
+        let library = Library::new();
+        let scripts = store::scripts::list(&db, None).await.map_err(named)?;
+        library.reload(&engine, scripts.iter().map(|s| (s.id.as_str(), s.body.as_str()))).await;
+        let clients = Clients::default();
+        clients.reload(&db).await.map_err(named)?;
+        let costs = Costs::default();
+        costs.reload(&db).await.map_err(named)?;
+
+        let plc = url::Url::parse(&config.indexing.plc_url).expect("the configuration was checked");
+        let resolver = Resolver::new(net_client(&config, &identity)?, plc, clock.clone());
+        let (events, _writer) =
+            EventLog::start(db.clone(), clock.clone(), random.clone(), config.events.verbose);
+        let script_services = Services {
+            index: Arc::new(ServerIndex(db.clone())),
+            log: Arc::new(ServerLog(events.clone())),
+            clock: clock.clone(),
+            random: random.clone(),
+        };
+        let stream = indexing::start(indexing::Deps {
+            db: db.clone(),
+            tracked: registry.subscribe(),
+            observer: Arc::new(StreamObserver { events: events.clone(), resolver: resolver.clone() }),
+            clock: clock.clone(),
+            random: random.clone(),
+            config: stream_config,
+            shutdown: lifecycle.drain.child_token(),
+        });
+
+        let app = Arc::new(Self {
+            tokens: ServiceTokens::new(identity.did.as_str().to_owned(), clock.clone()),
+            config,
+            identity,
+            secrets,
+            clock,
+            random,
+            db,
+            migrated: Migrated::default(),
+            clients,
+            admin_keys: AdminKeys::default(),
+            users: Users::default(),
+            buckets: Buckets::default(),
+            costs,
+            registry,
+            resolver,
+            events,
+            engine,
+            library,
+            script_services,
+            stream,
+            tasks: TaskTracker::new(),
+            lifecycle,
+        });
+        app.start_sweeps();
+        Ok(app)
+    }
+
+    /// Work by the clock, until the server drains.
+    fn start_sweeps(self: &Arc<Self>) {
+        let keep = Retention { event_days: self.config.events.retention_days };
+        let drain = self.lifecycle.drain.clone();
+        self.tasks.spawn(retention::run(self.db.clone(), self.clock.clone(), keep, drain.clone()));
+        let app = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let pause = || tokio::time::sleep(rate_limit::SWEEP_EVERY);
+            while drain.run_until_cancelled(pause()).await.is_some() {
+                app.buckets.sweep(app.clock.now());
+            }
+        });
+    }
+}
+
+fn stream_config(indexing: &config::Indexing) -> Result<StreamConfig, StartError> {
+    let zstd_dictionary = indexing
+        .jetstream_zstd_dict
+        .as_ref()
+        .map(|path| std::fs::read(path).map_err(|error| StartError::Dictionary { path: path.clone(), error }))
+        .transpose()?;
+    Ok(StreamConfig { urls: indexing.jetstream_urls.clone(), zstd_dictionary, ..StreamConfig::default() })
 }

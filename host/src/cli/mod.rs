@@ -1,1 +1,150 @@
-//! Serve, migrate, doctor, admin.
+//! The command line: serve, migrate, doctor, admin, guest.
+//!
+//! Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong (retrying won't help; systemd's
+//! `RestartPreventExitStatus=2`).
+
+mod admin;
+mod doctor;
+mod guest;
+mod logging;
+mod migrate;
+mod serve;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{self, Config};
+
+const FAILED: u8 = 1;
+const MISCONFIGURED: u8 = 2;
+
+/// Belvedere, an atproto AppView server: lexicons in, indexed collections and scripted XRPC out.
+///
+/// Every option can be given as the environment variable named beside it, or in a file called .env.
+#[derive(Debug, Parser)]
+#[command(name = "belvedere", version, max_term_width = 120)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    args: config::Args,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server (the default)
+    Serve,
+    /// Bring the database's schema up to date, and end
+    Migrate,
+    /// Check configuration, database, script engine and network, and say what to do
+    Doctor,
+    /// Manage users and keys without a browser
+    #[command(subcommand)]
+    Admin(admin::Command),
+    /// The script engine's precompiled image
+    #[command(subcommand)]
+    Guest(guest::Command),
+}
+
+impl Cli {
+    /// Does what was asked for.
+    pub fn run(self) -> ExitCode {
+        let config = match self.args.check() {
+            Ok(config) => config,
+            Err(problems) => {
+                complain(&problems);
+                return ExitCode::from(MISCONFIGURED);
+            }
+        };
+        let logs = logging::start(&config.observe);
+        let command = self.command.unwrap_or(Command::Serve);
+        let code = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+            Ok(runtime) => {
+                let result = runtime.block_on(run(command, config));
+                // What is still blocked (a DNS look-up, say) must not keep the process.
+                runtime.shutdown_background();
+                result
+            }
+            Err(error) => Err(anyhow::Error::from(error).context("the runtime can't be started")),
+        };
+        let code = code.unwrap_or_else(|error| {
+            complain(&format_args!("{error:#}"));
+            ExitCode::from(FAILED)
+        });
+        logs.flush();
+        code
+    }
+}
+
+async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve => serve::run(config).await,
+        Command::Migrate => migrate::run(&config).await,
+        Command::Doctor => doctor::run(&config).await,
+        Command::Admin(command) => admin::run(command, &config).await,
+        Command::Guest(command) => guest::run(command, &config).await,
+    }
+}
+
+/// Writes a line for whoever started the command. That nobody reads it is no reason to fail.
+fn say(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+fn complain(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "belvedere: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_help_names_every_variable() {
+        Cli::command().debug_assert();
+        let help = Cli::command().render_long_help().to_string();
+        for variable in [
+            "HOST",
+            "PORT",
+            "PUBLIC_URL",
+            "SERVICE_DID",
+            "DATA_DIR",
+            "DATABASE_URL",
+            "DATABASE_MAX_CONNECTIONS",
+            "JETSTREAM_URL",
+            "JETSTREAM_ZSTD_DICT",
+            "RELAY_URL",
+            "PLC_URL",
+            "SERVICE_NAMESPACE",
+            "SESSION_SECRET",
+            "TOKEN_ENCRYPTION_KEY",
+            "DEFAULT_RATE_LIMIT_CAPACITY",
+            "DEFAULT_RATE_LIMIT_REFILL_RATE",
+            "SCRIPT_POOL_SIZE",
+            "SCRIPT_QUEUE",
+            "EVENT_LOG_RETENTION_DAYS",
+            "VERBOSE_EVENT_LOGGING",
+            "OUTBOUND_ALLOW",
+            "DNS_SERVER",
+            "RUST_LOG",
+            "LOG_FORMAT",
+            "METRICS_ADDR",
+        ] {
+            assert!(help.contains(&format!("[env: {variable}")), "{variable} is missing in --help");
+        }
+    }
+
+    #[test]
+    fn options_may_stand_before_and_after_the_command() {
+        for line in [["belvedere", "--port=5", "migrate"], ["belvedere", "migrate", "--port=5"]] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            assert_eq!(cli.args.server.port.as_deref(), Some("5"));
+            assert!(matches!(cli.command, Some(Command::Migrate)));
+        }
+        assert!(Cli::try_parse_from(["belvedere", "fly"]).is_err());
+    }
+}

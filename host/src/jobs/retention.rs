@@ -42,21 +42,31 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     let mut old_events = 0;
     if retention.event_days > 0 {
         let before = now.plus_seconds(-i64::from(retention.event_days) * DAY_SECONDS);
-        old_events = all_steps(async || events::delete_before(db, before, STEP).await).await?;
+        old_events = all_steps(db, Kept::Events, before).await?;
     }
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
-    let old_deletions = all_steps(async || index::prune_tombstones(db, before, STEP).await).await?;
+    let old_deletions = all_steps(db, Kept::Deletions, before).await?;
     if old_events + old_deletions > 0 {
         tracing::info!(events = old_events, deletions = old_deletions, "a retention sweep removed old rows");
     }
     Ok((old_events, old_deletions))
 }
 
+/// What is kept for a while.
+#[derive(Clone, Copy)]
+enum Kept {
+    Events,
+    Deletions,
+}
+
 /// Repeats a bounded removal until it finds less than a full step.
-async fn all_steps(mut step: impl AsyncFnMut() -> Result<u64, StoreError>) -> Result<u64, StoreError> {
+async fn all_steps(db: &Db, kept: Kept, before: Timestamp) -> Result<u64, StoreError> {
     let mut total = 0;
     loop {
-        let removed = step().await?;
+        let removed = match kept {
+            Kept::Events => events::delete_before(db, before, STEP).await?,
+            Kept::Deletions => index::prune_tombstones(db, before, STEP).await?,
+        };
         total += removed;
         if removed < u64::from(STEP) {
             return Ok(total);

@@ -1,0 +1,154 @@
+//! `belvedere admin`: for operators without a browser. Whoever can run it holds the database already, so it asks
+//! for no proof.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Subcommand;
+
+use super::{complain, say};
+use crate::access::{AdminKey, Permission, PermissionSet, Template};
+use crate::app::open_store;
+use crate::atproto::Did;
+use crate::clock::{Clock, Timestamp};
+use crate::config::Config;
+use crate::random::Random;
+use crate::store::Db;
+use crate::store::api_keys::{self, NewApiKey};
+use crate::store::users::{self, UserRow};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Print a new admin API key for a DID; makes it a user first if need be, the very first one super user
+    CreateKey {
+        /// The user's DID, as did:plc:… or did:web:…
+        #[arg(long)]
+        did: String,
+        /// What the key is for, as lists show it
+        #[arg(long, default_value = "command line")]
+        name: String,
+        /// A template (viewer, operator, manager, full_access) or permissions, comma-separated [default: all that
+        /// the user has; full_access for a new user]
+        #[arg(long, value_name = "TEMPLATE or LIST")]
+        permissions: Option<String>,
+    },
+}
+
+pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
+    let Command::CreateKey { did, name, permissions } = command;
+    let did = Did::try_from(did.as_str()).ok().with_context(|| format!("{did} is not a DID (did:plc:…)"))?;
+    let wanted = permissions.as_deref().map(parse_permissions).transpose()?;
+    if name.trim().is_empty() {
+        bail!("--name must not be blank");
+    }
+    let db = open_store(&config.database).await?;
+    let random = Random::system();
+    let key = create_key(&db, &random, Clock::system().now(), &did, &name, wanted).await;
+    db.close().await;
+    // The key alone goes to standard output, so that a script can take it.
+    complain(&"this key is shown only once:");
+    say(&key?.reveal());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_permissions(text: &str) -> anyhow::Result<PermissionSet> {
+    if let Some(template) = Template::parse(text.trim()) {
+        return Ok(template.set());
+    }
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    names
+        .map(|name| {
+            Permission::parse(name).with_context(|| {
+                format!("{name} is neither a permission (lexicons:read) nor a template (viewer, operator, …)")
+            })
+        })
+        .collect()
+}
+
+async fn create_key(
+    db: &Db,
+    random: &Random,
+    now: Timestamp,
+    did: &Did,
+    name: &str,
+    wanted: Option<PermissionSet>,
+) -> anyhow::Result<AdminKey> {
+    let user = user(db, random, now, did, wanted).await?;
+    let held =
+        if user.is_super { PermissionSet::all() } else { PermissionSet::from_names(&user.permissions) };
+    let granted = wanted.unwrap_or(held);
+    let lacking: Vec<&str> = granted.iter().filter(|p| !held.contains(*p)).map(Permission::as_str).collect();
+    if !lacking.is_empty() {
+        bail!("the user {did} lacks {}; a key can't have more than its user", lacking.join(", "));
+    }
+    let key = AdminKey::generate(random);
+    let names: Vec<&str> = granted.iter().map(Permission::as_str).collect();
+    let row = NewApiKey {
+        id: &random.uuid(),
+        user_id: &user.id,
+        name,
+        key_prefix: key.prefix(),
+        key_hash: &key.hash(),
+        permissions: &names,
+    };
+    api_keys::create(db, &row, now).await?;
+    Ok(key)
+}
+
+/// The user with this DID; made one if it is none, super user if it is the first.
+async fn user(
+    db: &Db,
+    random: &Random,
+    now: Timestamp,
+    did: &Did,
+    wanted: Option<PermissionSet>,
+) -> anyhow::Result<UserRow> {
+    if let Some(user) = users::get_by_did(db, did.as_str()).await? {
+        return Ok(user);
+    }
+    let all: Vec<&str> = Permission::ALL.iter().map(|p| p.as_str()).collect();
+    if users::bootstrap(db, &random.uuid(), did.as_str(), &all, now).await? {
+        complain(&format_args!("{did} is the first user and so the super user"));
+        return users::get_by_did(db, did.as_str()).await?.context("the user is gone again");
+    }
+    let names: Vec<&str> = wanted.unwrap_or_else(PermissionSet::all).iter().map(Permission::as_str).collect();
+    complain(&format_args!("{did} is a user now"));
+    Ok(users::create(db, &random.uuid(), did.as_str(), &names, now).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn db() -> Db {
+        let db = Db::open("sqlite::memory:", 1).await.unwrap();
+        db.migrate().await.unwrap();
+        db
+    }
+
+    #[test]
+    fn permissions_are_a_template_or_a_list() {
+        assert_eq!(parse_permissions("viewer").unwrap(), Template::Viewer.set());
+        assert_eq!(parse_permissions("stats:read, events:read").unwrap().iter().count(), 2);
+        assert!(parse_permissions("stats:read,nothing").unwrap_err().to_string().contains("nothing"));
+    }
+
+    #[tokio::test]
+    async fn the_first_did_becomes_super_and_the_next_what_it_is_given() {
+        let (db, random, now) = (db().await, Random::seeded(1), Timestamp(1));
+        let first = Did::try_from("did:plc:first").unwrap();
+        let key = create_key(&db, &random, now, &first, "a", None).await.unwrap();
+        let (row, user) = api_keys::find_by_hash(&db, &key.hash()).await.unwrap().unwrap();
+        assert!(user.is_super);
+        assert_eq!(row.permissions.len(), Permission::ALL.len());
+
+        let second = Did::try_from("did:plc:second").unwrap();
+        let viewer = Some(Template::Viewer.set());
+        create_key(&db, &random, now, &second, "b", viewer).await.unwrap();
+        let user = users::get_by_did(&db, "did:plc:second").await.unwrap().unwrap();
+        assert!(!user.is_super && user.permissions.len() == 10);
+        let more = Some(PermissionSet::all());
+        let error = create_key(&db, &random, now, &second, "c", more).await.unwrap_err();
+        assert!(error.to_string().contains("users:create"), "{error}");
+    }
+}

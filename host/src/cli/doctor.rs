@@ -1,0 +1,143 @@
+//! `belvedere doctor`: looks at everything the server needs, and says what to do about what is missing.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use super::{FAILED, say};
+use crate::app::{engine_config, net_client};
+use crate::config::Config;
+use crate::net;
+use crate::scripts::Engine;
+use crate::store::{Backend, Db};
+
+/// Longer than a healthy server needs from the other end of the world.
+const NETWORK_TIME: Duration = Duration::from_secs(10);
+
+/// What we read of an answer; only that there is one matters.
+const ANSWER_BYTES: usize = 64 * 1024;
+
+/// One thing looked at: what it is, and how it is or what to do.
+struct Finding {
+    what: String,
+    result: Result<String, String>,
+}
+
+impl Finding {
+    fn new(what: impl Into<String>, result: Result<String, String>) -> Self {
+        Self { what: what.into(), result }
+    }
+}
+
+pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
+    let identity = config.server.identity(config.server.port);
+    let mut findings = vec![
+        // It would not have come this far with a wrong one.
+        Finding::new("configuration", Ok(format!("{} as {}", identity.origin, identity.did))),
+        Finding::new("data folder", data_folder(config)),
+    ];
+    findings.extend(database(config).await);
+    findings.push(Finding::new("script engine", engine(config).await));
+    match net_client(config, &identity) {
+        Ok(net) => findings.extend(network(config, &net).await),
+        Err(error) => findings.push(Finding::new("network", Err(error.to_string()))),
+    }
+
+    let mut sound = true;
+    for Finding { what, result } in findings {
+        match result {
+            Ok(text) => say(&format_args!("ok    {what}: {text}")),
+            Err(text) => {
+                sound = false;
+                say(&format_args!("FAIL  {what}: {text}"));
+            }
+        }
+    }
+    Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+fn data_folder(config: &Config) -> Result<String, String> {
+    let dir = &config.server.data_dir;
+    let probe = dir.join(".doctor");
+    std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::write(&probe, b""))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map(|()| dir.display().to_string())
+        .map_err(|error| {
+            format!("{} can't be written ({error}). Fix its owner, or set DATA_DIR", dir.display())
+        })
+}
+
+async fn database(config: &Config) -> Vec<Finding> {
+    let shown = config.database.shown();
+    let started = Instant::now();
+    let opened = async {
+        let db = Db::open(&config.database.url, config.database.max_connections).await?;
+        db.ping().await?;
+        Ok::<_, crate::store::StoreError>(db)
+    };
+    let db = match tokio::time::timeout(NETWORK_TIME, opened).await {
+        Ok(Ok(db)) => db,
+        Ok(Err(error)) => {
+            let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
+            return vec![Finding::new("database", Err(format!("{shown}: {error}. {fix}")))];
+        }
+        Err(_) => return vec![Finding::new("database", Err(format!("{shown} does not answer")))],
+    };
+    let took = started.elapsed().as_millis();
+    let mut findings = vec![Finding::new("database", Ok(format!("{shown} answers after {took} ms")))];
+    findings.push(Finding::new(
+        "migrations",
+        match db.pending_migrations().await {
+            Ok(0) => Ok("all applied".to_owned()),
+            Ok(count) => Ok(format!("{count} to apply; the next start does it, or belvedere migrate")),
+            Err(error) => Err(error.to_string()),
+        },
+    ));
+    if db.backend() == Backend::Postgres
+        && let Ok(Some(most)) = db.server_max_connections().await
+    {
+        let ours = i64::from(config.database.max_connections);
+        findings.push(Finding::new(
+            "connections",
+            if ours < most {
+                Ok(format!("{ours} of the server's {most}"))
+            } else {
+                Err(format!("the pool wants {ours}, the server has {most}: lower DATABASE_MAX_CONNECTIONS"))
+            },
+        ));
+    }
+    db.close().await;
+    findings
+}
+
+async fn engine(config: &Config) -> Result<String, String> {
+    let started = Instant::now();
+    match Engine::open(engine_config(config)).await {
+        Ok(_) => Ok(format!("ready after {} ms", started.elapsed().as_millis())),
+        Err(error) => Err(format!("{error}. Rebuild with make, then belvedere guest prepare")),
+    }
+}
+
+async fn network(config: &Config, net: &net::Client) -> Vec<Finding> {
+    let indexing = &config.indexing;
+    let fixed =
+        [("PLC directory", "PLC_URL", &indexing.plc_url), ("relay", "RELAY_URL", &indexing.relay_url)];
+    let streams = indexing.jetstream_urls.iter().map(|url| ("Jetstream", "JETSTREAM_URL", url));
+    let checks = fixed.into_iter().chain(streams).map(|(what, variable, url)| async move {
+        Finding::new(format!("{what} {url}"), reach(net, variable, url).await)
+    });
+    futures_util::future::join_all(checks).await
+}
+
+/// Whether the server behind a URL answers at all; what it says to a bare GET does not matter.
+async fn reach(net: &net::Client, variable: &str, url: &str) -> Result<String, String> {
+    let started = Instant::now();
+    // ws and wss are http and https until the upgrade.
+    let url = url.strip_prefix("ws").map_or_else(|| url.to_owned(), |rest| format!("http{rest}"));
+    let limits = net::Limits { max_bytes: ANSWER_BYTES, total: NETWORK_TIME };
+    match net.get(&url, limits).await {
+        Ok(answer) => Ok(format!("answers {} after {} ms", answer.status, started.elapsed().as_millis())),
+        Err(net::NetError::TooLarge(_) | net::NetError::Malformed(_)) => Ok("answers".to_owned()),
+        Err(error) => Err(format!("{error}. Check {variable}, DNS and the firewall")),
+    }
+}

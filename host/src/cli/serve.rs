@@ -1,0 +1,99 @@
+//! `belvedere serve`: start, serve, drain.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use metrics_exporter_prometheus::PrometheusBuilder;
+
+use super::{FAILED, say};
+use crate::api::routes;
+use crate::app::App;
+use crate::config::Config;
+use crate::http::{Cors, Http, server};
+use crate::lifecycle::{DRAIN_TIME, Lifecycle, notify};
+use crate::store::users;
+
+/// What is left to do after the last request: the stream's last commit, events, the database's log.
+const FINISH_TIME: Duration = Duration::from_secs(12);
+
+/// Seconds, from a constant answer to a script at its limit.
+const DURATION_BUCKETS: &[f64] =
+    &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+
+pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    let lifecycle = Lifecycle::default();
+    lifecycle.watch_signals().context("signals can't be handled")?;
+    // First of all: whoever comes while we start waits for an answer instead of being refused.
+    let address = config.server.address();
+    let listener = server::bind(address).with_context(|| {
+        format!(
+            "can't listen on {address}; is another instance running? HOST and PORT choose another address"
+        )
+    })?;
+    let port = listener.local_addr()?.port();
+    start_metrics(&config)?;
+
+    let app = App::start(config, port, lifecycle.clone()).await?;
+    let http = Arc::new(Http::new(
+        routes::router(&app)?,
+        Cors::new([app.identity.origin.as_str()]),
+        &app.random,
+        app.tasks.clone(),
+    ));
+    let serving =
+        tokio::spawn(server::serve(listener, http, lifecycle.drain.clone(), lifecycle.stop.clone()));
+    let socket = app.config.observe.notify_socket.as_deref();
+    notify(socket, "READY=1");
+    greet(&app, port).await;
+
+    lifecycle.drain.cancelled().await;
+    notify(socket, "STOPPING=1");
+    let drained = lifecycle.finish(DRAIN_TIME, async { drop(serving.await) }).await;
+    if !drained {
+        lifecycle.stop.cancel();
+    }
+    app.tasks.close();
+    let finished = lifecycle.finish(FINISH_TIME, finish(&app)).await;
+    tracing::info!(drained, finished, "stopped");
+    Ok(if drained && finished { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// In the order in which things depend on each other.
+async fn finish(app: &App) {
+    app.stream.finish().await;
+    app.tasks.wait().await;
+    app.events.flush().await;
+    app.db.close().await;
+}
+
+/// Serves `/metrics` on a listener of its own, so that the public port never shows them.
+fn start_metrics(config: &Config) -> anyhow::Result<()> {
+    let Some(address) = config.observe.metrics_addr else { return Ok(()) };
+    PrometheusBuilder::new()
+        .with_http_listener(address)
+        .set_buckets(DURATION_BUCKETS)
+        .context("the histogram buckets are unusable")?
+        .install()
+        .with_context(|| format!("metrics can't be served on METRICS_ADDR {address}"))
+}
+
+/// Says where the server is, and what to type next when nobody has claimed it yet.
+async fn greet(app: &App, port: u16) {
+    let local = format!("http://127.0.0.1:{port}");
+    let public = &app.identity.origin;
+    tracing::info!(address = %app.config.server.host, port, public, did = %app.identity.did, "listening");
+    say(&format_args!("Belvedere {} listens on {public}", env!("CARGO_PKG_VERSION")));
+    // An error here is one that requests will meet as well; the greeting is not the place to fail.
+    if !users::list(&app.db).await.is_ok_and(|users| users.is_empty()) {
+        return;
+    }
+    let program = std::env::args().next().unwrap_or_else(|| "belvedere".to_owned());
+    say(&format_args!(
+        "Nobody has claimed it yet. Next, in another terminal:
+  KEY=$({program} admin create-key --did YOUR_DID)
+  curl -H \"Authorization: Bearer $KEY\" {local}/admin/lexicons -d '{{\"lexicon_json\": {{ … }}}}'
+  curl -H \"Authorization: Bearer $KEY\" {local}/admin/stats"
+    ));
+}
