@@ -107,6 +107,7 @@ fn stream(app: &App) -> Check {
     match app.stream.status().stalled {
         None => Check::OK,
         Some(Stall::Database { since }) => Check::failed(format!("nothing could be committed since {since}")),
+        Some(Stall::Broken { since }) => Check::failed(format!("the stream broke at {since}: restart")),
         Some(Stall::Disconnected { since }) => Check::failed(format!("no Jetstream server since {since}")),
     }
 }
