@@ -30,6 +30,9 @@ mod writer;
 #[path = "../../../tests/support/jetstream.rs"]
 mod standin;
 #[cfg(test)]
+#[path = "../../../tests/support/postgres.rs"]
+mod postgres;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;

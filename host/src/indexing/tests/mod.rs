@@ -73,7 +73,11 @@ fn address(dir: &TempDir) -> String {
 }
 
 async fn database(dir: &TempDir) -> Db {
-    let db = Db::open(&address(dir), 4).await.unwrap();
+    migrated(&address(dir)).await
+}
+
+async fn migrated(url: &str) -> Db {
+    let db = Db::open(url, 4).await.unwrap();
     db.migrate().await.unwrap();
     db
 }

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::indexing::apply::{Applier, Item};
 use crate::indexing::commit::{Committer, Sink};
 use crate::indexing::intake::Intake;
+use crate::indexing::postgres;
 use crate::indexing::shard::Shards;
 use crate::indexing::standin::{Frame, Place, tid};
 use crate::indexing::status::Shared;
@@ -22,9 +23,10 @@ use crate::indexing::testing::{FakeStore, Recorder};
 use crate::indexing::writer::{WRITER_QUEUE, Writer};
 use crate::indexing::{envelope, frame};
 use crate::random::Random;
+use crate::store::Db;
 use crate::store::index::Batch;
 
-use super::{BASE, NOTE, database, nsids, visible};
+use super::{BASE, NOTE, database, migrated, nsids, visible};
 
 /// One event as the strategy draws it.
 #[derive(Clone, Debug)]
@@ -147,7 +149,7 @@ proptest! {
             let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
             let (expected, got) = (Arc::new(FakeStore::default()), Arc::new(FakeStore::default()));
             one_by_one(&expected, &frames).await;
-            let fail = |chunk: usize| if faults > 0 && chunk % 3 == 0 { got.fail_next(faults) };
+            let fail = |chunk: usize| if faults > 0 && chunk.is_multiple_of(3) { got.fail_next(faults) };
             piped(got.clone(), &frames, &chunks, shards, fail).await;
             prop_assert_eq!(got.visible(), expected.visible());
             // Everything at or below it is applied.
@@ -158,24 +160,60 @@ proptest! {
     }
 }
 
+/// Two empty databases: what comes one by one goes into the first.
+async fn agree(
+    expected: &Db,
+    got: &Db,
+    events: &[Event],
+    chunks: &[usize],
+    shards: usize,
+) -> Result<(), TestCaseError> {
+    let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
+    one_by_one(expected, &frames).await;
+    piped(got.clone(), &frames, chunks, shards, |_| ()).await;
+    prop_assert_eq!(visible(got, NOTE).await, visible(expected, NOTE).await);
+    prop_assert_eq!(got.stored_cursor().await.unwrap(), last_time(events));
+    Ok(())
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(25))]
     #[test]
-    fn the_database_agrees(
+    fn sqlite_agrees(
         events in proptest::collection::vec(event(), 1..120),
         chunks in proptest::collection::vec(1..40usize, 1..6),
         shards in 1..4usize,
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
+        block_on(async {
             let (one, many) = (tempdir().unwrap(), tempdir().unwrap());
-            let (expected, got) = (database(&one).await, database(&many).await);
-            one_by_one(&expected, &frames).await;
-            piped(got.clone(), &frames, &chunks, shards, |_| ()).await;
-            prop_assert_eq!(visible(&got, NOTE).await, visible(&expected, NOTE).await);
-            prop_assert_eq!(got.stored_cursor().await.unwrap(), last_time(&events));
-            Ok(())
+            agree(&database(&one).await, &database(&many).await, &events, &chunks, shards).await
+        })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn postgres_agrees(
+        events in proptest::collection::vec(event(), 1..200),
+        chunks in proptest::collection::vec(1..40usize, 1..6),
+        shards in 1..4usize,
+    ) {
+        block_on(async {
+            let urls = [postgres::create_database().await, postgres::create_database().await];
+            let [one, many] = &urls;
+            let (one, many) = (migrated(one).await, migrated(many).await);
+            let outcome = agree(&one, &many, &events, &chunks, shards).await;
+            one.close().await;
+            many.close().await;
+            for url in &urls {
+                postgres::drop_database(url);
+            }
+            outcome
         })?;
     }
 }
