@@ -89,14 +89,19 @@ async fn the_first_caller_becomes_super(database: Database) {
     let mut server = Server::new(network, database);
     server.start().await;
 
-    let users = |token: &str| server.request(Method::GET, "/admin/users").bearer_auth(token);
+    let lexicons = |token: &str| server.request(Method::GET, "/admin/lexicons").bearer_auth(token);
     let wrong = alice.service_token("did:web:elsewhere.example", None).await;
-    expect(401, users(&wrong)).await;
-    let token = alice.service_token(&server.did, None).await;
-    let list = expect(200, users(&token)).await;
-    assert_eq!(list[0]["did"], alice.did.as_str());
-    assert_eq!(list[0]["is_super"], true);
-    assert_eq!(list.as_array().map(Vec::len), Some(1));
-    let token = bob.service_token(&server.did, None).await;
-    expect(403, users(&token)).await;
+    expect(401, lexicons(&wrong)).await;
+    let alices = alice.service_token(&server.did, None).await;
+    assert_eq!(expect(200, lexicons(&alices)).await, json!([]));
+    let bobs = bob.service_token(&server.did, None).await;
+    expect(403, lexicons(&bobs)).await;
+    // The command line doesn't make a second one.
+    let printed = server.cli(&["admin", "create-key", "--did", &bob.did, "--permissions", "viewer"]);
+    expect(200, lexicons(printed.trim())).await;
+    expect(200, lexicons(&bobs)).await;
+    let body = json!({ "name": "too much", "permissions": ["users:create"] });
+    let create = server.request(Method::POST, "/admin/api-keys").json(&body);
+    expect(201, create.try_clone().expect("a small body").bearer_auth(&alices)).await;
+    expect(403, create.bearer_auth(&bobs)).await;
 }

@@ -204,15 +204,19 @@ impl<C: Connect> Stream<C> {
         let (hosts, newest, observer) = (&mut self.hosts, &mut self.cursor, &self.observer);
         let mut asked = cursor;
         let end = session
-            .run(|times| {
+            .run(|times, settling| {
                 if let (Some(cursor), Some(first)) = (asked, times.first) {
                     report_gap(&**observer, &shown, cursor, first);
                 }
                 if let Some(last) = times.last {
                     asked = None;
                     hosts.delivered();
-                    // Not the maximum: after a rewind, or a start with a wrong clock, it is lower.
-                    *newest = Some(last);
+                    // What new collections had since they are tracked was not sent: the next subscription has to
+                    // begin where the change was seen, not behind what came of the others meanwhile.
+                    if !settling {
+                        // Not the maximum: after a rewind, or a start with a wrong clock, it is lower.
+                        *newest = Some(last);
+                    }
                 }
             })
             .await;

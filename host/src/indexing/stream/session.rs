@@ -56,8 +56,9 @@ pub(super) struct Session<'a, Io> {
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
-    /// Reads until the end. `progress` learns the times of each chunk that was taken in.
-    pub(super) async fn run(mut self, mut progress: impl FnMut(Times)) -> End {
+    /// Reads until the end. `progress` learns the times of each chunk that was taken in, and whether a change of
+    /// the tracked collections has been seen but not yet been subscribed to.
+    pub(super) async fn run(mut self, mut progress: impl FnMut(Times, bool)) -> End {
         let mut frames: Vec<Bytes> = Vec::with_capacity(CHUNK_FRAMES);
         let mut heard = Instant::now();
         let mut pinged = false;
@@ -95,7 +96,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
                         };
                         tokio::select! {
                             accepted = self.intake.accept(&mut frames) => match accepted {
-                                Ok(times) => progress(times),
+                                Ok(times) => progress(times, settles.is_some()),
                                 Err(_) => return End::PipelineClosed,
                             },
                             () = last_chunk => return End::Shutdown,
