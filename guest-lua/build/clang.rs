@@ -1,0 +1,124 @@
+//! The C compiler: found, checked, and run.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The first version that emits the exception encoding that engines accept today.
+const OLDEST: u32 = 20;
+/// The one the guest is built and measured with.
+const DEFAULT: &str = "clang-22";
+const FIX: &str = "The script guest is compiled from C with clang. On Debian or Ubuntu (packages from apt.llvm.org \
+                   where the distribution has none):\n\n    apt-get install -y --no-install-recommends clang-22 \
+                   lld-22 libclang-rt-22-dev-wasm32 wasi-libc\n\nor set WASM_CC to another clang of version 20 or \
+                   later that can link for wasm32-wasi.";
+
+const TARGET: [&str; 2] = ["--target=wasm32-wasi", "-Wno-deprecated"];
+
+const FLAGS: [&str; 20] = [
+    "-O3",
+    "-std=gnu11",
+    "-fno-strict-aliasing",
+    "-fno-math-errno",
+    "-fno-stack-protector",
+    // set-jump, which is how Lua raises errors, on WebAssembly exceptions
+    "-mllvm",
+    "-wasm-enable-eh",
+    "-mllvm",
+    "-wasm-enable-sjlj",
+    "-mllvm",
+    "-wasm-use-legacy-eh=false",
+    "-DLUAI_THROW(L,c)=longjmp((c)->b,1)",
+    "-DLUAI_TRY(L,c,a)=if(setjmp((c)->b)==0){a}",
+    "-Dluai_jmpbuf=jmp_buf",
+    "-Dl_signalT=int",
+    "-D_WASI_EMULATED_SIGNAL",
+    // one seed for all: the image is taken after the strings of the prelude are hashed
+    "-Dluai_makeseed(L)=0x5eed1234",
+    // our C functions and data are linked with the bulk instructions spelled out (runtime/memory.c)
+    "-mno-bulk-memory-opt",
+    "-mno-bulk-memory",
+    // Lua's sources are not ours to tidy
+    "-w",
+];
+
+const LINK: [&str; 9] = [
+    "-nostartfiles",
+    "-fuse-ld=lld",
+    "-Wl,--no-entry",
+    "-Wl,--gc-sections",
+    "-Wl,--strip-debug",
+    // the image is taken through this export
+    "-Wl,--export=__stack_pointer",
+    // an overflow of the C stack hits address zero and traps, instead of running into data
+    "-Wl,--stack-first",
+    "-Wl,-z,stack-size=524288",
+    "-O3",
+];
+
+pub(crate) struct Clang {
+    program: String,
+    includes: Vec<PathBuf>,
+}
+
+impl Clang {
+    /// The compiler of `WASM_CC`, else the default one; refused with the fix when it is missing or too old.
+    pub(crate) fn find(includes: Vec<PathBuf>) -> Result<Self> {
+        let program = env::var("WASM_CC").unwrap_or_else(|_| DEFAULT.to_owned());
+        let Ok(output) = Command::new(&program).arg("--version").output() else {
+            bail!("{program} was not found.\n\n{FIX}\n");
+        };
+        let version = String::from_utf8_lossy(&output.stdout).into_owned();
+        match major(&version) {
+            Some(found) if found >= OLDEST => Ok(Self { program, includes }),
+            Some(found) => bail!("{program} is clang {found}, too old: {OLDEST} is needed.\n\n{FIX}\n"),
+            None => bail!("{program} is not a clang: {:?}\n\n{FIX}\n", version.lines().next().unwrap_or("")),
+        }
+    }
+
+    /// Compiles one C file of the guest.
+    pub(crate) fn compile(&self, source: &Path, object: &Path) -> Result<()> {
+        self.run(FLAGS.iter().chain(["-c"].iter()), source, object)
+    }
+
+    /// Compiles a file of the C runtime: what the compiler itself calls, so it must not be compiled into calls to
+    /// itself.
+    pub(crate) fn compile_runtime(&self, source: &Path, object: &Path) -> Result<()> {
+        let flags = ["-O3", "-fno-builtin", "-mbulk-memory", "-mllvm", "-wasm-enable-eh", "-mllvm"];
+        self.run(flags.iter().chain(["-wasm-use-legacy-eh=false", "-c"].iter()), source, object)
+    }
+
+    fn run<'a>(&self, flags: impl Iterator<Item = &'a &'a str>, source: &Path, object: &Path) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(TARGET).args(flags);
+        for folder in &self.includes {
+            command.arg("-I").arg(folder);
+        }
+        checked(command.arg(source).arg("-o").arg(object))
+    }
+
+    /// Links objects to a core module.
+    pub(crate) fn link(&self, objects: &[impl AsRef<OsStr>], module: &Path) -> Result<()> {
+        checked(Command::new(&self.program).args(TARGET).args(LINK).args(objects).arg("-o").arg(module))
+    }
+}
+
+fn checked(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "compiling the script guest failed: {command:?}\n{said}\n\nIf a header or library is missing:\n\n{FIX}"
+        );
+    }
+    Ok(())
+}
+
+/// 22 of "Debian clang version 22.1.8 (1~deb12u1)".
+fn major(version: &str) -> Option<u32> {
+    let rest = version.split_once("clang version ")?.1;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}

@@ -1,0 +1,41 @@
+//! A core module to a component, and the check that it asks for nothing but the contract.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+use wit_component::{ComponentEncoder, DecodedWasm};
+
+/// The package that every import must come from.
+const PACKAGE: &str = "belvedere:script/";
+/// Types that the world itself uses; they are listed among its imports.
+const TYPES: [&str; 3] = ["json", "failure", "reply"];
+
+pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>> {
+    let component = ComponentEncoder::default()
+        .validate(true)
+        .module(module)
+        .context("the guest does not fit the contract")?
+        .encode()?;
+    check_imports(&component)?;
+    Ok(component)
+}
+
+/// WASI, above all, would give scripts files, clocks and a network. The build fails rather than import it.
+fn check_imports(component: &[u8]) -> Result<()> {
+    let decoded = wit_component::decode(component)?;
+    let DecodedWasm::Component(resolve, world) = decoded else { bail!("the guest is no component") };
+    for key in resolve.worlds[world].imports.keys() {
+        let name = resolve.name_world_key(key);
+        ensure!(name.starts_with(PACKAGE) || TYPES.contains(&name.as_str()), "the guest imports {name}");
+    }
+    Ok(())
+}
+
+/// SHA-256 as hex.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // writing to a String can't fail
+        text
+    })
+}

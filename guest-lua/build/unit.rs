@@ -1,0 +1,95 @@
+//! The one translation unit: Lua's core and libraries, all static, and then ours, so that the compiler sees through
+//! everything and drops what is not used. The prelude comes in as byte arrays.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Lua's files in the order of its own `onelua.c`. `lvm` is the metered copy; `loslib` comes in through `os.c`.
+const LUA: [&str; 27] = [
+    "lzio", "lctype", "lopcodes", "lmem", "lundump", "ldump", "lstate", "lgc", "llex", "lcode", "lparser",
+    "ldebug", "lfunc", "lobject", "ltm", "lstring", "ltable", "ldo", "lvm", "lapi", "lauxlib", "lbaselib",
+    "lcorolib", "lmathlib", "lstrlib", "ltablib", "lutf8lib",
+];
+
+/// Ours, each using what stands before it. `glue.c` is generated.
+const OURS: [&str; 11] = [
+    "memory.c",
+    "meter.c",
+    "raise.c",
+    "buffer.c",
+    "utf8.c",
+    "json_encode.c",
+    "json_decode.c",
+    "os.c",
+    "values.c",
+    "glue.c",
+    "prelude.c",
+];
+
+const HEAD: &str = "#define LUA_CORE\n#define LUA_LIB\n#define ltable_c\n#define lvm_c\n#include \"luaconf.h\"\n\
+    #undef LUAI_FUNC\n#undef LUAI_DDEC\n#undef LUAI_DDEF\n\
+    #define LUAI_FUNC static\n#define LUAI_DDEC(def)\n#define LUAI_DDEF static\n\
+    #undef LUA_API\n#undef LUALIB_API\n#undef LUAMOD_API\n\
+    #define LUA_API static\n#define LUALIB_API static\n#define LUAMOD_API static\n\
+    #include <setjmp.h>\n#include <limits.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n\
+    #include <stdlib.h>\n#include <string.h>\n#include <time.h>\n";
+
+/// Where the parts lie.
+pub(crate) struct Places<'a> {
+    pub(crate) lua: &'a Path,
+    pub(crate) ours: &'a Path,
+    pub(crate) prelude: &'a Path,
+    pub(crate) out: &'a Path,
+}
+
+/// Writes the unit and gives its path. `lvm.c` and `glue.c` are in `out` already.
+pub(crate) fn write(places: &Places<'_>) -> Result<PathBuf> {
+    let mut unit = HEAD.to_owned();
+    let mut include = |path: PathBuf| writeln!(unit, "#include \"{}\"", path.display());
+    for name in LUA {
+        let folder = if name == "lvm" { places.out } else { places.lua };
+        include(folder.join(format!("{name}.c")))?;
+    }
+    include("guest.h".into())?;
+    for name in OURS {
+        if name == "prelude.c" {
+            include(places.out.join("prelude_files.c"))?;
+        }
+        let folder = if name == "glue.c" { places.out } else { places.ours };
+        include(folder.join(name))?;
+    }
+    include(places.ours.join("guest.c"))?;
+    fs::write(places.out.join("prelude_files.c"), prelude_files(places.prelude)?)?;
+    let path = places.out.join("unit.c");
+    fs::write(&path, unit)?;
+    Ok(path)
+}
+
+/// The prelude's files by name, as C arrays. Their order doesn't matter to them.
+fn prelude_files(folder: &Path) -> Result<String> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "lua") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let mut arrays = String::new();
+    let mut list = "static const struct prelude_file {\n  const unsigned char *source;\n  size_t length;\n} \
+                    prelude_files[] = {\n"
+        .to_owned();
+    for (i, path) in paths.iter().enumerate() {
+        let bytes = fs::read(path)?;
+        write!(arrays, "static const unsigned char prelude_{i}[] = {{")?;
+        for byte in &bytes {
+            write!(arrays, "{byte},")?;
+        }
+        writeln!(arrays, "0}};")?;
+        writeln!(list, "  {{prelude_{i}, {}}},", bytes.len())?;
+    }
+    Ok(format!("{arrays}{list}  {{NULL, 0}},\n}};\n"))
+}

@@ -1,0 +1,194 @@
+/* What the guest exports: making the state for the image, compiling, checking, running. An instance is used once. */
+
+enum {
+  /* Garbage that may pile up before the first collection: most runs end without one. */
+  GC_HEADROOM = 512 << 10,
+  /* Lua stack that the image comes with, so that an ordinary run never grows it. */
+  STACK_SLOTS = 400,
+  /* Of a failure's texts; the rest says no more. */
+  FAILURE_TEXT = 4 << 10,
+};
+
+static lua_State *main_state;
+static int reseed_ref = LUA_NOREF;
+
+static int on_panic(lua_State *L) {
+  (void)L;
+  __builtin_trap();
+}
+
+static int open_all(lua_State *L) {
+  libraries_open(L);
+  json_open(L);
+  fault_open(L);
+  prelude_open(L);
+  lua_getglobal(L, "math");
+  lua_getfield(L, -1, "randomseed");
+  reseed_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+void exports_guest_init(void) {
+  lua_State *L = main_state = lua_newstate(memory_alloc, NULL);
+  if (!L) __builtin_trap();
+  lua_atpanic(L, on_panic);
+  lua_pushcfunction(L, open_all);
+  if (lua_pcall(L, 0, 0, 0) != LUA_OK) __builtin_trap();
+  lua_gc(L, LUA_GCCOLLECT);
+  lua_checkstack(L, STACK_SLOTS);
+  luaE_setdebt(G(L), -(l_mem)GC_HEADROOM);
+}
+
+static void give_text(guest_list_u8_t *out, const char *text, size_t n) {
+  if (n > FAILURE_TEXT) n = FAILURE_TEXT;
+  out->ptr = malloc(n ? n : 1);
+  out->len = out->ptr ? n : 0;
+  if (out->ptr) memcpy(out->ptr, text, n);
+}
+
+/* Fills in `failure` from the error on top of the stack: text, and behind a NUL perhaps a traceback. Allocates
+   nothing in Lua: there is no protected call around it. */
+static void give_failure(lua_State *L, guest_failure_t *failure, int kind, int line) {
+  size_t n = 0;
+  const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
+  if (!text) text = "(an error that is no text)", n = strlen(text);
+  size_t first = strlen(text);
+  *failure = (guest_failure_t){.kind = (uint8_t)kind};
+  give_text(&failure->message, text, first);
+  if (line > 0) failure->line.is_some = 1, failure->line.val = (uint32_t)line;
+  if (first + 1 < n) {
+    failure->traceback.is_some = 1;
+    give_text(&failure->traceback.val, text + first + 1, n - first - 1);
+  }
+}
+
+/* The line in "chunk:LINE: message", which is how the parser reports; 0 when there is none. The chunk's name has
+   colons of its own. */
+static int line_of_message(const char *message, const char *name) {
+  size_t n = strlen(name);
+  if (strncmp(message, name, n) != 0 || message[n] != ':') return 0;
+  return atoi(message + n + 1);
+}
+
+static int collect_bytes(lua_State *L, const void *bytes, size_t n, void *out) {
+  buffer_put(L, out, bytes, n);
+  return 0;
+}
+
+bool exports_guest_compile(guest_string_t *name, guest_list_u8_t *source, guest_list_u8_t *ret, guest_failure_t *err) {
+  lua_State *L = main_state;
+  char chunk[LUA_IDSIZE + 1] = "=";
+  size_t n = name->len < LUA_IDSIZE - 1 ? name->len : LUA_IDSIZE - 1;
+  memcpy(chunk + 1, name->ptr, n);
+  chunk[1 + n] = '\0';
+  int status = luaL_loadbufferx(L, (char *)source->ptr, source->len, chunk, "t");
+  if (status != LUA_OK) {
+    const char *message = lua_tostring(L, -1);
+    int kind = status == LUA_ERRMEM ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MEMORY : BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_SYNTAX;
+    give_failure(L, err, kind, message ? line_of_message(message, chunk + 1) : 0);
+    return false;
+  }
+  Buffer out = {0};
+  lua_dump(L, collect_bytes, &out, 0);
+  buffer_release(&out, &ret->ptr, &ret->len);
+  return true;
+}
+
+/* What the protected part of a run works on, and leaves behind when it fails. */
+typedef struct {
+  guest_list_u8_t bytecode;
+  const guest_json_t *globals; /* NULL: only check */
+  uint64_t seed;
+  Buffer out;
+  int shape;
+  int missing_handle;
+  int line;
+} Run;
+
+static Run current;
+
+/* The message handler: turns the error into text, and notes where the script was. The traceback follows the
+   message behind a NUL. */
+static int on_error(lua_State *L) {
+  current.line = script_line(L);
+  luaL_tolstring(L, 1, NULL);
+  lua_pushlstring(L, "", 1);
+  luaL_traceback(L, L, NULL, 1);
+  lua_concat(L, 3);
+  return 1;
+}
+
+static int env_of_check(lua_State *L) {
+  lua_pushliteral(L, "");
+  return 1;
+}
+
+static void set_globals(lua_State *L) {
+  if (!current.globals) { /* a check: every script variable is "" */
+    lua_newtable(L);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, env_of_check);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, -2);
+    lua_setglobal(L, "env");
+    return;
+  }
+  json_decode(L, (const char *)current.globals->ptr, current.globals->len, 0, 1, "the run's globals");
+  lua_pushglobaltable(L);
+  lua_pushnil(L);
+  while (lua_next(L, -3)) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  lua_pop(L, 2);
+}
+
+static int run_protected(lua_State *L) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, reseed_ref);
+  lua_pushinteger(L, (lua_Integer)current.seed);
+  lua_pushinteger(L, 0);
+  lua_call(L, 2, 0);
+  set_globals(L);
+  if (luaL_loadbufferx(L, (char *)current.bytecode.ptr, current.bytecode.len, "=script", "b") != LUA_OK) lua_error(L);
+  lua_call(L, 0, 0);
+  if (lua_getglobal(L, "handle") != LUA_TFUNCTION) {
+    current.missing_handle = 1;
+    return luaL_error(L, "the script defines no function handle()");
+  }
+  if (!current.globals) return 0;
+  lua_call(L, 0, 1);
+  int type = lua_type(L, -1);
+  current.shape = type == LUA_TNIL     ? BELVEDERE_SCRIPT_TYPES_SHAPE_NOTHING
+                  : type == LUA_TTABLE ? BELVEDERE_SCRIPT_TYPES_SHAPE_TABLE
+                                       : BELVEDERE_SCRIPT_TYPES_SHAPE_OTHER;
+  json_encode(L, -1, &current.out, "the result of handle()");
+  return 0;
+}
+
+static bool run(guest_list_u8_t *bytecode, guest_json_t *globals, uint64_t seed, uint32_t instructions, guest_failure_t *err) {
+  lua_State *L = main_state;
+  current = (Run){.bytecode = *bytecode, .globals = globals, .seed = seed};
+  meter_left = (int32_t)instructions;
+  lua_pushcfunction(L, on_error);
+  lua_pushcfunction(L, run_protected);
+  int status = lua_pcall(L, 0, 0, 1);
+  if (status == LUA_OK) return true;
+  int kind = current.missing_handle ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MISSING_HANDLE
+             : status == LUA_ERRMEM ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MEMORY
+                                    : BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_RUNTIME;
+  give_failure(L, err, kind, current.line);
+  return false;
+}
+
+bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, guest_failure_t *err) {
+  return run(bytecode, NULL, 0, instructions, err);
+}
+
+bool exports_guest_run(guest_list_u8_t *bytecode, guest_json_t *globals, uint64_t seed, uint32_t instructions,
+                       guest_reply_t *ret, guest_failure_t *err) {
+  if (!run(bytecode, globals, seed, instructions, err)) return false;
+  ret->shape = (uint8_t)current.shape;
+  buffer_release(&current.out, &ret->body.ptr, &ret->body.len);
+  return true;
+}

@@ -1,0 +1,301 @@
+/* JSON text to Lua values. Children are gathered on the Lua stack, so that a table is made once, in its size. */
+
+typedef struct {
+  lua_State *L;
+  const char *start, *at, *end;
+  const char *what; /* prefix of error messages */
+  int spare;        /* fields that will be added to the outermost object */
+  int trusted;      /* the text comes from the host and is valid UTF-8 */
+} Decoder;
+
+static Buffer decode_scratch; /* strings with escapes */
+
+enum {
+  BATCH = 16, /* children gathered before a table is made; records seldom have more fields */
+};
+
+static _Noreturn void decode_fail(Decoder *d, const char *problem) {
+  raise(d->L, "%s: %s at byte %d", d->what, problem, (int)(d->at - d->start) + 1);
+}
+
+static inline int decode_space(Decoder *d) {
+  while (d->at < d->end && (*d->at == ' ' || *d->at == '\n' || *d->at == '\r' || *d->at == '\t')) d->at++;
+  return d->at < d->end ? (unsigned char)*d->at : -1;
+}
+
+static unsigned decode_hex4(Decoder *d) {
+  unsigned value = 0;
+  if (d->end - d->at < 4) decode_fail(d, "unfinished escape");
+  for (int i = 0; i < 4; i++, d->at++) {
+    unsigned char c = (unsigned char)*d->at, digit;
+    if (c >= '0' && c <= '9') digit = c - '0';
+    else if ((c | 32) >= 'a' && (c | 32) <= 'f') digit = (c | 32) - 'a' + 10;
+    else decode_fail(d, "bad escape");
+    value = value << 4 | digit;
+  }
+  return value;
+}
+
+static void decode_unicode(Decoder *d) {
+  lua_State *L = d->L;
+  unsigned c = decode_hex4(d);
+  if (c >= 0xdc00 && c < 0xe000) decode_fail(d, "lone surrogate");
+  if (c >= 0xd800 && c < 0xdc00) {
+    if (d->end - d->at < 2 || d->at[0] != '\\' || d->at[1] != 'u') decode_fail(d, "lone surrogate");
+    d->at += 2;
+    unsigned low = decode_hex4(d);
+    if (low < 0xdc00 || low >= 0xe000) decode_fail(d, "lone surrogate");
+    c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+  }
+  char text[4];
+  size_t n;
+  if (c < 0x80) {
+    text[0] = (char)c, n = 1;
+  } else if (c < 0x800) {
+    text[0] = (char)(0xc0 | c >> 6), text[1] = (char)(0x80 | (c & 63)), n = 2;
+  } else if (c < 0x10000) {
+    text[0] = (char)(0xe0 | c >> 12), text[1] = (char)(0x80 | (c >> 6 & 63)), text[2] = (char)(0x80 | (c & 63)), n = 3;
+  } else {
+    text[0] = (char)(0xf0 | c >> 18), text[1] = (char)(0x80 | (c >> 12 & 63));
+    text[2] = (char)(0x80 | (c >> 6 & 63)), text[3] = (char)(0x80 | (c & 63)), n = 4;
+  }
+  buffer_put(L, &decode_scratch, text, n);
+}
+
+/* The rest of a string from its first escape on, `d->at` being the backslash. */
+static void decode_escaped(Decoder *d, const char *plain) {
+  lua_State *L = d->L;
+  decode_scratch.len = 0;
+  for (;;) {
+    if (d->at >= d->end) decode_fail(d, "unfinished string");
+    unsigned char c = (unsigned char)*d->at;
+    if (c >= 0x20 && c != '"' && c != '\\') {
+      d->at++;
+      continue;
+    }
+    if (c < 0x20) decode_fail(d, "control character in a string");
+    buffer_put(L, &decode_scratch, plain, (size_t)(d->at - plain));
+    d->at++;
+    if (c == '"') break;
+    if (d->at >= d->end) decode_fail(d, "unfinished string");
+    char e = *d->at++;
+    switch (e) {
+      case '"': case '\\': case '/': buffer_putc(L, &decode_scratch, e); break;
+      case 'b': buffer_putc(L, &decode_scratch, '\b'); break;
+      case 'f': buffer_putc(L, &decode_scratch, '\f'); break;
+      case 'n': buffer_putc(L, &decode_scratch, '\n'); break;
+      case 'r': buffer_putc(L, &decode_scratch, '\r'); break;
+      case 't': buffer_putc(L, &decode_scratch, '\t'); break;
+      case 'u': decode_unicode(d); break;
+      default: d->at--; decode_fail(d, "bad escape");
+    }
+    plain = d->at;
+  }
+  lua_pushlstring(L, decode_scratch.data ? decode_scratch.data : "", decode_scratch.len);
+}
+
+static void decode_string(Decoder *d) {
+  const char *start = ++d->at;
+  while (d->at < d->end) {
+    unsigned char c = (unsigned char)*d->at;
+    if (l_likely(c >= 0x20 && c != '"' && c != '\\')) {
+      d->at++;
+    } else if (c == '"') {
+      lua_pushlstring(d->L, start, (size_t)(d->at++ - start));
+      return;
+    } else if (c == '\\') {
+      decode_escaped(d, start);
+      return;
+    } else {
+      decode_fail(d, "control character in a string");
+    }
+  }
+  decode_fail(d, "unfinished string");
+}
+
+static inline int is_digit(Decoder *d) { return d->at < d->end && *d->at >= '0' && *d->at <= '9'; }
+
+static void decode_number(Decoder *d) {
+  static const double power10[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  const char *start = d->at;
+  int negative = *d->at == '-', fits = 1, integral = 1, scale = 0;
+  lua_Unsigned digits = 0;
+  if (negative) d->at++;
+  if (!is_digit(d)) decode_fail(d, "bad number");
+  if (*d->at == '0' && d->at + 1 < d->end && d->at[1] >= '0' && d->at[1] <= '9') decode_fail(d, "bad number");
+#define DIGITS(each)                                          \
+  for (; is_digit(d); d->at++) {                              \
+    lua_Unsigned digit = (lua_Unsigned)(*d->at - '0');        \
+    if (digits > (ULLONG_MAX - digit) / 10) fits = 0;         \
+    else digits = digits * 10 + digit;                        \
+    each;                                                     \
+  }
+  DIGITS((void)0)
+  if (d->at < d->end && *d->at == '.') {
+    integral = 0;
+    d->at++;
+    if (!is_digit(d)) decode_fail(d, "bad number");
+    DIGITS(scale--)
+  }
+#undef DIGITS
+  if (d->at < d->end && (*d->at | 32) == 'e') {
+    integral = 0;
+    d->at++;
+    int down = 0, exponent = 0;
+    if (d->at < d->end && (*d->at == '+' || *d->at == '-')) down = *d->at++ == '-';
+    if (!is_digit(d)) decode_fail(d, "bad number");
+    for (; is_digit(d); d->at++)
+      if (exponent < 100000) exponent = exponent * 10 + (*d->at - '0');
+    scale += down ? -exponent : exponent;
+  }
+  if (integral && fits && digits <= (lua_Unsigned)LLONG_MAX + (lua_Unsigned)negative) {
+    lua_pushinteger(d->L, (lua_Integer)(negative ? 0u - digits : digits));
+    return;
+  }
+  double value;
+  if (fits && digits <= (1ull << 53) && scale >= -22 && scale <= 22) { /* both exact, so one rounding is right */
+    value = scale < 0 ? (double)digits / power10[-scale] : (double)digits * power10[scale];
+    if (negative) value = -value;
+  } else {
+    decode_scratch.len = 0;
+    buffer_put(d->L, &decode_scratch, start, (size_t)(d->at - start));
+    buffer_putc(d->L, &decode_scratch, '\0');
+    value = strtod(decode_scratch.data, NULL);
+    if (!isfinite(value)) {
+      d->at = start;
+      decode_fail(d, "number out of range");
+    }
+  }
+  lua_pushnumber(d->L, value);
+}
+
+static void decode_word(Decoder *d, const char *word, size_t n) {
+  if ((size_t)(d->end - d->at) < n || memcmp(d->at, word, n) != 0) decode_fail(d, "unexpected character");
+  d->at += n;
+}
+
+static void decode_value(Decoder *d, int depth);
+
+/* Replaces the `n` keys and values above `base` by an object that holds them. */
+static void gather_object(lua_State *L, int base, int n, int room) {
+  lua_createtable(L, 0, room);
+  for (int i = 0; i < n; i++) {
+    lua_pushvalue(L, base + 1 + 2 * i);
+    lua_pushvalue(L, base + 2 + 2 * i);
+    lua_rawset(L, -3);
+  }
+  if (n) lua_replace(L, base + 1);
+  lua_settop(L, base + 1);
+}
+
+static void decode_object(Decoder *d, int depth) {
+  lua_State *L = d->L;
+  int base = lua_gettop(L), n = 0, made = 0, spare = depth == 1 ? d->spare : 0;
+  d->at++;
+  int c = decode_space(d);
+  if (c == '}') {
+    d->at++;
+    lua_createtable(L, 0, spare);
+    return;
+  }
+  for (;;) {
+    if (c != '"') decode_fail(d, c < 0 ? "unfinished object" : "expected a name");
+    decode_string(d);
+    if (decode_space(d) != ':') decode_fail(d, "expected ':'");
+    d->at++;
+    decode_value(d, depth);
+    if (made) {
+      lua_rawset(L, -3);
+    } else if (++n == BATCH) {
+      gather_object(L, base, n, 2 * BATCH);
+      made = 1;
+    }
+    c = decode_space(d);
+    if (c == '}') break;
+    if (c != ',') decode_fail(d, c < 0 ? "unfinished object" : "expected ',' or '}'");
+    d->at++;
+    c = decode_space(d);
+  }
+  d->at++;
+  if (!made) gather_object(L, base, n, n + spare);
+}
+
+/* Replaces the `n` values above `base` by an array that holds them. */
+static void gather_array(lua_State *L, int base, int n, int room) {
+  lua_createtable(L, room, 0);
+  for (int i = 1; i <= n; i++) {
+    lua_pushvalue(L, base + i);
+    lua_rawseti(L, -2, i);
+  }
+  if (n) lua_replace(L, base + 1);
+  lua_settop(L, base + 1);
+}
+
+/* Marks the table on top as an array. */
+static void mark_array(lua_State *L) {
+  hvalue(s2v(L->top.p - 1))->metatable = json_array_mark; /* the mark is old and anchored: no barrier is needed */
+  luaC_objbarrier(L, gcvalue(s2v(L->top.p - 1)), json_array_mark);
+}
+
+static void decode_array(Decoder *d, int depth) {
+  lua_State *L = d->L;
+  int base = lua_gettop(L), made = 0;
+  lua_Integer n = 0;
+  d->at++;
+  if (decode_space(d) == ']') {
+    d->at++;
+    lua_createtable(L, 0, 0);
+    mark_array(L);
+    return;
+  }
+  for (;;) {
+    decode_value(d, depth);
+    n++;
+    if (made) {
+      lua_rawseti(L, -2, n);
+    } else if (n == BATCH) {
+      gather_array(L, base, BATCH, 2 * BATCH);
+      made = 1;
+    }
+    int c = decode_space(d);
+    if (c == ']') break;
+    if (c != ',') decode_fail(d, c < 0 ? "unfinished array" : "expected ',' or ']'");
+    d->at++;
+  }
+  d->at++;
+  if (!made) gather_array(L, base, (int)n, (int)n);
+  mark_array(L);
+}
+
+/* Pushes the value at `d->at`; `depth` arrays and objects are open around it. */
+static void decode_value(Decoder *d, int depth) {
+  lua_State *L = d->L;
+  int c = decode_space(d);
+  switch (c) {
+    case '"': decode_string(d); return;
+    case '{':
+    case '[':
+      if (depth >= JSON_DEPTH) decode_fail(d, "nested too deeply");
+      luaL_checkstack(L, 2 * BATCH + 8, d->what);
+      if (c == '{') decode_object(d, depth + 1);
+      else decode_array(d, depth + 1);
+      return;
+    case 't': decode_word(d, "true", 4); lua_pushboolean(L, 1); return;
+    case 'f': decode_word(d, "false", 5); lua_pushboolean(L, 0); return;
+    case 'n': decode_word(d, "null", 4); lua_pushlightuserdata(L, &json_null); return;
+    case -1: decode_fail(d, "unexpected end");
+    default:
+      if (c == '-' || (c >= '0' && c <= '9')) decode_number(d);
+      else decode_fail(d, "unexpected character");
+  }
+}
+
+/* Pushes the value that `text` holds. */
+static void json_decode(lua_State *L, const char *text, size_t n, int spare, int trusted, const char *what) {
+  Decoder d = {L, text, text, text + n, what, spare, trusted};
+  luaL_checkstack(L, 8, what);
+  if (!trusted && !utf8_valid(text, n)) raise(L, "%s: not valid UTF-8", what);
+  decode_value(&d, 0);
+  if (decode_space(&d) >= 0) decode_fail(&d, "trailing characters");
+}

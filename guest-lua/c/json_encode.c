@@ -1,0 +1,187 @@
+/* Lua values to JSON text. Works on the VM's own representation: no metamethod runs, nothing is pushed but the
+   tables on the way (which keeps them alive). */
+
+typedef struct {
+  lua_State *L;
+  Buffer *out;
+  const char *what; /* prefix of error messages */
+} Encoder;
+
+enum { JSON_DEPTH = 127 }; /* nested arrays and objects */
+
+/* The address is json.null. */
+static char json_null;
+
+/* The metatable that marks arrays, so that an empty one stays an array. Never reaches a script. */
+#define ARRAY_METATABLE "belvedere.array"
+static Table *json_array_mark;
+
+static void encode_integer(Encoder *e, lua_Integer value) {
+  char digits[20];
+  int at = sizeof digits;
+  lua_Unsigned left = value < 0 ? 0u - (lua_Unsigned)value : (lua_Unsigned)value;
+  do digits[--at] = (char)('0' + left % 10);
+  while (left /= 10);
+  if (value < 0) buffer_putc(e->L, e->out, '-');
+  buffer_put(e->L, e->out, digits + at, sizeof digits - (size_t)at);
+}
+
+/* Integral values that a double holds exactly are written as integers; others in the fewest digits that read back
+   as the same number. */
+static void encode_float(Encoder *e, lua_Number value) {
+  const lua_Number exact = 9007199254740992.0; /* 2^53 */
+  if (!isfinite(value)) raise(e->L, "%s: %s is not a JSON number", e->what, value != value ? "nan" : "infinity");
+  if (value >= -exact && value <= exact && value == (lua_Number)(lua_Integer)value) {
+    encode_integer(e, (lua_Integer)value);
+    return;
+  }
+  char text[40];
+  int n = 0;
+  for (int digits = 15; digits <= 17; digits++) {
+    n = snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  buffer_put(e->L, e->out, text, (size_t)n);
+}
+
+static void encode_escape(Encoder *e, unsigned char c) {
+  static const char hex[] = "0123456789abcdef";
+  char text[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+  size_t n = 2;
+  switch (c) {
+    case '"': text[1] = '"'; break;
+    case '\\': text[1] = '\\'; break;
+    case '\b': text[1] = 'b'; break;
+    case '\f': text[1] = 'f'; break;
+    case '\n': text[1] = 'n'; break;
+    case '\r': text[1] = 'r'; break;
+    case '\t': text[1] = 't'; break;
+    default: n = 6;
+  }
+  buffer_put(e->L, e->out, text, n);
+}
+
+static void encode_string(Encoder *e, const TString *s) {
+  const unsigned char *p = (const unsigned char *)getstr(s), *plain = p;
+  const unsigned char *end = p + tsslen(s);
+  buffer_putc(e->L, e->out, '"');
+  while (p < end) {
+    if (l_likely(*p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\')) {
+      p++;
+    } else if (*p >= 0x80) {
+      size_t length = utf8_length(p, end);
+      if (!length) raise(e->L, "%s: a string is not valid UTF-8", e->what);
+      p += length;
+    } else {
+      buffer_put(e->L, e->out, (const char *)plain, (size_t)(p - plain));
+      encode_escape(e, *p);
+      plain = ++p;
+    }
+  }
+  buffer_put(e->L, e->out, (const char *)plain, (size_t)(p - plain));
+  buffer_putc(e->L, e->out, '"');
+}
+
+/* What a table holds: names (string keys), and integer keys with their count and the greatest of them. */
+typedef struct {
+  size_t names;
+  lua_Unsigned indices, last;
+} Census;
+
+static Census table_census(Encoder *e, Table *t) {
+  Census census = {0};
+  unsigned array = luaH_realasize(t);
+  for (unsigned i = 0; i < array; i++) {
+    if (!isempty(&t->array[i])) {
+      census.indices++;
+      census.last = i + 1;
+    }
+  }
+  for (unsigned i = 0, n = sizenode(t); i < n; i++) {
+    Node *node = gnode(t, i);
+    if (isempty(gval(node))) continue;
+    if (keyisinteger(node)) {
+      lua_Integer key = keyival(node);
+      if (key < 1) raise(e->L, "%s: a table with the key %I is neither an array nor an object", e->what, key);
+      census.indices++;
+      if ((lua_Unsigned)key > census.last) census.last = (lua_Unsigned)key;
+    } else if (novariant(keytt(node)) == LUA_TSTRING) {
+      census.names++;
+    } else {
+      raise(e->L, "%s: a table has a %s as a key", e->what, ttypename(novariant(keytt(node))));
+    }
+  }
+  return census;
+}
+
+static void encode_value(Encoder *e, const TValue *value, int depth);
+
+static void encode_array(Encoder *e, Table *t, lua_Unsigned length, int depth) {
+  buffer_putc(e->L, e->out, '[');
+  for (lua_Unsigned i = 1; i <= length; i++) {
+    if (i > 1) buffer_putc(e->L, e->out, ',');
+    encode_value(e, luaH_getint(t, (lua_Integer)i), depth);
+  }
+  buffer_putc(e->L, e->out, ']');
+}
+
+static void encode_object(Encoder *e, Table *t, int depth) {
+  int first = 1;
+  buffer_putc(e->L, e->out, '{');
+  for (unsigned i = 0, n = sizenode(t); i < n; i++) {
+    Node *node = gnode(t, i);
+    if (isempty(gval(node))) continue;
+    if (!first) buffer_putc(e->L, e->out, ',');
+    first = 0;
+    encode_string(e, gco2ts(gckey(node)));
+    buffer_putc(e->L, e->out, ':');
+    encode_value(e, gval(node), depth);
+  }
+  buffer_putc(e->L, e->out, '}');
+}
+
+static void encode_table(Encoder *e, Table *t, int depth) {
+  lua_State *L = e->L;
+  if (depth > JSON_DEPTH) raise(L, "%s: nested more than %d levels deep", e->what, JSON_DEPTH);
+  sethvalue2s(L, L->top.p, t); /* alive while its parts are written; the space was checked for */
+  L->top.p++;
+  Census census = table_census(e, t);
+  int marked = t->metatable == json_array_mark;
+  if (census.names && (census.indices || marked)) raise(L, "%s: a table mixes an array with named fields", e->what);
+  if (census.indices) {
+    /* Holes are null, as long as it is a sequence by Lua's own measure or at least half full. */
+    if (census.last > 2 * census.indices && census.last > luaH_getn(t))
+      raise(L, "%s: an array has a value at %I but only %I in all", e->what, (lua_Integer)census.last, (lua_Integer)census.indices);
+    encode_array(e, t, census.last, depth);
+  } else if (marked) {
+    buffer_literal(L, e->out, "[]");
+  } else {
+    encode_object(e, t, depth);
+  }
+  L->top.p--;
+}
+
+static void encode_value(Encoder *e, const TValue *value, int depth) {
+  switch (ttypetag(value)) {
+    case LUA_VFALSE: buffer_literal(e->L, e->out, "false"); return;
+    case LUA_VTRUE: buffer_literal(e->L, e->out, "true"); return;
+    case LUA_VNUMINT: encode_integer(e, ivalue(value)); return;
+    case LUA_VNUMFLT: encode_float(e, fltvalue(value)); return;
+    case LUA_VSHRSTR:
+    case LUA_VLNGSTR: encode_string(e, tsvalue(value)); return;
+    case LUA_VTABLE: encode_table(e, hvalue(value), depth + 1); return;
+    default:
+      if (ttisnil(value) || (ttislightuserdata(value) && pvalue(value) == &json_null)) {
+        buffer_literal(e->L, e->out, "null");
+        return;
+      }
+      raise(e->L, "%s: a %s is no JSON value", e->what, luaT_typenames_[ttype(value) + 1]);
+  }
+}
+
+/* Appends the value at `index` to `out`. */
+static void json_encode(lua_State *L, int index, Buffer *out, const char *what) {
+  Encoder e = {L, out, what};
+  luaL_checkstack(L, JSON_DEPTH + 8, what);
+  encode_value(&e, index2value(L, index), 0);
+}

@@ -1,0 +1,100 @@
+/* The libraries a script sees: Lua's own without what reaches outside or makes code, and the prelude. */
+
+static int prelude_encode(lua_State *L) {
+  luaL_checkany(L, 1);
+  json_scratch.len = 0;
+  json_encode(L, 1, &json_scratch, "json.encode");
+  lua_pushlstring(L, json_scratch.data, json_scratch.len);
+  return 1;
+}
+
+static int prelude_decode(lua_State *L) {
+  size_t n;
+  const char *text = luaL_checklstring(L, 1, &n);
+  json_decode(L, text, n, 0, 0, "json.decode");
+  return 1;
+}
+
+/* A new array with the sequence part of a table. */
+static int prelude_array(lua_State *L) {
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    lua_rawseti(L, -2, i);
+  }
+  mark_array(L);
+  return 1;
+}
+
+static int null_tostring(lua_State *L) {
+  lua_pushliteral(L, "null");
+  return 1;
+}
+
+static void json_open(lua_State *L) {
+  luaL_newmetatable(L, ARRAY_METATABLE);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  json_array_mark = hvalue(s2v(L->top.p - 1));
+  lua_pop(L, 1);
+  lua_pushlightuserdata(L, &json_null);
+  lua_createtable(L, 0, 3);
+  lua_pushcfunction(L, null_tostring);
+  lua_setfield(L, -2, "__tostring");
+  lua_pushliteral(L, "null");
+  lua_setfield(L, -2, "__name");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+static void remove_field(lua_State *L, const char *table, const char *name) {
+  lua_getglobal(L, table);
+  lua_pushnil(L);
+  lua_setfield(L, -2, name);
+  lua_pop(L, 1);
+}
+
+static void libraries_open(lua_State *L) {
+  static const luaL_Reg libraries[] = {{LUA_GNAME, luaopen_base},       {LUA_COLIBNAME, luaopen_coroutine},
+                                       {LUA_TABLIBNAME, luaopen_table}, {LUA_STRLIBNAME, luaopen_string},
+                                       {LUA_MATHLIBNAME, luaopen_math}, {LUA_UTF8LIBNAME, luaopen_utf8},
+                                       {NULL, NULL}};
+  for (const luaL_Reg *library = libraries; library->func; library++) {
+    luaL_requiref(L, library->name, library->func, 1);
+    lua_pop(L, 1);
+  }
+  static const char *const removed[] = {"load", "loadfile", "dofile", "collectgarbage", NULL};
+  for (int i = 0; removed[i]; i++) remove_field(L, LUA_GNAME, removed[i]);
+  remove_field(L, LUA_STRLIBNAME, "dump");
+  luaL_newlib(L, os_functions);
+  lua_setglobal(L, "os");
+  /* The table of loaded modules would keep what was removed; only `require` needs it. */
+  lua_pushnil(L);
+  lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+}
+
+/* Pushes what prelude files get beside the host's interfaces. */
+static void push_internals(lua_State *L) {
+  static const luaL_Reg internals[] = {
+      {"raise", prelude_raise}, {"encode", prelude_encode}, {"decode", prelude_decode}, {"array", prelude_array}, {NULL, NULL}};
+  luaL_newlib(L, internals);
+  lua_pushlightuserdata(L, &json_null);
+  lua_setfield(L, -2, "null");
+}
+
+/* Each file is a chunk that is called with the host's interfaces and the internals, and sets globals. It keeps both
+   to itself, in locals: a script has no way to them. */
+static void prelude_open(lua_State *L) {
+  push_host(L);
+  push_internals(L);
+  for (const struct prelude_file *file = prelude_files; file->source; file++) {
+    if (luaL_loadbufferx(L, (const char *)file->source, file->length, PRELUDE_NAME, "t") != LUA_OK) lua_error(L);
+    lua_pushvalue(L, -3);
+    lua_pushvalue(L, -3);
+    lua_call(L, 2, 0);
+  }
+  lua_pop(L, 2);
+}

@@ -1,0 +1,17 @@
+/* What LLVM's set-jump lowering needs of <setjmp.h>; Debian's wasi-libc has none. */
+#ifndef BELVEDERE_SETJMP_H
+#define BELVEDERE_SETJMP_H
+
+typedef struct {
+  void *id;
+  unsigned label;
+  struct {
+    void *env;
+    int val;
+  } arg;
+} jmp_buf[1];
+
+int setjmp(jmp_buf) __attribute__((returns_twice));
+_Noreturn void longjmp(jmp_buf, int);
+
+#endif

@@ -1,0 +1,18 @@
+-- json.encode, json.decode, json.null, toarray.
+local _, internal = ...
+local array, raise, type = internal.array, internal.raise, type
+
+json = {
+  encode = internal.encode,
+  decode = internal.decode,
+  -- JSON's null. Not nil, so that a field can hold it; equal to itself only.
+  null = internal.null,
+}
+
+-- A new array with the sequence part of t. An empty one is written as [], where a plain table would be {}.
+function toarray(t)
+  if type(t) ~= "table" then
+    raise("toarray: table expected, got " .. type(t))
+  end
+  return array(t)
+end
