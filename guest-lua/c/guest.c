@@ -97,7 +97,7 @@ bool exports_guest_compile(guest_string_t *name, guest_list_u8_t *source, guest_
 /* What the protected part of a run works on, and leaves behind when it fails. */
 typedef struct {
   guest_list_u8_t bytecode;
-  const guest_json_t *globals; /* NULL: only check */
+  const guest_list_u8_t *globals; /* NULL: only check */
   uint64_t seed;
   Buffer out;
   int shape;
@@ -166,7 +166,12 @@ static int run_protected(lua_State *L) {
   return 0;
 }
 
-static bool run(guest_list_u8_t *bytecode, guest_json_t *globals, uint64_t seed, uint32_t instructions, guest_failure_t *err) {
+/* String buffers raise it as an ordinary error with the VM's own text. */
+static int out_of_memory(lua_State *L) {
+  return lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), MEMERRMSG) == 0;
+}
+
+static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, uint64_t seed, uint32_t instructions, guest_failure_t *err) {
   lua_State *L = main_state;
   current = (Run){.bytecode = *bytecode, .globals = globals, .seed = seed};
   meter_left = (int32_t)instructions;
@@ -175,7 +180,7 @@ static bool run(guest_list_u8_t *bytecode, guest_json_t *globals, uint64_t seed,
   int status = lua_pcall(L, 0, 0, 1);
   if (status == LUA_OK) return true;
   int kind = current.missing_handle ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MISSING_HANDLE
-             : status == LUA_ERRMEM ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MEMORY
+             : status == LUA_ERRMEM || out_of_memory(L) ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MEMORY
                                     : BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_RUNTIME;
   give_failure(L, err, kind, current.line);
   return false;
@@ -185,7 +190,7 @@ bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, guest
   return run(bytecode, NULL, 0, instructions, err);
 }
 
-bool exports_guest_run(guest_list_u8_t *bytecode, guest_json_t *globals, uint64_t seed, uint32_t instructions,
+bool exports_guest_run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, uint64_t seed, uint32_t instructions,
                        guest_reply_t *ret, guest_failure_t *err) {
   if (!run(bytecode, globals, seed, instructions, err)) return false;
   ret->shape = (uint8_t)current.shape;

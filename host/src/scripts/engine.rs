@@ -1,9 +1,24 @@
 //! The engine: one per process, made once, shared by every run.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{CompiledScript, Invocation, Outcome, ScriptFailure, Services, Trigger, limits};
+use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+
+use super::host::{Guest, Identity, RunState};
+use super::queue::Queue;
+use super::tid::TidClock;
+use super::{CompiledScript, Invocation, Outcome, ScriptFailure, Services, Trigger, image, limits, run};
+use crate::clock::Clock;
+use crate::random::Random;
+
+/// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
+const CORE_INSTANCES: u32 = 3;
+/// Function tables in a component instance: the guest's and the adapters'.
+const TABLES: u32 = 2;
+/// Slots of finished instances that keep their memory mapped and warm.
+const WARM_SLOTS: u32 = 100;
 
 /// How to open the engine.
 #[derive(Clone, Debug)]
@@ -32,31 +47,67 @@ pub enum EngineError {
 }
 
 /// Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Engine {
-    _inner: Arc<EngineConfig>,
+#[derive(Clone)]
+pub struct Engine(Arc<Parts>);
+
+struct Parts {
+    wasm: wasmtime::Engine,
+    guest: Guest,
+    queue: Queue,
+    tids: Arc<TidClock>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("queue", &self.0.queue).finish_non_exhaustive()
+    }
 }
 
 impl Engine {
     /// Loads the precompiled guest, or compiles it when there is none that fits (a second or two).
     ///
     /// # Errors
-    /// When the machine can't run the guest or the cache directory can't be written.
-    pub async fn open(_config: EngineConfig) -> Result<Self, EngineError> {
-        todo!()
+    /// When the machine can't run the guest.
+    pub async fn open(config: EngineConfig) -> Result<Self, EngineError> {
+        let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
+        let image = image::load(&config.cache_dir, &wasm).await?;
+        let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
+        let queue = Queue::new(config.pool_size, config.queue, limits::QUEUE_WAIT);
+        let tids = Arc::new(TidClock::new(Random::system().u64()));
+        Ok(Self(Arc::new(Parts { wasm, guest, queue, tids })))
     }
 
     /// What saving a script does: runs its top level in a bare sandbox and wants a function `handle`.
     ///
     /// # Errors
     /// The failure, with message and line, when it does not load.
-    pub async fn check(&self, _trigger: Trigger, _source: &str) -> Result<CompiledScript, ScriptFailure> {
-        todo!()
+    pub async fn check(&self, trigger: Trigger, source: &str) -> Result<CompiledScript, ScriptFailure> {
+        let script = self.compile(trigger, source).await;
+        let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
+        self.protected(self.unconnected(&script.trigger), async |guest, store| {
+            guest.check(store, bytecode).await
+        })
+        .await?;
+        Ok(script)
     }
 
-    /// Compiles a stored script without running it.
-    pub async fn compile(&self, _trigger: Trigger, _source: &str) -> CompiledScript {
-        todo!()
+    /// Compiles a stored script without running it. One that does not compile fails when it is run.
+    pub async fn compile(&self, trigger: Trigger, source: &str) -> CompiledScript {
+        let bytecode = match run::check_source(source) {
+            Ok(()) => {
+                self.protected(self.unconnected(&trigger), async |guest, store| {
+                    guest.compile(store, trigger.id(), source).await
+                })
+                .await
+            }
+            Err(refused) => Err(refused),
+        };
+        CompiledScript {
+            name: trigger.id().into(),
+            trigger,
+            source: source.into(),
+            bytecode: bytecode.map(|(bytecode, _)| bytecode),
+        }
     }
 
     /// Runs a script in a fresh instance.
@@ -65,10 +116,71 @@ impl Engine {
     /// The failure; [`ScriptFailure::public_text`] is what the caller may see of it.
     pub async fn run(
         &self,
-        _script: &CompiledScript,
-        _invocation: Invocation<'_>,
-        _services: &Services,
+        script: &CompiledScript,
+        invocation: Invocation<'_>,
+        services: &Services,
     ) -> Result<Outcome, ScriptFailure> {
-        todo!()
+        let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
+        let identity = Identity {
+            trigger: Arc::clone(&script.name),
+            caller_did: invocation.caller_did.map(str::to_owned),
+        };
+        let state = RunState::new(identity, services, Arc::clone(&self.0.tids));
+        let (globals, seed) = (invocation.globals(), services.random.u64());
+        let (returned, usage) = self
+            .protected(state, async |guest, store| guest.run(store, bytecode, &globals, seed).await)
+            .await?;
+        run::check_result(&returned.body)?;
+        Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }
+
+    /// A place in the pool, a store with every limit, and `work` within them.
+    async fn protected<T>(
+        &self,
+        state: RunState,
+        work: impl AsyncFnOnce(
+            &Guest,
+            &mut wasmtime::Store<RunState>,
+        ) -> wasmtime::Result<Result<T, ScriptFailure>>,
+    ) -> Result<(T, super::Usage), ScriptFailure> {
+        let _place = self.0.queue.enter().await.map_err(|_| run::busy())?;
+        run::within_limits(&self.0.wasm, &self.0.guest, state, work).await
+    }
+
+    fn unconnected(&self, trigger: &Trigger) -> RunState {
+        let identity = Identity { trigger: trigger.id().into(), caller_did: None };
+        RunState::unconnected(identity, Clock::system(), Arc::clone(&self.0.tids))
+    }
+}
+
+/// How WebAssembly is compiled and held. All of it goes into the fingerprint of the kept image.
+pub(super) fn wasm_config(config: &EngineConfig) -> Config {
+    let count = config.pool_size;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(count)
+        .total_core_instances(count * CORE_INSTANCES)
+        .total_memories(count)
+        .total_tables(count * TABLES)
+        .total_stacks(count)
+        .total_gc_heaps(count)
+        .max_memory_size(limits::LINEAR_MEMORY)
+        .table_elements(limits::TABLE_ELEMENTS)
+        .linear_memory_keep_resident(limits::KEEP_RESIDENT)
+        .table_keep_resident(limits::KEEP_RESIDENT)
+        .async_stack_keep_resident(limits::STACK_KEEP_RESIDENT)
+        .max_unused_warm_slots(WARM_SLOTS)
+        // The kernel says which pages were written, so that only those are reset.
+        .pagemap_scan(Enabled::Auto);
+    let mut wasm = Config::new();
+    wasm.allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+        .cranelift_opt_level(OptLevel::Speed)
+        .memory_init_cow(true)
+        .consume_fuel(true)
+        // Exceptions live in the collected heap. The null collector runs out after some millions of throws.
+        .collector(Collector::DeferredReferenceCounting)
+        .concurrency_support(false)
+        .wasm_backtrace_max_frames(None)
+        .max_wasm_stack(limits::WASM_STACK)
+        .async_stack_size(limits::FIBER_STACK);
+    wasm
 }

@@ -1,4 +1,170 @@
-//! Building the image.
-pub async fn prepare(_cache_dir: &std::path::Path) -> Result<std::path::PathBuf, super::EngineError> {
-    todo!()
+//! The guest, pre-initialised and compiled for this machine, kept on disk.
+//!
+//! Making it takes a second or two, loading it milliseconds. The file's name holds the guest's hash and the
+//! engine's fingerprint, so that a new build or another machine makes its own. Loading maps machine code that is
+//! then run, so a file is only taken when nobody else could have written it and its checksum fits.
+
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use belvedere_guest_lua as lua;
+use sha2::{Digest, Sha256};
+use wasmtime::component::Component;
+use wasmtime::{Config, Engine, Result, Store};
+use wasmtime_wizer::Wizer;
+
+use super::engine::{self, EngineConfig, EngineError};
+use super::host::{Identity, RunState, guest};
+use super::tid::TidClock;
+use crate::clock::Clock;
+
+/// Makes the image ahead of time (`belvedere guest prepare`) and gives its path.
+///
+/// # Errors
+/// When it can't be made or kept.
+pub async fn prepare(cache_dir: &Path) -> Result<PathBuf, EngineError> {
+    let config = EngineConfig::new(cache_dir);
+    let engine = Engine::new(&engine::wasm_config(&config)).map_err(EngineError::Wasm)?;
+    let path = path(cache_dir, &engine);
+    if !is_ours(&path).unwrap_or(false) {
+        let artifact = make(&engine).await.map_err(EngineError::Wasm)?;
+        keep(&path, &artifact).map_err(|source| EngineError::Cache { path: path.clone(), source })?;
+    }
+    Ok(path)
+}
+
+/// The image: from the cache, else made and kept. A cache that can't be written costs the next start its time, not
+/// this one its life.
+pub(super) async fn load(cache_dir: &Path, engine: &Engine) -> Result<Component, EngineError> {
+    let path = path(cache_dir, engine);
+    match is_ours(&path) {
+        Ok(true) => match map(engine, &path) {
+            Ok(component) => return Ok(component),
+            Err(error) => tracing::warn!(path = %path.display(), %error, "the kept script guest is unusable"),
+        },
+        Ok(false) => {
+            tracing::warn!(path = %path.display(), "the kept script guest is damaged or writable by others");
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => tracing::warn!(path = %path.display(), %error, "the kept script guest can't be read"),
+    }
+    tracing::info!("compiling the script guest; the next start will find it ready");
+    let artifact = make(engine).await.map_err(EngineError::Wasm)?;
+    match keep(&path, &artifact) {
+        Ok(()) => map(engine, &path).map_err(EngineError::Wasm),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the compiled script guest can't be kept");
+            adopt(engine, &artifact).map_err(EngineError::Wasm)
+        }
+    }
+}
+
+/// Runs the guest's `init` and compiles the snapshot with `engine`.
+async fn make(engine: &Engine) -> Result<Vec<u8>> {
+    let mut config = Config::new();
+    config
+        .concurrency_support(false)
+        .wasm_backtrace_max_frames(None)
+        .cranelift_opt_level(wasmtime::OptLevel::None);
+    let builder = Engine::new(&config)?;
+    let identity = Identity { trigger: "".into(), caller_did: None };
+    let state = RunState::unconnected(identity, Clock::system(), Arc::new(TidClock::new(0)));
+    let mut store = Store::new(&builder, state);
+    let mut wizer = Wizer::new();
+    wizer.init_func("init").keep_init_func(true);
+    let (snapshot, _) = wizer
+        .run_component(&mut store, lua::COMPONENT, async |store, component| {
+            guest::linker(store.engine())?.instantiate_async(store, component).await
+        })
+        .await?;
+    engine.precompile_component(&snapshot)
+}
+
+fn path(cache_dir: &Path, engine: &Engine) -> PathBuf {
+    let mut fingerprint = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut fingerprint);
+    cache_dir.join(format!("guest-{}-{:016x}.cwasm", &lua::HASH[..16], fingerprint.finish()))
+}
+
+/// The file with the checksum, beside the image.
+fn checksum_path(path: &Path) -> PathBuf {
+    path.with_extension("sha256")
+}
+
+/// Writes the image and its checksum, each whole or not at all, and readable by us alone.
+fn keep(path: &Path, artifact: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    replace(path, artifact)?;
+    replace(&checksum_path(path), hex::encode(Sha256::digest(artifact)).as_bytes())
+}
+
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    io::Write::write_all(&mut file, content)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}
+
+/// Whether the image is whole and could be written by nobody but us or root.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let own = fs::metadata("/proc/self")?.uid();
+    let private = |found: &Metadata| found.mode() & 0o022 == 0 && (found.uid() == own || found.uid() == 0);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let checksum = checksum_path(path);
+    let artifact = fs::read(path)?;
+    Ok(private(&fs::metadata(path)?)
+        && private(&fs::metadata(folder)?)
+        && private(&fs::metadata(&checksum)?)
+        && fs::read_to_string(&checksum)? == hex::encode(Sha256::digest(&artifact)))
+}
+
+/// Maps an image that [`is_ours`] said yes to, or that we just wrote.
+#[expect(
+    unsafe_code,
+    reason = "wasmtime trusts the machine code in the file; is_ours checked who could write it and its checksum"
+)]
+fn map(engine: &Engine, path: &Path) -> Result<Component> {
+    unsafe { Component::deserialize_file(engine, path) }
+}
+
+/// The same from memory, for an image that was just made.
+#[expect(unsafe_code, reason = "the bytes were made by this process a moment ago")]
+fn adopt(engine: &Engine, artifact: &[u8]) -> Result<Component> {
+    unsafe { Component::deserialize(engine, artifact) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_a_whole_and_private_file_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let path = folder.path().join("cache").join("guest.cwasm");
+        assert_eq!(is_ours(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        keep(&path, b"machine code").unwrap();
+        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(is_ours(&path).unwrap());
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+        assert!(!is_ours(&path).unwrap());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(!is_ours(&path).unwrap());
+        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+
+        fs::write(&path, b"machine coda").unwrap();
+        assert!(!is_ours(&path).unwrap());
+    }
 }

@@ -1,5 +1,7 @@
 //! What a run is given and what it gives back.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +22,73 @@ pub struct Invocation<'a> {
     pub input: Option<&'a [u8]>,
     /// The script variables.
     pub env: &'a Env,
+}
+
+impl Invocation<'_> {
+    /// The JSON object whose fields become the run's globals.
+    pub(super) fn globals(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256 + self.env.0.len() + self.input.map_or(0, <[u8]>::len));
+        out.extend_from_slice(b"{\"env\":");
+        out.extend_from_slice(&self.env.0);
+        for (name, value) in
+            [("method", self.method), ("collection", self.collection), ("caller_did", self.caller_did)]
+        {
+            if let Some(value) = value {
+                field(&mut out, name);
+                text(&mut out, value);
+            }
+        }
+        if let Some(params) = self.params {
+            field(&mut out, "params");
+            render_params(&mut out, params);
+        }
+        if let Some(input) = self.input {
+            field(&mut out, "input");
+            out.extend_from_slice(input);
+        }
+        out.push(b'}');
+        out
+    }
+}
+
+fn field(out: &mut Vec<u8>, name: &str) {
+    out.push(b',');
+    text(out, name);
+    out.push(b':');
+}
+
+fn text(out: &mut Vec<u8>, value: &str) {
+    // Writing a string to a Vec can't fail.
+    let _ = serde_json::to_writer(out, value);
+}
+
+/// Strings, always; a repeated name is an array of them, in order.
+fn render_params(out: &mut Vec<u8>, params: &[(String, String)]) {
+    let mut grouped: Vec<(&str, Vec<&str>)> = Vec::with_capacity(params.len());
+    let mut places: HashMap<&str, usize> = HashMap::with_capacity(params.len());
+    for (name, value) in params {
+        match places.entry(name) {
+            Entry::Occupied(place) => grouped[*place.get()].1.push(value),
+            Entry::Vacant(place) => {
+                place.insert(grouped.len());
+                grouped.push((name, vec![value]));
+            }
+        }
+    }
+    out.push(b'{');
+    for (i, (name, values)) in grouped.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        text(out, name);
+        out.push(b':');
+        match values.as_slice() {
+            [single] => text(out, single),
+            // Writing strings to a Vec can't fail.
+            several => drop(serde_json::to_writer(&mut *out, several)),
+        }
+    }
+    out.push(b'}');
 }
 
 /// The script variables, rendered once for all runs.
@@ -72,4 +141,33 @@ pub struct Usage {
     /// Time on the processor's side of the fence: waits for the host are not in it.
     pub guest_time: Duration,
     pub host_calls: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globals_hold_what_there_is() {
+        let env = Env::new([("KEY", "va\"lue")]);
+        let params: Vec<_> = [("a", "1"), ("b", "x\n"), ("a", "2"), ("c", "")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into();
+        let invocation = Invocation {
+            method: Some("com.example.get"),
+            caller_did: Some("did:plc:abc"),
+            params: Some(&params),
+            env: &env,
+            ..Invocation::default()
+        };
+        let globals: serde_json::Value = serde_json::from_slice(&invocation.globals()).unwrap();
+        let expected = serde_json::json!({
+            "env": {"KEY": "va\"lue"},
+            "method": "com.example.get",
+            "caller_did": "did:plc:abc",
+            "params": {"a": ["1", "2"], "b": "x\n", "c": ""},
+        });
+        assert_eq!(globals, expected);
+        assert_eq!(Invocation::default().globals(), br#"{"env":{}}"#);
+    }
 }

@@ -36,6 +36,9 @@ pub const WASM_STACK: usize = 1 << 20;
 /// Stack of the fiber a run lives on: [`WASM_STACK`] and room for the host's functions above it.
 pub const FIBER_STACK: usize = 2 << 20;
 
+/// Of a fiber's stack, what stays mapped between runs: ordinary runs use less.
+pub const STACK_KEEP_RESIDENT: usize = 64 << 10;
+
 /// Calls from a run into the host. A page is one call, so this walks 100,000 rows; more is a flood.
 pub const HOST_CALLS: u32 = 1_000;
 

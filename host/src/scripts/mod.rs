@@ -5,7 +5,6 @@
 //! is a constant in [`limits`]; what a script may reach is one file each under `host/`, paired with one WIT file
 //! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` shows it from the script's side.
 
-mod bindings;
 pub mod engine;
 pub mod failure;
 mod host;
@@ -17,6 +16,9 @@ mod queue;
 pub mod reach;
 mod run;
 pub mod services;
+#[cfg(test)]
+mod tests;
+mod tid;
 pub mod trigger;
 
 pub use engine::{Engine, EngineConfig, EngineError};

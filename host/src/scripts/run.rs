@@ -1,1 +1,112 @@
-//! (coming)
+//! One piece of work in one fresh instance, within every limit, and what its end means.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use wasmtime::{Engine, Store, Trap};
+
+use super::failure::{FailureKind, ScriptFailure};
+use super::host::{Exhausted, Guest, RunState};
+use super::invocation::Usage;
+use super::limits;
+
+/// First byte of Lua's bytecode. Only our own compiler's is ever run: crafted bytecode can break the VM.
+const BYTECODE: u8 = 0x1b;
+
+/// What is no source text is not even shown to the guest.
+pub(super) fn check_source(source: &str) -> Result<(), ScriptFailure> {
+    if source.as_bytes().first() == Some(&BYTECODE) {
+        return Err(ScriptFailure::new(FailureKind::Syntax, "a script is source text, not bytecode"));
+    }
+    if source.len() > limits::SOURCE_BYTES {
+        let message = format!("the source is larger than {} bytes", limits::SOURCE_BYTES);
+        return Err(ScriptFailure::new(FailureKind::Syntax, message));
+    }
+    Ok(())
+}
+
+pub(super) fn check_result(body: &[u8]) -> Result<(), ScriptFailure> {
+    if body.len() > limits::RESULT_BYTES {
+        let message = format!("the result is larger than {} bytes", limits::RESULT_BYTES);
+        return Err(ScriptFailure::new(FailureKind::Runtime, message));
+    }
+    Ok(())
+}
+
+pub(super) fn busy() -> ScriptFailure {
+    ScriptFailure::new(FailureKind::Busy, "no instance came free in time")
+}
+
+/// Runs `work` in a store of its own. The instance is gone when this returns, whatever happened.
+pub(super) async fn within_limits<T>(
+    engine: &Engine,
+    guest: &Guest,
+    state: RunState,
+    work: impl AsyncFnOnce(&Guest, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
+) -> Result<(T, Usage), ScriptFailure> {
+    let mut store = Store::new(engine, state);
+    store.limiter(|state| state);
+    store
+        .set_fuel(limits::FUEL)
+        .and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)))
+        .map_err(|e| internal(&e))?;
+    let (ended, guest_time) = timed(work(guest, &mut store)).await;
+    match ended {
+        Some(Ok(result)) => {
+            let fuel = limits::FUEL - store.get_fuel().unwrap_or(0);
+            let usage = Usage { fuel, guest_time, host_calls: store.data().host_calls() };
+            result.map(|value| (value, usage))
+        }
+        Some(Err(error)) => Err(ended_by(&error, store.data())),
+        None => {
+            Err(ScriptFailure::new(FailureKind::Limit, format!("ran for more than {:?}", limits::GUEST_TIME)))
+        }
+    }
+}
+
+/// Polls `work` and adds up the time it takes the thread; waiting for the host takes none. `None` when that is over
+/// the limit. The fuel interval makes polls short, so it is noticed at once.
+async fn timed<T>(work: impl Future<Output = T>) -> (Option<T>, Duration) {
+    let mut work = pin!(work);
+    let mut spent = Duration::ZERO;
+    let ended = poll_fn(|context| {
+        let started = Instant::now();
+        let polled = work.as_mut().poll(context);
+        spent += started.elapsed();
+        match polled {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if spent > limits::GUEST_TIME => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    (ended, spent)
+}
+
+/// What it means that the guest did not return.
+fn ended_by(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
+    if let Some(exhausted) = error.downcast_ref::<Exhausted>() {
+        let message = format!("more than {} instructions", limits::INSTRUCTIONS);
+        let mut failure = ScriptFailure::new(FailureKind::Limit, message);
+        failure.line = exhausted.line;
+        return failure;
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => ScriptFailure::new(FailureKind::Limit, "too much work in library functions"),
+        // The C stack of the guest lies below its data: running over ends at address zero.
+        Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {
+            ScriptFailure::new(FailureKind::Runtime, "stack overflow")
+        }
+        Some(Trap::UnreachableCodeReached) if state.memory_refused() => {
+            ScriptFailure::new(FailureKind::Memory, "not enough memory")
+        }
+        _ => internal(error),
+    }
+}
+
+fn internal(error: &wasmtime::Error) -> ScriptFailure {
+    tracing::error!(error = format!("{error:#}"), "the script engine failed");
+    ScriptFailure::new(FailureKind::Internal, format!("{error:#}"))
+}

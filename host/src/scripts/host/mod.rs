@@ -1,1 +1,20 @@
-//! (coming)
+//! The host's side of the contract: one file per capability, each implementing the interface of the WIT file of the
+//! same name for [`RunState`]. A new capability adds its file here, a line in [`guest::linker`]'s world, and nothing
+//! else.
+//!
+//! A refusal that the script may handle is a [`bindings::belvedere::script::types::Fault`]; whatever ends the run
+//! is a trap.
+
+mod bindings;
+mod clock;
+mod db;
+mod fault;
+pub(super) mod guest;
+mod log;
+mod meter;
+mod state;
+mod types;
+
+pub(super) use guest::Guest;
+pub(super) use meter::Exhausted;
+pub(super) use state::{Identity, RunState};

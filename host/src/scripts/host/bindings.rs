@@ -1,0 +1,12 @@
+//! The contract in Rust, generated from `wit/`. What is generated stays in `host/`: each capability's file
+//! implements its interface, and [`super::guest`] wraps the calls into the guest.
+
+wasmtime::component::bindgen!({
+    path: "../wit",
+    world: "guest",
+    imports: {
+        "belvedere:script/db": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
+});

@@ -1,0 +1,14 @@
+//! `clock`: the time and record keys.
+
+use super::bindings::belvedere::script::clock::Host;
+use super::state::RunState;
+
+impl Host for RunState {
+    fn now(&mut self) -> wasmtime::Result<i64> {
+        Ok(self.clock.now().0)
+    }
+
+    fn tid(&mut self) -> wasmtime::Result<String> {
+        Ok(self.tids.next(self.clock.now()))
+    }
+}

@@ -1,0 +1,69 @@
+//! `db`: reading the index. Rows cross as the stored bytes; nothing here parses them.
+
+use super::bindings::belvedere::script::db::{Host, Page, QueryArgs};
+use super::bindings::belvedere::script::types::Fault;
+use super::fault;
+use super::state::RunState;
+use crate::scripts::services::{Query, Row};
+
+impl Host for RunState {
+    async fn query(&mut self, args: QueryArgs) -> wasmtime::Result<Result<Page, Fault>> {
+        Ok(query(self, args).await)
+    }
+
+    async fn get(&mut self, uri: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(get(self, uri).await)
+    }
+
+    async fn count(
+        &mut self,
+        collection: String,
+        did: Option<String>,
+    ) -> wasmtime::Result<Result<u64, Fault>> {
+        Ok(count(self, collection, did).await)
+    }
+
+    async fn backend(&mut self) -> wasmtime::Result<String> {
+        Ok(self.index("db.backend").map_or("", |index| index.backend()).to_owned())
+    }
+}
+
+async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
+    let index = state.index("db.query")?;
+    let query = Query {
+        collection: args.collection,
+        did: args.did,
+        limit: args.limit,
+        cursor: args.cursor,
+        sort: args.sort,
+        ascending: args.ascending,
+        filter: args.filter.map(Into::into),
+    };
+    let page = index.query(query).await.map_err(|e| fault::index("db.query", &e))?;
+    Ok(Page { records: packed(state, &page.rows)?, cursor: page.cursor })
+}
+
+async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
+    let index = state.index("db.get")?;
+    let row = index.get(uri).await.map_err(|e| fault::index("db.get", &e))?;
+    packed(state, row.as_slice())
+}
+
+async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
+    let index = state.index("db.count")?;
+    index.count(collection, did).await.map_err(|e| fault::index("db.count", &e))
+}
+
+/// The form of `types.rows`: for each row both parts, each behind its length.
+fn packed(state: &mut RunState, rows: &[Row]) -> Result<Vec<u8>, Fault> {
+    let bytes = rows.iter().map(|row| row.uri.len() + row.record.len() + 8).sum();
+    state.count_rows(rows.len(), bytes)?;
+    let mut out = Vec::with_capacity(bytes);
+    for row in rows {
+        for part in [row.uri.as_bytes(), &row.record] {
+            out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            out.extend_from_slice(part);
+        }
+    }
+    Ok(out)
+}

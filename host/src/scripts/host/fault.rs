@@ -1,0 +1,25 @@
+//! Refusals that a script sees as error objects.
+
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use crate::scripts::services::IndexError;
+
+/// A bound of `limits` is used up; `what` names it.
+pub(super) fn limit(what: &str, most: impl std::fmt::Display) -> Fault {
+    Fault { code: FaultCode::Limit, message: format!("{what}: a run may have {most}") }
+}
+
+pub(super) fn forbidden(message: impl Into<String>) -> Fault {
+    Fault { code: FaultCode::Forbidden, message: message.into() }
+}
+
+/// Turns the index's refusal into the script's; a failing database is told to the log, not to the script.
+pub(super) fn index(function: &str, error: &IndexError) -> Fault {
+    let code = match error {
+        IndexError::Invalid(_) => FaultCode::BadInput,
+        IndexError::Unavailable(cause) => {
+            tracing::error!(function, error = %cause, "the database failed a script");
+            FaultCode::Unavailable
+        }
+    };
+    Fault { code, message: format!("{function}: {error}") }
+}

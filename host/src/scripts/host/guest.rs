@@ -1,0 +1,92 @@
+//! Calls into the guest, with the generated types turned into ours.
+
+use bytes::Bytes;
+use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::{Engine, Result, Store};
+
+use super::bindings::belvedere::script::types::{Failure, FailureKind as Kind, Shape as WitShape};
+use super::bindings::{Guest as Bindings, GuestPre};
+use super::state::RunState;
+use crate::scripts::failure::{FailureKind, ScriptFailure};
+use crate::scripts::invocation::Shape;
+use crate::scripts::limits;
+
+/// The guest, linked and ready to be instantiated.
+#[derive(Clone)]
+pub(in crate::scripts) struct Guest(GuestPre<RunState>);
+
+/// What a run returned.
+pub(in crate::scripts) struct Returned {
+    pub(in crate::scripts) shape: Shape,
+    pub(in crate::scripts) body: Bytes,
+}
+
+/// Everything a guest may import. What is not in the contract can't be linked.
+pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
+    let mut linker = Linker::new(engine);
+    Bindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    Ok(linker)
+}
+
+impl Guest {
+    pub(in crate::scripts) fn link(engine: &Engine, component: &Component) -> Result<Self> {
+        Ok(Self(GuestPre::new(linker(engine)?.instantiate_pre(component)?)?))
+    }
+
+    pub(in crate::scripts) async fn compile(
+        &self,
+        store: &mut Store<RunState>,
+        name: &str,
+        source: &str,
+    ) -> Result<Result<Bytes, ScriptFailure>> {
+        let guest = self.0.instantiate_async(&mut *store).await?;
+        let bytecode = guest.call_compile(store, name, source.as_bytes()).await?;
+        Ok(bytecode.map(Bytes::from).map_err(failure))
+    }
+
+    pub(in crate::scripts) async fn check(
+        &self,
+        store: &mut Store<RunState>,
+        bytecode: &[u8],
+    ) -> Result<Result<(), ScriptFailure>> {
+        let guest = self.0.instantiate_async(&mut *store).await?;
+        Ok(guest.call_check(store, bytecode, limits::INSTRUCTIONS).await?.map_err(failure))
+    }
+
+    pub(in crate::scripts) async fn run(
+        &self,
+        store: &mut Store<RunState>,
+        bytecode: &[u8],
+        globals: &[u8],
+        seed: u64,
+    ) -> Result<Result<Returned, ScriptFailure>> {
+        let guest = self.0.instantiate_async(&mut *store).await?;
+        let reply = guest.call_run(store, bytecode, globals, seed, limits::INSTRUCTIONS).await?;
+        Ok(reply
+            .map(|reply| Returned {
+                shape: match reply.shape {
+                    WitShape::Nothing => Shape::Nothing,
+                    WitShape::Table => Shape::Table,
+                    WitShape::Other => Shape::Other,
+                },
+                body: reply.body.into(),
+            })
+            .map_err(failure))
+    }
+}
+
+fn failure(failure: Failure) -> ScriptFailure {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    ScriptFailure {
+        kind: match failure.kind {
+            Kind::Syntax => FailureKind::Syntax,
+            Kind::MissingHandle => FailureKind::MissingHandle,
+            Kind::Runtime => FailureKind::Runtime,
+            Kind::Memory => FailureKind::Memory,
+        },
+        message: text(failure.message),
+        line: failure.line,
+        traceback: failure.traceback.map(text),
+    }
+    .clipped()
+}

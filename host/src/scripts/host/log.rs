@@ -1,0 +1,34 @@
+//! `log`: lines of `log`, `print` and `warn`.
+
+use super::bindings::belvedere::script::log::{Host, Level};
+use super::bindings::belvedere::script::types::Fault;
+use super::state::RunState;
+use crate::scripts::limits;
+use crate::scripts::services::{LogLevel, LogLine};
+
+impl Host for RunState {
+    fn write(&mut self, level: Level, mut message: Vec<u8>) -> wasmtime::Result<Result<(), Fault>> {
+        if let Err(fault) = self.count_call().and_then(|()| self.count_log_line()) {
+            return Ok(Err(fault));
+        }
+        let Some(sink) = self.log() else { return Ok(Ok(())) };
+        let cut = message.len() > limits::LOG_LINE_BYTES;
+        message.truncate(limits::LOG_LINE_BYTES);
+        let mut message = String::from_utf8_lossy(&message).into_owned();
+        if cut {
+            message.push('…');
+        }
+        sink.write(LogLine {
+            level: match level {
+                Level::Debug => LogLevel::Debug,
+                Level::Info => LogLevel::Info,
+                Level::Warn => LogLevel::Warn,
+            },
+            trigger: self.identity.trigger.clone(),
+            caller_did: self.identity.caller_did.clone(),
+            message,
+            at: self.clock.now(),
+        });
+        Ok(Ok(()))
+    }
+}

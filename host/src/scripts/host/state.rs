@@ -1,0 +1,135 @@
+//! What the host knows of one run: what it may reach, and how much of its allowances is left.
+
+use std::sync::Arc;
+
+use wasmtime::ResourceLimiter;
+
+use super::bindings::belvedere::script::types::Fault;
+use super::fault;
+use crate::clock::Clock;
+use crate::scripts::services::{Index, LogSink, Services};
+use crate::scripts::{limits, tid::TidClock};
+
+/// Who a run's log lines are signed by.
+#[derive(Clone, Debug)]
+pub(in crate::scripts) struct Identity {
+    pub(in crate::scripts) trigger: Arc<str>,
+    pub(in crate::scripts) caller_did: Option<String>,
+}
+
+/// The data of a run's store.
+pub(in crate::scripts) struct RunState {
+    pub(super) identity: Identity,
+    pub(super) clock: Clock,
+    pub(super) tids: Arc<TidClock>,
+    /// `None` while a script is only checked.
+    reach: Option<Reach>,
+    host_calls: u32,
+    rows: u64,
+    row_bytes: u64,
+    log_lines: u32,
+    memory_refused: bool,
+}
+
+#[derive(Clone)]
+struct Reach {
+    index: Arc<dyn Index>,
+    log: Arc<dyn LogSink>,
+}
+
+impl RunState {
+    pub(in crate::scripts) fn new(identity: Identity, services: &Services, tids: Arc<TidClock>) -> Self {
+        let reach = Reach { index: Arc::clone(&services.index), log: Arc::clone(&services.log) };
+        Self { reach: Some(reach), ..Self::unconnected(identity, services.clock.clone(), tids) }
+    }
+
+    /// For a check: log lines vanish, and everything else that is not the clock is refused.
+    pub(in crate::scripts) fn unconnected(identity: Identity, clock: Clock, tids: Arc<TidClock>) -> Self {
+        Self {
+            identity,
+            clock,
+            tids,
+            reach: None,
+            host_calls: 0,
+            rows: 0,
+            row_bytes: 0,
+            log_lines: 0,
+            memory_refused: false,
+        }
+    }
+
+    pub(in crate::scripts) fn host_calls(&self) -> u32 {
+        self.host_calls
+    }
+
+    /// Whether the instance asked for more linear memory than it may have.
+    pub(in crate::scripts) fn memory_refused(&self) -> bool {
+        self.memory_refused
+    }
+
+    /// Counts a call into the host.
+    pub(super) fn count_call(&mut self) -> Result<(), Fault> {
+        self.host_calls += 1;
+        if self.host_calls > limits::HOST_CALLS {
+            return Err(fault::limit("too many calls to the host", limits::HOST_CALLS));
+        }
+        Ok(())
+    }
+
+    pub(super) fn count_log_line(&mut self) -> Result<(), Fault> {
+        self.log_lines += 1;
+        if self.log_lines > limits::LOG_LINES {
+            return Err(fault::limit("too many log lines", limits::LOG_LINES));
+        }
+        Ok(())
+    }
+
+    pub(super) fn count_rows(&mut self, rows: usize, bytes: usize) -> Result<(), Fault> {
+        self.rows += rows as u64;
+        self.row_bytes += bytes as u64;
+        if self.rows > limits::ROWS {
+            return Err(fault::limit("too many rows read", limits::ROWS));
+        }
+        if self.row_bytes > limits::ROW_BYTES {
+            return Err(fault::limit("too many bytes of rows read", limits::ROW_BYTES));
+        }
+        Ok(())
+    }
+
+    /// The index, for a counted call.
+    pub(super) fn index(&mut self, function: &str) -> Result<Arc<dyn Index>, Fault> {
+        self.count_call()?;
+        match &self.reach {
+            Some(reach) => Ok(Arc::clone(&reach.index)),
+            None => {
+                Err(fault::forbidden(format!("{function} can't be used while the script is being saved")))
+            }
+        }
+    }
+
+    pub(super) fn log(&self) -> Option<&dyn LogSink> {
+        self.reach.as_ref().map(|reach| &*reach.log)
+    }
+}
+
+impl ResourceLimiter for RunState {
+    fn memory_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let granted = desired <= limits::LINEAR_MEMORY;
+        self.memory_refused |= !granted;
+        Ok(granted)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        Ok(desired <= limits::TABLE_ELEMENTS)
+    }
+}

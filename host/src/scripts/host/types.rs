@@ -1,0 +1,6 @@
+//! The shared types have no functions.
+
+use super::bindings::belvedere::script::types::Host;
+use super::state::RunState;
+
+impl Host for RunState {}

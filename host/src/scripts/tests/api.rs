@@ -1,0 +1,350 @@
+//! The script API of `lua-runtime.md` §3, §9 and §11.
+
+use serde_json::json;
+
+use super::{FailureKind, Invocation, NOW, Stage, TRIGGER};
+use crate::atproto::Tid;
+use crate::scripts::{Env, LogLevel, Shape, Trigger};
+
+#[tokio::test]
+async fn globals_come_from_the_invocation() {
+    let stage = Stage::set().await;
+    let env = Env::new([("TOKEN", "s3cret")]);
+    let params =
+        [("limit", "5"), ("tag", "a"), ("tag", "b")].map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec();
+    let invocation = Invocation {
+        method: Some("com.example.get"),
+        collection: Some("com.example.note"),
+        caller_did: Some("did:plc:abc"),
+        params: Some(&params),
+        input: Some(br#"{"text":"hi","none":null}"#),
+        env: &env,
+    };
+    let source = "function handle()
+        return { method, collection, caller_did, params.limit, params.tag[2], input.text, env.TOKEN,
+                 env.MISSING == nil, input.none == json.null, input.absent == nil, type(params.limit) }
+    end";
+    let outcome = stage.run_with(source, invocation).await.unwrap();
+    assert_eq!(outcome.shape, Shape::Table);
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&outcome.body).unwrap(),
+        json!([
+            "com.example.get",
+            "com.example.note",
+            "did:plc:abc",
+            "5",
+            "b",
+            "hi",
+            "s3cret",
+            true,
+            true,
+            true,
+            "string"
+        ])
+    );
+    assert_eq!(
+        stage.eval("{ method == nil, collection == nil, caller_did == nil, type(env) }").await,
+        json!([true, true, true, "table"])
+    );
+}
+
+#[tokio::test]
+async fn shapes_tell_nothing_tables_and_the_rest_apart() {
+    let stage = Stage::set().await;
+    for (body, shape, text) in [
+        ("", Shape::Nothing, "null"),
+        ("return nil", Shape::Nothing, "null"),
+        ("return {}", Shape::Table, "{}"),
+        ("return toarray({})", Shape::Table, "[]"),
+        ("return true", Shape::Other, "true"),
+        ("return json.null", Shape::Other, "null"),
+        ("return 'x'", Shape::Other, "\"x\""),
+    ] {
+        let source = format!("function handle() {body} end");
+        let outcome = stage.run_with(&source, Invocation::default()).await.unwrap();
+        assert_eq!((outcome.shape, &*outcome.body), (shape, text.as_bytes()), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn failures_name_chunk_and_line() {
+    let stage = Stage::set().await;
+    for (source, kind, message, line) in [
+        (
+            "function handle()\n  return 1 +\nend",
+            FailureKind::Syntax,
+            "unexpected symbol near 'end'",
+            Some(3),
+        ),
+        ("x = 1", FailureKind::MissingHandle, "defines no function handle()", None),
+        ("handle = {}", FailureKind::MissingHandle, "defines no function handle()", None),
+        ("local x = nil\nx.y = 1", FailureKind::Runtime, "attempt to index a nil value", Some(2)),
+        ("function handle()\n\n error('broken') end", FailureKind::Runtime, ":3: broken", Some(3)),
+        ("function handle() error('bare', 0) end", FailureKind::Runtime, "bare", Some(1)),
+        ("function handle() error({code = 1}) end", FailureKind::Runtime, "table: ", Some(1)),
+        (
+            "function handle() error(setmetatable({}, {__tostring = function() return 'mine' end})) end",
+            FailureKind::Runtime,
+            "mine",
+            Some(1),
+        ),
+        ("function handle()\n db.query{}\n end", FailureKind::Runtime, ":2: db.query: collection", Some(2)),
+        ("function handle()\n return print end", FailureKind::Runtime, "a function is no JSON value", None),
+    ] {
+        let failure = stage.run(source).await.unwrap_err();
+        assert_eq!(failure.kind, kind, "{source}: {failure:?}");
+        assert!(failure.message.contains(message), "{source}: {failure:?}");
+        assert_eq!(failure.line, line, "{source}: {failure:?}");
+        if message.starts_with(':') || kind == FailureKind::Syntax {
+            assert!(failure.message.starts_with(TRIGGER), "{source}: {failure:?}");
+        }
+    }
+    let failure = stage.run("local function deep() error('x') end function handle() deep() end").await;
+    assert!(failure.unwrap_err().traceback.unwrap().contains("in upvalue 'deep'"));
+}
+
+#[tokio::test]
+async fn rows_reach_lua_with_their_uri() {
+    let stage = Stage::set().await;
+    stage.put(&[
+        ("at://did:plc:a/com.example.note/1", r#"{"$type":"com.example.note","text":"é","tags":[],"n":1}"#),
+        ("at://did:plc:b/com.example.note/2", r#"{"uri":"forged","big":9223372036854775807,"none":null}"#),
+    ]);
+    let page = stage.handle("return db.query{ collection = 'com.example.note' }").await.unwrap();
+    assert_eq!(
+        page,
+        json!({ "records": [
+            {"uri": "at://did:plc:a/com.example.note/1", "$type": "com.example.note", "text": "é", "tags": [], "n": 1},
+            {"uri": "at://did:plc:b/com.example.note/2", "big": i64::MAX, "none": null},
+        ]})
+    );
+    assert_eq!(stage.eval("db.get('at://did:plc:b/com.example.note/2').big").await, json!(i64::MAX));
+    assert_eq!(stage.eval("db.get('at://did:plc:b/com.example.note/3') == nil").await, json!(true));
+    assert_eq!(stage.eval("db.count('com.example.note')").await, json!(2));
+    assert_eq!(stage.eval("db.count('com.example.note', 'did:plc:a')").await, json!(1));
+    assert_eq!(stage.eval("db.backend()").await, json!("sqlite"));
+    stage.put(&[]);
+    assert_eq!(stage.eval("db.query{ collection = 'com.example.note' }").await, json!({ "records": [] }));
+}
+
+#[tokio::test]
+async fn query_arguments_cross_as_they_are() {
+    let stage = Stage::set().await;
+    stage
+        .handle(
+            "db.query{ collection = 'a.b', did = 'did:plc:a', limit = '7', cursor = 'c', sort = 'x.y',
+                       sortDirection = 'ASC',
+                       filter = { combine = 'OR', { field = 'n', op = '>', value = 3 },
+                                  { { field = 's', value = 'x' } } } }
+             return db.query{ collection = 'a.b', limit = 5.0, cursor = json.null }",
+        )
+        .await
+        .unwrap();
+    let asked = stage.shelf.asked.lock().unwrap();
+    assert_eq!(
+        (asked[0].collection.as_str(), asked[0].did.as_deref(), asked[0].limit),
+        ("a.b", Some("did:plc:a"), Some(7))
+    );
+    assert_eq!(
+        (asked[0].cursor.as_deref(), asked[0].sort.as_deref(), asked[0].ascending),
+        (Some("c"), Some("x.y"), true)
+    );
+    let filter: serde_json::Value = serde_json::from_slice(asked[0].filter.as_ref().unwrap()).unwrap();
+    assert_eq!(
+        filter,
+        json!({"combine": "OR", "children": [
+            {"field": "n", "op": ">", "value": 3},
+            {"children": [{"field": "s", "value": "x"}]},
+        ]})
+    );
+    assert_eq!((asked[1].limit, &asked[1].cursor, asked[1].ascending), (Some(5), &None, false));
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_errors_of_the_scripts_line() {
+    let stage = Stage::set().await;
+    for (expression, message) in [
+        ("db.query()", "db.query: table expected, got nil"),
+        ("db.query{}", "db.query: collection is required"),
+        ("db.query{ collection = 5 }", "db.query: collection: string expected, got number"),
+        ("db.query{ collection = 'a.b', limit = 'x' }", "db.query: limit: integer expected"),
+        ("db.query{ collection = 'a.b', limit = 1.5 }", "db.query: limit: integer expected"),
+        (
+            "db.query{ collection = 'a.b', sortDirection = 'up' }",
+            "db.query: sortDirection must be 'asc' or 'desc'",
+        ),
+        ("db.query{ collection = 'a.b', filter = 1 }", "db.query: filter: table expected, got number"),
+        ("db.query{ collection = 'a\\xff' }", "db.query: args.collection: not valid UTF-8"),
+        ("db.query{ collection = 'down' }", "db.query: database unavailable"),
+        ("db.get()", "db.get: uri is required"),
+        ("db.get('x')", "db.get: not an AT URI"),
+        ("db.count()", "db.count: collection is required"),
+        ("log()", "log: string expected, got nil"),
+        ("log({})", "log: string expected, got table"),
+        ("toarray(1)", "toarray: table expected, got number"),
+    ] {
+        let error = stage.error_of(expression).await;
+        assert_eq!(error, format!("{TRIGGER}:1: {message}"), "{expression}");
+    }
+}
+
+#[tokio::test]
+async fn faults_are_objects_that_scripts_can_handle() {
+    let stage = Stage::set().await;
+    let seen = stage
+        .handle(
+            "local ok, fault = pcall(db.get, 'x')
+             return { ok, fault.code, fault.message, tostring(fault), 'E: ' .. fault, getmetatable(fault) }",
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        seen,
+        json!([
+            false,
+            "bad-input",
+            "xrpc.query:com.example.get:1: db.get: not an AT URI",
+            "xrpc.query:com.example.get:1: db.get: not an AT URI",
+            "E: xrpc.query:com.example.get:1: db.get: not an AT URI",
+            false
+        ])
+    );
+}
+
+#[tokio::test]
+async fn host_calls_work_everywhere_in_a_script() {
+    let stage = Stage::set().await;
+    stage.put(&[("at://did:plc:a/a.b/1", "{}")]);
+    let seen = stage
+        .run(
+            "local at_load = #db.query{ collection = 'a.b' }.records
+             function handle()
+               local t = { 3, 1, 2 }
+               table.sort(t, function(a, b) db.query{ collection = 'a.b' } return a < b end)
+               local s = ('x'):gsub('x', function() return tostring(db.count('a.b')) end)
+               local c = coroutine.wrap(function() coroutine.yield(db.count('a.b')) end)
+               local m = setmetatable({}, { __index = function() return db.count('a.b') end })
+               return { at_load, t, s, c(), m.x, select(2, pcall(db.count, 'a.b')) }
+             end",
+        )
+        .await
+        .unwrap();
+    assert_eq!(seen, json!([1, [1, 2, 3], "1", 1, 1, 1]));
+}
+
+#[tokio::test]
+async fn log_lines_carry_level_trigger_and_caller() {
+    let stage = Stage::set().await;
+    let invocation = Invocation { caller_did: Some("did:plc:abc"), ..Invocation::default() };
+    stage
+        .run_with(
+            "function handle() log('one') log(2) print('a', nil, 1) warn('w', 'x') log('\\xff') \
+             log(('x'):rep(5000)) end",
+            invocation,
+        )
+        .await
+        .unwrap();
+    let lines = stage.lines.0.lock().unwrap();
+    let seen: Vec<_> = lines.iter().map(|l| (l.level, l.message.as_str())).collect();
+    let long = format!("{}…", "x".repeat(4096));
+    assert_eq!(
+        seen,
+        [
+            (LogLevel::Info, "one"),
+            (LogLevel::Info, "2"),
+            (LogLevel::Debug, "a\tnil\t1"),
+            (LogLevel::Warn, "wx"),
+            (LogLevel::Info, "\u{fffd}"),
+            (LogLevel::Info, &long),
+        ]
+    );
+    assert_eq!(
+        (&*lines[0].trigger, lines[0].caller_did.as_deref(), lines[0].at),
+        (TRIGGER, Some("did:plc:abc"), NOW)
+    );
+}
+
+#[tokio::test]
+async fn times_and_record_keys() {
+    let stage = Stage::set().await;
+    assert_eq!(stage.eval("now()").await, json!("2023-11-14T22:13:20.123456Z"));
+    assert_eq!(stage.eval("os.time()").await, json!(1_700_000_000));
+    assert_eq!(stage.eval("os.date('!%Y-%m-%d %H:%M:%S', 0)").await, json!("1970-01-01 00:00:00"));
+    assert_eq!(stage.eval("os.date('*t').hour").await, json!(22));
+    assert_eq!(
+        stage.eval("os.time{ year = 2024, month = 2, day = 30, hour = 0 }").await,
+        json!(1_709_251_200)
+    );
+    assert_eq!(stage.eval("os.clock()").await, json!(0));
+    let keys = stage.eval("{ TID(), TID(), TID() }").await;
+    let keys: Vec<&str> = keys.as_array().unwrap().iter().map(|k| k.as_str().unwrap()).collect();
+    assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
+    assert!(keys.iter().all(|k| Tid::try_from(*k).is_ok()), "{keys:?}");
+}
+
+#[tokio::test]
+async fn record_keys_convert() {
+    let stage = Stage::set().await;
+    for (expression, expected) in [
+        (
+            "TID.toUnixMicroseconds(TID.fromUnixMicroseconds(1700000000123456))",
+            json!(1_700_000_000_123_456_i64),
+        ),
+        (
+            "TID.toISO8601(TID.fromISO8601('2023-11-14T23:13:20.1234567+01:00'))",
+            json!("2023-11-14T22:13:20.123456Z"),
+        ),
+        ("TID.toISO8601(TID.fromISO8601('1970-01-01T00:00:00Z'))", json!("1970-01-01T00:00:00.000000Z")),
+        ("TID.fromNumber(TID.toNumber('3jzfcijpj2z2a'))", json!("3jzfcijpj2z2a")),
+        ("TID.fromNumber(0)", json!("2222222222222")),
+    ] {
+        assert_eq!(stage.eval(expression).await, expected, "{expression}");
+    }
+    for (expression, message) in [
+        ("TID.toNumber('short')", "invalid TID"),
+        ("TID.toNumber('zzzzzzzzzzzzz')", "invalid TID"),
+        ("TID.toNumber('3jzfcijpj2z21')", "invalid TID"),
+        ("TID.fromISO8601('yesterday')", "invalid ISO 8601"),
+        ("TID.fromISO8601('2023-02-30T00:00:00Z')", "invalid ISO 8601"),
+        ("TID.fromISO8601('2023-02-03T00:00:00')", "invalid ISO 8601"),
+        ("TID.fromNumber(-1)", "invalid TID number"),
+    ] {
+        assert!(stage.error_of(expression).await.ends_with(message), "{expression}");
+    }
+}
+
+#[tokio::test]
+async fn saving_runs_the_top_level_in_a_bare_sandbox() {
+    let stage = Stage::set().await;
+    let check = async |source: &str| stage.engine.check(Trigger::parse(TRIGGER).unwrap(), source).await;
+    let script = check(
+        "log('hidden') print('hidden') local key = env.ANY assert(key == '')
+         local query = db.query local at = now() local id = TID()
+         function handle() return query{ collection = 'a.b' } end",
+    )
+    .await
+    .unwrap();
+    assert!(stage.lines.0.lock().unwrap().is_empty());
+    // What is checked runs as it is.
+    let outcome = stage.engine.run(&script, Invocation::default(), &stage.services).await.unwrap();
+    assert_eq!(&*outcome.body, br#"{"records":[]}"#);
+
+    for (source, kind, message) in [
+        ("function handle(", FailureKind::Syntax, ":1:"),
+        ("local x = 1", FailureKind::MissingHandle, "handle()"),
+        ("error('at load') function handle() end", FailureKind::Runtime, ":1: at load"),
+        (
+            "db.query{ collection = 'a.b' } function handle() end",
+            FailureKind::Runtime,
+            "while the script is being saved",
+        ),
+        ("while true do end", FailureKind::Limit, "instructions"),
+        ("\u{1b}Lua", FailureKind::Syntax, "not bytecode"),
+    ] {
+        let failure = check(source).await.unwrap_err();
+        assert_eq!(failure.kind, kind, "{source}: {failure:?}");
+        assert!(failure.message.contains(message), "{source}: {failure:?}");
+    }
+    let long = format!("--{}\nfunction handle() end", "x".repeat(600_000));
+    assert_eq!(check(&long).await.unwrap_err().kind, FailureKind::Syntax);
+}

@@ -1,0 +1,118 @@
+//! The bounds that are counted: instructions exactly, and what a run may ask of the host.
+
+use serde_json::json;
+
+use super::{FailureKind, Invocation, Stage};
+
+async fn loops(stage: &Stage, source: &str, n: u32) -> Result<(), FailureKind> {
+    let params = [("n".to_owned(), n.to_string())];
+    let invocation = Invocation { params: Some(&params), ..Invocation::default() };
+    stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
+}
+
+/// A loop of one instruction a turn, in each place where code can run.
+const PLACES: [(&str, &str); 5] = [
+    ("handle", "function handle() for i = 1, math.tointeger(params.n) do end end"),
+    ("the chunk", "for i = 1, math.tointeger(params.n) do end function handle() end"),
+    (
+        "a coroutine",
+        "function handle() coroutine.wrap(function() for i = 1, math.tointeger(params.n) do end end)() end",
+    ),
+    (
+        "a metamethod",
+        "function handle() local t = setmetatable({}, { __index = function() for i = 1, math.tointeger(params.n) do end end })
+         return t.x end",
+    ),
+    ("pcall", "function handle() pcall(function() for i = 1, math.tointeger(params.n) do end end) end"),
+];
+
+#[tokio::test]
+async fn a_million_instructions_wherever_they_run() {
+    let stage = Stage::set().await;
+    for (place, source) in PLACES {
+        assert_eq!(loops(&stage, source, 990_000).await, Ok(()), "{place}");
+        assert_eq!(loops(&stage, source, 1_010_000).await, Err(FailureKind::Limit), "{place}");
+    }
+}
+
+#[tokio::test]
+async fn the_count_is_exact() {
+    let stage = Stage::set().await;
+    for (place, source) in PLACES {
+        let (mut fits, mut fails) = (999_000, 1_000_000);
+        while fails - fits > 1 {
+            let middle = u32::midpoint(fits, fails);
+            match loops(&stage, source, middle).await {
+                Ok(()) => fits = middle,
+                Err(_) => fails = middle,
+            }
+        }
+        // The same again: the count depends on nothing but the script.
+        assert_eq!(loops(&stage, source, fits).await, Ok(()), "{place}");
+        assert_eq!(loops(&stage, source, fails).await, Err(FailureKind::Limit), "{place}");
+        assert!(1_000_000 - fits < 60, "{place}: {fits}");
+    }
+}
+
+#[tokio::test]
+async fn chunk_and_handle_share_one_budget() {
+    let stage = Stage::set().await;
+    let source = "for i = 1, 600000 do end function handle() for i = 1, 600000 do end end";
+    let failure = stage.run(source).await.unwrap_err();
+    assert_eq!((failure.kind, failure.line), (FailureKind::Limit, Some(1)));
+    assert_eq!(failure.public_text(), "script exceeded execution time limit");
+}
+
+#[tokio::test]
+async fn the_failing_line_is_known() {
+    let stage = Stage::set().await;
+    let failure = stage.run("function handle()\n\n  while true do end\nend").await.unwrap_err();
+    assert_eq!((failure.kind, failure.line), (FailureKind::Limit, Some(3)));
+}
+
+#[tokio::test]
+async fn calls_rows_bytes_and_lines_are_bounded() {
+    let stage = Stage::set().await;
+    stage.put(&[("at://did:plc:a/a.b/1", "{}")]);
+    assert_eq!(
+        stage.handle("for i = 1, 1000 do db.count('a.b') end return true").await.unwrap(),
+        json!(true)
+    );
+    let failure = stage.handle("for i = 1, 1001 do db.count('a.b') end").await.unwrap_err();
+    assert!(failure.message.contains("too many calls to the host"), "{failure}");
+
+    let failure = stage.handle("for i = 1, 101 do log('x') end").await.unwrap_err();
+    assert!(failure.message.contains("too many log lines"), "{failure}");
+    assert_eq!(stage.lines.0.lock().unwrap().len(), 100);
+
+    stage.put(&[("at://did:plc:a/a.b/1", "{}"); 100]);
+    let failure = stage.handle("for i = 1, 101 do db.query{ collection = 'a.b' } end").await.unwrap_err();
+    assert!(failure.message.contains("too many rows"), "{failure}");
+
+    let large = format!("{{\"x\":\"{}\"}}", "x".repeat(1 << 20));
+    stage.put(&[("at://did:plc:a/a.b/1", large.as_str())]);
+    let failure = stage.handle("for i = 1, 17 do db.query{ collection = 'a.b' } end").await.unwrap_err();
+    assert!(failure.message.contains("too many bytes of rows"), "{failure}");
+
+    // A refused flood can be caught, but not continued.
+    let seen = stage
+        .handle("local n = 0 for i = 1, 2000 do if pcall(db.count, 'a.b') then n = n + 1 end end return n")
+        .await
+        .unwrap();
+    assert_eq!(seen, json!(1000));
+}
+
+#[tokio::test]
+async fn results_are_bounded() {
+    let stage = Stage::set().await;
+    let failure = stage.handle("return ('x'):rep(9 << 20)").await.unwrap_err();
+    assert!(failure.message.contains("the result is larger"), "{failure}");
+    assert_eq!(stage.handle("return #('x'):rep(9 << 20)").await.unwrap(), json!(9 << 20));
+}
+
+#[tokio::test]
+async fn long_errors_are_cut() {
+    let stage = Stage::set().await;
+    let failure = stage.handle("error(('x'):rep(1 << 20))").await.unwrap_err();
+    assert!(failure.message.len() < 10_000);
+}

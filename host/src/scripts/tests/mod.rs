@@ -1,0 +1,156 @@
+//! The engine as its users see it: scripts in, results and failures out, with stand-ins for the index and the log.
+
+mod api;
+mod hostile;
+mod json;
+mod limits;
+mod sandbox;
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::{
+    Engine, EngineConfig, FailureKind, Index, IndexError, Invocation, LogLine, LogSink, Outcome, Page, Query,
+    Row, ScriptFailure, Services, Trigger,
+};
+use crate::clock::{Clock, Timestamp};
+use crate::random::Random;
+
+pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
+
+/// 2023-11-14T22:13:20.123456Z
+pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_123_456);
+
+/// An index of given rows that remembers what it was asked.
+#[derive(Default)]
+pub(super) struct Shelf {
+    pub(super) rows: Mutex<Vec<Row>>,
+    pub(super) asked: Mutex<Vec<Query>>,
+}
+
+impl Index for Shelf {
+    fn query(&self, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
+        async move {
+            if query.collection == "down" {
+                return Err(IndexError::Unavailable("the disk is on fire".into()));
+            }
+            let rows = self.rows.lock().unwrap().clone();
+            let cursor = query.limit.is_some().then(|| "next".to_owned());
+            self.asked.lock().unwrap().push(query);
+            tokio::task::yield_now().await; // as a database would
+            Ok(Page { rows, cursor })
+        }
+        .boxed()
+    }
+
+    fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+        async move {
+            if !uri.starts_with("at://") {
+                return Err(IndexError::Invalid("not an AT URI".to_owned()));
+            }
+            Ok(self.rows.lock().unwrap().iter().find(|row| row.uri == uri).cloned())
+        }
+        .boxed()
+    }
+
+    fn count(&self, _collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>> {
+        async move { Ok(if did.is_some() { 1 } else { self.rows.lock().unwrap().len() as u64 }) }.boxed()
+    }
+
+    fn backend(&self) -> &'static str {
+        "sqlite"
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Lines(pub(super) Mutex<Vec<LogLine>>);
+
+impl LogSink for Lines {
+    fn write(&self, line: LogLine) {
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+/// An engine with stand-ins around it.
+pub(super) struct Stage {
+    pub(super) engine: Engine,
+    pub(super) services: Services,
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) lines: Arc<Lines>,
+}
+
+/// One compiled guest for all tests, also across processes.
+fn cache_dir() -> std::path::PathBuf {
+    let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
+    std::env::temp_dir().join(format!("belvedere-test-guest-{user}"))
+}
+
+/// One engine for the tests of a process.
+pub(super) async fn engine() -> Engine {
+    static ENGINE: OnceCell<Engine> = OnceCell::const_new();
+    ENGINE.get_or_init(async || Engine::open(EngineConfig::new(cache_dir())).await.unwrap()).await.clone()
+}
+
+impl Stage {
+    pub(super) async fn set() -> Self {
+        let (shelf, lines) = (Arc::new(Shelf::default()), Arc::new(Lines::default()));
+        let services = Services {
+            index: shelf.clone(),
+            log: lines.clone(),
+            clock: Clock::fixed(NOW),
+            random: Random::system(),
+        };
+        Self { engine: engine().await, services, shelf, lines }
+    }
+
+    pub(super) async fn run_with(
+        &self,
+        source: &str,
+        invocation: Invocation<'_>,
+    ) -> Result<Outcome, ScriptFailure> {
+        let script = self.engine.compile(Trigger::parse(TRIGGER).unwrap(), source).await;
+        self.engine.run(&script, invocation, &self.services).await
+    }
+
+    /// Runs a whole script.
+    pub(super) async fn run(&self, source: &str) -> Result<Value, ScriptFailure> {
+        let outcome = self.run_with(source, Invocation::default()).await?;
+        Ok(serde_json::from_slice(&outcome.body).unwrap())
+    }
+
+    /// Runs `body` as the body of `handle()`.
+    pub(super) async fn handle(&self, body: &str) -> Result<Value, ScriptFailure> {
+        self.run(&format!("function handle() {body} end")).await
+    }
+
+    /// The value of an expression.
+    pub(super) async fn eval(&self, expression: &str) -> Value {
+        self.handle(&format!("return {expression}"))
+            .await
+            .unwrap_or_else(|failure| panic!("{expression}: {failure}"))
+    }
+
+    /// The message of the error that an expression raises.
+    pub(super) async fn error_of(&self, expression: &str) -> String {
+        let source = format!("local _ = {expression}");
+        match self.handle(&source).await {
+            Err(failure) if failure.kind == FailureKind::Runtime => failure.message,
+            other => panic!("{expression}: {other:?}"),
+        }
+    }
+
+    pub(super) fn put(&self, rows: &[(&str, &str)]) {
+        *self.shelf.rows.lock().unwrap() = rows
+            .iter()
+            .map(|(uri, record)| Row {
+                uri: (*uri).to_owned(),
+                record: Bytes::copy_from_slice(record.as_bytes()),
+            })
+            .collect();
+    }
+}
