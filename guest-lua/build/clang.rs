@@ -67,7 +67,8 @@ pub(crate) struct Clang {
 impl Clang {
     /// The compiler of `WASM_CC`, else the default one; refused with the fix when it is missing or too old.
     pub(crate) fn find(includes: Vec<PathBuf>) -> Result<Self> {
-        let program = env::var("WASM_CC").unwrap_or_else(|_| DEFAULT.to_owned());
+        let program =
+            env::var_os("WASM_CC").and_then(|v| v.into_string().ok()).unwrap_or_else(|| DEFAULT.to_owned());
         let Ok(output) = Command::new(&program).arg("--version").output() else {
             bail!("{program} was not found.\n\n{FIX}\n");
         };

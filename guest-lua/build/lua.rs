@@ -12,10 +12,11 @@ const FOLDER: &str = "lua-5.4.9";
 
 /// The instruction fetch of the VM. Every instruction, on every thread, goes through it.
 const FETCH: &str = "#define vmfetch()\t{ \\\n";
-/// The same with the counter: under zero nothing returns. The program counter is saved first, for the line.
+/// The same with the counter: under zero nothing returns. The program counter is saved first, for the line, as
+/// past the instruction that was about to run.
 const METERED_FETCH: &str = "static int meter_left = 0x7fffffff;\n\
      static void meter_exhausted (lua_State *L);\n\
-     #define vmfetch()\t{ \\\n  if (l_unlikely(--meter_left < 0)) { savepc(L); meter_exhausted(L); } \\\n";
+     #define vmfetch()\t{ \\\n  if (l_unlikely(--meter_left < 0)) { pc++; savepc(L); meter_exhausted(L); } \\\n";
 
 /// The folder of Lua's sources: cargo knows where it put the crate, whether in a registry or vendored.
 pub(crate) fn sources() -> Result<PathBuf> {

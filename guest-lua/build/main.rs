@@ -2,6 +2,8 @@
 //! sources with the metering patch, one translation unit, clang, and a component that imports nothing but the
 //! contract.
 
+#![expect(clippy::print_stdout, reason = "it is how a build script talks to cargo")]
+
 mod bindings;
 mod clang;
 mod component;

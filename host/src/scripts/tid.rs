@@ -53,6 +53,6 @@ mod tests {
     #[test]
     fn encodes_as_the_protocol_does() {
         assert_eq!(encode(0), "2222222222222");
-        assert_eq!(encode(1_700_000_000_000_000 << 10 | 7), "3ke6bz66222bl".to_owned());
+        assert_eq!(encode(1_700_000_000_000_000 << 10 | 7), "3ke6kg3wk222b".to_owned());
     }
 }

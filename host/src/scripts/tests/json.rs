@@ -17,10 +17,10 @@ async fn writes_what_the_specification_says() {
         ("{a = json.null}", r#"{"a":null}"#),
         ("10/2", "5"),
         ("2^53", "9007199254740992"),
-        ("2^53 * 2", "1.8014398509482e+16"),
+        ("2^53 * 2", "18014398509481984"),
         ("-0.0", "0"),
         ("0.1", "0.1"),
-        ("1/3", "0.33333333333333331"),
+        ("1/3", "0.3333333333333333"),
         ("1e300", "1e+300"),
         ("math.maxinteger", "9223372036854775807"),
         ("math.mininteger", "-9223372036854775808"),
@@ -116,7 +116,7 @@ async fn refuses_what_is_no_json() {
         (r#""a"#, "unfinished string"),
         (r#""\"#, "unfinished string"),
         (r#""\x""#, "bad escape"),
-        (r#""\u12""#, "bad escape"),
+        (r#""\u12""#, "unfinished escape"),
         (r#""\ud800""#, "lone surrogate"),
         (r#""\udc00""#, "lone surrogate"),
         (r#""\ud800\u0041""#, "lone surrogate"),
@@ -169,15 +169,22 @@ async fn round_trip(stage: &Stage, value: &Value) -> Value {
     serde_json::from_slice(&outcome.body).unwrap()
 }
 
-/// Equal as JSON values, a number being its value.
-fn same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),
-        (Value::Array(x), Value::Array(y)) => x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same(x, y)),
-        (Value::Object(x), Value::Object(y)) => {
-            x.len() == y.len() && x.iter().all(|(k, v)| y.get(k).is_some_and(|w| same(v, w)))
+/// Equal as JSON values, a number being its value. serde_json's own reading of a float may be off in the last digit;
+/// [`any_float_comes_back_the_same`] is exact.
+fn same(before: &Value, after: &Value) -> bool {
+    match (before, after) {
+        (Value::Number(before), Value::Number(after)) => {
+            let (x, y) = (before.as_f64().unwrap(), after.as_f64().unwrap());
+            before == after || (x - y).abs() <= x.abs() * 1e-15
         }
-        _ => a == b,
+        (Value::Array(before), Value::Array(after)) => {
+            before.len() == after.len() && before.iter().zip(after).all(|(x, y)| same(x, y))
+        }
+        (Value::Object(before), Value::Object(after)) => {
+            before.len() == after.len()
+                && before.iter().all(|(name, x)| after.get(name).is_some_and(|y| same(x, y)))
+        }
+        _ => before == after,
     }
 }
 
@@ -200,10 +207,39 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 #[test]
+fn any_float_comes_back_the_same() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stage = runtime.block_on(Stage::set());
+    let mut runner = proptest::test_runner::TestRunner::new(config());
+    runner
+        .run(
+            &prop::collection::vec(any::<f64>().prop_filter("not JSON", |n| n.is_finite()), 1..50),
+            |floats| {
+                let input = serde_json::to_string(&floats).unwrap();
+                let invocation = Invocation { input: Some(input.as_bytes()), ..Invocation::default() };
+                let body = runtime
+                    .block_on(stage.run_with("function handle() return input end", invocation))
+                    .unwrap()
+                    .body;
+                let text = std::str::from_utf8(&body).unwrap().trim_matches(['[', ']']);
+                let back: Vec<f64> = text.split(',').map(|n| n.parse().unwrap()).collect();
+                prop_assert_eq!(floats, back, "{}", text);
+                Ok(())
+            },
+        )
+        .unwrap();
+}
+
+/// Without a file of past failures: they become cases of the tests above.
+fn config() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) }
+}
+
+#[test]
 fn any_value_comes_back_the_same() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let stage = runtime.block_on(Stage::set());
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(300));
+    let mut runner = proptest::test_runner::TestRunner::new(config());
     runner
         .run(&any_json(), |value| {
             // A null at the end of an array is a hole that Lua can't see; json.null is none, so nothing is lost.
