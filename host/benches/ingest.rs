@@ -1,7 +1,8 @@
-//! Events per CPU-second from the websocket to the committed row, on SQLite: `cargo bench --bench ingest [N]`.
+//! Events per CPU-second from the websocket to the committed row: `cargo bench --bench ingest -- [N] [postgres://…]`.
+//! Without an address of an empty database it is a new SQLite file.
 //!
-//! The stand-in server runs in this process on threads of its own, whose CPU time is left out. `tests/load`
-//! measures the whole server as a process of its own, also on PostgreSQL.
+//! The stand-in server runs in this process on threads of its own, whose CPU time is left out; so is a PostgreSQL
+//! server's. `tests/load` measures the whole server as a process of its own, and its database.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
 
 #[path = "../../tests/support/jetstream.rs"]
@@ -48,7 +49,9 @@ fn main() -> anyhow::Result<()> {
         jetstream
     });
     inside.block_on(async {
-        let db = Db::open(&format!("sqlite:{}", dir.path().join("bench.db").display()), 2).await?;
+        let url = std::env::args().find(|arg| arg.contains("://"));
+        let url = url.unwrap_or_else(|| format!("sqlite:{}", dir.path().join("bench.db").display()));
+        let db = Db::open(&url, 2).await?;
         db.migrate().await?;
         let (_tracked, tracked) = watch::channel::<Arc<[Nsid]>>(Arc::new([Nsid::try_from(COLLECTION)?]));
         let clock = Clock::fixed(belvedere::clock::Timestamp(first));
