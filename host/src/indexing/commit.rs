@@ -220,8 +220,6 @@ fn subject(batch: &Batch) -> Option<RecordUri> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use crate::clock::Timestamp;
 
     use super::super::testing::{FakeStore, Recorder, delete};
@@ -231,7 +229,7 @@ mod tests {
         let clock = Clock::system();
         Committer::new(
             store.clone(),
-            Arc::new(Shared::new(clock.clone(), Duration::from_secs(30))),
+            Arc::new(Shared::new(clock.clone(), Timing::default())),
             recorder.clone(),
             clock,
             Random::seeded(1),

@@ -66,7 +66,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect>(
     shutdown: CancellationToken,
 ) -> StreamHandle {
     let timing = config.timing;
-    let shared = Arc::new(Shared::new(clock.clone(), timing.stalled_after));
+    let shared = Arc::new(Shared::new(clock.clone(), timing));
     let (queue, messages) = mpsc::channel(WRITER_QUEUE);
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
 

@@ -27,11 +27,11 @@ mod watermark;
 mod writer;
 
 #[cfg(test)]
-#[path = "../../../tests/support/jetstream.rs"]
-mod standin;
-#[cfg(test)]
 #[path = "../../../tests/support/postgres.rs"]
 mod postgres;
+#[cfg(test)]
+#[path = "../../../tests/support/jetstream.rs"]
+mod standin;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

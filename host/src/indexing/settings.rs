@@ -42,8 +42,11 @@ pub struct Timing {
     /// First wait after a failed commit; doubles up to [`Timing::commit_retry_cap`].
     pub commit_retry: Duration,
     pub commit_retry_cap: Duration,
-    /// Disconnected, or unable to commit, for this long is reported as stalled.
+    /// Unable to commit for this long is reported as stalled.
     pub stalled_after: Duration,
+    /// Without any server for this long is reported as stalled. Longer: what is indexed can still be read, so one
+    /// upstream restart should not take this server out of its load balancer.
+    pub unreachable_after: Duration,
 }
 
 impl Default for Timing {
@@ -62,6 +65,7 @@ impl Default for Timing {
             commit_retry: Duration::from_millis(100),
             commit_retry_cap: Duration::from_secs(5),
             stalled_after: Duration::from_secs(30),
+            unreachable_after: Duration::from_mins(2),
         }
     }
 }

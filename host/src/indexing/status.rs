@@ -1,12 +1,14 @@
 //! What the stream is doing right now, for `/readyz`, stats and the metrics gauges.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
+
+use super::settings::Timing;
 
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub enum Stall {
 #[derive(Debug)]
 pub(super) struct Shared {
     clock: Clock,
-    stalled_after: Duration,
+    timing: Timing,
     connected: AtomicBool,
     idle: AtomicBool,
     last_event_at: AtomicI64,
@@ -48,10 +50,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(clock: Clock, stalled_after: Duration) -> Self {
+    pub(super) fn new(clock: Clock, timing: Timing) -> Self {
         Self {
             clock,
-            stalled_after,
+            timing,
             connected: AtomicBool::new(false),
             idle: AtomicBool::new(true),
             last_event_at: AtomicI64::new(0),
@@ -108,11 +110,14 @@ impl Shared {
 
     pub(super) fn status(&self) -> StreamStatus {
         let time = |cell: &AtomicI64| Some(Timestamp(cell.load(Relaxed))).filter(|t| t.0 != 0);
-        let long_ago = |t: &Timestamp| self.clock.now().0 - t.0 >= self.stalled_after.as_micros() as i64;
+        let now = self.clock.now().0;
+        let before = |t: &Timestamp, patience: Duration| now - t.0 >= patience.as_micros() as i64;
         let broken = time(&self.broken_since).map(|since| Stall::Broken { since });
-        let database = time(&self.failing_since).filter(long_ago).map(|since| Stall::Database { since });
+        let database = time(&self.failing_since).filter(|t| before(t, self.timing.stalled_after));
+        let database = database.map(|since| Stall::Database { since });
         let disconnected =
-            time(&self.disconnected_since).filter(long_ago).map(|since| Stall::Disconnected { since });
+            time(&self.disconnected_since).filter(|t| before(t, self.timing.unreachable_after));
+        let disconnected = disconnected.map(|since| Stall::Disconnected { since });
         StreamStatus {
             connected: self.connected.load(Relaxed),
             idle: self.idle.load(Relaxed),
@@ -146,9 +151,10 @@ mod tests {
 
     #[test]
     fn a_task_that_ends_unasked_breaks_the_stream() {
-        let shared = Arc::new(Shared::new(Clock::fixed(Timestamp(7)), Duration::from_secs(30)));
+        let shared = Arc::new(Shared::new(Clock::fixed(Timestamp(7)), Timing::default()));
         let told = CancellationToken::new();
-        let watch = |told: &CancellationToken| Watch { name: "test", shared: shared.clone(), told: told.clone() };
+        let watch =
+            |told: &CancellationToken| Watch { name: "test", shared: shared.clone(), told: told.clone() };
         let first = watch(&told);
         told.cancel();
         drop(first);
@@ -160,17 +166,23 @@ mod tests {
     #[test]
     fn stalled_only_after_a_while_and_the_database_comes_first() {
         let clock = Clock::fixed(Timestamp(1_000_000));
-        let shared = Shared::new(clock.clone(), Duration::from_secs(30));
+        let shared = Shared::new(clock.clone(), Timing::default());
         assert!(shared.status().idle && shared.status().stalled.is_none());
         shared.disconnected();
         clock.set(Timestamp(20_000_000));
         shared.disconnected();
         shared.commit_failed();
         assert_eq!(shared.status().stalled, None);
-        clock.set(Timestamp(31_000_000));
-        assert_eq!(shared.status().stalled, Some(Stall::Disconnected { since: Timestamp(1_000_000) }));
-        clock.set(Timestamp(60_000_000));
+        clock.set(Timestamp(49_000_000));
+        assert_eq!(shared.status().stalled, None);
+        clock.set(Timestamp(50_000_000));
         assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(20_000_000) }));
+        shared.committed(None);
+        clock.set(Timestamp(121_000_000));
+        assert_eq!(shared.status().stalled, Some(Stall::Disconnected { since: Timestamp(1_000_000) }));
+        shared.commit_failed();
+        clock.set(Timestamp(151_000_000));
+        assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(121_000_000) }));
         shared.committed(Some(5));
         shared.connected();
         let status = shared.status();

@@ -106,11 +106,12 @@ async fn one_by_one(sink: &impl Sink, frames: &[Bytes]) {
 async fn piped(sink: impl Sink, frames: &[Bytes], chunks: &[usize], shards: usize, between: impl Fn(usize)) {
     let (recorder, clock) = (Arc::new(Recorder::default()), Clock::system());
     let timing = super::fast();
-    let shared = Arc::new(Shared::new(clock.clone(), timing.stalled_after));
+    let shared = Arc::new(Shared::new(clock.clone(), timing));
     let (queue, messages) = mpsc::channel(WRITER_QUEUE);
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
     let random = Random::seeded(1);
-    let committer = Committer::new(sink, shared.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
+    let committer =
+        Committer::new(sink, shared.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
     let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
