@@ -5,6 +5,7 @@ mod support;
 
 mod admin;
 mod crash;
+mod docs;
 mod fixtures;
 mod store;
 mod xrpc;
