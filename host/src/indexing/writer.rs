@@ -96,18 +96,18 @@ impl<S: Sink> Writer<S> {
             let mut pending = Pending::new();
             open = self.gather(&mut pending, &mut carry).await;
             pending.seal(&mut watermark, CURSOR_SOURCE, self.clock.now());
-            if pending.has_no_rows() && pending.batch.cursor.is_none() {
-                continue;
+            if !pending.has_no_rows() || pending.batch.cursor.is_some() {
+                metrics::histogram!("belvedere_index_batch_changes")
+                    .record(pending.batch.changes.len() as f64);
+                let started = Instant::now();
+                if self.committer.commit(pending.batch).await.is_err() {
+                    tracing::warn!(
+                        "shut down before the database came back; the stream resumes from the last cursor"
+                    );
+                    return;
+                }
+                metrics::histogram!("belvedere_index_commit_seconds").record(started.elapsed().as_secs_f64());
             }
-            metrics::histogram!("belvedere_index_batch_changes").record(pending.batch.changes.len() as f64);
-            let started = Instant::now();
-            if self.committer.commit(pending.batch).await.is_err() {
-                tracing::warn!(
-                    "shut down before the database came back; the stream resumes from the last cursor"
-                );
-                return;
-            }
-            metrics::histogram!("belvedere_index_commit_seconds").record(started.elapsed().as_secs_f64());
             for ack in pending.acks {
                 // Whoever asked may have gone.
                 let _ = ack.send(());

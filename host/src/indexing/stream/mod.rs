@@ -118,6 +118,8 @@ impl<C: Connect> Stream<C> {
             let plan = Wanted::plan(&self.tracked.borrow_and_update());
             let Some(wanted) = plan else {
                 self.wait_for_collections().await;
+                // What the network did meanwhile concerned nobody: no reason to replay it.
+                self.cursor = None;
                 continue;
             };
             if self.cursor.is_none() {

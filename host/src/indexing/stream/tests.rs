@@ -253,6 +253,27 @@ async fn nothing_tracked_nothing_connected() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_happened_while_nothing_was_tracked_is_not_replayed() {
+    let store = Arc::new(FakeStore::default());
+    store.set_cursor(NOW - 80 * 3600 * 1_000_000);
+    let mut world = start_with(&["ws://a"], &[], &[], store);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for round in 0..2 {
+        world.tracked.send(nsids(NOTE)).unwrap();
+        let (mut server, url) = world.accepted().await;
+        assert_eq!(cursor_of(&url), Some(NOW), "round {round}");
+        send(&mut server, NOW - 20 + round).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(world.store.cursor(), Some(NOW - 20 + round));
+        world.tracked.send(nsids(&[])).unwrap();
+        assert!(matches!(server.next().await, Some(Ok(Message::Close(_)))));
+        drop(server);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    assert!(!world.recorder.notices().iter().any(|n| matches!(n, Notice::CursorTooOld { .. })));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_burst_of_filter_changes_is_one_reconnect_at_the_same_cursor() {
     let mut world = start(&["ws://a"], &[], NOTE);
     let (mut server, _) = world.accepted().await;
