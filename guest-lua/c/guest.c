@@ -133,7 +133,7 @@ static void set_globals(lua_State *L) {
     lua_setglobal(L, "env");
     return;
   }
-  json_decode(L, (const char *)current.globals->ptr, current.globals->len, 0, 1, "the run's globals");
+  json_decode(L, (const char *)current.globals->ptr, current.globals->len, 1, "the run's globals");
   lua_pushglobaltable(L);
   lua_pushnil(L);
   while (lua_next(L, -3)) {

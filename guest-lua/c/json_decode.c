@@ -5,7 +5,6 @@ typedef struct {
   const char *start, *at, *end;
   const char *what; /* prefix of error messages */
   int spare;        /* fields that will be added to the outermost object */
-  int trusted;      /* the text comes from the host and is valid UTF-8 */
 } Decoder;
 
 static Buffer decode_scratch; /* strings with escapes */
@@ -62,17 +61,19 @@ static void decode_unicode(Decoder *d) {
   buffer_put(L, &decode_scratch, text, n);
 }
 
+/* Where the plain run that begins at `d->at` ends; what is there decides what follows. */
+static inline unsigned char decode_plain(Decoder *d) {
+  d->at = (const char *)text_plain((const unsigned char *)d->at, (const unsigned char *)d->end, 0);
+  return d->at < d->end ? (unsigned char)*d->at : 0;
+}
+
 /* The rest of a string from its first escape on, `d->at` being the backslash. */
 static void decode_escaped(Decoder *d, const char *plain) {
   lua_State *L = d->L;
   decode_scratch.len = 0;
   for (;;) {
+    unsigned char c = decode_plain(d);
     if (d->at >= d->end) decode_fail(d, "unfinished string");
-    unsigned char c = (unsigned char)*d->at;
-    if (c >= 0x20 && c != '"' && c != '\\') {
-      d->at++;
-      continue;
-    }
     if (c < 0x20) decode_fail(d, "control character in a string");
     buffer_put(L, &decode_scratch, plain, (size_t)(d->at - plain));
     d->at++;
@@ -96,21 +97,35 @@ static void decode_escaped(Decoder *d, const char *plain) {
 
 static void decode_string(Decoder *d) {
   const char *start = ++d->at;
-  while (d->at < d->end) {
-    unsigned char c = (unsigned char)*d->at;
-    if (l_likely(c >= 0x20 && c != '"' && c != '\\')) {
-      d->at++;
-    } else if (c == '"') {
-      lua_pushlstring(d->L, start, (size_t)(d->at++ - start));
-      return;
-    } else if (c == '\\') {
-      decode_escaped(d, start);
-      return;
-    } else {
-      decode_fail(d, "control character in a string");
-    }
+  unsigned char c = decode_plain(d);
+  if (l_likely(c == '"')) lua_pushlstring(d->L, start, (size_t)(d->at++ - start));
+  else if (c == '\\') decode_escaped(d, start);
+  else decode_fail(d, d->at < d->end ? "control character in a string" : "unfinished string");
+}
+
+/* Names seen in this text. Records of a page have the same ones, and looking here is cheaper than hashing. What is
+   here is alive: it is a key of a table on the Lua stack. */
+enum { NAMES = 64 };
+static TString *decode_names[NAMES];
+
+static void decode_name(Decoder *d) {
+  lua_State *L = d->L;
+  const char *start = d->at + 1;
+  d->at++;
+  if (l_unlikely(decode_plain(d) != '"' || d->at == start)) {
+    d->at = start - 1;
+    decode_string(d);
+    return;
   }
-  decode_fail(d, "unfinished string");
+  size_t n = (size_t)(d->at++ - start);
+  TString **place = &decode_names[(n + 5 * (unsigned char)start[0] + 11 * (unsigned char)start[n - 1]) % NAMES];
+  if (*place && tsslen(*place) == n && memcmp(getstr(*place), start, n) == 0) {
+    setsvalue2s(L, L->top.p, *place);
+    L->top.p++;
+  } else {
+    lua_pushlstring(L, start, n);
+    *place = tsvalue(s2v(L->top.p - 1));
+  }
 }
 
 static inline int is_digit(Decoder *d) { return d->at < d->end && *d->at >= '0' && *d->at <= '9'; }
@@ -179,14 +194,19 @@ static void decode_value(Decoder *d, int depth);
 
 /* Replaces the `n` keys and values above `base` by an object that holds them. */
 static void gather_object(lua_State *L, int base, int n, int room) {
-  lua_createtable(L, 0, room);
+  StkId first = L->ci->func.p + 1 + base;
+  Table *t = luaH_new(L);
+  sethvalue2s(L, L->top.p, t);
+  L->top.p++;
+  if (room) luaH_resize(L, t, 0, (unsigned)room);
   for (int i = 0; i < n; i++) {
-    lua_pushvalue(L, base + 1 + 2 * i);
-    lua_pushvalue(L, base + 2 + 2 * i);
-    lua_rawset(L, -3);
+    const TValue *key = s2v(first + 2 * i);
+    TValue *value = s2v(first + 2 * i + 1);
+    luaH_finishset(L, t, key, luaH_getstr(t, tsvalue(key)), value);
+    luaC_barrierback(L, obj2gco(t), value);
   }
-  if (n) lua_replace(L, base + 1);
-  lua_settop(L, base + 1);
+  sethvalue2s(L, first, t);
+  L->top.p = first + 1;
 }
 
 static void decode_object(Decoder *d, int depth) {
@@ -201,7 +221,7 @@ static void decode_object(Decoder *d, int depth) {
   }
   for (;;) {
     if (c != '"') decode_fail(d, c < 0 ? "unfinished object" : "expected a name");
-    decode_string(d);
+    decode_name(d);
     if (decode_space(d) != ':') decode_fail(d, "expected ':'");
     d->at++;
     decode_value(d, depth);
@@ -223,13 +243,17 @@ static void decode_object(Decoder *d, int depth) {
 
 /* Replaces the `n` values above `base` by an array that holds them. */
 static void gather_array(lua_State *L, int base, int n, int room) {
-  lua_createtable(L, room, 0);
-  for (int i = 1; i <= n; i++) {
-    lua_pushvalue(L, base + i);
-    lua_rawseti(L, -2, i);
+  StkId first = L->ci->func.p + 1 + base;
+  Table *t = luaH_new(L);
+  sethvalue2s(L, L->top.p, t);
+  L->top.p++;
+  luaH_resize(L, t, (unsigned)room, 0);
+  for (int i = 0; i < n; i++) {
+    setobj2t(L, &t->array[i], s2v(first + i));
+    luaC_barrierback(L, obj2gco(t), s2v(first + i));
   }
-  if (n) lua_replace(L, base + 1);
-  lua_settop(L, base + 1);
+  sethvalue2s(L, first, t);
+  L->top.p = first + 1;
 }
 
 /* Marks the table on top as an array. */
@@ -291,11 +315,20 @@ static void decode_value(Decoder *d, int depth) {
   }
 }
 
-/* Pushes the value that `text` holds. */
-static void json_decode(lua_State *L, const char *text, size_t n, int spare, int trusted, const char *what) {
-  Decoder d = {L, text, text, text + n, what, spare, trusted};
+/* Forgets the names of another text: their strings may be gone. */
+static void decode_begin(void) { memset(decode_names, 0, sizeof decode_names); }
+
+/* Pushes the value that `text` holds. Of several texts that belong together only the first needs a beginning. */
+static void decode_text(lua_State *L, const char *text, size_t n, int spare, int trusted, const char *what) {
+  Decoder d = {L, text, text, text + n, what, spare};
   luaL_checkstack(L, 8, what);
   if (!trusted && !utf8_valid(text, n)) raise(L, "%s: not valid UTF-8", what);
   decode_value(&d, 0);
   if (decode_space(&d) >= 0) decode_fail(&d, "trailing characters");
+}
+
+/* `trusted` text comes from the host and is known to be UTF-8. */
+static void json_decode(lua_State *L, const char *text, size_t n, int trusted, const char *what) {
+  decode_begin();
+  decode_text(L, text, n, 0, trusted, what);
 }

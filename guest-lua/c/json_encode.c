@@ -65,10 +65,8 @@ static void encode_string(Encoder *e, const TString *s) {
   const unsigned char *p = (const unsigned char *)getstr(s), *plain = p;
   const unsigned char *end = p + tsslen(s);
   buffer_putc(e->L, e->out, '"');
-  while (p < end) {
-    if (l_likely(*p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\')) {
-      p++;
-    } else if (*p >= 0x80) {
+  while ((p = text_plain(p, end, 1)) < end) {
+    if (*p >= 0x80) {
       size_t length = utf8_length(p, end);
       if (!length) raise(e->L, "%s: a string is not valid UTF-8", e->what);
       p += length;

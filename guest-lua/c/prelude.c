@@ -11,7 +11,7 @@ static int prelude_encode(lua_State *L) {
 static int prelude_decode(lua_State *L) {
   size_t n;
   const char *text = luaL_checklstring(L, 1, &n);
-  json_decode(L, text, n, 0, 0, "json.decode");
+  json_decode(L, text, n, 0, "json.decode");
   return 1;
 }
 

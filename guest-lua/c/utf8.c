@@ -1,3 +1,29 @@
+/* Text, eight bytes at a time. */
+typedef uint64_t text_word __attribute__((aligned(1), may_alias));
+
+#define EACH_BYTE 0x0101010101010101ull
+#define EACH_HIGH 0x8080808080808080ull
+
+/* Marks, by their highest bits, the bytes of a word that end a plain run in a JSON string: control characters, the
+   quote and the backslash. Bytes above the first marked one may be marked wrongly. */
+static inline uint64_t text_special(uint64_t word) {
+  uint64_t quote = word ^ EACH_BYTE * '"', backslash = word ^ EACH_BYTE * '\\';
+  uint64_t control = (word - EACH_BYTE * 0x20) & ~word;
+  return (control | ((quote - EACH_BYTE) & ~quote) | ((backslash - EACH_BYTE) & ~backslash)) & EACH_HIGH;
+}
+
+/* Where the run of bytes that are not special, nor (with `ascii`) beyond ASCII, ends. */
+static inline const unsigned char *text_plain(const unsigned char *p, const unsigned char *end, int ascii) {
+  while (end - p >= 8) {
+    uint64_t word = *(const text_word *)p;
+    uint64_t stop = text_special(word) | (ascii ? word & EACH_HIGH : 0);
+    if (stop) return p + (__builtin_ctzll(stop) >> 3);
+    p += 8;
+  }
+  while (p < end && *p >= 0x20 && *p != '"' && *p != '\\' && !(ascii && *p >= 0x80)) p++;
+  return p;
+}
+
 /* UTF-8: the length of the character at `p`, whose first byte is not ASCII; 0 when it is malformed, overlong, a
    surrogate or out of range. */
 static size_t utf8_length(const unsigned char *p, const unsigned char *end) {
@@ -21,6 +47,10 @@ static size_t utf8_length(const unsigned char *p, const unsigned char *end) {
 static int utf8_valid(const char *text, size_t n) {
   const unsigned char *p = (const unsigned char *)text, *end = p + n;
   while (p < end) {
+    if (end - p >= 8 && !(*(const text_word *)p & EACH_HIGH)) {
+      p += 8;
+      continue;
+    }
     if (*p < 0x80) {
       p++;
       continue;

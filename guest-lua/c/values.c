@@ -63,7 +63,7 @@ static void take_json(lua_State *L, int index, const char *what, uint8_t **data,
 static void push_bytes(lua_State *L, const uint8_t *data, size_t len) { lua_pushlstring(L, len ? (const char *)data : "", len); }
 
 static void push_json(lua_State *L, const uint8_t *data, size_t len, const char *what) {
-  json_decode(L, (const char *)data, len, 0, 1, what);
+  json_decode(L, (const char *)data, len, 1, what);
 }
 
 /* One length-prefixed part of packed rows. */
@@ -83,12 +83,13 @@ static const char *next_part(lua_State *L, const uint8_t **at, const uint8_t *en
 static void push_rows(lua_State *L, const uint8_t *data, size_t len, const char *what) {
   const uint8_t *at = data, *end = data + len;
   luaL_checkstack(L, 8, what);
+  decode_begin();
   lua_createtable(L, len ? 20 : 0, 0);
   for (lua_Integer i = 1; at < end; i++) {
     size_t uri_len, record_len;
     const char *uri = next_part(L, &at, end, &uri_len);
     const char *record = next_part(L, &at, end, &record_len);
-    json_decode(L, record, record_len, 1, 1, what);
+    decode_text(L, record, record_len, 1, 1, what);
     if (!lua_istable(L, -1)) raise(L, "%s: a stored record is no object", what);
     lua_pushliteral(L, "uri");
     lua_pushlstring(L, uri, uri_len);
