@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 
 use crate::clock::Timestamp;
 use crate::http::Error;
 
 /// How often idle buckets are dropped.
-pub const SWEEP_EVERY: Duration = Duration::from_secs(60);
+pub const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 /// A bucket that nobody took from for this long is dropped. At the usual rates it has long been full.
 const IDLE_SECONDS: i64 = 300;
@@ -136,10 +136,8 @@ impl Bucket {
 
 impl Budget {
     /// The headers that tell a caller how much it has left.
-    pub fn write(&self, headers: &mut HeaderMap) {
-        headers.insert(LIMIT, self.limit.into());
-        headers.insert(REMAINING, self.remaining.into());
-        headers.insert(RESET, self.reset.into());
+    pub fn headers(&self) -> [(HeaderName, HeaderValue); 3] {
+        [(LIMIT, self.limit.into()), (REMAINING, self.remaining.into()), (RESET, self.reset.into())]
     }
 }
 

@@ -169,3 +169,154 @@ impl From<Refused> for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::crypto::{Algorithm, PrivateKey};
+    use crate::random::Random;
+
+    const NOW: i64 = 1_700_000_000;
+    const DID: &str = "did:web:index.example";
+
+    /// One issuer, whose cached key may be out of date.
+    struct Issuer {
+        key: PrivateKey,
+        cached: Option<PrivateKey>,
+        look_ups: AtomicU32,
+    }
+
+    impl Issuer {
+        fn new(algorithm: Algorithm) -> Self {
+            let key = PrivateKey::generate(algorithm, &Random::seeded(1));
+            Self { key, cached: None, look_ups: AtomicU32::new(0) }
+        }
+
+        fn token(&self, header: Value, claims: &Value) -> String {
+            let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+            let input = format!("{}.{}", part(&header), part(claims));
+            let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes()));
+            format!("{input}.{signature}")
+        }
+    }
+
+    impl SigningKeys for Issuer {
+        async fn signing_key(&self, did: &Did, fresh: bool) -> Result<PublicKey, NoKey> {
+            self.look_ups.fetch_add(1, Ordering::Relaxed);
+            match (&self.cached, did.as_str()) {
+                (_, "did:plc:gone") => Err(NoKey("not found".to_owned())),
+                (Some(old), _) if !fresh => Ok(old.public()),
+                _ => Ok(self.key.public()),
+            }
+        }
+    }
+
+    fn claims(change: Value) -> Value {
+        let mut claims = json!({ "iss": "did:plc:abc", "aud": DID, "exp": NOW + 60, "iat": NOW });
+        claims.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        claims
+    }
+
+    fn tokens() -> ServiceTokens {
+        ServiceTokens::new(DID.to_owned(), Clock::fixed(Timestamp(NOW * 1_000_000)))
+    }
+
+    async fn check(header: Value, change: Value, method: Option<&str>) -> (Result<Did, Refused>, u32) {
+        let issuer = Issuer::new(Algorithm::Es256k);
+        let token = issuer.token(header, &claims(change));
+        let result = tokens().verify(&issuer, &token, method).await;
+        (result, issuer.look_ups.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn good_tokens_name_their_issuer() {
+        for (algorithm, alg) in [(Algorithm::Es256, "ES256"), (Algorithm::Es256k, "ES256K")] {
+            let issuer = Issuer::new(algorithm);
+            for change in [
+                json!({}),
+                json!({ "aud": format!("{DID}#index") }),
+                json!({ "exp": NOW + 1 }),
+                json!({ "exp": NOW + 3600 }),
+                json!({ "nbf": NOW }),
+            ] {
+                let token = issuer.token(json!({ "alg": alg, "typ": "JWT" }), &claims(change));
+                assert_eq!(tokens().verify(&issuer, &token, None).await.unwrap().as_str(), "did:plc:abc");
+            }
+        }
+        let method = Some("com.example.list");
+        let (bound, _) =
+            check(json!({ "alg": "ES256K" }), json!({ "lxm": "com.example.list" }), method).await;
+        assert!(bound.is_ok());
+    }
+
+    #[tokio::test]
+    async fn each_check_refuses_before_any_look_up() {
+        let header = || json!({ "alg": "ES256K", "typ": "JWT" });
+        let list = Some("com.example.list");
+        for (header, change, method, text) in [
+            (json!({ "alg": "none" }), json!({}), None, "algorithm"),
+            (json!({ "alg": "HS256" }), json!({}), None, "algorithm"),
+            (json!({ "alg": "ES256K", "typ": "at+jwt" }), json!({}), None, "type"),
+            (json!({ "alg": "ES256K", "typ": "Refresh+JWT" }), json!({}), None, "type"),
+            (json!({ "alg": "ES256K", "typ": "dpop+jwt" }), json!({}), None, "type"),
+            (header(), json!({ "exp": NOW }), None, "expired"),
+            (header(), json!({ "exp": NOW - 1 }), None, "expired"),
+            (header(), json!({ "exp": NOW + 3601 }), None, "too long"),
+            (header(), json!({ "exp": "soon" }), None, "invalid"),
+            (header(), json!({ "nbf": NOW + 61 }), None, "not valid yet"),
+            (header(), json!({ "aud": "did:web:other.example" }), None, "audience"),
+            (header(), json!({ "aud": "did:web:index.example.evil" }), None, "audience"),
+            (header(), json!({ "iss": "alice.example" }), None, "not a DID"),
+            (header(), json!({ "lxm": "com.example.other" }), list, "method"),
+            (header(), json!({ "lxm": "com.example.list" }), None, "method"),
+        ] {
+            let shown = format!("{header} {change}");
+            let (result, look_ups) = check(header, change, method).await;
+            let error = result.expect_err(&shown).to_string();
+            assert!(error.contains(text), "{shown}: {error}");
+            assert_eq!(look_ups, 0, "{shown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_signature_gets_one_fresh_document() {
+        let mut issuer = Issuer::new(Algorithm::Es256);
+        issuer.cached = Some(PrivateKey::generate(Algorithm::Es256, &Random::seeded(2)));
+        let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({})));
+        assert!(tokens().verify(&issuer, &token, None).await.is_ok());
+        assert_eq!(issuer.look_ups.load(Ordering::Relaxed), 2);
+
+        // Cut off in the middle of the payload, the signature of something else, a key on another curve.
+        let other = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "iat": NOW - 1 })));
+        let (input, _) = token.rsplit_once('.').unwrap();
+        let (_, signature) = other.rsplit_once('.').unwrap();
+        let forged = format!("{input}.{signature}");
+        assert!(matches!(tokens().verify(&issuer, &forged, None).await, Err(Refused::Signature)));
+        let curve = issuer.token(json!({ "alg": "ES256K" }), &claims(json!({})));
+        assert!(tokens().verify(&issuer, &curve, None).await.is_err());
+        let gone = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "iss": "did:plc:gone" })));
+        assert!(matches!(tokens().verify(&issuer, &gone, None).await, Err(Refused::Key(_))));
+        for garbage in ["", "a", "a.b", "a.b.c", "....", &"x".repeat(100_000)] {
+            assert!(tokens().verify(&issuer, garbage, None).await.is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_with_an_id_is_used_once() {
+        let issuer = Issuer::new(Algorithm::Es256);
+        let tokens = tokens();
+        let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "jti": "1" })));
+        assert!(tokens.verify(&issuer, &token, None).await.is_ok());
+        assert!(matches!(tokens.verify(&issuer, &token, None).await, Err(Refused::Replayed)));
+        let without = issuer.token(json!({ "alg": "ES256" }), &claims(json!({})));
+        assert!(tokens.verify(&issuer, &without, None).await.is_ok());
+        assert!(tokens.verify(&issuer, &without, None).await.is_ok());
+    }
+}

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
 
 use super::rate_limit::{Budget, Limit};
 use super::{ApiClient, Credential};
@@ -28,11 +27,9 @@ impl XrpcCaller {
         self.user.as_ref()
     }
 
-    /// Tells the caller what it has left.
-    pub fn write_budget(&self, headers: &mut HeaderMap) {
-        if let Some(budget) = &self.budget {
-            budget.write(headers);
-        }
+    /// What the caller has left after this call.
+    pub fn budget(&self) -> Option<Budget> {
+        self.budget
     }
 }
 
@@ -68,9 +65,10 @@ impl Costs {
             ("rate_limit.default_proxy_cost", &mut costs.proxy),
         ] {
             let Some(text) = settings::get(db, key).await? else { continue };
-            match text.trim().parse() {
-                Ok(number) => *cost = number,
-                Err(_) => tracing::warn!(key, "a setting is no number and is left at its default"),
+            if let Ok(number) = text.trim().parse() {
+                *cost = number;
+            } else {
+                tracing::warn!(key, "a setting is no number and is left at its default");
             }
         }
         self.0.store(Arc::new(costs));
@@ -93,7 +91,7 @@ impl Costs {
 #[derive(Debug)]
 pub struct Turned {
     pub error: Error,
-    pub caller: XrpcCaller,
+    pub budget: Option<Budget>,
 }
 
 /// Tells who calls and takes what the call costs. `method` is the NSID in the path.
@@ -107,7 +105,7 @@ pub async fn admit(app: &App, request: &Request, method: &str) -> Result<XrpcCal
     let mut caller = XrpcCaller::default();
     match identify(app, request, method, &mut caller).await {
         Ok(()) => Ok(caller),
-        Err(error) => Err(Turned { error, caller }),
+        Err(error) => Err(Turned { error, budget: caller.budget }),
     }
 }
 
@@ -122,7 +120,8 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
     }
     match Credential::of(request.headers()) {
         // 1. DPoP: sessions of third-party applications, always with a client key.
-        Credential::Dpop(_) if caller.client.is_none() => return Err(no_client()),
+        // 4. The session cookie of the dashboard, which needs no client key, comes in where there is no header.
+        Credential::Dpop(_) | Credential::Absent if caller.client.is_none() => return Err(no_client()),
         Credential::Dpop(_) => return Err(Error::unauthorized("DPoP sessions are not known here yet")),
         // 2. Space credentials: space routes only, and this is none.
         Credential::Space(_) => {
@@ -148,9 +147,7 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
         Credential::Unknown => {
             return Err(Error::unauthorized("this kind of authorization is not accepted here"));
         }
-        // 4. The session cookie of the dashboard, which needs no client key, comes in here.
         // 5. Anonymous: an application alone. Whether that is enough is the method's to say.
-        Credential::Absent if caller.client.is_none() => return Err(no_client()),
         Credential::Absent => {}
     }
     Ok(())

@@ -20,9 +20,14 @@ pub async fn health(_app: Arc<App>, _request: Request) -> Result<Response, Error
     Ok(response::text(StatusCode::OK, Bytes::from_static(b"ok")))
 }
 
-/// `GET /livez`: the process answers. When it does not, only a restart helps.
+/// `GET /livez`: 200 while nothing has happened that only a restart cures.
 pub async fn livez(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    health(app, request).await
+    match app.stream.status().stalled {
+        Some(Stall::Broken { .. }) => {
+            Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, "the stream is broken: restart"))
+        }
+        _ => health(app, request).await,
+    }
 }
 
 #[derive(Serialize)]

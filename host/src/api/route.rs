@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 
+use crate::access::rate_limit::Budget;
 use crate::access::{Admin, PermissionSet, XrpcCaller, admin, xrpc};
 use crate::app::App;
 use crate::http::body::Unread;
@@ -83,26 +84,21 @@ impl Route {
         let bind = bound(move |app, mut request, unread: Unread| async move {
             let caller = match xrpc::admit(&app, &request, request.param("nsid")).await {
                 Ok(caller) => caller,
-                Err(turned) => {
-                    let mut error = turned.error;
-                    turned.caller.write_budget(&mut error.headers);
-                    return Err(error);
-                }
+                Err(turned) => return Err(paid(turned.error, turned.budget)),
             };
-            let budget = caller.clone();
+            let budget = caller.budget();
             let answer = async {
                 request.body = unread.read(limits::JSON_BODY).await?;
                 handler(app, caller, request).await
             };
             match answer.await {
                 Ok(mut response) => {
-                    budget.write_budget(response.headers_mut());
+                    if let Some(budget) = budget {
+                        response.headers_mut().extend(budget.headers());
+                    }
                     Ok(response)
                 }
-                Err(mut error) => {
-                    budget.write_budget(&mut error.headers);
-                    Err(error)
-                }
+                Err(error) => Err(paid(error, budget)),
             }
         });
         Self { method, path, permissions: None, bind }
@@ -120,6 +116,14 @@ impl Route {
     pub(super) fn bind(self, app: &Arc<App>) -> Endpoint {
         Endpoint::new(self.method, self.path, (self.bind)(Arc::clone(app)))
     }
+}
+
+/// An error that was paid for says what is left, as a success does.
+fn paid(mut error: Error, budget: Option<Budget>) -> Error {
+    if let Some(budget) = budget {
+        error.headers.extend(budget.headers());
+    }
+    error
 }
 
 impl std::fmt::Debug for Route {

@@ -12,6 +12,7 @@ use crate::app::open_store;
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
+use crate::events::{Event, EventLog};
 use crate::random::Random;
 use crate::store::Db;
 use crate::store::api_keys::{self, NewApiKey};
@@ -43,7 +44,10 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     }
     let db = open_store(&config.database).await?;
     let random = Random::system();
-    let key = create_key(&db, &random, Clock::system().now(), &did, &name, wanted).await;
+    let clock = Clock::system();
+    let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone(), false);
+    let key = create_key(&db, &events, &random, clock.now(), &did, &name, wanted).await;
+    events.flush().await;
     db.close().await;
     // The key alone goes to standard output, so that a script can take it.
     complain(&"this key is shown only once:");
@@ -67,13 +71,14 @@ fn parse_permissions(text: &str) -> anyhow::Result<PermissionSet> {
 
 async fn create_key(
     db: &Db,
+    events: &EventLog,
     random: &Random,
     now: Timestamp,
     did: &Did,
     name: &str,
     wanted: Option<PermissionSet>,
 ) -> anyhow::Result<AdminKey> {
-    let user = user(db, random, now, did, wanted).await?;
+    let user = user(db, events, random, now, did, wanted).await?;
     let held =
         if user.is_super { PermissionSet::all() } else { PermissionSet::from_names(&user.permissions) };
     let granted = wanted.unwrap_or(held);
@@ -92,12 +97,19 @@ async fn create_key(
         permissions: &names,
     };
     api_keys::create(db, &row, now).await?;
+    events.record(Event::ApiKeyCreated {
+        actor: user.did,
+        name: name.to_owned(),
+        key_prefix: key.prefix().to_owned(),
+        permissions: names.iter().map(|name| (*name).to_owned()).collect(),
+    });
     Ok(key)
 }
 
 /// The user with this DID; made one if it is none, super user if it is the first.
 async fn user(
     db: &Db,
+    events: &EventLog,
     random: &Random,
     now: Timestamp,
     did: &Did,
@@ -109,21 +121,31 @@ async fn user(
     let all: Vec<&str> = Permission::ALL.iter().map(|p| p.as_str()).collect();
     if users::bootstrap(db, &random.uuid(), did.as_str(), &all, now).await? {
         complain(&format_args!("{did} is the first user and so the super user"));
+        events.record(Event::UserBootstrapped { did: did.to_string() });
         return users::get_by_did(db, did.as_str()).await?.context("the user is gone again");
     }
     let names: Vec<&str> = wanted.unwrap_or_else(PermissionSet::all).iter().map(Permission::as_str).collect();
+    let user = users::create(db, &random.uuid(), did.as_str(), &names, now).await?;
     complain(&format_args!("{did} is a user now"));
-    Ok(users::create(db, &random.uuid(), did.as_str(), &names, now).await?)
+    events.record(Event::UserCreated {
+        actor: None,
+        did: did.to_string(),
+        template: None,
+        permissions: user.permissions.clone(),
+    });
+    Ok(user)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::events::EventFilter;
 
-    async fn db() -> Db {
-        let db = Db::open("sqlite::memory:", 1).await.unwrap();
+    async fn db() -> (Db, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}/test.db", dir.path().display()), 2).await.unwrap();
         db.migrate().await.unwrap();
-        db
+        (db, dir)
     }
 
     #[test]
@@ -135,20 +157,27 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_did_becomes_super_and_the_next_what_it_is_given() {
-        let (db, random, now) = (db().await, Random::seeded(1), Timestamp(1));
+        let ((db, _dir), random, now) = (db().await, Random::seeded(1), Timestamp(1));
+        let (events, _) = EventLog::start(db.clone(), Clock::fixed(now), random.clone(), false);
         let first = Did::try_from("did:plc:first").unwrap();
-        let key = create_key(&db, &random, now, &first, "a", None).await.unwrap();
+        let key = create_key(&db, &events, &random, now, &first, "a", None).await.unwrap();
         let (row, user) = api_keys::find_by_hash(&db, &key.hash()).await.unwrap().unwrap();
         assert!(user.is_super);
         assert_eq!(row.permissions.len(), Permission::ALL.len());
 
         let second = Did::try_from("did:plc:second").unwrap();
         let viewer = Some(Template::Viewer.set());
-        create_key(&db, &random, now, &second, "b", viewer).await.unwrap();
+        create_key(&db, &events, &random, now, &second, "b", viewer).await.unwrap();
         let user = users::get_by_did(&db, "did:plc:second").await.unwrap().unwrap();
         assert!(!user.is_super && user.permissions.len() == 10);
         let more = Some(PermissionSet::all());
-        let error = create_key(&db, &random, now, &second, "c", more).await.unwrap_err();
+        let error = create_key(&db, &events, &random, now, &second, "c", more).await.unwrap_err();
         assert!(error.to_string().contains("users:create"), "{error}");
+
+        events.flush().await;
+        let rows = crate::store::events::list(&db, &EventFilter::default(), 10).await.unwrap();
+        let mut types: Vec<&str> = rows.iter().map(|row| row.event_type.as_str()).collect();
+        types.sort_unstable();
+        assert_eq!(types, ["api_key.created", "api_key.created", "user.bootstrapped", "user.created"]);
     }
 }

@@ -3,18 +3,17 @@
 use clap::Args;
 
 use super::{Problems, parse};
+use crate::scripts::limits;
 
 /// Each instance may take 64 MiB; this many can run before the pool is the machine's memory.
 const MAX_POOL: u32 = 1024;
 /// Requests that wait for an instance hold a connection and a body each.
 const MAX_QUEUE: u32 = 100_000;
-const DEFAULT_POOL: u32 = 32;
-const DEFAULT_QUEUE: u32 = 1024;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Scripts")]
 pub struct ScriptsArgs {
-    /// Scripts that may run at the same time, up to 64 MiB of memory each [default: 32]
+    /// Scripts that may run at the same time, up to 64 MiB of memory each [default: 64]
     #[arg(long = "script-pool-size", env = "SCRIPT_POOL_SIZE", global = true, value_name = "COUNT")]
     pub pool_size: Option<String>,
     /// Requests that may wait for a script to finish; more get 503 [default: 1024]
@@ -34,11 +33,11 @@ impl ScriptsArgs {
             pool_size: parse::number(
                 "SCRIPT_POOL_SIZE",
                 self.pool_size,
-                DEFAULT_POOL,
+                limits::POOL_SIZE,
                 1..=MAX_POOL,
                 problems,
             ),
-            queue: parse::number("SCRIPT_QUEUE", self.queue, DEFAULT_QUEUE, 0..=MAX_QUEUE, problems),
+            queue: parse::number("SCRIPT_QUEUE", self.queue, limits::QUEUE, 0..=MAX_QUEUE, problems),
         }
     }
 }

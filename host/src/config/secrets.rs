@@ -119,21 +119,17 @@ impl Secrets {
                 })?)
             }
         };
-        let encryption = match &self.encryption {
-            Some(given) => given.clone(),
-            None => {
-                let path = self.dir.join("token-encryption-key");
-                let check = |text: &str| encryption_key(text).map(drop);
-                let text = Zeroizing::new(kept(&path, "TOKEN_ENCRYPTION_KEY", check, || {
-                    STANDARD.encode(random.bytes::<ENCRYPTION_KEY_BYTES>())
-                })?);
-                let key = encryption_key(&text).map_err(|reason| SecretError::Unusable {
-                    path,
-                    variable: "TOKEN_ENCRYPTION_KEY",
-                    reason,
-                })?;
-                Secret::new(*key)
-            }
+        let encryption = if let Some(given) = &self.encryption {
+            given.clone()
+        } else {
+            let path = self.dir.join("token-encryption-key");
+            let variable = "TOKEN_ENCRYPTION_KEY";
+            let check = |text: &str| encryption_key(text).map(drop);
+            let made = || STANDARD.encode(random.bytes::<ENCRYPTION_KEY_BYTES>());
+            let text = Zeroizing::new(kept(&path, variable, check, made)?);
+            let key =
+                encryption_key(&text).map_err(|reason| SecretError::Unusable { path, variable, reason })?;
+            Secret::new(*key)
         };
         Ok(LoadedSecrets { session, encryption })
     }

@@ -66,7 +66,7 @@ impl Http {
         if let Err(error) = check_head(&head) {
             return (error.into_response(id), &self.unrouted);
         }
-        if let Some(response) = self.cors.preflight(&head.method, &head.headers) {
+        if let Some(response) = Cors::preflight(&head.method, &head.headers) {
             return (response, &self.unrouted);
         }
         match self.router.find(&head.method, head.uri.path()) {

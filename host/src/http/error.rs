@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use http::{HeaderMap, HeaderValue, StatusCode, header::HeaderName};
+use http::{HeaderValue, StatusCode, header::HeaderName};
 use serde::Serialize;
 
 use super::response::{Response, json};
@@ -17,7 +17,8 @@ pub struct Error {
     pub error: Cow<'static, str>,
     /// The `message` field, where the protocol has a code in `error` and prose beside it.
     pub message: Option<Cow<'static, str>>,
-    pub headers: HeaderMap,
+    /// Headers of the response. A list: most errors have none, and it keeps `Result`s small.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
     /// What really happened; logged with the correlation id, never sent.
     pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -33,7 +34,7 @@ struct ErrorBody<'a> {
 
 impl Error {
     pub fn new(status: StatusCode, error: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, error: error.into(), message: None, headers: HeaderMap::new(), cause: None }
+        Self { status, error: error.into(), message: None, headers: Vec::new(), cause: None }
     }
 
     pub fn bad_request(error: impl Into<Cow<'static, str>>) -> Self {
@@ -71,7 +72,7 @@ impl Error {
 
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        self.headers.push((name, value));
         self
     }
 

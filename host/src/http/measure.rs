@@ -6,7 +6,7 @@ use http::StatusCode;
 use metrics::{Counter, Histogram};
 
 /// Does nothing when no metrics are served.
-pub struct Measure {
+pub(super) struct Measure {
     /// By the status code's first digit.
     by_class: [Counter; 5],
     duration: Histogram,

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::http::response;
 
-    fn router(routes: &[(Method, &'static str)]) -> Result<Router, InvalidRoute> {
+    fn table(routes: &[(Method, &'static str)]) -> Result<Router, InvalidRoute> {
         let mut router = Router::default();
         for (method, pattern) in routes {
             let handler: Handler = Box::new(|_, _| Box::pin(async { Ok(response::empty(StatusCode::OK)) }));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn finds_the_most_literal_path_and_decodes_parameters() {
-        let router = router(&[
+        let router = table(&[
             (Method::GET, "/admin/scripts"),
             (Method::GET, "/admin/scripts/{id}"),
             (Method::DELETE, "/admin/scripts/{id}"),
@@ -189,16 +189,16 @@ mod tests {
 
     #[test]
     fn names_the_methods_that_a_path_has() {
-        let router = router(&[(Method::GET, "/a"), (Method::POST, "/a")]).unwrap();
+        let router = table(&[(Method::GET, "/a"), (Method::POST, "/a")]).unwrap();
         let Found::OtherMethods(allow) = router.find(&Method::PUT, "/a") else { panic!("found") };
         assert_eq!(allow, "GET, HEAD, POST, OPTIONS");
     }
 
     #[test]
     fn refuses_ambiguous_tables() {
-        let twice = router(&[(Method::GET, "/a"), (Method::GET, "/a")]).unwrap_err();
+        let twice = table(&[(Method::GET, "/a"), (Method::GET, "/a")]).unwrap_err();
         assert!(matches!(twice, InvalidRoute::Duplicate(..)));
-        let same = router(&[(Method::GET, "/a/{x}"), (Method::GET, "/a/{y}")]).unwrap_err();
+        let same = table(&[(Method::GET, "/a/{x}"), (Method::GET, "/a/{y}")]).unwrap_err();
         assert!(matches!(same, InvalidRoute::Ambiguous(..)));
     }
 }

@@ -170,3 +170,140 @@ async fn connection(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::{Method, Request, StatusCode};
+    use http_body_util::{BodyExt, Full};
+    use hyper::client::conn::http1::SendRequest;
+
+    use super::*;
+    use crate::http::router::{Endpoint, Handler, Router};
+    use crate::http::{Cors, Error, response};
+    use crate::random::Random;
+
+    struct Running {
+        address: SocketAddr,
+        drain: CancellationToken,
+        stop: CancellationToken,
+        server: tokio::task::JoinHandle<()>,
+    }
+
+    fn start(routes: Vec<(Method, &'static str, Handler)>) -> Running {
+        let mut table = Router::default();
+        for (method, path, handler) in routes {
+            table.add(Endpoint::new(method, path, handler)).unwrap();
+        }
+        let http = Http::new(table, Cors::default(), &Random::system(), TaskTracker::new());
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (drain, stop) = (CancellationToken::new(), CancellationToken::new());
+        let server = tokio::spawn(serve(listener, Arc::new(http), drain.clone(), stop.clone()));
+        Running { address, drain, stop, server }
+    }
+
+    async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    async fn send(
+        sender: &mut SendRequest<Full<Bytes>>,
+        method: Method,
+        path: &str,
+    ) -> (StatusCode, serde_json::Value) {
+        let request = Request::builder().method(method).uri(path).body(Full::default()).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (head.status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_and_the_connection_lives_on() {
+        let running = start(vec![
+            (Method::GET, "/panic", Box::new(|_, _| Box::pin(async { panic!("secret detail") }))),
+            (Method::POST, "/panic", Box::new(|_, _| Box::pin(async { panic!("secret detail") }))),
+            (Method::GET, "/fails", Box::new(|_, _| Box::pin(async { Err(Error::internal("secret detail")) }))),
+            (Method::GET, "/ok", Box::new(|_, _| Box::pin(async { Ok(response::empty(StatusCode::OK)) }))),
+        ]);
+        let mut sender = connect(running.address).await;
+        for (method, path) in [(Method::GET, "/panic"), (Method::POST, "/panic"), (Method::GET, "/fails")] {
+            let (status, body) = send(&mut sender, method, path).await;
+            assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+            assert_eq!(body["error"], "internal server error");
+            assert_eq!(body["correlationId"].as_str().unwrap().len(), 16);
+            assert!(!body.to_string().contains("secret"));
+        }
+        assert_eq!(send(&mut sender, Method::GET, "/ok").await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_finished_when_its_client_hangs_up_and_a_look_up_is_not() {
+        static CHANGED: AtomicBool = AtomicBool::new(false);
+        static LOOKED: AtomicBool = AtomicBool::new(false);
+        fn slow(done: &'static AtomicBool) -> Handler {
+            Box::new(move |_, _| {
+                Box::pin(async move {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    done.store(true, Ordering::Relaxed);
+                    Ok(response::empty(StatusCode::OK))
+                })
+            })
+        }
+        let running =
+            start(vec![(Method::POST, "/x", slow(&CHANGED)), (Method::GET, "/x", slow(&LOOKED))]);
+        for method in ["POST", "GET"] {
+            let stream = TcpStream::connect(running.address).await.unwrap();
+            let head = format!("{method} /x HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+            stream.writable().await.unwrap();
+            assert_eq!(stream.try_write(head.as_bytes()).unwrap(), head.len());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        assert!(CHANGED.load(Ordering::Relaxed));
+        assert!(!LOOKED.load(Ordering::Relaxed));
+    }
+
+    #[tokio::test]
+    async fn draining_closes_idle_connections_and_waits_for_busy_ones() {
+        let wait: Handler = Box::new(|_, _| {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                Ok(response::empty(StatusCode::OK))
+            })
+        });
+        let running = start(vec![(Method::GET, "/wait", wait)]);
+        let mut idle = connect(running.address).await;
+        assert_eq!(send(&mut idle, Method::GET, "/wait").await.0, StatusCode::OK);
+        let mut busy = connect(running.address).await;
+        let answer = tokio::spawn(async move { send(&mut busy, Method::GET, "/wait").await.0 });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        running.drain.cancel();
+        assert_eq!(answer.await.unwrap(), StatusCode::OK);
+        tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
+        assert!(idle.is_closed());
+        assert!(TcpStream::connect(running.address).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn stopping_waits_for_nobody() {
+        let forever: Handler = Box::new(|_, _| Box::pin(std::future::pending()));
+        let running = start(vec![(Method::GET, "/forever", forever)]);
+        let mut busy = connect(running.address).await;
+        tokio::spawn(async move {
+            let request = Request::get("/forever").body(Full::<Bytes>::default()).unwrap();
+            let _ = busy.send_request(request).await;
+        });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        running.drain.cancel();
+        running.stop.cancel();
+        tokio::time::timeout(Duration::from_secs(5), running.server).await.unwrap().unwrap();
+    }
+}

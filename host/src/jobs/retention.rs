@@ -8,7 +8,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::store::{Db, StoreError, events, index};
 
 /// Between sweeps; the first comes one period after the start, so that a start is never busy with it.
-const PERIOD: Duration = Duration::from_secs(60 * 60);
+const PERIOD: Duration = Duration::from_hours(1);
 
 /// How long a deletion's `rev` is remembered. Jetstream replays at most three days; a week leaves room.
 const TOMBSTONE_SECONDS: i64 = 7 * DAY_SECONDS;
