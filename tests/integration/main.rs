@@ -3,9 +3,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
 mod admin;
+mod command_line;
 mod crash;
 mod docs;
 mod fixtures;
+mod health;
+mod http;
 mod store;
 mod xrpc;

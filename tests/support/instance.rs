@@ -62,7 +62,20 @@ impl Instance {
 
     /// As [`Self::start`], with more environment variables.
     pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Self {
+        let mut instance = Self::start_unclaimed(database, jetstream, more).await;
+        instance.admin_key = create_key(&instance.environment, &["--did", OPERATOR]);
+        let client = json!({ "name": "tests", "client_id_url": "https://tests.example/client.json",
+            "client_uri": "https://tests.example", "redirect_uris": [] });
+        let answer = instance.admin(Method::POST, "/admin/api-clients", Some(&client)).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+        instance.client_key = answer.body["client_key"].as_str().expect("a client key").to_owned();
+        instance
+    }
+
+    /// As [`Self::start_with`], without a user, a key or a client.
+    pub async fn start_unclaimed(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Self {
         let data = tempfile::tempdir().expect("a temporary directory is made");
+        share_guest(data.path());
         let address = free_address();
         let mut environment = vec![
             ("DATABASE_URL", database.to_owned()),
@@ -77,16 +90,10 @@ impl Instance {
             ("RUST_LOG", "warn".to_owned()),
         ];
         environment.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let admin_key = create_key(&environment, &["--did", OPERATOR]);
         let child = spawn(&environment);
-        let (client_key, data) = (String::new(), data);
+        let (admin_key, client_key) = Default::default();
         let mut instance = Self { child, address, environment, admin_key, client_key, _data: data };
         instance.wait_for_health().await;
-        let client = json!({ "name": "tests", "client_id_url": "https://tests.example/client.json",
-            "client_uri": "https://tests.example", "redirect_uris": [] });
-        let answer = instance.admin(Method::POST, "/admin/api-clients", Some(&client)).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
-        instance.client_key = answer.body["client_key"].as_str().expect("a client key").to_owned();
         instance
     }
 
@@ -103,6 +110,11 @@ impl Instance {
     /// Asks the process to end, and waits for it; its exit code.
     pub fn stop(&mut self) -> Option<i32> {
         let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        self.wait()
+    }
+
+    /// Waits until the process has ended; its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
         self.child.wait().ok()?.code()
     }
 
@@ -208,6 +220,14 @@ pub fn procedure_lexicon(nsid: &str) -> Value {
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound socket has an address")
+}
+
+/// Compiling the script guest takes seconds, so that all servers of a test run share one. It is kept under a hash of
+/// what it is made of, so nobody finds a stale one.
+fn share_guest(data: &Path) {
+    let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
+    std::fs::create_dir_all(&shared).expect("the target directory can be written");
+    std::os::unix::fs::symlink(shared, data.join("cache")).expect("the data directory is empty");
 }
 
 fn command(environment: &[(&'static str, String)]) -> Command {

@@ -4,4 +4,5 @@ pub mod db;
 pub mod http_client;
 pub mod instance;
 pub mod jetstream;
+pub mod plc;
 pub mod postgres;

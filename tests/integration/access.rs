@@ -1,0 +1,258 @@
+//! Who may call what: admin keys, service tokens, API clients, permissions, rate limits.
+
+use belvedere::crypto::Algorithm;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::instance::{Answer, Instance, procedure_lexicon, query_lexicon};
+use crate::support::plc::{Person, Plc};
+use crate::support::{db, postgres};
+
+const QUERY: &str = "com.example.query";
+const PROCEDURE: &str = "com.example.procedure";
+
+fn audience(server: &Instance) -> String {
+    format!("did:web:127.0.0.1%3A{}", server.address.port())
+}
+
+async fn bearer(server: &Instance, method: Method, path: &str, token: &str) -> Answer {
+    server.request(method, path, &[("authorization", &format!("Bearer {token}"))], None).await
+}
+
+fn header(answer: &Answer, name: &str) -> i64 {
+    let value = answer.headers.get(name).unwrap_or_else(|| panic!("no {name}: {}", answer.text));
+    value.to_str().unwrap().parse().unwrap()
+}
+
+async fn sqlite_server(more: &[(&'static str, &str)]) -> (Instance, tempfile::TempDir) {
+    let (url, directory) = db::sqlite_url();
+    (Instance::start_with(&url, "none", more).await, directory)
+}
+
+#[tokio::test]
+async fn admin_routes_want_a_user() {
+    let (server, _directory) = sqlite_server(&[]).await;
+    let key = server.admin_key.clone();
+    for authorization in [
+        None,
+        Some("Basic dTpw".to_owned()),
+        Some("Bearer bva_00000000000000000000000000000000".to_owned()),
+        Some("Bearer not.a.token".to_owned()),
+        Some("Bearer".to_owned()),
+        Some(format!("DPoP {key}")),
+        Some(format!("Bearer {key}x")),
+    ] {
+        let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
+        let answer = server.request(Method::GET, "/admin/stats", &headers, None).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{authorization:?}");
+        assert!(!answer.error().is_empty());
+    }
+    // Every path of the table, as the one rule that may never break.
+    for path in [
+        "lexicons",
+        "records?collection=a.b.c",
+        "records/collections",
+        "stats",
+        "events",
+        "scripts",
+        "scripts/x",
+        "api-keys",
+        "permissions",
+        "api-clients",
+        "api-clients/x",
+        "lexicons/x",
+    ] {
+        let answer = server.request(Method::GET, &format!("/admin/{path}"), &[], None).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_permission_is_a_403_and_an_event() {
+    let (server, _directory) = sqlite_server(&[]).await;
+    let key = server.create_key(&["--did", "did:plc:viewer", "--permissions", "viewer"]);
+    assert_eq!(bearer(&server, Method::GET, "/admin/stats", &key).await.status, StatusCode::OK);
+    let answer = bearer(&server, Method::DELETE, "/admin/lexicons/com.example.x", &key).await;
+    assert_eq!((answer.status, answer.error()), (StatusCode::FORBIDDEN, "insufficient permissions"));
+    // One of the two that the route wants is not enough.
+    let key = server.create_key(&["--did", "did:plc:half", "--permissions", "records:delete"]);
+    let path = "/admin/records/collection?collection=com.example.note";
+    assert_eq!(bearer(&server, Method::DELETE, path, &key).await.status, StatusCode::FORBIDDEN);
+
+    let answer = server.admin(Method::GET, "/admin/events?event_type=auth.permission_denied", None).await;
+    let denied = &answer.body["events"][1];
+    assert_eq!(denied["actor_did"], "did:plc:viewer", "{}", answer.text);
+    assert_eq!(denied["detail"]["required_permission"], "lexicons:delete");
+    assert_eq!(answer.body["events"][0]["detail"]["required_permission"], "records:delete-collection");
+}
+
+#[tokio::test]
+async fn the_keys_of_the_command_line_know_their_limits() {
+    let (server, _directory) = sqlite_server(&[]).await;
+    let key = server.create_key(&["--did", "did:plc:narrow", "--permissions", "stats:read,events:read"]);
+    assert_eq!(bearer(&server, Method::GET, "/admin/events", &key).await.status, StatusCode::OK);
+    assert_eq!(bearer(&server, Method::GET, "/admin/lexicons", &key).await.status, StatusCode::FORBIDDEN);
+    // A service-auth caller who is no user is told so, and does not become one.
+    let answer = server.admin(Method::GET, "/admin/api-keys", None).await;
+    assert_eq!(answer.body.as_array().map(Vec::len), Some(1), "only one's own: {}", answer.text);
+}
+
+/// Two callers come to a server without users at the same moment: one is the super user, the other nobody.
+async fn bootstrap(url: &str) {
+    let plc = Plc::start().await;
+    let server = Instance::start_unclaimed(url, "none", &[("PLC_URL", &plc.url())]).await;
+    let people = [plc.person("did:plc:one", Algorithm::Es256), plc.person("did:plc:two", Algorithm::Es256k)];
+    let call = async |person: &Person| {
+        bearer(&server, Method::GET, "/admin/permissions", &person.token(&audience(&server), json!({}))).await
+    };
+    let (one, two) = tokio::join!(call(&people[0]), call(&people[1]));
+    let mut statuses = [one.status.as_u16(), two.status.as_u16()];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 403], "{} {}", one.text, two.text);
+    let (first, second) =
+        if one.status == StatusCode::OK { (&people[0], &people[1]) } else { (&people[1], &people[0]) };
+    let answer = call(second).await;
+    assert_eq!((answer.status, answer.error()), (StatusCode::FORBIDDEN, "forbidden"));
+    let token = first.token(&audience(&server), json!({}));
+    let events = bearer(&server, Method::GET, "/admin/events?event_type=user.bootstrapped", &token).await;
+    assert_eq!(events.body["events"][0]["subject"], first.did.as_str(), "{}", events.text);
+    assert_eq!(events.body["events"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_caller_becomes_the_super_user_on_sqlite() {
+    let (url, _directory) = db::sqlite_url();
+    bootstrap(&url).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_caller_becomes_the_super_user_on_postgres() {
+    bootstrap(&postgres::create_database().await).await;
+}
+
+#[tokio::test]
+async fn service_tokens_are_checked() {
+    let plc = Plc::start().await;
+    let more = [("PLC_URL", &*plc.url()), ("DEFAULT_RATE_LIMIT_CAPACITY", "100")];
+    let (server, _directory) = sqlite_server(&more).await;
+    server.upload(query_lexicon(QUERY), None).await;
+    let person = plc.person("did:plc:person", Algorithm::Es256k);
+    let did = audience(&server);
+    let path = format!("/xrpc/{QUERY}");
+    let call = async |token: &str| bearer(&server, Method::GET, &path, token).await;
+
+    // No client key is needed, and the DID has a bucket of its own.
+    let answer = call(&person.token(&did, json!({ "lxm": QUERY }))).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    assert_eq!(header(&answer, "ratelimit-limit"), 100);
+    assert_eq!(call(&person.token(&format!("{did}#index"), json!({}))).await.status, StatusCode::OK);
+
+    let token = person.token(&did, json!({}));
+    assert_eq!(call(&token).await.status, StatusCode::OK);
+    assert_eq!(call(&token).await.status, StatusCode::UNAUTHORIZED, "used before");
+
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let stranger = plc.person("did:plc:stranger", Algorithm::Es256k);
+    for (what, token) in [
+        ("expired", person.token(&did, json!({ "exp": now }))),
+        ("an hour and more", person.token(&did, json!({ "exp": now + 3700 }))),
+        ("another audience", person.token("did:web:elsewhere.example", json!({}))),
+        ("another method", person.token(&did, json!({ "lxm": "com.example.other" }))),
+        ("another's name", stranger.token(&did, json!({ "iss": person.did }))),
+        ("nobody's name", person.token(&did, json!({ "iss": "did:plc:nobody" }))),
+        ("no DID", person.token(&did, json!({ "iss": "alice.example" }))),
+        ("cut off", person.token(&did, json!({}))[..80].to_owned()),
+    ] {
+        let answer = call(&token).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{what}: {}", answer.text);
+    }
+    // A good token whose DID is no user opens nothing to an admin.
+    let answer = bearer(&server, Method::GET, "/admin/stats", &person.token(&did, json!({}))).await;
+    assert_eq!((answer.status, answer.error()), (StatusCode::FORBIDDEN, "forbidden"));
+    // Nor does one that was given out for a method, even to a user.
+    server.create_key(&["--did", &person.did, "--permissions", "full_access"]);
+    let bound = person.token(&did, json!({ "lxm": QUERY }));
+    let answer = bearer(&server, Method::GET, "/admin/stats", &bound).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    let free = person.token(&did, json!({}));
+    assert_eq!(bearer(&server, Method::GET, "/admin/stats", &free).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn xrpc_wants_a_client() {
+    let (server, _directory) = sqlite_server(&[]).await;
+    server.upload(query_lexicon(QUERY), None).await;
+    let path = format!("/xrpc/{QUERY}");
+    let get =
+        async |path: &str, headers: &[(&str, &str)]| server.request(Method::GET, path, headers, None).await;
+    let answer = get(&path, &[]).await;
+    assert_eq!((answer.status, answer.error()), (StatusCode::UNAUTHORIZED, "Missing client identification"));
+    let answer = get(&path, &[("x-client-key", "bvc_unknown")]).await;
+    assert_eq!((answer.status, answer.error()), (StatusCode::UNAUTHORIZED, "Invalid client"));
+    let key = server.client_key.as_str();
+    assert_eq!(get(&format!("{path}?client_key={key}"), &[]).await.status, StatusCode::OK);
+    // A wrong Origin or secret is only logged.
+    let odd = [("x-client-key", key), ("origin", "https://evil.example"), ("x-client-secret", "wrong")];
+    assert_eq!(get(&path, &odd).await.status, StatusCode::OK);
+
+    for authorization in
+        [format!("Bearer {}", server.admin_key), "Basic dTpw".to_owned(), "DPoP x".to_owned()]
+    {
+        let headers = [("x-client-key", key), ("authorization", authorization.as_str())];
+        assert_eq!(get(&path, &headers).await.status, StatusCode::UNAUTHORIZED, "{authorization}");
+    }
+    let answer = get("/xrpc/com.example.unknown", &[("x-client-key", key)]).await;
+    assert_eq!((answer.status, answer.error()), (StatusCode::NOT_FOUND, "method not found"));
+
+    let clients = server.admin(Method::GET, "/admin/api-clients", None).await;
+    let client = format!("/admin/api-clients/{}", clients.body[0]["id"].as_str().unwrap());
+    let off = json!({ "is_active": false });
+    assert_eq!(server.admin(Method::PUT, &client, Some(&off)).await.status, StatusCode::NO_CONTENT);
+    let answer = get(&path, &[("x-client-key", key)]).await;
+    assert_eq!((answer.status, answer.error()), (StatusCode::UNAUTHORIZED, "Invalid client"));
+}
+
+#[tokio::test]
+async fn clients_spend_what_they_have() {
+    let limits = [("DEFAULT_RATE_LIMIT_CAPACITY", "10"), ("DEFAULT_RATE_LIMIT_REFILL_RATE", "0.01")];
+    let (server, _directory) = sqlite_server(&limits).await;
+    let expensive = json!({ "lexicon_json": query_lexicon(QUERY), "token_cost": 4 });
+    assert_eq!(server.admin(Method::POST, "/admin/lexicons", Some(&expensive)).await.status, 201);
+    server.upload(procedure_lexicon(PROCEDURE), None).await;
+
+    let answer = server.xrpc(QUERY).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!((header(&answer, "ratelimit-limit"), header(&answer, "ratelimit-remaining")), (10, 6));
+    // Errors are paid for too: an unknown method, and a procedure nobody signed.
+    assert_eq!(header(&server.xrpc("com.example.unknown").await, "ratelimit-remaining"), 5);
+    let key = server.client_key.clone();
+    let post = async |key: &str| {
+        let headers = [("x-client-key", key)];
+        server.request(Method::POST, &format!("/xrpc/{PROCEDURE}"), &headers, Some("{}".to_owned())).await
+    };
+    let answer = post(&key).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(header(&answer, "ratelimit-remaining"), 4);
+    assert_eq!(header(&server.xrpc(QUERY).await, "ratelimit-remaining"), 0);
+
+    let answer = server.xrpc(QUERY).await;
+    assert_eq!((answer.status, answer.error()), (StatusCode::TOO_MANY_REQUESTS, "RateLimited"));
+    assert_eq!(answer.body["message"], "Too many requests");
+    assert_eq!(header(&answer, "ratelimit-remaining"), 0);
+    assert!(header(&answer, "retry-after") > 300, "4 tokens at 0.01 a second");
+    assert!(header(&answer, "ratelimit-reset") > 1_700_000_000);
+    assert_eq!(post(&key).await.status, StatusCode::TOO_MANY_REQUESTS, "before the 401");
+
+    // A client of its own has a bucket of its own, and each number falls back for itself.
+    let client = json!({ "name": "other", "client_id_url": "https://o.example/c.json", "client_uri": "https://o.example",
+        "redirect_uris": [], "rate_limit_capacity": 5 });
+    let made = server.admin(Method::POST, "/admin/api-clients", Some(&client)).await;
+    let key = made.body["client_key"].as_str().unwrap();
+    let answer = post(key).await;
+    assert_eq!((header(&answer, "ratelimit-limit"), header(&answer, "ratelimit-remaining")), (5, 4));
+    let path = format!("/admin/api-clients/{}", made.body["id"].as_str().unwrap());
+    let cleared = json!({ "rate_limit_capacity": Value::Null, "rate_limit_refill_rate": 1000.0 });
+    assert_eq!(server.admin(Method::PUT, &path, Some(&cleared)).await.status, StatusCode::NO_CONTENT);
+    let answer = post(key).await;
+    assert_eq!(header(&answer, "ratelimit-limit"), 10, "works at once");
+}

@@ -1,0 +1,120 @@
+//! The binary's command line and configuration.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn run(dir: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_belvedere"))
+        .args(arguments)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .current_dir(dir)
+        .output()
+        .expect("the binary runs")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn every_wrong_value_is_named_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(
+        dir.path(),
+        &["serve"],
+        &[
+            ("PORT", "http"),
+            ("DATABASE_URL", "mysql://user:hunter2@db/x"),
+            ("SESSION_SECRET", "hunter2"),
+            ("TOKEN_ENCRYPTION_KEY", "hunter2"),
+            ("JETSTREAM_URL", "https://x.example"),
+            ("DEFAULT_RATE_LIMIT_CAPACITY", "-5"),
+            ("LOG_FORMAT", "xml"),
+        ],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    for name in [
+        "PORT",
+        "DATABASE_URL",
+        "SESSION_SECRET",
+        "TOKEN_ENCRYPTION_KEY",
+        "JETSTREAM_URL",
+        "DEFAULT_RATE_LIMIT_CAPACITY",
+        "LOG_FORMAT",
+    ] {
+        assert!(text.contains(name), "{name} is missing in {text}");
+    }
+    assert!(text.contains("7 problems") && !text.contains("hunter2"), "{text}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was written");
+}
+
+#[test]
+fn a_dotenv_file_is_read_and_the_environment_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join(".env"), "PORT=nonsense\nLOG_FORMAT=nonsense\n").unwrap();
+    let output = run(dir.path(), &["migrate"], &[("PORT", "3000")]);
+    let text = stderr(&output);
+    assert!(text.contains("LOG_FORMAT") && !text.contains("PORT"), "{text}");
+}
+
+#[test]
+fn migrate_applies_everything_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = run(dir.path(), &["migrate"], &[]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    assert!(dir.path().join("data/belvedere.db").is_file());
+    let second = run(dir.path(), &["migrate"], &[]);
+    assert!(String::from_utf8_lossy(&second.stdout).contains(": 0 migrations"), "{}", stderr(&second));
+}
+
+#[test]
+fn create_key_prints_the_key_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(dir.path(), &["admin", "create-key", "--did", "did:plc:me"], &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let key = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(key.trim().len(), 36, "{key}");
+    assert!(key.starts_with("bva_") && stderr(&output).contains("super user"));
+    for arguments in [
+        &["admin", "create-key", "--did", "me"][..],
+        &["admin", "create-key", "--did", "did:plc:you", "--permissions", "everything"],
+        &["admin", "create-key", "--did", "did:plc:you", "--name", " "],
+        &["admin", "create-key"],
+        &["fly"],
+    ] {
+        let output = run(dir.path(), arguments, &[]);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn doctor_says_what_is_wrong_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let nobody = "http://127.0.0.1:9";
+    let output = run(
+        dir.path(),
+        &["doctor"],
+        &[
+            ("DATABASE_URL", "postgres://nobody@127.0.0.1:9/nothing"),
+            ("PLC_URL", nobody),
+            ("RELAY_URL", nobody),
+            ("JETSTREAM_URL", "ws://127.0.0.1:9"),
+        ],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in [
+        "ok    configuration",
+        "ok    data folder",
+        "FAIL  database",
+        "FAIL  PLC",
+        "FAIL  relay",
+        "FAIL  Jetstream",
+        "Check DATABASE_URL",
+        "Check PLC_URL",
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+}

@@ -1,0 +1,121 @@
+//! `/health`, `/livez`, `/readyz`, and the database going away and coming back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::instance::Instance;
+use crate::support::{db, postgres};
+
+crate::in_both_worlds! {
+    async fn a_healthy_server_is_ready(world) {
+        let server = &world.server;
+        let health = server.request(Method::GET, "/health", &[], None).await;
+        assert_eq!((health.status, health.text.as_str()), (StatusCode::OK, "ok"));
+        assert_eq!(server.request(Method::GET, "/livez", &[], None).await.status, StatusCode::OK);
+        let ready = server.request(Method::GET, "/readyz", &[], None).await;
+        assert_eq!(ready.status, StatusCode::OK, "{}", ready.text);
+        assert_eq!(ready.body["status"], "ready");
+        for check in ["database", "migrations", "stream", "accepting"] {
+            assert_eq!(ready.body["checks"][check]["ok"], true, "{}", ready.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_start_with_nothing_to_do_is_fast() {
+    let (url, _directory) = db::sqlite_url();
+    let mut server = Instance::start(&url, "none").await;
+    server.stop();
+    let took = server.start_again().await;
+    // The target is 0.2 s with an optimised server; this is neither optimised nor alone on its machine.
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+/// A cable to the database that can be pulled.
+struct Cable {
+    address: std::net::SocketAddr,
+    plugged: Arc<AtomicBool>,
+}
+
+impl Cable {
+    async fn to(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let plugged = Arc::new(AtomicBool::new(true));
+        let is_plugged = Arc::clone(&plugged);
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (target, plugged) = (target.clone(), Arc::clone(&is_plugged));
+                tokio::spawn(async move {
+                    if !plugged.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let mut far = TcpStream::connect(target).await.unwrap();
+                    let pulled = async {
+                        while plugged.load(Ordering::Relaxed) {
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                    };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        () = pulled => {}
+                    }
+                });
+            }
+        });
+        Self { address, plugged }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_database_it_is_not_ready_and_it_recovers_by_itself() {
+    let mut url = url::Url::parse(&postgres::create_database().await).unwrap();
+    let cable = Cable::to(format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or(5432))).await;
+    url.set_host(Some("127.0.0.1")).unwrap();
+    url.set_port(Some(cable.address.port())).unwrap();
+    let server = Instance::start(url.as_str(), "none").await;
+    let ready = async |server: &Instance| server.request(Method::GET, "/readyz", &[], None).await;
+    assert_eq!(ready(&server).await.status, StatusCode::OK);
+
+    cable.plugged.store(false, Ordering::Relaxed);
+    server.eventually("not ready", async |s| ready(s).await.status == StatusCode::SERVICE_UNAVAILABLE).await;
+    let answer = ready(&server).await;
+    assert_eq!(answer.body["checks"]["database"]["ok"], false, "{}", answer.text);
+    assert!(answer.body["checks"]["database"]["reason"].is_string());
+    assert_eq!(server.request(Method::GET, "/health", &[], None).await.status, StatusCode::OK);
+    // Past the few seconds for which a key is believed.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let answer = server.admin(Method::GET, "/admin/lexicons", None).await;
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", answer.text);
+    assert_eq!(answer.error(), "internal server error");
+    assert_eq!(answer.body["correlationId"], answer.headers["x-request-id"].to_str().unwrap());
+
+    cable.plugged.store(true, Ordering::Relaxed);
+    server.eventually("ready again", async |s| ready(s).await.status == StatusCode::OK).await;
+    assert_eq!(server.admin(Method::GET, "/admin/lexicons", None).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn metrics_have_a_listener_of_their_own() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (url, _directory) = db::sqlite_url();
+    let more = [("METRICS_ADDR", address.to_string())];
+    let more: Vec<(&'static str, &str)> = more.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let server = Instance::start_with(&url, "none", &more).await;
+    assert_eq!(server.request(Method::GET, "/metrics", &[], None).await.status, StatusCode::NOT_FOUND);
+    let (status, _, body) =
+        crate::support::http_client::send(address, Method::GET, "/metrics", &[], None).await.unwrap();
+    let text = String::from_utf8_lossy(&body).into_owned();
+    assert_eq!(status, StatusCode::OK);
+    for line in [
+        r#"belvedere_http_requests_total{method="GET",route="/health",status="2xx"}"#,
+        r#"belvedere_http_requests_total{method="",route="(none)",status="4xx"} 1"#,
+        r#"belvedere_http_request_duration_seconds_bucket{method="GET",route="/health""#,
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+}

@@ -1,0 +1,101 @@
+//! A PLC directory that knows whom the test tells it, and tokens signed by those.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use belvedere::crypto::{Algorithm, PrivateKey};
+use belvedere::random::Random;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+type Documents = Arc<Mutex<HashMap<String, Value>>>;
+
+/// The running directory.
+pub struct Plc {
+    address: SocketAddr,
+    documents: Documents,
+}
+
+/// Someone with a DID and its key.
+pub struct Person {
+    pub did: String,
+    key: PrivateKey,
+    alg: &'static str,
+}
+
+impl Plc {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let documents = Documents::default();
+        let known = Arc::clone(&documents);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let known = Arc::clone(&known);
+                let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+                    let did = request.uri().path().trim_start_matches('/').to_owned();
+                    let document = known.lock().expect("no test panics here").get(&did).cloned();
+                    async move { Ok::<_, Infallible>(answer(document)) }
+                });
+                let http = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        Self { address, documents }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A new DID with a key of its own.
+    pub fn person(&self, did: &str, algorithm: Algorithm) -> Person {
+        let key = PrivateKey::generate(algorithm, &Random::system());
+        let document = json!({
+            "id": did,
+            "verificationMethod": [{ "id": format!("{did}#atproto"), "type": "Multikey", "controller": did,
+                "publicKeyMultibase": key.public().to_multikey() }],
+            "service": [{ "id": "#atproto_pds", "type": "AtprotoPersonalDataServer",
+                "serviceEndpoint": "https://pds.example" }],
+        });
+        self.documents.lock().expect("no test panics here").insert(did.to_owned(), document);
+        let alg = match algorithm {
+            Algorithm::Es256 => "ES256",
+            Algorithm::Es256k => "ES256K",
+        };
+        Person { did: did.to_owned(), key, alg }
+    }
+}
+
+impl Person {
+    /// A service token for `audience`, good for a minute; `change` replaces claims.
+    pub fn token(&self, audience: &str, change: Value) -> String {
+        let now = std::time::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_secs();
+        let mut claims = json!({ "iss": self.did, "aud": audience, "exp": now + 60, "iat": now,
+            "jti": Random::system().hex(8) });
+        claims.as_object_mut().expect("an object").extend(change.as_object().expect("an object").clone());
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let input = format!("{}.{}", part(&json!({ "alg": self.alg, "typ": "JWT" })), part(&claims));
+        let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes()));
+        format!("{input}.{signature}")
+    }
+}
+
+fn answer(document: Option<Value>) -> Response<Full<Bytes>> {
+    let (status, body) = match document {
+        Some(document) => (StatusCode::OK, document),
+        None => (StatusCode::NOT_FOUND, json!({ "message": "DID not registered" })),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    response
+}
