@@ -11,7 +11,10 @@ fn operations_lists_every_variable() {
     for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let Some(variable) = argument.get_env() else { continue };
         let variable = variable.to_string_lossy();
-        assert!(document.contains(&format!("| `{variable}` |")), "{variable} is missing in docs/operations.md");
+        assert!(
+            document.contains(&format!("| `{variable}` |")),
+            "{variable} is missing in docs/operations.md"
+        );
         variables += 1;
     }
     assert!(variables > 20, "only {variables} variables found");

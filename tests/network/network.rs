@@ -24,7 +24,8 @@ pub struct Network {
     control: String,
     /// The node process: it ends when our end of its standard input closes, so also when we are killed.
     #[serde(skip)]
-    _process: Option<Child>,
+    #[expect(dead_code, reason = "held, not read")]
+    process: Option<Child>,
 }
 
 fn repository() -> PathBuf {
@@ -55,7 +56,7 @@ fn start() -> Network {
         .expect("up.mjs says where everything is");
     let mut network: Network =
         serde_json::from_str(&line).expect("up.mjs printed its JSON: run it to see why not");
-    network._process = Some(process);
+    network.process = Some(process);
     network
 }
 

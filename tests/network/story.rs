@@ -13,14 +13,14 @@ const NOTE: &str = "com.example.story.note";
 const LIST: &str = "com.example.story.listNotes";
 const SCRIPTED: &str = "com.example.story.scriptedNotes";
 
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r"
 function handle()
   local page = db.query({ collection = collection, did = params.did, limit = 10 })
   local texts = toarray({})
   for _, record in ipairs(page.records) do table.insert(texts, record.text) end
   return { texts = texts, caller = caller_did, count = db.count(collection, params.did) }
 end
-"#;
+";
 
 crate::on_both!(a_record_is_read_back);
 async fn a_record_is_read_back(database: Database) {

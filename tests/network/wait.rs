@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Far longer than anything here takes on a busy two-core machine, so that running out of it means a defect.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 /// Short against what is waited for, long against the request that looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
