@@ -1,5 +1,4 @@
-//! The hot statements walk along an index: no scan of a table, no sorting. The statements are caught as the database
-//! sees them, so that a test can't drift from the code: here are their texts for the planner alone.
+//! The hot statements walk along an index: no scan of a table, no sorting.
 
 use belvedere::store::Db;
 
@@ -24,17 +23,20 @@ async fn fill(db: &TestDb) {
     }
 }
 
-const LISTS: [&str; 4] = [
-    "SELECT r.id, d.did FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 \
-     AND r.collection_id = 1 ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
-    "SELECT r.id, d.did FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 \
-     AND r.collection_id = 1 AND (r.indexed_at, r.id) < (2, 5000) ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
-    "SELECT r.id, d.did FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 \
-     AND r.collection_id = 1 AND r.did_id = (SELECT id FROM dids WHERE did = 'x') \
-     ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
-    "SELECT r.id, d.did FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 \
-     AND r.collection_id = 1 AND (r.indexed_at, r.id) > (2, 5000) ORDER BY r.indexed_at ASC, r.id ASC LIMIT 21",
-];
+/// How each database is told to look up the account of each row, see `store::records`.
+const SQLITE: &str = "FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0";
+const POSTGRES: &str = "FROM records r CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id \
+                        LIMIT 1) d WHERE d.status = 0";
+
+fn lists(from: &str) -> [String; 4] {
+    [
+        "ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
+        "AND (r.indexed_at, r.id) < (2, 5000) ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
+        "AND r.did_id = (SELECT id FROM dids WHERE did = 'x') ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
+        "AND (r.indexed_at, r.id) > (2, 5000) ORDER BY r.indexed_at ASC, r.id ASC LIMIT 21",
+    ]
+    .map(|rest| format!("SELECT r.id, d.did {from} AND r.collection_id = 1 {rest}"))
+}
 
 const GET: &str = "SELECT r.id FROM dids d CROSS JOIN records r WHERE d.did = 'x' AND d.status = 0 \
                    AND r.collection_id = 1 AND r.did_id = d.id AND r.rkey = 'r1'";
@@ -58,7 +60,7 @@ async fn plan(db: &Db, sql: &str) -> String {
 async fn sqlite_reads_along_indexes() {
     let db = sqlite().await;
     fill(&db).await;
-    for (n, sql) in LISTS.iter().enumerate() {
+    for (n, sql) in lists(SQLITE).iter().enumerate() {
         let plan = plan(&db, sql).await;
         assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{sql}\n{plan}");
         let index = if n == 2 { "records_list_did" } else { "records_list " };
@@ -98,14 +100,17 @@ async fn sqlite_writes_along_indexes() {
 async fn postgres_reads_along_indexes() {
     let db = postgres().await;
     fill(&db).await;
-    if let Db::Postgres(db) = &*db {
-        sqlx::query("ANALYZE").execute(&db.pool).await.unwrap();
+    // A young database has no statistics yet.
+    for statement in ["SELECT 1", "ANALYZE"] {
+        if let Db::Postgres(db) = &*db {
+            sqlx::query(statement).execute(&db.pool).await.unwrap();
+        }
+        for sql in lists(POSTGRES) {
+            let plan = plan(&db, &sql).await;
+            assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{statement}: {sql}\n{plan}");
+            assert!(plan.contains("records_list"), "{statement}: {sql}\n{plan}");
+        }
+        let plan = plan(&db, GET).await;
+        assert!(plan.contains("records_key") && !plan.contains("Seq Scan"), "{statement}: {plan}");
     }
-    for sql in LISTS {
-        let plan = plan(&db, sql).await;
-        assert!(!plan.contains("Sort") && !plan.contains("Seq Scan on records"), "{sql}\n{plan}");
-        assert!(plan.contains("records_list"), "{sql}\n{plan}");
-    }
-    let plan = plan(&db, GET).await;
-    assert!(plan.contains("records_key") && !plan.contains("Seq Scan"), "{plan}");
 }

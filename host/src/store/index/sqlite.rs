@@ -74,6 +74,14 @@ static UPDATE: LazyLock<Shapes> = LazyLock::new(|| {
     )
 });
 
+static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
+    Shapes::new(
+        3,
+        "INSERT INTO record_refs (target, collection_id, record_id) SELECT column1, column2, column3 FROM",
+        "WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
+    )
+});
+
 pub(super) async fn apply(db: &Sqlite, mut plan: Plan<'_>) -> Result<Applied, StoreError> {
     let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
     let mut applied = std::mem::take(&mut plan.applied);
@@ -288,13 +296,16 @@ impl<'a> Refs<'a> {
         self.0.extend(row.refs().map(|target| (target, row.collection_id, id)));
     }
 
-    async fn insert(self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
-        if self.0.is_empty() {
-            return Ok(());
+    async fn insert(mut self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+        // In the order of the table, whose rows lie by target.
+        self.0.sort_unstable();
+        for chunk in self.0.chunks(MAX_ROWS) {
+            let mut query = INSERT_REFS.query(chunk.len());
+            for (target, collection_id, id) in chunk {
+                query = query.bind(*target).bind(collection_id).bind(id);
+            }
+            query.execute(&mut *conn).await?;
         }
-        let sql = "INSERT INTO record_refs (target, collection_id, record_id) \
-                   SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true ON CONFLICT DO NOTHING";
-        sqlx::query(sql).bind(json(&self.0)?).execute(conn).await?;
         Ok(())
     }
 }

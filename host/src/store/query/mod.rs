@@ -14,7 +14,7 @@ use crate::records::filter::{Combine, Filter, Op, Scalar};
 use crate::records::path::Path;
 use crate::records::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
 
-use super::records::{Keyset, RawRow, RecordRow, columns};
+use super::records::{Keyset, RawRow, RecordRow, columns, from_visible};
 use super::{Backend, Db, StoreError, intern};
 
 #[derive(Clone, Debug)]
@@ -115,6 +115,8 @@ impl Sql {
 pub(super) trait Dialect {
     /// The columns of a row, in the order of [`RawRow`].
     const COLUMNS: &'static str;
+    /// Visible records `r` with their account `d`, up to the first conditions.
+    const FROM_VISIBLE: &'static str;
     /// The condition of one leaf.
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String;
     /// The columns `class`, `num` and `txt` of an inner SELECT for a sort on a field: see [`Classes`].
@@ -239,9 +241,7 @@ fn words(direction: Direction) -> (&'static str, &'static str) {
 
 fn from_where<D: Dialect>(sql: &mut Sql, collection: i64, args: &QueryArgs<'_>) {
     let collection = sql.bind(Value::Integer(collection));
-    sql.push(&format!(
-        "FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = {collection}"
-    ));
+    sql.push(&format!("{}AND r.collection_id = {collection}", D::FROM_VISIBLE));
     if let Some(did) = args.did {
         let did = sql.bind(Value::Text(did.as_str().to_owned()));
         sql.push(&format!(" AND r.did_id = (SELECT id FROM dids WHERE did = {did})"));

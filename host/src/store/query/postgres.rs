@@ -8,7 +8,7 @@ use std::fmt::Write;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, operator, pattern};
+use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, from_visible, operator, pattern};
 use crate::records::path::Step;
 use crate::records::sort::MAX_TEXT_CHARS;
 
@@ -34,6 +34,7 @@ fn text_of(found: &str) -> String {
 
 impl super::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(postgres);
+    const FROM_VISIBLE: &'static str = from_visible!(postgres);
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
         let found = chain(field);

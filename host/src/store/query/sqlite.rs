@@ -7,7 +7,7 @@ use std::fmt::Write;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, TypeInfo, ValueRef};
 
-use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, operator, pattern};
+use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, from_visible, operator, pattern};
 use crate::records::path::Step;
 use crate::records::sort::MAX_TEXT_CHARS;
 
@@ -29,6 +29,7 @@ fn literal(field: &Path) -> String {
 
 impl super::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(sqlite);
+    const FROM_VISIBLE: &'static str = from_visible!(sqlite);
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
         let path = literal(field);

@@ -1,7 +1,10 @@
 //! Reads of the record index. Rows of accounts that are not active are invisible in every one of them.
 //!
-//! `CROSS JOIN` is SQLite's way to fix the order of a join: the list comes from the index in its order, and each row
-//! then looks up its DID. PostgreSQL reads it as an ordinary join.
+//! A list comes from the index in its order, and each row then looks up its DID. Both databases are told so, because
+//! without statistics (a young database) their planners get it wrong: `CROSS JOIN` fixes the order on SQLite, a
+//! `LATERAL` with a `LIMIT` of its own does on PostgreSQL.
+
+mod packed;
 
 use bytes::Bytes;
 use sqlx::Row;
@@ -95,7 +98,7 @@ macro_rules! raw_row {
 raw_row!(SqliteRow);
 raw_row!(PgRow);
 
-/// What a row is read with. `$record` is how the dialect shows a record as text.
+/// What a row is read with; `full` adds what the admin API shows.
 macro_rules! columns {
     (sqlite) => {
         "r.id, d.did, r.rkey, r.indexed_at, r.record"
@@ -109,39 +112,54 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-macro_rules! list_sql {
-    ($columns:expr, $where:literal) => {
-        concat!(
-            "SELECT ",
-            $columns,
-            " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
-            $where,
-            " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2"
-        )
+/// Visible records `r` with their account `d`; more conditions may follow.
+macro_rules! from_visible {
+    (sqlite) => {
+        " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 "
+    };
+    (postgres) => {
+        " FROM records r CROSS JOIN LATERAL \
+          (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d WHERE d.status = 0 "
     };
 }
+pub(super) use from_visible;
 
-/// The four list statements of one dialect and set of columns: by account or not, from the start or after a row.
-macro_rules! list_statements {
-    ($columns:expr) => {
+/// Statements by account or not, from the start or after a row.
+type Statements = [[&'static str; 2]; 2];
+
+/// The four statements of a list: `$sql` makes one of a condition (and what it is given beside).
+macro_rules! list_wheres {
+    ($sql:ident $(, $arg:tt)*) => {
         [
-            [list_sql!($columns, ""), list_sql!($columns, " AND (r.indexed_at, r.id) < ($3, $4)")],
+            [$sql!($($arg,)* ""), $sql!($($arg,)* " AND (r.indexed_at, r.id) < ($3, $4)")],
             [
-                list_sql!($columns, " AND r.did_id = (SELECT id FROM dids WHERE did = $3)"),
-                list_sql!(
-                    $columns,
+                $sql!($($arg,)* " AND r.did_id = (SELECT id FROM dids WHERE did = $3)"),
+                $sql!(
+                    $($arg,)*
                     " AND r.did_id = (SELECT id FROM dids WHERE did = $3) AND (r.indexed_at, r.id) < ($4, $5)"
                 ),
             ],
         ]
     };
 }
+use list_wheres;
 
-type Statements = [[&'static str; 2]; 2];
-const LIST_SQLITE: Statements = list_statements!(columns!(sqlite));
-const LIST_POSTGRES: Statements = list_statements!(columns!(postgres));
-const LIST_FULL_SQLITE: Statements = list_statements!(columns!(sqlite full));
-const LIST_FULL_POSTGRES: Statements = list_statements!(columns!(postgres full));
+macro_rules! list_sql {
+    ($dialect:ident, ($($columns:tt)*), $where:literal) => {
+        concat!(
+            "SELECT ",
+            columns!($($columns)*),
+            from_visible!($dialect),
+            "AND r.collection_id = $1",
+            $where,
+            " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2"
+        )
+    };
+}
+
+const LIST_POSTGRES: Statements = list_wheres!(list_sql, postgres, (postgres));
+const LIST_FULL_SQLITE: Statements = list_wheres!(list_sql, sqlite, (sqlite full));
+const LIST_FULL_POSTGRES: Statements = list_wheres!(list_sql, postgres, (postgres full));
 
 macro_rules! fetch_list {
     ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
@@ -162,7 +180,7 @@ macro_rules! fetch_list {
 pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
     match db {
-        Db::Sqlite(db) => rows(fetch_list!(&db.reader, LIST_SQLITE, id, args), args.collection),
+        Db::Sqlite(db) => packed::list(&db.reader, id, args).await,
         Db::Postgres(db) => rows(fetch_list!(&db.pool, LIST_POSTGRES, id, args), args.collection),
     }
 }
@@ -246,8 +264,9 @@ pub async fn get_many(db: &Db, uris: &[RecordUri]) -> Result<Vec<RecordRow>, Sto
 }
 
 /// Hidden accounts are few: they are counted apart, so that the rest is a walk along one index.
-const COUNT: &str = "SELECT (SELECT count(*) FROM records WHERE collection_id = $1) - (SELECT count(*) FROM dids d \
-     CROSS JOIN records r WHERE d.status <> 0 AND r.collection_id = $1 AND r.did_id = d.id)";
+const COUNT: &str = "SELECT (SELECT count(*) FROM records WHERE collection_id = $1) - coalesce((SELECT CAST(sum(\
+     (SELECT count(*) FROM records r WHERE r.collection_id = $1 AND r.did_id = d.id)) AS BIGINT) \
+     FROM dids d WHERE d.status <> 0), 0)";
 const COUNT_DID: &str = "SELECT count(*) FROM records WHERE collection_id = $1 AND did_id = \
      (SELECT id FROM dids WHERE did = $2 AND status = 0)";
 

@@ -1,0 +1,103 @@
+//! A list from SQLite in one row.
+//!
+//! Every row that sqlx reads from SQLite is a message from the connection's thread, and every column in it a copy
+//! on the heap: for a list of twenty that costs more than finding the rows. So the statement joins the rows into one
+//! text, `id indexed_at did rkey length record` one after the other, and the records of a page are slices of it.
+//! Neither DIDs nor record keys have blanks in them; the length is in bytes.
+
+use bytes::Bytes;
+use sqlx::SqlitePool;
+
+use crate::atproto::Nsid;
+use crate::clock::Timestamp;
+
+use super::{ListArgs, RecordRow, StoreError};
+
+macro_rules! packed_sql {
+    ($where:literal) => {
+        // The rows are joined in the order of the inner SELECT, which has a LIMIT and so is not merged away.
+        concat!(
+            "SELECT group_concat(p, '') FROM (SELECT r.id || ' ' || r.indexed_at || ' ' || d.did || ' ' || r.rkey \
+                 || ' ' || octet_length(r.record) || ' ' || r.record AS p \
+             FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
+            $where,
+            " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2)"
+        )
+    };
+}
+
+/// By account or not, from the start or after a row.
+const STATEMENTS: super::Statements = super::list_wheres!(packed_sql);
+
+pub(super) async fn list(
+    pool: &SqlitePool,
+    collection: i64,
+    args: &ListArgs<'_>,
+) -> Result<Vec<RecordRow>, StoreError> {
+    let sql = STATEMENTS[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
+    let mut query = sqlx::query_scalar(sql).bind(collection).bind(i64::from(args.limit));
+    if let Some(did) = args.did {
+        query = query.bind(did.as_str());
+    }
+    if let Some(after) = args.after {
+        query = query.bind(after.indexed_at).bind(after.id);
+    }
+    match query.fetch_one(pool).await? {
+        None => Ok(Vec::new()),
+        Some(text) => unpack(text, args.collection, args.limit)
+            .ok_or_else(|| StoreError::Corrupt("a list of records does not add up".into())),
+    }
+}
+
+fn unpack(text: String, collection: &Nsid, limit: u32) -> Option<Vec<RecordRow>> {
+    let all = Bytes::from(text);
+    let mut rows = Vec::with_capacity(limit.min(128) as usize);
+    let mut at = 0;
+    while at < all.len() {
+        let mut field = || {
+            let end = at + memchr::memchr(b' ', &all[at..])?;
+            let field = std::str::from_utf8(&all[at..end]).ok()?;
+            at = end + 1;
+            Some(field)
+        };
+        let id = field()?.parse().ok()?;
+        let indexed_at = Timestamp(field()?.parse().ok()?);
+        let (did, rkey) = (field()?.to_owned(), field()?.to_owned());
+        let length: usize = field()?.parse().ok()?;
+        let end = at.checked_add(length).filter(|end| *end <= all.len())?;
+        rows.push(RecordRow {
+            id,
+            did,
+            collection: collection.clone(),
+            rkey,
+            indexed_at,
+            record: all.slice(at..end),
+        });
+        at = end;
+    }
+    Some(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unpacks_what_was_packed_and_nothing_else() {
+        let note = Nsid::try_from("com.example.note").unwrap();
+        let unpack = |text: &str| unpack(text.to_owned(), &note, 10);
+        let rows = unpack("7 -5 did:plc:a self 14 {\"a\":\"b \u{e4} c\"}8 9 did:plc:b x 2 {}").unwrap();
+        let shown: Vec<_> = rows.iter().map(|r| (r.id, r.indexed_at.0, r.uri(), r.record.clone())).collect();
+        assert_eq!(
+            shown,
+            [
+                (7, -5, "at://did:plc:a/com.example.note/self".into(), "{\"a\":\"b \u{e4} c\"}".into()),
+                (8, 9, "at://did:plc:b/com.example.note/x".into(), "{}".into()),
+            ]
+        );
+        assert!(unpack("").unwrap().is_empty());
+        for text in ["7", "7 5 a b 3 {}", "7 5 a b x {}", "7 5 a b 2 {}8", "x 5 a b 2 {}"] {
+            assert!(unpack(text).is_none(), "{text}");
+        }
+    }
+}
