@@ -1,5 +1,8 @@
 //! The booted server, driven over HTTP, on both databases. The tree mirrors the URLs.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(unreachable_pub, reason = "shared helpers say what they offer, though no other crate sees them")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

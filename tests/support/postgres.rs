@@ -39,7 +39,7 @@ fn server() -> &'static Server {
 }
 
 /// Makes an empty database and gives its URL. It goes when the server goes, or with [`drop_database`].
-pub async fn create_database() -> String {
+pub(crate) async fn create_database() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     // Starting the server takes a second or two: not on an async worker.
     let server = tokio::task::spawn_blocking(server).await.expect("the server starts");
@@ -57,7 +57,7 @@ pub async fn create_database() -> String {
 }
 
 /// Removes a database that [`create_database`] made, whoever is still connected. Waits, also outside of async code.
-pub fn drop_database(url: &str) {
+pub(crate) fn drop_database(url: &str) {
     let Some((_, name)) = url.rsplit_once('/') else { return };
     let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
     let dropper = std::thread::spawn(move || {

@@ -66,8 +66,8 @@ pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> Applied {
     index::apply(db, &Batch { accounts, now: Timestamp(9), ..Batch::default() }).await.unwrap()
 }
 
-pub fn cursor(n: i64) -> Option<StreamCursor> {
-    Some(StreamCursor { source: "jetstream".into(), cursor: n })
+pub fn cursor(n: i64) -> StreamCursor {
+    StreamCursor { source: "jetstream".into(), cursor: n }
 }
 
 /// The record's JSON, or `None` when it is not there (or not visible).

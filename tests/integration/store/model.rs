@@ -120,7 +120,7 @@ impl Model {
 async fn check(db: TestDb, batches: Vec<Vec<Op>>) {
     let mut model = Model::default();
     for (now, ops) in (1_i64..).zip(batches) {
-        let mut batch = Batch { now: Timestamp(now), cursor: cursor(now), ..Batch::default() };
+        let mut batch = Batch { now: Timestamp(now), cursor: Some(cursor(now)), ..Batch::default() };
         for op in &ops {
             match op {
                 Op::Put { account, key, rev } => {

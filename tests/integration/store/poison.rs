@@ -18,7 +18,7 @@ on_both! {
             let record = bad.get(n as usize / 60).filter(|_| n % 60 == 0).copied().unwrap_or("{}");
             changes.push(put_with_refs(&uri(n % 5, NOTE, &format!("r{n}")), 1, record, &["at://x"]));
         }
-        let batch = Batch { changes, cursor: cursor(7), now: Timestamp(1), ..Batch::default() };
+        let batch = Batch { changes, cursor: Some(cursor(7)), now: Timestamp(1), ..Batch::default() };
         let applied = index::apply(&db, &batch).await.unwrap();
         let mut rejected: Vec<_> = applied.rejected.iter().map(|r| r.uri.rkey.to_string()).collect();
         rejected.sort();
