@@ -1,5 +1,6 @@
 //! A running server on either database, with a stand-in for Jetstream.
 
+use belvedere::clock::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -12,14 +13,12 @@ pub const LIST: &str = "com.example.listNotes";
 pub const ALICE: &str = "did:plc:alicealicealicealicealic";
 pub const BOB: &str = "did:plc:bobbobbobbobbobbobbobbob";
 
-/// When the first event of a test's stream happened.
-const FIRST_EVENT_US: i64 = 1_790_000_000_000_000;
-
 /// A database of its own, a stream, and the server on both.
 pub struct World {
     pub server: Instance,
     pub stream: Standin,
-    events: i64,
+    last_event: i64,
+    clock: Clock,
     _directory: Option<TempDir>,
 }
 
@@ -36,20 +35,29 @@ impl World {
     async fn on(url: &str, directory: Option<TempDir>, environment: &[(&'static str, &str)]) -> Self {
         let stream = Standin::start().await;
         let server = Instance::start_with(url, &stream.url(), environment).await;
-        Self { server, stream, events: 0, _directory: directory }
+        Self { server, stream, last_event: 0, clock: Clock::system(), _directory: directory }
     }
 
     /// The collection of notes and the query over it.
     pub async fn with_notes(self) -> Self {
         self.server.upload(record_lexicon(NOTES), None).await;
         self.server.upload(query_lexicon(LIST), Some(NOTES)).await;
+        self.wait_for_stream_of(NOTES).await;
         self
     }
 
     fn next_event(&mut self) -> (i64, String) {
-        self.events += 1;
-        let at = FIRST_EVENT_US + self.events;
-        (at, tid(at as u64, 0))
+        // Now, as on the real stream: a server that was killed before its first commit asks for what came since
+        // its start.
+        self.last_event = self.clock.now().0.max(self.last_event + 1);
+        (self.last_event, tid(self.last_event as u64, 0))
+    }
+
+    /// Waits until the server follows a collection: what happened before is not its stream's to tell.
+    pub async fn wait_for_stream_of(&self, collection: &str) {
+        let follows =
+            async |_: &Instance| self.stream.subscriptions().last().is_some_and(|s| s.wants(collection));
+        self.server.eventually(&format!("the stream follows {collection}"), follows).await;
     }
 
     /// Writes a note and waits until it is indexed.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use belvedere::clock::Clock;
+
 use crate::report::{Row, Table};
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
@@ -10,9 +12,6 @@ use crate::{Place, Plan, baseline, cpu, http, writing};
 
 /// Enough to keep two cores busy, few enough that latencies are the server's and not the queue's.
 const CONNECTIONS: usize = 16;
-
-/// When the first event of the stream happened: any time will do.
-const FIRST_EVENT_US: i64 = 1_790_000_000_000_000;
 
 const CONSTANT: &str = "function handle() return { ok = true, items = { 1, 2, 3 }, name = 'constant' } end";
 
@@ -26,14 +25,17 @@ pub async fn measure(place: &Place, plan: &Plan) -> anyhow::Result<Table> {
     let Place { name, url, baseline_url, database } = place;
     let (name, database) = (*name, *database);
     let standin = Standin::start().await;
-    standin.push_all(synthetic(plan.records, writing::REPOS, COLLECTION, FIRST_EVENT_US));
+    let now = Clock::system().now().0;
+    let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
     eprintln!("{name}: {} events are ready to stream", plan.records);
     let mut server = server::start(url, &standin.url()).await;
     let mut table = Table::new(name, database.is_some());
     let meter = Meter { server: server.pid(), database };
 
-    let before = meter.read();
     server::upload_collection(&server).await;
+    server.eventually("the stream is connected", async |_| !standin.subscriptions().is_empty()).await;
+    let before = meter.read();
+    standin.push_all(events);
     let peak = server::wait_for_records(&server, plan.records as u64).await?;
     let used = meter.read() - before;
     let baseline = writing::baseline(baseline_url, plan.records, database).await?;

@@ -88,6 +88,8 @@ impl Instance {
             ("PLC_URL", "http://127.0.0.1:9".to_owned()),
             ("RELAY_URL", "http://127.0.0.1:9".to_owned()),
             ("RUST_LOG", "warn".to_owned()),
+            // Tests look again and again; a client of their own stands for a small bucket where one is meant.
+            ("DEFAULT_RATE_LIMIT_CAPACITY", "1000000".to_owned()),
         ];
         environment.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let child = spawn(&environment);

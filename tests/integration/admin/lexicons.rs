@@ -44,10 +44,7 @@ crate::in_both_worlds! {
         world.server.upload(record_lexicon(other), None).await;
         world.server.upload(query_lexicon("com.example.listOther"), Some(other)).await;
         let record = json!({ "$type": other, "text": "hello" });
-        let stream = &world.stream;
-        world.server.eventually("the stream follows the new collection", async |_| {
-            stream.subscriptions().last().is_some_and(|s| s.wants(other))
-        }).await;
+        world.wait_for_stream_of(other).await;
         world.push(|at, rev| crate::support::jetstream::Frame::create(
             at,
             crate::support::jetstream::Place { did: ALICE, collection: other, rkey: "a", rev },
@@ -75,7 +72,7 @@ crate::in_both_worlds! {
             (with("defs", json!(null)), "defs"),
             (json!({ "lexicon_json": good, "target_collection": "nope" }), "target_collection"),
             (json!({ "lexicon_json": good, "token_cost": -1 }), "token_cost"),
-            (json!({ "lexicon_json": good, "action": "explode" }), "action"),
+            (json!({ "lexicon_json": good, "action": "explode" }), "explode"),
         ] {
             let answer = world.server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
             assert_eq!(answer.status, 400, "{body}: {}", answer.text);

@@ -57,7 +57,7 @@ crate::in_both_worlds! {
             (json!({ "id": id, "body": "x = nil + 1" }), ":1:"),
             (json!({ "id": id, "body": "function other() end" }), "handle"),
             (json!({ "id": id, "body": "handle = 5" }), "handle"),
-            (json!({ "id": id, "body": "while true do end" }), "limit"),
+            (json!({ "id": id, "body": "while true do end" }), "instructions"),
             (json!({ "id": id, "body": "\u{1b}Lua" }), ""),
             (json!({ "id": "xrpc.query", "body": ONE }), ""),
             (json!({ "id": "xrpc.fly:com.example.a", "body": ONE }), ""),
