@@ -97,7 +97,7 @@ async fn read(
     let bare_before = cpu::of(bare.0.id());
     let bare_run =
         http::run(address, path, &headers, CONNECTIONS, plan.seconds.min(Duration::from_secs(3))).await?;
-    let bare_used = cpu::of(bare.0.id()) - bare_before;
+    let bare_used = cpu::of(bare.0.id()).saturating_sub(bare_before);
     Ok(Row {
         case: case.to_owned(),
         per_second: Some(run.per_second()),
@@ -131,7 +131,10 @@ impl Used {
 impl std::ops::Sub for Used {
     type Output = Self;
     fn sub(self, earlier: Self) -> Self {
-        Self { server: self.server - earlier.server, database: self.database - earlier.database }
+        Self {
+            server: self.server.saturating_sub(earlier.server),
+            database: self.database.saturating_sub(earlier.database),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod server;
 mod writing;
 
 #[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "the integration tests need the rest")]
 mod support;
 
 use std::time::Duration;

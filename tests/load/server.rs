@@ -12,7 +12,7 @@ pub const COLLECTION: &str = "com.example.load.note";
 const QUERY: &str = "com.example.load.list";
 
 /// How long a fill may take before the run is given up.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Starts the release binary; the bucket of the client never runs dry.
 pub async fn start(database: &str, jetstream: &str) -> Instance {

@@ -52,7 +52,7 @@ pub async fn insert(url: &str, records: usize) -> anyhow::Result<()> {
     } else {
         sqlite(url, &rows).await?;
     }
-    println!("{}", (cpu::of(std::process::id()) - before).as_secs_f64());
+    println!("{}", cpu::of(std::process::id()).saturating_sub(before).as_secs_f64());
     Ok(())
 }
 

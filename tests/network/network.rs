@@ -24,7 +24,6 @@ pub struct Network {
     control: String,
     /// The node process: it ends when our end of its standard input closes, so also when we are killed.
     #[serde(skip)]
-    #[expect(dead_code, reason = "held, not read")]
     process: Option<Child>,
 }
 

@@ -154,12 +154,12 @@ mod tests {
     use crate::http::response;
 
     fn table(routes: &[(Method, &'static str)]) -> Result<Router, InvalidRoute> {
-        let mut router = Router::default();
+        let mut built = Router::default();
         for (method, pattern) in routes {
             let handler: Handler = Box::new(|_, _| Box::pin(async { Ok(response::empty(StatusCode::OK)) }));
-            router.add(Endpoint::new(method.clone(), pattern, handler))?;
+            built.add(Endpoint::new(method.clone(), pattern, handler))?;
         }
-        Ok(router)
+        Ok(built)
     }
 
     #[test]

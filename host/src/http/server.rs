@@ -230,7 +230,11 @@ mod tests {
         let running = start(vec![
             (Method::GET, "/panic", Box::new(|_, _| Box::pin(async { panic!("secret detail") }))),
             (Method::POST, "/panic", Box::new(|_, _| Box::pin(async { panic!("secret detail") }))),
-            (Method::GET, "/fails", Box::new(|_, _| Box::pin(async { Err(Error::internal("secret detail")) }))),
+            (
+                Method::GET,
+                "/fails",
+                Box::new(|_, _| Box::pin(async { Err(Error::internal("secret detail")) })),
+            ),
             (Method::GET, "/ok", Box::new(|_, _| Box::pin(async { Ok(response::empty(StatusCode::OK)) }))),
         ]);
         let mut sender = connect(running.address).await;
@@ -257,8 +261,7 @@ mod tests {
                 })
             })
         }
-        let running =
-            start(vec![(Method::POST, "/x", slow(&CHANGED)), (Method::GET, "/x", slow(&LOOKED))]);
+        let running = start(vec![(Method::POST, "/x", slow(&CHANGED)), (Method::GET, "/x", slow(&LOOKED))]);
         for method in ["POST", "GET"] {
             let stream = TcpStream::connect(running.address).await.unwrap();
             let head = format!("{method} /x HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");

@@ -7,7 +7,7 @@ use http::StatusCode;
 use super::params;
 use crate::access::XrpcCaller;
 use crate::app::App;
-use crate::atproto::Did;
+use crate::atproto::{Did, Nsid};
 use crate::events::{Event, ScriptError};
 use crate::http::{Error, Request, Response, response};
 use crate::lexicons::Lexicon;
@@ -24,7 +24,7 @@ pub(super) async fn query(
     let caller = caller.did();
     let invocation = Invocation {
         method: Some(lexicon.id.as_str()),
-        collection: lexicon.target_collection.as_ref().map(|c| c.as_str()),
+        collection: lexicon.target_collection.as_ref().map(Nsid::as_str),
         caller_did: caller.map(Did::as_str),
         params: Some(&params),
         ..Invocation::default()

@@ -16,7 +16,7 @@ use crate::scripts::Trigger;
 use crate::store::scripts::{self, NewScript};
 
 #[derive(Deserialize)]
-struct Body {
+struct Asked {
     id: String,
     body: String,
     #[serde(default = "lua")]
@@ -29,7 +29,7 @@ fn lua() -> String {
 }
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: Body = request.json()?;
+    let body: Asked = request.json()?;
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     check_type(&body.script_type)?;
     let description = check_description(body.description)?;

@@ -17,7 +17,7 @@ use crate::store::Patch;
 use crate::store::scripts::{self, ScriptPatch};
 
 #[derive(Deserialize)]
-struct Body {
+struct Asked {
     body: Option<String>,
     script_type: Option<String>,
     #[serde(default)]
@@ -26,7 +26,7 @@ struct Body {
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    let body: Body = request.json()?;
+    let body: Asked = request.json()?;
     if body.body.is_none() && body.script_type.is_none() && body.description == Patch::Keep {
         return Err(Error::bad_request("nothing to change: send body or description"));
     }
