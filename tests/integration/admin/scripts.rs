@@ -32,8 +32,8 @@ crate::in_both_worlds! {
             assert_eq!(server.admin(Method::GET, &path, None).await.body["id"], id);
         }
         let path = format!("/admin/scripts/{id}");
-        let patch = json!({ "body": "function handle() return { n = 3 } end", "description": "third" });
-        let patched = server.admin(Method::PATCH, &path, Some(&patch)).await;
+        let change = json!({ "body": "function handle() return { n = 3 } end", "description": "third" });
+        let patched = server.admin(Method::PATCH, &path, Some(&change)).await;
         assert_eq!((patched.status.as_u16(), &patched.body["description"]), (200, &json!("third")));
         assert_eq!(server.xrpc(LIST).await.body, json!({ "n": 3 }));
         let patched = server.admin(Method::PATCH, &path, Some(&json!({ "description": null }))).await;
@@ -46,7 +46,7 @@ crate::in_both_worlds! {
 
         assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 204);
         assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 404);
-        assert_eq!(server.admin(Method::PATCH, &path, Some(&patch)).await.status, 404);
+        assert_eq!(server.admin(Method::PATCH, &path, Some(&change)).await.status, 404);
         assert_eq!(server.xrpc(LIST).await.body, json!({ "records": [] }), "the built-in behaviour is back");
     }
 

@@ -30,7 +30,7 @@ crate::in_both_worlds! {
             records.iter().map(|r| r["text"].as_str().unwrap().to_owned()).collect()
         };
         let page = server.xrpc(&format!("{LIST}?limit=2&cursor={cursor}")).await;
-        assert_eq!(texts(&page), ["note 2", "note 1"].map(|t| t.replace("note 2", "note 2")));
+        assert_eq!(texts(&page), ["note 2", "note 1"]);
         let cursor = page.body["cursor"].as_str().unwrap().to_owned();
         let page = server.xrpc(&format!("{LIST}?limit=2&cursor={cursor}")).await;
         assert_eq!(texts(&page), ["note 0"]);
