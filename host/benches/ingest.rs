@@ -68,7 +68,7 @@ fn main() -> anyhow::Result<()> {
         while cursors::get(&db, CURSOR_SOURCE).await? != Some(first + events as i64 - 1) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let (cpu, took) = (cpu_time() - cpu, begun.elapsed());
+        let (cpu, took) = (cpu_time().saturating_sub(cpu), begun.elapsed());
         println!(
             "{events} events: {:.0} per CPU-second ({:.1} µs each), {:.0} per second, {} MiB resident",
             events as f64 / cpu.as_secs_f64(),

@@ -12,6 +12,7 @@
     clippy::print_stderr,
     reason = "a command-line program reports on its terminal"
 )]
+#![expect(unreachable_pub, reason = "one binary: its modules share what they have")]
 
 mod baseline;
 mod cases;
