@@ -9,6 +9,8 @@ use crate::scripts::limits;
 const MAX_POOL: u32 = 1024;
 /// Requests that wait for an instance hold a connection and a body each.
 const MAX_QUEUE: u32 = 100_000;
+/// More than the largest machine burns.
+const MAX_CLIENT_FUEL: u64 = 10_000_000_000_000;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Scripts")]
@@ -19,12 +21,17 @@ pub struct ScriptsArgs {
     /// Requests that may wait for a script to finish; more get 503 [default: 1024]
     #[arg(long = "script-queue", env = "SCRIPT_QUEUE", global = true, value_name = "COUNT")]
     pub queue: Option<String>,
+    /// WebAssembly fuel a second that one API client's scripts may burn on average; a core burns some 10000000000; 0
+    /// for no bound [default: 0]
+    #[arg(long = "script-client-fuel", env = "SCRIPT_CLIENT_FUEL", global = true, value_name = "FUEL")]
+    pub client_fuel: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Scripts {
     pub pool_size: u32,
     pub queue: u32,
+    pub client_fuel: u64,
 }
 
 impl ScriptsArgs {
@@ -38,6 +45,13 @@ impl ScriptsArgs {
                 problems,
             ),
             queue: parse::number("SCRIPT_QUEUE", self.queue, limits::QUEUE, 0..=MAX_QUEUE, problems),
+            client_fuel: parse::number(
+                "SCRIPT_CLIENT_FUEL",
+                self.client_fuel,
+                0,
+                0..=MAX_CLIENT_FUEL,
+                problems,
+            ),
         }
     }
 }

@@ -8,8 +8,11 @@ use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel,
 
 use super::host::{Guest, Identity, RunState};
 use super::queue::Queue;
+use super::share::Shares;
 use super::tid::TidClock;
-use super::{CompiledScript, Invocation, Outcome, ScriptFailure, Services, Trigger, image, limits, run};
+use super::{
+    CompiledScript, Invocation, Outcome, ScriptFailure, Services, Trigger, Usage, image, limits, run,
+};
 use crate::clock::Clock;
 use crate::random::Random;
 
@@ -29,11 +32,19 @@ pub struct EngineConfig {
     pub pool_size: u32,
     /// Runs that may wait for one.
     pub queue: u32,
+    /// Fuel a second that one API client's runs may burn on average; 0 for no bound. A core burns some 10 billion a
+    /// second.
+    pub client_fuel: u64,
 }
 
 impl EngineConfig {
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
-        Self { cache_dir: cache_dir.into(), pool_size: limits::POOL_SIZE, queue: limits::QUEUE }
+        Self {
+            cache_dir: cache_dir.into(),
+            pool_size: limits::POOL_SIZE,
+            queue: limits::QUEUE,
+            client_fuel: 0,
+        }
     }
 }
 
@@ -54,6 +65,7 @@ struct Parts {
     wasm: wasmtime::Engine,
     guest: Guest,
     queue: Queue,
+    shares: Shares,
     tids: Arc<TidClock>,
 }
 
@@ -74,7 +86,8 @@ impl Engine {
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
         let queue = Queue::new(config.pool_size, config.queue, limits::QUEUE_WAIT);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
-        Ok(Self(Arc::new(Parts { wasm, guest, queue, tids })))
+        let shares = Shares::new(config.client_fuel);
+        Ok(Self(Arc::new(Parts { wasm, guest, queue, shares, tids })))
     }
 
     /// What saving a script does: runs its top level in a bare sandbox and wants a function `handle`.
@@ -87,27 +100,23 @@ impl Engine {
         self.protected(self.unconnected(&script.trigger), async |guest, store| {
             guest.check(store, bytecode).await
         })
-        .await?;
+        .await?
+        .0?;
         Ok(script)
     }
 
     /// Compiles a stored script without running it. One that does not compile fails when it is run.
     pub async fn compile(&self, trigger: Trigger, source: &str) -> CompiledScript {
         let bytecode = match run::check_source(source) {
-            Ok(()) => {
-                self.protected(self.unconnected(&trigger), async |guest, store| {
+            Ok(()) => self
+                .protected(self.unconnected(&trigger), async |guest, store| {
                     guest.compile(store, trigger.id(), source).await
                 })
                 .await
-            }
+                .and_then(|(bytecode, _)| bytecode),
             Err(refused) => Err(refused),
         };
-        CompiledScript {
-            name: trigger.id().into(),
-            trigger,
-            source: source.into(),
-            bytecode: bytecode.map(|(bytecode, _)| bytecode),
-        }
+        CompiledScript { name: trigger.id().into(), trigger, source: source.into(), bytecode }
     }
 
     /// Runs a script in a fresh instance.
@@ -121,6 +130,9 @@ impl Engine {
         services: &Services,
     ) -> Result<Outcome, ScriptFailure> {
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
+        if let Some(client) = invocation.client {
+            self.0.shares.admit(client, services.clock.now()).map_err(run::throttled)?;
+        }
         let identity = Identity {
             trigger: Arc::clone(&script.name),
             caller_did: invocation.caller_did.map(str::to_owned),
@@ -130,11 +142,15 @@ impl Engine {
         let (returned, usage) = self
             .protected(state, async |guest, store| guest.run(store, bytecode, &globals, seed).await)
             .await?;
+        if let Some(client) = invocation.client {
+            self.0.shares.charge(client, usage.fuel, services.clock.now());
+        }
+        let returned = returned?;
         run::check_result(&returned.body)?;
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }
 
-    /// A place in the pool, a store with every limit, and `work` within them.
+    /// A place in the pool, a store with every limit, and `work` within them. The outer error is a full queue.
     async fn protected<T>(
         &self,
         state: RunState,
@@ -142,9 +158,9 @@ impl Engine {
             &Guest,
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
-    ) -> Result<(T, super::Usage), ScriptFailure> {
+    ) -> Result<(Result<T, ScriptFailure>, Usage), ScriptFailure> {
         let _place = self.0.queue.enter().await.map_err(|_| run::busy())?;
-        run::within_limits(&self.0.wasm, &self.0.guest, state, work).await
+        Ok(run::within_limits(&self.0.wasm, &self.0.guest, state, work).await)
     }
 
     fn unconnected(&self, trigger: &Trigger) -> RunState {

@@ -1,6 +1,7 @@
 //! How a run can fail, and the two texts that a caller may see of it.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::limits;
 
@@ -19,6 +20,8 @@ pub enum FailureKind {
     Memory,
     /// No instance came free in time: nothing was run. The edge answers 503.
     Busy,
+    /// The API client has used up its share of the processor: nothing was run. The edge answers 429.
+    Throttled,
     /// The engine itself failed; never the script's fault.
     Internal,
 }
@@ -32,6 +35,7 @@ impl FailureKind {
             Self::Limit => "limit",
             Self::Memory => "memory",
             Self::Busy => "busy",
+            Self::Throttled => "throttled",
             Self::Internal => "internal",
         }
     }
@@ -47,11 +51,13 @@ pub struct ScriptFailure {
     /// The script's line that was running, when there was one.
     pub line: Option<u32>,
     pub traceback: Option<String>,
+    /// When to try again, for [`FailureKind::Throttled`].
+    pub retry_after: Option<Duration>,
 }
 
 impl ScriptFailure {
     pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), line: None, traceback: None }
+        Self { kind, message: message.into(), line: None, traceback: None, retry_after: None }
     }
 
     /// The `error` of the response: one of the specification's two texts, or that of a full queue.
@@ -59,6 +65,7 @@ impl ScriptFailure {
         match self.kind {
             FailureKind::Limit => "script exceeded execution time limit",
             FailureKind::Busy => "too many scripts are running",
+            FailureKind::Throttled => "this client's scripts have used up their share",
             _ => "script execution failed",
         }
     }

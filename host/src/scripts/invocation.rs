@@ -20,6 +20,8 @@ pub struct Invocation<'a> {
     pub params: Option<&'a [(String, String)]>,
     /// The request body of a procedure: JSON text that has been checked to be JSON.
     pub input: Option<&'a [u8]>,
+    /// The API client whose share of the processor the run takes from; `None` takes from nobody's.
+    pub client: Option<&'a str>,
     /// The script variables.
     pub env: &'a Env,
 }

@@ -58,7 +58,7 @@ pub const LOG_LINE_BYTES: usize = 4 << 10;
 pub const RESULT_BYTES: usize = 8 << 20;
 
 /// Bytes of a script's source: a hundred times a long handler.
-pub const SOURCE_BYTES: usize = 256 << 10;
+pub const SOURCE_BYTES: usize = 512 << 10;
 
 /// Bytes of a failure's message and traceback that are kept: a script can raise a string of megabytes.
 pub const FAILURE_TEXT_BYTES: usize = 8 << 10;

@@ -16,6 +16,7 @@ mod queue;
 pub mod reach;
 mod run;
 pub mod services;
+mod share;
 #[cfg(test)]
 mod tests;
 mod tid;

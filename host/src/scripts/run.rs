@@ -39,36 +39,44 @@ pub(super) fn busy() -> ScriptFailure {
     ScriptFailure::new(FailureKind::Busy, "no instance came free in time")
 }
 
+pub(super) fn throttled(wait: Duration) -> ScriptFailure {
+    let message = format!("the client's share is used up for another {wait:?}");
+    let mut failure = ScriptFailure::new(FailureKind::Throttled, message);
+    failure.retry_after = Some(wait);
+    failure
+}
+
 /// Runs `work` in a store of its own. The instance is gone when this returns, whatever happened.
 pub(super) async fn within_limits<T>(
     engine: &Engine,
     guest: &Guest,
     state: RunState,
     work: impl AsyncFnOnce(&Guest, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
-) -> Result<(T, Usage), ScriptFailure> {
+) -> (Result<T, ScriptFailure>, Usage) {
     let mut store = Store::new(engine, state);
     store.limiter(|state| state);
-    store
+    let fuelled = store
         .set_fuel(limits::FUEL)
-        .and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)))
-        .map_err(|e| internal(&e))?;
-    let (ended, guest_time) = timed(work(guest, &mut store)).await;
-    match ended {
-        Some(Ok(result)) => {
-            let fuel = limits::FUEL - store.get_fuel().unwrap_or(0);
-            let usage = Usage { fuel, guest_time, host_calls: store.data().host_calls() };
-            result.map(|value| (value, usage))
-        }
+        .and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)));
+    if let Err(error) = fuelled {
+        return (Err(internal(&error)), Usage::default());
+    }
+    let (ended, guest_time) = timed(work(guest, &mut store), limits::GUEST_TIME).await;
+    let fuel = limits::FUEL - store.get_fuel().unwrap_or(0);
+    let usage = Usage { fuel, guest_time, host_calls: store.data().host_calls() };
+    let result = match ended {
+        Some(Ok(result)) => result,
         Some(Err(error)) => Err(ended_by(&error, store.data())),
         None => {
             Err(ScriptFailure::new(FailureKind::Limit, format!("ran for more than {:?}", limits::GUEST_TIME)))
         }
-    }
+    };
+    (result, usage)
 }
 
 /// Polls `work` and adds up the time it takes the thread; waiting for the host takes none. `None` when that is over
-/// the limit. The fuel interval makes polls short, so it is noticed at once.
-async fn timed<T>(work: impl Future<Output = T>) -> (Option<T>, Duration) {
+/// `most`. The fuel interval makes polls short, so it is noticed at once.
+async fn timed<T>(work: impl Future<Output = T>, most: Duration) -> (Option<T>, Duration) {
     let mut work = pin!(work);
     let mut spent = Duration::ZERO;
     let ended = poll_fn(|context| {
@@ -77,7 +85,7 @@ async fn timed<T>(work: impl Future<Output = T>) -> (Option<T>, Duration) {
         spent += started.elapsed();
         match polled {
             Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending if spent > limits::GUEST_TIME => Poll::Ready(None),
+            Poll::Pending if spent > most => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     })
@@ -109,4 +117,25 @@ fn ended_by(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
 fn internal(error: &wasmtime::Error) -> ScriptFailure {
     tracing::error!(error = format!("{error:#}"), "the script engine failed");
     ScriptFailure::new(FailureKind::Internal, format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Duration = Duration::from_millis(100);
+
+    #[tokio::test]
+    async fn guest_time_is_bounded_and_waits_are_free() {
+        let busy = async {
+            loop {
+                std::thread::sleep(Duration::from_millis(10));
+                tokio::task::yield_now().await;
+            }
+        };
+        let (ended, spent): (Option<()>, _) = timed(busy, MOST).await;
+        assert!(ended.is_none() && spent > MOST, "{spent:?}");
+        let (ended, spent) = timed(tokio::time::sleep(2 * MOST), MOST).await;
+        assert!(ended.is_some() && spent < MOST, "{spent:?}");
+    }
 }

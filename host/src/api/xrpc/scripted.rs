@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use http::header::RETRY_AFTER;
 
 use super::params;
 use crate::access::XrpcCaller;
@@ -21,12 +22,14 @@ pub(super) async fn query(
     request: &Request,
 ) -> Result<Response, Error> {
     let params = params::collect(request);
+    let client = caller.client.as_deref().map(|client| client.id.as_str());
     let caller = caller.did();
     let invocation = Invocation {
         method: Some(lexicon.id.as_str()),
         collection: lexicon.target_collection.as_ref().map(Nsid::as_str),
         caller_did: caller.map(Did::as_str),
         params: Some(&params),
+        client,
         ..Invocation::default()
     };
     let started = Instant::now();
@@ -56,6 +59,11 @@ fn failed(
     failure: &ScriptFailure,
     duration: Duration,
 ) -> Error {
+    if let Some(wait) = failure.retry_after {
+        let seconds = wait.as_secs().saturating_add(1);
+        return Error::new(StatusCode::TOO_MANY_REQUESTS, failure.public_text())
+            .with_header(RETRY_AFTER, seconds.into());
+    }
     if failure.kind == FailureKind::Busy {
         return Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text());
     }

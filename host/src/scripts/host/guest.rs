@@ -87,6 +87,7 @@ fn failure(failure: Failure) -> ScriptFailure {
         message: text(failure.message),
         line: failure.line,
         traceback: failure.traceback.map(text),
+        retry_after: None,
     }
     .clipped()
 }

@@ -19,6 +19,7 @@ async fn globals_come_from_the_invocation() {
         params: Some(&params),
         input: Some(br#"{"text":"hi","none":null}"#),
         env: &env,
+        ..Invocation::default()
     };
     let source = "function handle()
         return { method, collection, caller_did, params.limit, params.tag[2], input.text, env.TOKEN,
@@ -99,6 +100,10 @@ async fn failures_name_chunk_and_line() {
             assert!(failure.message.starts_with(TRIGGER), "{source}: {failure:?}");
         }
     }
+    let long = Trigger::parse(&format!("xrpc.query:com.{}.get", "x".repeat(300))).unwrap();
+    let script = stage.engine.compile(long.clone(), "function handle() error('x') end").await;
+    let failure = stage.engine.run(&script, Invocation::default(), &stage.services).await.unwrap_err();
+    assert_eq!(failure.message, format!("{long}:1: x"));
     let failure = stage.run("local function deep() error('x') end function handle() deep() end").await;
     assert!(failure.unwrap_err().traceback.unwrap().contains("in upvalue 'deep'"));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{FailureKind, Invocation, Stage};
+use super::{EngineConfig, FailureKind, Invocation, Stage};
 
 async fn loops(stage: &Stage, source: &str, n: u32) -> Result<(), FailureKind> {
     let params = [("n".to_owned(), n.to_string())];
@@ -100,6 +100,24 @@ async fn calls_rows_bytes_and_lines_are_bounded() {
         .await
         .unwrap();
     assert_eq!(seen, json!(1000));
+}
+
+#[tokio::test]
+async fn a_clients_share_is_its_own() {
+    let config = EngineConfig { client_fuel: 1_000_000, ..EngineConfig::new(super::cache_dir()) };
+    let mut stage = Stage::set().await;
+    stage.engine = crate::scripts::Engine::open(config).await.unwrap();
+    let run = async |client, source| {
+        let invocation = Invocation { client: Some(client), ..Invocation::default() };
+        stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
+    };
+    // The clock stands still, so nothing comes in again. Failed runs count like others.
+    assert_eq!(
+        run("a", "function handle() table.move({}, 1, 1 << 40, 2) end").await,
+        Err(FailureKind::Limit)
+    );
+    assert_eq!(run("a", "function handle() end").await, Err(FailureKind::Throttled));
+    assert_eq!(run("b", "function handle() end").await, Ok(()));
 }
 
 #[tokio::test]

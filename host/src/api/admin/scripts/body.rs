@@ -8,18 +8,12 @@ use crate::scripts::{CompiledScript, Engine, FailureKind, Trigger};
 /// Bytes of a description.
 const MAX_DESCRIPTION: usize = 300;
 
-/// Bytes of a script. The largest real ones are a few tens of kilobytes; a compiled script stays in memory.
-const MAX_SOURCE: usize = 512 * 1024;
-
 /// Runs the script once in a bare sandbox, as every run of it will begin: it must load and define `handle`.
 pub(super) async fn check_source(
     engine: &Engine,
     trigger: Trigger,
     source: &str,
 ) -> Result<CompiledScript, Error> {
-    if source.len() > MAX_SOURCE {
-        return Err(Error::bad_request(format!("body is larger than {MAX_SOURCE} bytes")));
-    }
     engine.check(trigger, source).await.map_err(|failure| match failure.kind {
         FailureKind::Busy => Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text()),
         FailureKind::Internal => Error::internal(failure),

@@ -1,0 +1,117 @@
+//! Each API client's share of the processor, for its scripts: a token bucket in fuel. One tenant's loops then cost
+//! that tenant, and not the others' latency.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::limits;
+use crate::clock::Timestamp;
+
+/// What a client may save up, in seconds of its refill.
+const BURST_SECONDS: i64 = 10;
+/// Clients remembered before those with nothing to remember are dropped.
+const SWEEP_AT: usize = 1_024;
+
+/// All clients' buckets.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// Fuel a second; 0 switches shares off.
+    refill: i64,
+    buckets: Mutex<HashMap<Box<str>, Bucket>>,
+}
+
+/// `fuel` as of `at`. Under zero after a run that took more than there was: only its end tells what it took.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    fuel: i64,
+    at: Timestamp,
+}
+
+impl Shares {
+    pub(super) fn new(fuel_per_second: u64) -> Self {
+        Self { refill: fuel_per_second.min(i64::MAX as u64) as i64, buckets: Mutex::default() }
+    }
+
+    /// Whether the client may start a run; otherwise how long until it may.
+    pub(super) fn admit(&self, client: &str, now: Timestamp) -> Result<(), Duration> {
+        let missing = 1 - self.with(client, now, |bucket| bucket.fuel).unwrap_or(1);
+        if missing <= 0 {
+            return Ok(());
+        }
+        Err(Duration::from_secs_f64(missing as f64 / self.refill as f64))
+    }
+
+    /// Takes what a run burnt.
+    pub(super) fn charge(&self, client: &str, fuel: u64, now: Timestamp) {
+        self.with(client, now, |bucket| bucket.fuel = bucket.fuel.saturating_sub(fuel as i64));
+    }
+
+    fn burst(&self) -> i64 {
+        self.refill.saturating_mul(BURST_SECONDS).max(limits::FUEL as i64)
+    }
+
+    fn with<T>(&self, client: &str, now: Timestamp, work: impl FnOnce(&mut Bucket) -> T) -> Option<T> {
+        if self.refill == 0 {
+            return None;
+        }
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= SWEEP_AT && !buckets.contains_key(client) {
+            buckets.retain(|_, bucket| self.filled(*bucket, now).fuel < self.burst());
+        }
+        let full = Bucket { fuel: self.burst(), at: now };
+        let bucket = buckets.entry(client.into()).or_insert(full);
+        *bucket = self.filled(*bucket, now);
+        Some(work(bucket))
+    }
+
+    /// The bucket with what has come in since.
+    fn filled(&self, bucket: Bucket, now: Timestamp) -> Bucket {
+        let passed = i128::from((now.0 - bucket.at.0).max(0));
+        let gained = passed * i128::from(self.refill) / 1_000_000;
+        let fuel = (i128::from(bucket.fuel) + gained).min(i128::from(self.burst()));
+        Bucket { fuel: fuel as i64, at: now.max(bucket.at) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    #[test]
+    fn a_client_waits_for_what_it_overdrew_and_others_do_not() {
+        let shares = Shares::new(limits::FUEL);
+        let at = |seconds: i64| Timestamp(seconds * SECOND);
+        assert_eq!(shares.admit("a", at(0)), Ok(()));
+        shares.charge("a", 12 * limits::FUEL, at(0));
+        assert!(shares.admit("a", at(0)).unwrap_err() >= Duration::from_secs(2));
+        assert_eq!(shares.admit("b", at(0)), Ok(()));
+        assert!(shares.admit("a", at(1)).is_err());
+        assert_eq!(shares.admit("a", at(3)), Ok(()));
+        // A clock that goes back takes nothing away.
+        assert_eq!(shares.admit("a", at(2)), Ok(()));
+    }
+
+    #[test]
+    fn nothing_is_saved_up_beyond_the_burst() {
+        let shares = Shares::new(limits::FUEL);
+        shares.charge("a", 1, Timestamp(0));
+        shares.charge("a", 11 * limits::FUEL, Timestamp(1_000 * SECOND));
+        assert!(shares.admit("a", Timestamp(1_000 * SECOND)).is_err());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_zero_is_off() {
+        let shares = Shares::new(1_000_000);
+        for i in 0..10_000 {
+            shares.charge(&i.to_string(), 1, Timestamp(i * SECOND));
+        }
+        assert!(shares.buckets.lock().unwrap().len() <= SWEEP_AT);
+        let off = Shares::new(0);
+        off.charge("a", u64::MAX / 2, Timestamp(0));
+        assert_eq!(off.admit("a", Timestamp(0)), Ok(()));
+        assert!(off.buckets.lock().unwrap().is_empty());
+    }
+}
