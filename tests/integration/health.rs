@@ -82,6 +82,8 @@ async fn without_its_database_it_is_not_ready_and_it_recovers_by_itself() {
     assert_eq!(ready(&server).await.status, StatusCode::OK);
 
     cable.plugged.store(false, Ordering::Relaxed);
+    // Until every open connection is cut.
+    tokio::time::sleep(Duration::from_millis(300)).await;
     server.eventually("not ready", async |s| ready(s).await.status == StatusCode::SERVICE_UNAVAILABLE).await;
     let answer = ready(&server).await;
     assert_eq!(answer.body["checks"]["database"]["ok"], false, "{}", answer.text);

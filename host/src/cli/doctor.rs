@@ -69,6 +69,7 @@ fn data_folder(config: &Config) -> Result<String, String> {
 
 async fn database(config: &Config) -> Vec<Finding> {
     let shown = config.database.shown();
+    let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
     let started = Instant::now();
     let opened = async {
         let db = Db::open(&config.database.url, config.database.max_connections).await?;
@@ -78,10 +79,11 @@ async fn database(config: &Config) -> Vec<Finding> {
     let db = match tokio::time::timeout(NETWORK_TIME, opened).await {
         Ok(Ok(db)) => db,
         Ok(Err(error)) => {
-            let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
             return vec![Finding::new("database", Err(format!("{shown}: {error}. {fix}")))];
         }
-        Err(_) => return vec![Finding::new("database", Err(format!("{shown} does not answer")))],
+        Err(_) => {
+            return vec![Finding::new("database", Err(format!("{shown} does not answer. {fix}")))];
+        }
     };
     let took = started.elapsed().as_millis();
     let mut findings = vec![Finding::new("database", Ok(format!("{shown} answers after {took} ms")))];
