@@ -46,7 +46,7 @@ fn main() -> Result<()> {
 /// Compiles and links; gives the path of the core module.
 fn build(out: &Path, c: &Path, lua: PathBuf, unit: &Path) -> Result<PathBuf> {
     let runtime = c.join("runtime");
-    let clang = clang::Clang::find(vec![runtime.clone(), lua, out.to_owned()])?;
+    let clang = clang::Clang::find(vec![runtime.clone(), c.to_owned(), lua, out.to_owned()])?;
     let mut objects = vec![out.join("guest_component_type.o")];
     for source in [unit, &out.join("guest.c")] {
         let object = source.with_extension("o");

@@ -29,9 +29,8 @@ const OURS: [&str; 11] = [
     "prelude.c",
 ];
 
-/// Chunk names are trigger ids, which are longer than what Lua shows of a name.
 const HEAD: &str = "#define LUA_CORE\n#define LUA_LIB\n#define ltable_c\n#define lvm_c\n#include \"luaconf.h\"\n\
-    #undef LUA_IDSIZE\n#define LUA_IDSIZE 360\n\
+    #include \"config.h\"\n\
     #undef LUAI_FUNC\n#undef LUAI_DDEC\n#undef LUAI_DDEF\n\
     #define LUAI_FUNC static\n#define LUAI_DDEC(def)\n#define LUAI_DDEF static\n\
     #undef LUA_API\n#undef LUALIB_API\n#undef LUAMOD_API\n\

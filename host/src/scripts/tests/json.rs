@@ -20,6 +20,11 @@ async fn writes_what_the_specification_says() {
         ("2^53 * 2", "18014398509481984"),
         ("-0.0", "0"),
         ("0.1", "0.1"),
+        ("-12.5", "-12.5"),
+        ("0.000000001", "0.000000001"),
+        ("-0.05", "-0.05"),
+        ("123456.789", "123456.789"),
+        ("5e-324", "4.94065645841247e-324"),
         ("1/3", "0.3333333333333333"),
         ("1e300", "1e+300"),
         ("math.maxinteger", "9223372036854775807"),
@@ -212,22 +217,27 @@ fn any_float_comes_back_the_same() {
     let stage = runtime.block_on(Stage::set());
     let mut runner = proptest::test_runner::TestRunner::new(config());
     runner
-        .run(
-            &prop::collection::vec(any::<f64>().prop_filter("not JSON", |n| n.is_finite()), 1..50),
-            |floats| {
-                let input = serde_json::to_string(&floats).unwrap();
-                let invocation = Invocation { input: Some(input.as_bytes()), ..Invocation::default() };
-                let body = runtime
-                    .block_on(stage.run_with("function handle() return input end", invocation))
-                    .unwrap()
-                    .body;
-                let text = std::str::from_utf8(&body).unwrap().trim_matches(['[', ']']);
-                let back: Vec<f64> = text.split(',').map(|n| n.parse().unwrap()).collect();
-                prop_assert_eq!(floats, back, "{}", text);
-                Ok(())
-            },
-        )
+        .run(&prop::collection::vec(any_float(), 1..50), |floats| {
+            let input = serde_json::to_string(&floats).unwrap();
+            let invocation = Invocation { input: Some(input.as_bytes()), ..Invocation::default() };
+            let body = runtime
+                .block_on(stage.run_with("function handle() return input end", invocation))
+                .unwrap()
+                .body;
+            let text = std::str::from_utf8(&body).unwrap().trim_matches(['[', ']']);
+            let back: Vec<f64> = text.split(',').map(|n| n.parse().unwrap()).collect();
+            prop_assert_eq!(floats, back, "{}", text);
+            Ok(())
+        })
         .unwrap();
+}
+
+/// Any, and often one with few decimals.
+fn any_float() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        any::<f64>().prop_filter("JSON has no such number", |n| n.is_finite()),
+        (any::<i32>(), 0..12).prop_map(|(digits, scale)| f64::from(digits) / 10_f64.powi(scale)),
+    ]
 }
 
 /// Without a file of past failures: they become cases of the tests above.

@@ -134,3 +134,35 @@ async fn long_errors_are_cut() {
     let failure = stage.handle("error(('x'):rep(1 << 20))").await.unwrap_err();
     assert!(failure.message.len() < 10_000);
 }
+
+/// Dear but ordinary work, about as much of it as the instructions allow, within three quarters of the fuel.
+#[tokio::test]
+async fn ordinary_code_meets_the_instructions_before_the_fuel() {
+    let stage = Stage::set().await;
+    for (body, turns) in [
+        ("local s = string.format('%d:%s:%.3f', i, 'x', i / 3)", 100_000),
+        ("local s = 'item ' .. i .. ' of ' .. n", 100_000),
+        ("local t = { i, i + 1, name = 'x' }", 100_000),
+        ("local f = function() return i end f()", 100_000),
+        ("local a, b = ('key=value'):match('^(%w+)=(%w+)$')", 100_000),
+        ("local s = ('Hello, World'):lower():gsub('%W+', '-')", 60_000),
+        ("local ok = pcall(error, 'x')", 80_000),
+        ("local t = setmetatable({}, { __index = function() return 1 end }) local x = t.y", 60_000),
+        ("local s = json.encode({ id = i, text = 'some text', tags = { 'a', 'b' } })", 40_000),
+        ("local v = json.decode('{\"id\":1,\"text\":\"some text\",\"tags\":[\"a\",\"b\"]}')", 100_000),
+        ("local t = {} for j = 1, 20 do t[j] = -j end table.sort(t)", 6_000),
+        ("local c = coroutine.wrap(function() coroutine.yield(1) end) c() c()", 40_000),
+        ("local s = tostring(i) + tonumber('12.5')", 90_000),
+        ("local s = json.encode({ i + 0.5, i / 100 })", 60_000),
+        ("local d = os.date('!%Y-%m-%d', i)", 60_000),
+    ] {
+        let source = format!("function handle() local n = {turns} for i = 1, n do {body} end end");
+        let outcome = stage
+            .run_with(&source, Invocation::default())
+            .await
+            .unwrap_or_else(|failure| panic!("{body}: {failure:?}"));
+        let fuel = outcome.usage.fuel;
+        println!("{:>5} M fuel: {body}", fuel / 1_000_000);
+        assert!(fuel < crate::scripts::limits::FUEL / 4 * 3, "{body}: {fuel}");
+    }
+}
