@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -185,7 +185,8 @@ fn kept(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let secret = make();
             if let Some(dir) = path.parent() {
-                fs::create_dir_all(dir).map_err(io)?;
+                // Ours alone: the database will lie beside the secrets.
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
             }
             // `create_new`: of two processes starting at once one writes, the other reads what it wrote.
             let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -241,6 +242,7 @@ mod tests {
             let mode = fs::metadata(data.join(file)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");
         }
+        assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
         assert!(!format!("{first:?}").contains(first.session.reveal()));
     }
 
