@@ -14,6 +14,7 @@ mod error;
 pub mod events;
 pub mod index;
 mod intern;
+mod lane;
 pub mod lexicons;
 mod postgres;
 pub mod query;
@@ -184,7 +185,10 @@ impl Db {
 
     /// Connections in the main pool, as db-info shows it.
     pub fn max_connections(&self) -> u32 {
-        on!(self, reader, |pool| pool.options().get_max_connections())
+        match self {
+            Self::Sqlite(db) => db.connections,
+            Self::Postgres(db) => db.connections,
+        }
     }
 
     /// PostgreSQL's `max_connections`; `None` on SQLite.
@@ -202,7 +206,7 @@ impl Db {
     pub async fn close(&self) {
         match self {
             Self::Sqlite(db) => db.close().await,
-            Self::Postgres(db) => db.pool.close().await,
+            Self::Postgres(db) => db.close().await,
         }
     }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, PgPool};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
 
 use super::StoreError;
 use super::intern::Interner;
+use super::lane::Lane;
 
 /// A request waits this long for a connection before it fails as "unavailable".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,6 +24,9 @@ const STATEMENT_CACHE: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Postgres {
     pub pool: PgPool,
+    /// Connections for hot reads.
+    pub(super) lane: Arc<Lane<PgConnection>>,
+    pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
 }
 
@@ -30,6 +34,7 @@ impl Postgres {
     pub(super) async fn open(url: &str, connections: u32) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(|_| StoreError::Open("the PostgreSQL address is malformed".into()))?
+            .disable_statement_logging()
             .application_name("belvedere")
             .statement_cache_capacity(STATEMENT_CACHE)
             .options([
@@ -40,8 +45,10 @@ impl Postgres {
                 // collection is tiny, and would collect and sort it.
                 ("enable_bitmapscan", "off"),
             ]);
+        // Half for hot reads, half for everything else.
+        let lane = Arc::new(Lane::new(options.clone(), (connections / 2).max(1)));
         let pool = PgPoolOptions::new()
-            .max_connections(connections)
+            .max_connections(connections.div_ceil(2))
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .before_acquire(|conn, meta| {
@@ -54,6 +61,11 @@ impl Postgres {
             })
             .connect_with(options)
             .await?;
-        Ok(Self { pool, ids: Arc::default() })
+        Ok(Self { pool, lane, connections, ids: Arc::default() })
+    }
+
+    pub(super) async fn close(&self) {
+        self.lane.close().await;
+        self.pool.close().await;
     }
 }

@@ -5,11 +5,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
 
 use super::StoreError;
 use super::intern::Interner;
+use super::lane::Lane;
 
 /// Another process (`belvedere admin`, a backup) may hold the write lock for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,10 +20,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const JOURNAL_SIZE_LIMIT: &str = "67108864";
 /// Pages of log between checkpoints: 16 MiB amortises them well over the writer's batches.
 const WAL_AUTOCHECKPOINT: &str = "4000";
-/// Reads come from the kernel's page cache without a copy, shared by all connections.
-const MMAP_SIZE: &str = "268435456";
-/// KiB of private page cache (negative: KiB): little for readers, which use the map; more for the writer, whose
-/// dirty pages live there until commit.
+/// Page cache of a connection (negative: KiB). No memory map: it gains nothing measurable, and its pages count as
+/// ours. More for the writer, whose dirty pages live there until commit.
 const READER_CACHE: &str = "-4096";
 const WRITER_CACHE: &str = "-32768";
 /// Statement texts kept prepared per connection; bulk statements come in a few sizes each.
@@ -34,8 +33,14 @@ pub struct Sqlite {
     pub reader: SqlitePool,
     /// A pool of one: SQLite has one writer, and waiting for it here is fair and needs no busy loop.
     pub writer: SqlitePool,
+    /// Connections for hot reads.
+    pub(super) lane: Arc<Lane<SqliteConnection>>,
+    pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
 }
+
+/// Connections for the reads that are not hot: what admins look at.
+const POOLED_READERS: u32 = 4;
 
 impl Sqlite {
     pub(super) async fn open(url: &str, readers: u32) -> Result<Self, StoreError> {
@@ -49,6 +54,7 @@ impl Sqlite {
         }
         let options = options
             .create_if_missing(true)
+            .disable_statement_logging()
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(BUSY_TIMEOUT)
@@ -56,7 +62,6 @@ impl Sqlite {
             .statement_cache_capacity(STATEMENT_CACHE)
             .pragma("journal_size_limit", JOURNAL_SIZE_LIMIT)
             .pragma("wal_autocheckpoint", WAL_AUTOCHECKPOINT)
-            .pragma("mmap_size", MMAP_SIZE)
             .pragma("temp_store", "memory");
 
         // The writer first: it makes the file and turns the log on.
@@ -65,18 +70,17 @@ impl Sqlite {
                 options.clone().pragma("cache_size", WRITER_CACHE).thread_name(|_| "sqlite-writer".into()),
             )
             .await?;
-        let reader = pool(readers)
-            .connect_with(
-                options
-                    .pragma("cache_size", READER_CACHE)
-                    .pragma("query_only", "on")
-                    .thread_name(|n| format!("sqlite-read-{n}")),
-            )
-            .await?;
-        Ok(Self { reader, writer, ids: Arc::default() })
+        let options = options
+            .pragma("cache_size", READER_CACHE)
+            .pragma("query_only", "on")
+            .thread_name(|n| format!("sqlite-read-{n}"));
+        let reader = pool(readers.min(POOLED_READERS)).connect_with(options.clone()).await?;
+        let lane = Arc::new(Lane::new(options, readers));
+        Ok(Self { reader, writer, lane, connections: readers, ids: Arc::default() })
     }
 
     pub(super) async fn close(&self) {
+        self.lane.close().await;
         self.reader.close().await;
         // The last connection to close checkpoints the log and removes it.
         self.writer.close().await;

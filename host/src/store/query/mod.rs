@@ -15,7 +15,7 @@ use crate::records::path::Path;
 use crate::records::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
 
 use super::records::{Keyset, RawRow, RecordRow, columns, from_visible};
-use super::{Backend, Db, StoreError, intern};
+use super::{Backend, Db, StoreError, intern, lane};
 
 #[derive(Clone, Debug)]
 pub struct QueryArgs<'a> {
@@ -47,7 +47,7 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Vec<QueryRow>, Store
     let Some(collection) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
     let sql = compile(db.backend(), collection, args);
     macro_rules! fetch {
-        ($pool:expr) => {{
+        ($lane:expr) => {{
             let mut query = sqlx::query(AssertSqlSafe(sql.text));
             for value in sql.values {
                 query = match value {
@@ -57,13 +57,13 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Vec<QueryRow>, Store
                     Value::Boolean(b) => query.bind(b),
                 };
             }
-            let rows = query.fetch_all($pool).await?;
+            let rows = lane::read!($lane, |conn| query.fetch_all(conn).await);
             rows.into_iter().map(|row| read(row, args)).collect()
         }};
     }
     match db {
-        Db::Sqlite(db) => fetch!(&db.reader),
-        Db::Postgres(db) => fetch!(&db.pool),
+        Db::Sqlite(db) => fetch!(db.lane),
+        Db::Postgres(db) => fetch!(db.lane),
     }
 }
 

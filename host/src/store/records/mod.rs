@@ -14,6 +14,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
 
+use super::lane::read;
 use super::{Db, StoreError, intern, on};
 
 /// A record as lists and scripts need it.
@@ -172,7 +173,7 @@ macro_rules! fetch_list {
         if let Some(after) = args.after {
             query = query.bind(after.indexed_at).bind(after.id);
         }
-        query.fetch_all($pool).await?
+        read!($pool, |conn| query.fetch_all(conn).await)
     }};
 }
 
@@ -180,8 +181,8 @@ macro_rules! fetch_list {
 pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
     match db {
-        Db::Sqlite(db) => packed::list(&db.reader, id, args).await,
-        Db::Postgres(db) => rows(fetch_list!(&db.pool, LIST_POSTGRES, id, args), args.collection),
+        Db::Sqlite(db) => packed::list(&db.lane, id, args).await,
+        Db::Postgres(db) => rows(fetch_list!(db.lane, LIST_POSTGRES, id, args), args.collection),
     }
 }
 
@@ -189,8 +190,8 @@ pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Vec<RecordRow>, StoreE
 pub async fn list_full(db: &Db, args: &ListArgs<'_>) -> Result<Vec<FullRecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
     match db {
-        Db::Sqlite(db) => full_rows(fetch_list!(&db.reader, LIST_FULL_SQLITE, id, args), args.collection),
-        Db::Postgres(db) => full_rows(fetch_list!(&db.pool, LIST_FULL_POSTGRES, id, args), args.collection),
+        Db::Sqlite(db) => full_rows(fetch_list!(db.lane, LIST_FULL_SQLITE, id, args), args.collection),
+        Db::Postgres(db) => full_rows(fetch_list!(db.lane, LIST_FULL_POSTGRES, id, args), args.collection),
     }
 }
 
@@ -219,23 +220,23 @@ const GET_FULL_POSTGRES: &str = get_sql!(columns!(postgres full));
 
 macro_rules! fetch_one {
     ($pool:expr, $sql:expr, $collection:expr, $uri:expr) => {
-        sqlx::query($sql)
-            .bind($collection)
-            .bind($uri.did.as_str())
-            .bind($uri.rkey.as_str())
-            .fetch_optional($pool)
-            .await?
+        read!($pool, |conn| {
+            sqlx::query($sql)
+                .bind($collection)
+                .bind($uri.did.as_str())
+                .bind($uri.rkey.as_str())
+                .fetch_optional(conn)
+                .await
+        })
     };
 }
 
 pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {
-        Db::Sqlite(db) => {
-            fetch_one!(&db.reader, GET_SQLITE, id, uri).map(|row| row.raw(uri.collection.clone()))
-        }
+        Db::Sqlite(db) => fetch_one!(db.lane, GET_SQLITE, id, uri).map(|row| row.raw(uri.collection.clone())),
         Db::Postgres(db) => {
-            fetch_one!(&db.pool, GET_POSTGRES, id, uri).map(|row| row.raw(uri.collection.clone()))
+            fetch_one!(db.lane, GET_POSTGRES, id, uri).map(|row| row.raw(uri.collection.clone()))
         }
     };
     Ok(row.transpose()?)
@@ -243,13 +244,14 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
 
 pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
-    let row =
-        match db {
-            Db::Sqlite(db) => fetch_one!(&db.reader, GET_FULL_SQLITE, id, uri)
-                .map(|row| row.raw_full(uri.collection.clone())),
-            Db::Postgres(db) => fetch_one!(&db.pool, GET_FULL_POSTGRES, id, uri)
-                .map(|row| row.raw_full(uri.collection.clone())),
-        };
+    let row = match db {
+        Db::Sqlite(db) => {
+            fetch_one!(db.lane, GET_FULL_SQLITE, id, uri).map(|row| row.raw_full(uri.collection.clone()))
+        }
+        Db::Postgres(db) => {
+            fetch_one!(db.lane, GET_FULL_POSTGRES, id, uri).map(|row| row.raw_full(uri.collection.clone()))
+        }
+    };
     row.transpose()
 }
 

@@ -6,11 +6,12 @@
 //! Neither DIDs nor record keys have blanks in them; the length is in bytes.
 
 use bytes::Bytes;
-use sqlx::SqlitePool;
+use sqlx::SqliteConnection;
 
 use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 
+use super::super::lane::{Lane, read};
 use super::{ListArgs, RecordRow, StoreError};
 
 macro_rules! packed_sql {
@@ -30,7 +31,7 @@ macro_rules! packed_sql {
 const STATEMENTS: super::Statements = super::list_wheres!(packed_sql);
 
 pub(super) async fn list(
-    pool: &SqlitePool,
+    lane: &Lane<SqliteConnection>,
     collection: i64,
     args: &ListArgs<'_>,
 ) -> Result<Vec<RecordRow>, StoreError> {
@@ -42,7 +43,8 @@ pub(super) async fn list(
     if let Some(after) = args.after {
         query = query.bind(after.indexed_at).bind(after.id);
     }
-    match query.fetch_one(pool).await? {
+    let text: Option<String> = read!(lane, |conn| query.fetch_one(conn).await);
+    match text {
         None => Ok(Vec::new()),
         Some(text) => unpack(text, args.collection, args.limit)
             .ok_or_else(|| StoreError::Corrupt("a list of records does not add up".into())),
