@@ -16,7 +16,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that rested longer is pinged before use: a PostgreSQL server may have restarted.
 const PING_AFTER: Duration = Duration::from_secs(5);
 
-pub struct Lane<C: Connection> {
+pub(super) struct Lane<C: Connection> {
     options: C::Options,
     idle: Mutex<Vec<(C, Instant)>>,
     permits: Semaphore,
