@@ -11,7 +11,7 @@ cargo fmt --all --check
 say "clippy"
 cargo clippy --workspace --all-targets --quiet -- --deny warnings
 say "unit and integration tests, on SQLite and PostgreSQL"
-tests/support/postgres.sh run cargo nextest run --workspace
+tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast
 say "documentation examples"
 cargo test --workspace --doc --quiet
 say "the network: a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
