@@ -162,7 +162,6 @@ async fn ordinary_code_meets_the_instructions_before_the_fuel() {
             .await
             .unwrap_or_else(|failure| panic!("{body}: {failure:?}"));
         let fuel = outcome.usage.fuel;
-        println!("{:>5} M fuel: {body}", fuel / 1_000_000);
         assert!(fuel < crate::scripts::limits::FUEL / 4 * 3, "{body}: {fuel}");
     }
 }
