@@ -41,12 +41,12 @@ impl Postgres {
                 ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
                 // Compiling a statement that runs for a tenth of a millisecond is a loss.
                 ("jit", "off"),
-                // Lists walk along an index in its order. Before the first ANALYZE the planner believes that every
-                // collection is tiny, and would collect and sort it.
-                ("enable_bitmapscan", "off"),
             ]);
         // Half for hot reads, half for everything else.
-        let lane = Arc::new(Lane::new(options.clone(), (connections / 2).max(1)));
+        // Lists walk along an index in its order. Before the first ANALYZE the planner believes that every collection
+        // is tiny, and would collect and sort it.
+        let lane = options.clone().options([("enable_bitmapscan", "off")]);
+        let lane = Arc::new(Lane::new(lane, (connections / 2).max(1)));
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
             .acquire_timeout(ACQUIRE_TIMEOUT)

@@ -50,7 +50,10 @@ async fn plan(db: &Db, sql: &str) -> String {
         }
         Db::Postgres(db) => {
             let sql = sqlx::AssertSqlSafe(format!("EXPLAIN {sql}"));
-            let rows: Vec<(String,)> = sqlx::query_as(sql).fetch_all(&db.pool).await.unwrap();
+            // As the connections of hot reads have it.
+            let mut conn = db.pool.acquire().await.unwrap();
+            sqlx::query("SET enable_bitmapscan = off").execute(&mut *conn).await.unwrap();
+            let rows: Vec<(String,)> = sqlx::query_as(sql).fetch_all(&mut *conn).await.unwrap();
             rows.into_iter().map(|row| row.0).collect::<Vec<_>>().join("\n")
         }
     }
