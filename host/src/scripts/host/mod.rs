@@ -1,6 +1,6 @@
 //! The host's side of the contract: one file per capability, each implementing the interface of the WIT file of the
-//! same name for [`RunState`]. A new capability adds its file here, a line in [`guest::linker`]'s world, and nothing
-//! else.
+//! same name for [`RunState`]. A new capability adds its file here and the line that declares it; the generated
+//! linker ([`guest::linker`]) does not build without it.
 //!
 //! A refusal that the script may handle is a [`bindings::belvedere::script::types::Fault`]; whatever ends the run
 //! is a trap.
