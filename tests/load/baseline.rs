@@ -18,6 +18,8 @@ use sqlx::{ConnectOptions, Connection, Row};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 
+use crate::cpu;
+
 /// A child that is ended with the value.
 pub struct Process(pub Child);
 
@@ -68,22 +70,19 @@ pub async fn serve_http(size: usize) -> anyhow::Result<()> {
 
 /// How often a loop through sqlx got its rows, and the CPU time of the process that ran it.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub struct Loop {
-    pub turns: u64,
-    pub cpu_seconds: f64,
+struct Loop {
+    turns: u64,
+    cpu_seconds: f64,
 }
 
-impl Loop {
-    pub fn per_cpu_second(&self) -> f64 {
-        self.turns as f64 / self.cpu_seconds
-    }
-}
-
-/// Runs one of the loops below in a process of its own.
-pub fn run_loop(kind: &str, url: &str) -> anyhow::Result<Loop> {
+/// Runs one of the loops below in a process of its own: turns per CPU-second, that of a database server included.
+pub fn run_loop(kind: &str, url: &str, database: Option<u32>) -> anyhow::Result<f64> {
+    let before = database.map(cpu::of_family).unwrap_or_default();
     let out = Command::new(std::env::current_exe()?).args([kind, url]).output()?;
     anyhow::ensure!(out.status.success(), "{kind}: {}", String::from_utf8_lossy(&out.stderr));
-    Ok(serde_json::from_slice(&out.stdout)?)
+    let done: Loop = serde_json::from_slice(&out.stdout)?;
+    let database = database.map(cpu::of_family).unwrap_or_default().saturating_sub(before);
+    Ok(done.turns as f64 / (done.cpu_seconds + database.as_secs_f64()))
 }
 
 const READING: Duration = Duration::from_secs(3);
@@ -111,7 +110,7 @@ macro_rules! reading {
                 (key.get::<i64, _>(0), key.get::<i64, _>(1), key.get::<String, _>(2));
             let list = statement!($record, " ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21");
             let one = statement!($record, " AND r.did_id = $2 AND r.rkey = $3");
-            let (started, before) = (Instant::now(), super::cpu::of(std::process::id()));
+            let (started, before) = (Instant::now(), cpu::of(std::process::id()));
             let mut turns = 0;
             let mut seen = 0;
             while started.elapsed() < READING {
@@ -124,7 +123,7 @@ macro_rules! reading {
                 turns += 1;
             }
             anyhow::ensure!(seen > 0, "the baseline read nothing");
-            let cpu = super::cpu::of(std::process::id()) - before;
+            let cpu = cpu::of(std::process::id()) - before;
             connection.close().await?;
             Ok(Loop { turns, cpu_seconds: cpu.as_secs_f64() })
         }
@@ -133,6 +132,14 @@ macro_rules! reading {
 
 reading!(read_sqlite, sqlx::sqlite::SqliteConnectOptions, "r.record");
 reading!(read_postgres, sqlx::postgres::PgConnectOptions, "r.record::text");
+
+/// What PostgreSQL does by itself a minute after a bulk load; a measurement can't wait for it.
+pub async fn vacuum(url: &str) -> anyhow::Result<()> {
+    let mut connection = url.parse::<sqlx::postgres::PgConnectOptions>()?.connect().await?;
+    sqlx::query("VACUUM (ANALYZE)").execute(&mut connection).await?;
+    connection.close().await?;
+    Ok(())
+}
 
 /// The process side of [`run_loop`].
 pub async fn read(url: &str, single: bool) -> anyhow::Result<()> {

@@ -43,14 +43,14 @@ pub async fn measure(place: &Place, plan: &Plan) -> anyhow::Result<Table> {
         case: format!("stream ingest of {} events", plan.records),
         per_cpu_second: plan.records as f64 / used.server.as_secs_f64(),
         with_database: database.map(|_| plan.records as f64 / used.all().as_secs_f64()),
-        sqlx: Some(baseline.per_cpu_second),
+        sqlx: Some(baseline),
         ..Row::default()
     });
-    if database.is_some() {
-        table.note(format!("bulk insert baseline with the database's CPU: {:.0}", baseline.with_database));
-    }
     table.note(format!("peak memory while streaming: {} MB", peak >> 20));
 
+    if database.is_some() {
+        baseline::vacuum(url).await?;
+    }
     let list = server::upload_query(&server).await;
     let scripts = [
         ("script returning a constant table", server::add_script(&server, "constant", CONSTANT).await),
@@ -65,8 +65,8 @@ pub async fn measure(place: &Place, plan: &Plan) -> anyhow::Result<Table> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     table.note(format!("idle memory: {} MB", cpu::resident(server.pid()) >> 20));
 
-    let list_loop = baseline::run_loop("baseline-list", url)?.per_cpu_second();
-    let single_loop = baseline::run_loop("baseline-single", url)?.per_cpu_second();
+    let list_loop = baseline::run_loop("baseline-list", url, database)?;
+    let single_loop = baseline::run_loop("baseline-single", url, database)?;
     let cases =
         [("list of 20 records", list, Some(list_loop)), ("one record by uri", single, Some(single_loop))];
     let scripts = scripts.into_iter().map(|(case, path)| (case, path, None));

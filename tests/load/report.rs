@@ -15,7 +15,7 @@ pub struct Row {
     pub with_database: Option<f64>,
     /// The bare hyper server with a body of the same size, per CPU-second.
     pub bare: Option<f64>,
-    /// The same rows through sqlx alone, per CPU-second.
+    /// The same rows through sqlx alone, per CPU-second, the database's included.
     pub sqlx: Option<f64>,
 }
 
@@ -56,7 +56,9 @@ impl fmt::Display for Table {
             if self.separate_database {
                 write!(f, " {} |", whole(row.with_database))?;
             }
-            let share = row.sqlx.map(|sqlx| format!("{:.0}%", 100.0 * row.per_cpu_second / sqlx));
+            let share = row.sqlx.map(|sqlx| {
+                format!("{:.0}%", 100.0 * row.with_database.unwrap_or(row.per_cpu_second) / sqlx)
+            });
             writeln!(
                 f,
                 " {} | {} | {} | {} | {} | {} |",
