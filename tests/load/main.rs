@@ -54,14 +54,16 @@ pub struct Plan {
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // A loop over one connection has no use for threads, and would pay for them.
+    let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let arg = |i: usize| args.get(i).map(String::as_str);
     match (arg(0), arg(1)) {
         (Some("baseline-http"), Some(size)) => runtime.block_on(baseline::serve_http(size.parse()?)),
-        (Some("baseline-list"), Some(url)) => runtime.block_on(baseline::read(url, false)),
-        (Some("baseline-single"), Some(url)) => runtime.block_on(baseline::read(url, true)),
+        (Some("baseline-list"), Some(url)) => alone.block_on(baseline::read(url, false)),
+        (Some("baseline-single"), Some(url)) => alone.block_on(baseline::read(url, true)),
         (Some("baseline-insert"), Some(url)) => {
             let records = arg(2).unwrap_or_default().parse()?;
-            runtime.block_on(writing::insert(url, records))
+            alone.block_on(writing::insert(url, records))
         }
         (which, _) => runtime.block_on(compare(which.unwrap_or("all"), &plan(&args)?)),
     }

@@ -76,6 +76,7 @@ impl Model {
             }
         }
         self.rows.retain(|(account, _), _| !deleted.contains(account));
+        self.tombstones.retain(|(account, _), _| !deleted.contains(account));
         // Within a batch the newest rev of a key wins, the first of equals.
         let mut newest: BTreeMap<(u32, u32), (u64, bool)> = BTreeMap::new();
         for op in ops {

@@ -226,10 +226,13 @@ async fn accounts(
     if purged.is_empty() {
         return Ok(());
     }
-    // Every record of these accounts, through the unique key of each collection.
+    // Every record of these accounts, through the unique key of each collection. Their tombstones too: whether a
+    // batch had left one must not decide what happens to the account later.
     let sql = "WITH gone AS (DELETE FROM records r USING collections c, dids d \
                    WHERE r.collection_id = c.id AND r.did_id = d.id AND d.did = ANY($1) RETURNING r.id), \
-               refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id) \
+               refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id), \
+               tombs AS (DELETE FROM tombstones t USING collections c, dids d \
+                   WHERE t.collection_id = c.id AND t.did_id = d.id AND d.did = ANY($1)) \
                SELECT count(*) FROM gone";
     let rows: i64 = sqlx::query_scalar(sql).bind(purged).fetch_one(&mut *conn).await?;
     applied.purged += rows as u64;

@@ -276,7 +276,11 @@ async fn accounts(
                     (SELECT value FROM json_each($1))))";
     let rows = "DELETE FROM records WHERE collection_id IN (SELECT id FROM collections) AND did_id IN \
                     (SELECT d.id FROM dids d WHERE d.did IN (SELECT value FROM json_each($1)))";
+    // Whether a batch had left a tombstone must not decide what happens to this account later.
+    let tombstones = "DELETE FROM tombstones WHERE collection_id IN (SELECT id FROM collections) AND did_id IN \
+                    (SELECT d.id FROM dids d WHERE d.did IN (SELECT value FROM json_each($1)))";
     sqlx::query(refs).bind(&purged).execute(&mut *conn).await?;
+    sqlx::query(tombstones).bind(&purged).execute(&mut *conn).await?;
     applied.purged += sqlx::query(rows).bind(&purged).execute(&mut *conn).await?.rows_affected();
     Ok(())
 }
