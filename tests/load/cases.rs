@@ -15,7 +15,8 @@ const CONNECTIONS: usize = 16;
 
 const CONSTANT: &str = "function handle() return { ok = true, items = { 1, 2, 3 }, name = 'constant' } end";
 
-const LOOP: &str = "function handle() local n = 0 for i = 1, 499990 do n = n + i end return { n = n } end";
+/// Two instructions a turn.
+const LOOP: &str = "function handle() local n = 0 for i = 1, 249990 do n = n + i end return { n = n } end";
 
 const QUERY: &str =
     "function handle() return db.query{ collection = 'com.example.load.note', limit = 20 } end";
