@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 use crate::support::jetstream::{Frame, Place, Standin, tid};
+use crate::support::plc::Plc;
 use crate::support::{db, postgres};
 
 pub const NOTES: &str = "com.example.note";
@@ -17,6 +18,8 @@ pub const BOB: &str = "did:plc:bobbobbobbobbobbobbobbob";
 pub struct World {
     pub server: Instance,
     pub stream: Standin,
+    /// Knows nobody until a test says so.
+    pub plc: Plc,
     last_event: i64,
     clock: Clock,
     _directory: Option<TempDir>,
@@ -25,17 +28,18 @@ pub struct World {
 impl World {
     pub async fn sqlite() -> Self {
         let (url, directory) = db::sqlite_url();
-        Self::on(&url, Some(directory), &[]).await
+        Self::on(&url, Some(directory)).await
     }
 
     pub async fn postgres() -> Self {
-        Self::on(&postgres::create_database().await, None, &[]).await
+        Self::on(&postgres::create_database().await, None).await
     }
 
-    async fn on(url: &str, directory: Option<TempDir>, environment: &[(&'static str, &str)]) -> Self {
+    async fn on(url: &str, directory: Option<TempDir>) -> Self {
         let stream = Standin::start().await;
-        let server = Instance::start_with(url, &stream.url(), environment).await;
-        Self { server, stream, last_event: 0, clock: Clock::system(), _directory: directory }
+        let plc = Plc::start().await;
+        let server = Instance::start_with(url, &stream.url(), &[("PLC_URL", &plc.url())]).await;
+        Self { server, stream, plc, last_event: 0, clock: Clock::system(), _directory: directory }
     }
 
     /// The collection of notes and the query over it.

@@ -418,8 +418,21 @@ fn encode(value: &Value, out: &mut Vec<u8>) {
                 encode(item, out);
             }
         }
-        Value::Object(fields) => object(fields, out),
+        Value::Object(fields) => match fields.get("$link").and_then(Value::as_str) {
+            Some(cid) if fields.len() == 1 => link(cid, out),
+            _ => object(fields, out),
+        },
     }
+}
+
+/// A CID as DAG-CBOR has it: tag 42 around its bytes, with a zero in front.
+fn link(cid: &str, out: &mut Vec<u8>) {
+    let base32 = cid.strip_prefix('b').expect("a CID in base32").to_ascii_uppercase();
+    let bytes = data_encoding::BASE32_NOPAD.decode(base32.as_bytes()).expect("a CID in base32");
+    head(6, 42, out);
+    head(2, bytes.len() as u64 + 1, out);
+    out.push(0);
+    out.extend(bytes);
 }
 
 /// Keys in DAG-CBOR's order: shorter first, then bytewise.

@@ -1,5 +1,6 @@
 //! `GET /xrpc/{nsid}` without a script.
 
+use belvedere::crypto::Algorithm;
 use serde_json::json;
 
 use crate::fixtures::{ALICE, BOB, LIST, NOTES};
@@ -87,6 +88,22 @@ crate::in_both_worlds! {
         world.note(BOB, "later", json!({ "text": "after the account events" })).await;
         assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.status, 404, "purged, not hidden");
         assert_eq!(world.server.records().await, 2);
+    }
+
+    async fn blobs_say_where_they_are_when_their_authors_pds_is_known(mut world) {
+        world = world.with_notes().await;
+        world.plc.person(ALICE, Algorithm::Es256k);
+        let cid = "bafkreibme22gw2h7y2h7tg2fhqotaqjucnbc24deqo72b6mkl2egezxhvy";
+        let picture = json!({ "$type": "blob", "ref": { "$link": cid }, "mimeType": "image/png", "size": 5 });
+        world.note(ALICE, "a", json!({ "picture": picture })).await;
+        world.note(BOB, "b", json!({ "picture": picture })).await;
+        let page = world.server.xrpc(LIST).await;
+        let records = &page.body["records"];
+        let url = records[1]["picture"]["url"].as_str().expect("alice is known");
+        assert!(url.ends_with(&format!("/xrpc/com.atproto.sync.getBlob?did={ALICE}&cid={cid}")), "{url}");
+        assert_eq!(records[0]["picture"], picture, "nobody knows bob, and his record is shown as it is");
+        let one = world.server.xrpc(&format!("{LIST}?uri=at://{ALICE}/{NOTES}/a")).await;
+        assert_eq!(one.body["record"]["picture"]["url"], url);
     }
 
     async fn a_query_without_a_target_is_empty(world) {
