@@ -150,6 +150,9 @@ impl Glue<'_> {
         match self.plain(ty) {
             Type::Bool => writeln!(self.body, "  {to} = lua_toboolean(L, {index});")?,
             Type::S64 | Type::U64 => writeln!(self.body, "  {to} = take_integer(L, {index}, \"{what}\");")?,
+            Type::U32 => {
+                writeln!(self.body, "  {to} = (uint32_t)take_bounded(L, {index}, \"{what}\", UINT32_MAX);")?;
+            }
             Type::F64 => writeln!(self.body, "  {to} = take_number(L, {index}, \"{what}\");")?,
             Type::String => writeln!(self.body, "  take_string(L, {index}, \"{what}\", &{to});")?,
             Type::Id(id) => return self.take_defined(id, index, to, what),

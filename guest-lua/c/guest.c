@@ -11,6 +11,7 @@ enum {
 
 static lua_State *main_state;
 static int reseed_ref = LUA_NOREF;
+static int hooks_ref = LUA_NOREF;
 
 static int on_panic(lua_State *L) {
   (void)L;
@@ -21,7 +22,7 @@ static int open_all(lua_State *L) {
   libraries_open(L);
   json_open(L);
   fault_open(L);
-  prelude_open(L);
+  hooks_ref = prelude_open(L);
   lua_getglobal(L, "math");
   lua_getfield(L, -1, "randomseed");
   reseed_ref = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -98,11 +99,14 @@ bool exports_guest_compile(guest_string_t *name, guest_list_u8_t *source, guest_
 typedef struct {
   guest_list_u8_t bytecode;
   const guest_list_u8_t *globals; /* NULL: only check */
+  const guest_list_u8_t *context;
   uint64_t seed;
   Buffer out;
   int shape;
   int missing_handle;
   int line;
+  char fault[FAULT_CODE];
+  int64_t upstream;
 } Run;
 
 static Run current;
@@ -111,6 +115,7 @@ static Run current;
    message behind a NUL. */
 static int on_error(lua_State *L) {
   current.line = script_line(L);
+  note_fault(L, 1, current.fault, &current.upstream);
   luaL_tolstring(L, 1, NULL);
   lua_pushlstring(L, "", 1);
   luaL_traceback(L, L, NULL, 1);
@@ -144,12 +149,26 @@ static void set_globals(lua_State *L) {
   lua_pop(L, 2);
 }
 
+/* Tells the prelude what this run is. */
+static void run_hooks(lua_State *L) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, hooks_ref);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+  if (n > 0) json_decode(L, (const char *)current.context->ptr, current.context->len, 0, "the run's context");
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, -2, i);
+    lua_pushvalue(L, -2);
+    lua_call(L, 1, 0);
+  }
+  lua_settop(L, 0);
+}
+
 static int run_protected(lua_State *L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, reseed_ref);
   lua_pushinteger(L, (lua_Integer)current.seed);
   lua_pushinteger(L, 0);
   lua_call(L, 2, 0);
   set_globals(L);
+  if (current.context) run_hooks(L);
   if (luaL_loadbufferx(L, (char *)current.bytecode.ptr, current.bytecode.len, "=script", "b") != LUA_OK) lua_error(L);
   lua_call(L, 0, 0);
   if (lua_getglobal(L, "handle") != LUA_TFUNCTION) {
@@ -166,14 +185,30 @@ static int run_protected(lua_State *L) {
   return 0;
 }
 
+/* Adds to the failure what `on_error` saw of a fault. */
+static void give_fault(guest_failure_t *failure) {
+  size_t n = strlen(current.fault);
+  if (n) {
+    guest_list_u8_t text;
+    give_text(&text, current.fault, n);
+    failure->fault.is_some = 1;
+    failure->fault.val = (guest_string_t){.ptr = text.ptr, .len = text.len};
+  }
+  if (current.upstream >= 0 && current.upstream <= UINT32_MAX) {
+    failure->upstream.is_some = 1;
+    failure->upstream.val = (uint32_t)current.upstream;
+  }
+}
+
 /* String buffers raise it as an ordinary error with the VM's own text. */
 static int out_of_memory(lua_State *L) {
   return lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), MEMERRMSG) == 0;
 }
 
-static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, uint64_t seed, uint32_t instructions, guest_failure_t *err) {
+static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,
+                uint32_t instructions, guest_failure_t *err) {
   lua_State *L = main_state;
-  current = (Run){.bytecode = *bytecode, .globals = globals, .seed = seed};
+  current = (Run){.bytecode = *bytecode, .globals = globals, .context = context, .seed = seed, .upstream = -1};
   meter_left = (int32_t)instructions;
   lua_pushcfunction(L, on_error);
   lua_pushcfunction(L, run_protected);
@@ -183,16 +218,17 @@ static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, uint64_t se
              : status == LUA_ERRMEM || out_of_memory(L) ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MEMORY
                                     : BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_RUNTIME;
   give_failure(L, err, kind, current.line);
+  give_fault(err);
   return false;
 }
 
 bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, guest_failure_t *err) {
-  return run(bytecode, NULL, 0, instructions, err);
+  return run(bytecode, NULL, NULL, 0, instructions, err);
 }
 
-bool exports_guest_run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, uint64_t seed, uint32_t instructions,
-                       guest_reply_t *ret, guest_failure_t *err) {
-  if (!run(bytecode, globals, seed, instructions, err)) return false;
+bool exports_guest_run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,
+                       uint32_t instructions, guest_reply_t *ret, guest_failure_t *err) {
+  if (!run(bytecode, globals, context, seed, instructions, err)) return false;
   ret->shape = (uint8_t)current.shape;
   buffer_release(&current.out, &ret->body.ptr, &ret->body.len);
   return true;

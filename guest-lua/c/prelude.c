@@ -85,16 +85,31 @@ static void push_internals(lua_State *L) {
   lua_setfield(L, -2, "null");
 }
 
+/* Keeps a function that is called with the run's context before the script is. Only while the prelude loads. */
+static int prelude_on_start(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  lua_rawseti(L, lua_upvalueindex(1), (lua_Integer)lua_rawlen(L, lua_upvalueindex(1)) + 1);
+  return 0;
+}
+
 /* Each file is a chunk that is called with the host's interfaces and the internals, and sets globals. It keeps both
-   to itself, in locals: a script has no way to them. */
-static void prelude_open(lua_State *L) {
+   to itself, in locals: a script has no way to them. Gives a reference to the array of start hooks. */
+static int prelude_open(lua_State *L) {
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  int hooks = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pushcclosure(L, prelude_on_start, 1);
   push_host(L);
   push_internals(L);
+  lua_pushvalue(L, -3);
+  lua_setfield(L, -2, "on_start");
   for (const struct prelude_file *file = prelude_files; file->source; file++) {
     if (luaL_loadbufferx(L, (const char *)file->source, file->length, PRELUDE_NAME, "t") != LUA_OK) lua_error(L);
     lua_pushvalue(L, -3);
     lua_pushvalue(L, -3);
     lua_call(L, 2, 0);
   }
-  lua_pop(L, 2);
+  lua_pop(L, 3);
+  return hooks;
 }

@@ -13,21 +13,6 @@ static void push_position(lua_State *L) {
   lua_pushliteral(L, "");
 }
 
-static _Noreturn void raise(lua_State *L, const char *format, ...) {
-  luaL_checkstack(L, 4, NULL);
-  push_position(L);
-  va_list args;
-  va_start(args, format);
-  lua_pushvfstring(L, format, args);
-  va_end(args);
-  lua_concat(L, 2);
-  lua_error(L);
-  __builtin_unreachable();
-}
-
-/* For the prelude: raise(message). */
-static int prelude_raise(lua_State *L) { raise(L, "%s", luaL_checkstring(L, 1)); }
-
 /* The metatable of fault objects: tostring and .. give the message, and scripts can't reach it. */
 static int fault_tostring(lua_State *L) {
   lua_getfield(L, 1, "message");
@@ -42,6 +27,8 @@ static int fault_concat(lua_State *L) {
 }
 
 #define FAULT_METATABLE "belvedere.fault"
+
+enum { FAULT_CODE = 32 /* a fault's code and its NUL */ };
 
 static void fault_open(lua_State *L) {
   static const luaL_Reg methods[] = {{"__tostring", fault_tostring}, {"__concat", fault_concat}, {NULL, NULL}};
@@ -63,4 +50,51 @@ static _Noreturn void raise_fault(lua_State *L) {
   luaL_setmetatable(L, FAULT_METATABLE);
   lua_error(L);
   __builtin_unreachable();
+}
+
+/* What makes no sense is refused here as the host refuses it: a fault with the code bad-input. */
+static _Noreturn void raise(lua_State *L, const char *format, ...) {
+  luaL_checkstack(L, 6, NULL);
+  lua_createtable(L, 0, 2);
+  lua_pushliteral(L, "bad-input");
+  lua_setfield(L, -2, "code");
+  va_list args;
+  va_start(args, format);
+  lua_pushvfstring(L, format, args);
+  va_end(args);
+  lua_setfield(L, -2, "message");
+  raise_fault(L);
+}
+
+/* For the prelude: raise(message), raise(message, code). */
+static int prelude_raise(lua_State *L) {
+  luaL_checkstring(L, 1);
+  const char *code = luaL_optstring(L, 2, "bad-input");
+  lua_settop(L, 2);
+  lua_createtable(L, 0, 2);
+  lua_pushstring(L, code);
+  lua_setfield(L, -2, "code");
+  lua_pushvalue(L, 1);
+  lua_setfield(L, -2, "message");
+  raise_fault(L);
+}
+
+/* Notes the fault at `index`, if it is one: its code, and the number of the answer behind it. Metamethods have no say,
+   and nothing is allocated but the two keys. */
+static void note_fault(lua_State *L, int index, char code[FAULT_CODE], int64_t *upstream) {
+  code[0] = '\0';
+  *upstream = -1;
+  if (!lua_istable(L, index) || !lua_getmetatable(L, index)) return;
+  luaL_getmetatable(L, FAULT_METATABLE);
+  int is_fault = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  if (!is_fault) return;
+  lua_pushliteral(L, "code");
+  if (lua_rawget(L, index) == LUA_TSTRING) {
+    strncpy(code, lua_tostring(L, -1), FAULT_CODE - 1);
+    code[FAULT_CODE - 1] = '\0';
+  }
+  lua_pushliteral(L, "upstream");
+  if (lua_rawget(L, index) == LUA_TNUMBER) *upstream = lua_tointeger(L, -1);
+  lua_pop(L, 2);
 }

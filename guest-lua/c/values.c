@@ -23,6 +23,12 @@ static lua_Integer take_integer(lua_State *L, int index, const char *what) {
   return value;
 }
 
+static lua_Integer take_bounded(lua_State *L, int index, const char *what, lua_Integer most) {
+  lua_Integer value = take_integer(L, index, what);
+  if (value < 0 || value > most) raise(L, "%s: out of range", what);
+  return value;
+}
+
 static lua_Number take_number(lua_State *L, int index, const char *what) {
   int ok;
   lua_Number value = lua_tonumberx(L, index, &ok);

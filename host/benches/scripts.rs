@@ -59,12 +59,12 @@ fn row(i: usize) -> Row {
 async fn main() {
     let cache = std::env::temp_dir().join("belvedere-bench-guest");
     let engine = Engine::open(EngineConfig::new(cache)).await.expect("the engine opens");
-    let services = Services {
-        index: Arc::new(Shelf(Page { rows: (0..20).map(row).collect(), cursor: Some("x".to_owned()) })),
-        log: Arc::new(Silence),
-        clock: Clock::system(),
-        random: Random::system(),
-    };
+    let services = Services::new(
+        Arc::new(Shelf(Page { rows: (0..20).map(row).collect(), cursor: Some("x".to_owned()) })),
+        Arc::new(Silence),
+        Clock::system(),
+        Random::system(),
+    );
     // `cargo bench` adds a flag of its own.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let params = [("path".to_owned(), "/posts".to_owned()), ("limit".to_owned(), "20".to_owned())];

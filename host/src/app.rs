@@ -135,12 +135,12 @@ impl App {
         let resolver = Resolver::new(net_client(&config, &identity)?, plc, clock.clone());
         let (events, _writer) =
             EventLog::start(db.clone(), clock.clone(), random.clone(), config.events.verbose);
-        let script_services = Services {
-            index: Arc::new(ServerIndex(db.clone())),
-            log: Arc::new(ServerLog(events.clone())),
-            clock: clock.clone(),
-            random: random.clone(),
-        };
+        let script_services = Services::new(
+            Arc::new(ServerIndex(db.clone())),
+            Arc::new(ServerLog(events.clone())),
+            clock.clone(),
+            random.clone(),
+        );
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),

@@ -135,12 +135,16 @@ impl Engine {
         }
         let identity = Identity {
             trigger: Arc::clone(&script.name),
+            kind: script.trigger.kind(),
             caller_did: invocation.caller_did.map(str::to_owned),
+            client: invocation.client.map(Arc::from),
+            depth: invocation.depth,
         };
+        let context = context(&identity);
         let state = RunState::new(identity, services, Arc::clone(&self.0.tids));
         let (globals, seed) = (invocation.globals(), services.random.u64());
         let (returned, usage) = self
-            .protected(state, async |guest, store| guest.run(store, bytecode, &globals, seed).await)
+            .protected(state, async |guest, store| guest.run(store, bytecode, &globals, &context, seed).await)
             .await?;
         if let Some(client) = invocation.client {
             self.0.shares.charge(client, usage.fuel, services.clock.now());
@@ -164,9 +168,20 @@ impl Engine {
     }
 
     fn unconnected(&self, trigger: &Trigger) -> RunState {
-        let identity = Identity { trigger: trigger.id().into(), caller_did: None };
+        let identity = Identity {
+            trigger: trigger.id().into(),
+            kind: trigger.kind(),
+            caller_did: None,
+            client: None,
+            depth: 0,
+        };
         RunState::unconnected(identity, Clock::system(), Arc::clone(&self.0.tids))
     }
+}
+
+/// What the prelude's start hooks are told, as JSON: what kind of run it is, and what it has.
+fn context(identity: &Identity) -> Vec<u8> {
+    serde_json::json!({ "kind": identity.kind.context() }).to_string().into_bytes()
 }
 
 /// How WebAssembly is compiled and held. All of it goes into the fingerprint of the kept image.

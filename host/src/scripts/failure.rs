@@ -1,7 +1,11 @@
 //! How a run can fail, and the two texts that a caller may see of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
 
 use super::limits;
 
@@ -41,6 +45,46 @@ impl FailureKind {
     }
 }
 
+/// The code of a fault (`wit/guest.wit`, `fault-code`): why a host function refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultCode {
+    BadInput,
+    Forbidden,
+    NoSession,
+    Limit,
+    Unavailable,
+    Upstream,
+}
+
+impl FaultCode {
+    const ALL: [Self; 6] =
+        [Self::BadInput, Self::Forbidden, Self::NoSession, Self::Limit, Self::Unavailable, Self::Upstream];
+
+    /// The name that scripts see in `fault.code`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BadInput => "bad-input",
+            Self::Forbidden => "forbidden",
+            Self::NoSession => "no-session",
+            Self::Limit => "limit",
+            Self::Unavailable => "unavailable",
+            Self::Upstream => "upstream",
+        }
+    }
+
+    /// A script may have put anything into `code`; what is no code is none.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == text)
+    }
+}
+
+/// What an upstream server answered, kept so that it can be passed on unchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamAnswer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
 /// A failed run or check. `message`, `line` and `traceback` are for the log, the `script.error` event and the
 /// person who saves a script; a caller of the method only ever sees [`ScriptFailure::public_text`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +95,42 @@ pub struct ScriptFailure {
     /// The script's line that was running, when there was one.
     pub line: Option<u32>,
     pub traceback: Option<String>,
+    /// The code of the fault that nobody caught.
+    pub fault: Option<FaultCode>,
+    /// The upstream answer behind that fault.
+    pub upstream: Option<Arc<UpstreamAnswer>>,
     /// When to try again, for [`FailureKind::Throttled`].
     pub retry_after: Option<Duration>,
 }
 
 impl ScriptFailure {
     pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), line: None, traceback: None, retry_after: None }
+        Self {
+            kind,
+            message: message.into(),
+            line: None,
+            traceback: None,
+            fault: None,
+            upstream: None,
+            retry_after: None,
+        }
+    }
+
+    /// Whether the same run could end well in a moment: what failed is around the script, not the script.
+    pub fn is_retryable(&self) -> bool {
+        match self.kind {
+            FailureKind::Busy | FailureKind::Throttled | FailureKind::Internal => true,
+            FailureKind::Runtime => match self.fault {
+                Some(FaultCode::Unavailable) => true,
+                Some(FaultCode::Upstream) => self.upstream.as_ref().is_some_and(|answer| {
+                    answer.status.is_server_error() || answer.status == StatusCode::TOO_MANY_REQUESTS
+                }),
+                _ => false,
+            },
+            FailureKind::Syntax | FailureKind::MissingHandle | FailureKind::Limit | FailureKind::Memory => {
+                false
+            }
+        }
     }
 
     /// The `error` of the response: one of the specification's two texts, or that of a full queue.

@@ -20,6 +20,7 @@ use wasmtime_wizer::Wizer;
 use super::engine::{self, EngineConfig, EngineError};
 use super::host::{Identity, RunState, guest};
 use super::tid::TidClock;
+use super::trigger::TriggerKind;
 use crate::clock::Clock;
 
 /// Makes the image ahead of time (`belvedere guest prepare`) and gives its path.
@@ -71,7 +72,8 @@ async fn make(engine: &Engine) -> Result<Vec<u8>> {
         .wasm_backtrace_max_frames(None)
         .cranelift_opt_level(wasmtime::OptLevel::None);
     let builder = Engine::new(&config)?;
-    let identity = Identity { trigger: "".into(), caller_did: None };
+    let identity =
+        Identity { trigger: "".into(), kind: TriggerKind::Query, caller_did: None, client: None, depth: 0 };
     let state = RunState::unconnected(identity, Clock::system(), Arc::new(TidClock::new(0)));
     let mut store = Store::new(&builder, state);
     let mut wizer = Wizer::new();

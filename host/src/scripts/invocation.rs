@@ -22,6 +22,8 @@ pub struct Invocation<'a> {
     pub input: Option<&'a [u8]>,
     /// The API client whose share of the processor the run takes from; `None` takes from nobody's.
     pub client: Option<&'a str>,
+    /// How many runs this one is nested in: 0 for what came from outside.
+    pub depth: u32,
     /// The script variables.
     pub env: &'a Env,
 }

@@ -23,7 +23,7 @@ mod tid;
 pub mod trigger;
 
 pub use engine::{Engine, EngineConfig, EngineError};
-pub use failure::{FailureKind, ScriptFailure};
+pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
 pub use image::prepare;
 pub use invocation::{Env, Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};

@@ -10,13 +10,21 @@ use futures_util::future::BoxFuture;
 use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
 
-/// Handed to every run. Cheap to clone.
+/// Handed to every run. Cheap to clone. The capabilities beyond these four are optional: a run that has one not is
+/// told so when it asks.
 #[derive(Clone)]
 pub struct Services {
     pub index: Arc<dyn Index>,
     pub log: Arc<dyn LogSink>,
     pub clock: Clock,
     pub random: Random,
+}
+
+impl Services {
+    /// What every run has.
+    pub fn new(index: Arc<dyn Index>, log: Arc<dyn LogSink>, clock: Clock, random: Random) -> Self {
+        Self { index, log, clock, random }
+    }
 }
 
 impl fmt::Debug for Services {

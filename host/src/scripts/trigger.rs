@@ -27,6 +27,17 @@ impl TriggerKind {
         Self::JobRun,
     ];
 
+    /// What a run of it is called in its context: events of every action are `record`.
+    pub fn context(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Procedure => "procedure",
+            Self::RecordCreate | Self::RecordUpdate | Self::RecordDelete | Self::RecordIndex => "record",
+            Self::LabelApply => "label",
+            Self::JobRun => "job",
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Query => "xrpc.query",

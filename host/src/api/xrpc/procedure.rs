@@ -1,21 +1,28 @@
-//! `POST /xrpc/{nsid}`: procedures write to the caller's repo with the session stored for it.
+//! `POST /xrpc/{nsid}`: the script bound to the method, or else a write to the caller's repo with the session stored
+//! for it.
 
 use std::sync::Arc;
 
+use super::scripted;
 use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::lexicon::LexiconKind;
 use crate::http::{Error, Request, Response};
+use crate::scripts::TriggerKind;
 
-/// Nobody has a stored session before the OAuth endpoints exist, so every known procedure ends in the answer that
-/// a caller without one gets.
+/// Nobody has a stored session before the OAuth endpoints exist, so a procedure without a script ends in the answer
+/// that a caller without one gets.
 pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Result<Response, Error> {
-    app.registry
+    let lexicon = app
+        .registry
         .get(request.param("nsid"))
         .filter(|lexicon| lexicon.kind == LexiconKind::Procedure)
         .ok_or_else(|| Error::not_found("method not found"))?;
-    match caller.did() {
-        None => Err(Error::unauthorized("authentication required")),
-        Some(_) => Err(Error::unauthorized("no PDS session is stored for this user")),
+    if caller.did().is_none() {
+        return Err(Error::unauthorized("authentication required"));
+    }
+    match app.library.get(&format!("{}:{}", TriggerKind::Procedure.as_str(), lexicon.id)) {
+        Some(script) => scripted::procedure(&app, &script, &lexicon, &caller, &request).await,
+        None => Err(Error::unauthorized("no PDS session is stored for this user")),
     }
 }

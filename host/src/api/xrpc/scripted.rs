@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 
 use super::params;
 use crate::access::XrpcCaller;
 use crate::app::App;
-use crate::atproto::{Did, Nsid};
+use crate::atproto::{Did, LexiconKind, Nsid};
 use crate::events::{Event, ScriptError};
 use crate::http::{Error, Request, Response, response};
 use crate::lexicons::Lexicon;
@@ -21,7 +23,34 @@ pub(super) async fn query(
     caller: &XrpcCaller,
     request: &Request,
 ) -> Result<Response, Error> {
-    let params = params::collect(request);
+    run(app, script, lexicon, caller, params::collect(request), None).await
+}
+
+/// As a query, with the body as `input`: any JSON, or nothing at all.
+pub(super) async fn procedure(
+    app: &App,
+    script: &CompiledScript,
+    lexicon: &Lexicon,
+    caller: &XrpcCaller,
+    request: &Request,
+) -> Result<Response, Error> {
+    let input = &request.body[..];
+    if !input.is_empty() {
+        serde_json::from_slice::<IgnoredAny>(input)
+            .map_err(|error| Error::bad_request(format!("the body is not JSON: {error}")))?;
+    }
+    let input = (!input.is_empty()).then_some(input);
+    run(app, script, lexicon, caller, params::collect(request), input).await
+}
+
+async fn run(
+    app: &App,
+    script: &CompiledScript,
+    lexicon: &Lexicon,
+    caller: &XrpcCaller,
+    params: Vec<(String, String)>,
+    input: Option<&[u8]>,
+) -> Result<Response, Error> {
     let client = caller.client.as_deref().map(|client| client.id.as_str());
     let caller = caller.did();
     let invocation = Invocation {
@@ -29,6 +58,7 @@ pub(super) async fn query(
         collection: lexicon.target_collection.as_ref().map(Nsid::as_str),
         caller_did: caller.map(Did::as_str),
         params: Some(&params),
+        input,
         client,
         ..Invocation::default()
     };
@@ -45,7 +75,14 @@ pub(super) async fn query(
             });
             Ok(response::json_bytes(StatusCode::OK, outcome.body))
         }
-        Err(failure) => Err(failed(app, script, lexicon, caller, params, &failure, duration)),
+        Err(failure) => {
+            // What a PDS refused is the caller's answer, unchanged, as for a procedure without a script.
+            if let (LexiconKind::Procedure, Some(answer)) = (lexicon.kind, &failure.upstream) {
+                return Ok(response::json_bytes(answer.status, answer.body.clone()));
+            }
+            let input = input.map_or_else(|| json!(params), |input| json!(String::from_utf8_lossy(input)));
+            Err(failed(app, script, lexicon, caller, input, &failure, duration))
+        }
     }
 }
 
@@ -55,7 +92,7 @@ fn failed(
     script: &CompiledScript,
     lexicon: &Lexicon,
     caller: Option<&Did>,
-    params: Vec<(String, String)>,
+    input: Value,
     failure: &ScriptFailure,
     duration: Duration,
 ) -> Error {
@@ -74,7 +111,7 @@ fn failed(
         caller: caller.map(Did::to_string),
         error: failure.message.clone(),
         script_source: script.source().to_owned(),
-        input: serde_json::json!(params),
+        input,
         duration,
     })));
     Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text())

@@ -3,13 +3,17 @@
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::services::IndexError;
 
+pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Fault {
+    Fault { code, message: message.into(), status: None, upstream: None }
+}
+
 /// A bound of `limits` is used up; `what` names it.
 pub(super) fn limit(what: &str, most: impl std::fmt::Display) -> Fault {
-    Fault { code: FaultCode::Limit, message: format!("{what}: a run may have {most}") }
+    new(FaultCode::Limit, format!("{what}: a run may have {most}"))
 }
 
 pub(super) fn forbidden(message: impl Into<String>) -> Fault {
-    Fault { code: FaultCode::Forbidden, message: message.into() }
+    new(FaultCode::Forbidden, message)
 }
 
 /// Turns the index's refusal into the script's; a failing database is told to the log, not to the script.
@@ -21,5 +25,5 @@ pub(super) fn index(function: &str, error: &IndexError) -> Fault {
             FaultCode::Unavailable
         }
     };
-    Fault { code, message: format!("{function}: {error}") }
+    new(code, format!("{function}: {error}"))
 }

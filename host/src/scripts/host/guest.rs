@@ -7,7 +7,7 @@ use wasmtime::{Engine, Result, Store};
 use super::bindings::belvedere::script::types::{Failure, FailureKind as Kind, Shape as WitShape};
 use super::bindings::{Guest as Bindings, GuestPre};
 use super::state::RunState;
-use crate::scripts::failure::{FailureKind, ScriptFailure};
+use crate::scripts::failure::{FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::Shape;
 use crate::scripts::limits;
 
@@ -58,10 +58,12 @@ impl Guest {
         store: &mut Store<RunState>,
         bytecode: &[u8],
         globals: &[u8],
+        context: &[u8],
         seed: u64,
     ) -> Result<Result<Returned, ScriptFailure>> {
         let guest = self.0.instantiate_async(&mut *store).await?;
-        let reply = guest.call_run(store, bytecode, globals, seed, limits::INSTRUCTIONS).await?;
+        let reply =
+            guest.call_run(&mut *store, bytecode, globals, context, seed, limits::INSTRUCTIONS).await?;
         Ok(reply
             .map(|reply| Returned {
                 shape: match reply.shape {
@@ -71,7 +73,10 @@ impl Guest {
                 },
                 body: reply.body.into(),
             })
-            .map_err(failure))
+            .map_err(|failed| {
+                let answer = failed.upstream.and_then(|number| store.data().upstream(number));
+                ScriptFailure { upstream: answer, ..failure(failed) }
+            }))
     }
 }
 
@@ -87,6 +92,8 @@ fn failure(failure: Failure) -> ScriptFailure {
         message: text(failure.message),
         line: failure.line,
         traceback: failure.traceback.map(text),
+        fault: failure.fault.as_deref().and_then(FaultCode::parse),
+        upstream: None,
         retry_after: None,
     }
     .clipped()

@@ -7,14 +7,20 @@ use wasmtime::ResourceLimiter;
 use super::bindings::belvedere::script::types::Fault;
 use super::fault;
 use crate::clock::Clock;
+use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
-use crate::scripts::{limits, tid::TidClock};
+use crate::scripts::{TriggerKind, limits, tid::TidClock};
 
-/// Who a run's log lines are signed by.
+/// What a run is and for whom. Capabilities decide by it what they allow; its log lines are signed by it.
 #[derive(Clone, Debug)]
 pub(in crate::scripts) struct Identity {
     pub(in crate::scripts) trigger: Arc<str>,
+    pub(in crate::scripts) kind: TriggerKind,
     pub(in crate::scripts) caller_did: Option<String>,
+    /// The API client, by id.
+    pub(in crate::scripts) client: Option<Arc<str>>,
+    /// How many runs this one is nested in (`xrpc.*`).
+    pub(in crate::scripts) depth: u32,
 }
 
 /// The data of a run's store.
@@ -23,7 +29,8 @@ pub(in crate::scripts) struct RunState {
     pub(super) clock: Clock,
     pub(super) tids: Arc<TidClock>,
     /// `None` while a script is only checked.
-    reach: Option<Reach>,
+    services: Option<Services>,
+    upstream: Vec<Arc<UpstreamAnswer>>,
     host_calls: u32,
     rows: u64,
     row_bytes: u64,
@@ -31,16 +38,9 @@ pub(in crate::scripts) struct RunState {
     memory_refused: bool,
 }
 
-#[derive(Clone)]
-struct Reach {
-    index: Arc<dyn Index>,
-    log: Arc<dyn LogSink>,
-}
-
 impl RunState {
     pub(in crate::scripts) fn new(identity: Identity, services: &Services, tids: Arc<TidClock>) -> Self {
-        let reach = Reach { index: Arc::clone(&services.index), log: Arc::clone(&services.log) };
-        Self { reach: Some(reach), ..Self::unconnected(identity, services.clock.clone(), tids) }
+        Self { services: Some(services.clone()), ..Self::unconnected(identity, services.clock.clone(), tids) }
     }
 
     /// For a check: log lines vanish, and everything else that is not the clock is refused.
@@ -49,7 +49,8 @@ impl RunState {
             identity,
             clock,
             tids,
-            reach: None,
+            services: None,
+            upstream: Vec::new(),
             host_calls: 0,
             rows: 0,
             row_bytes: 0,
@@ -98,17 +99,37 @@ impl RunState {
 
     /// The index, for a counted call.
     pub(super) fn index(&mut self, function: &str) -> Result<Arc<dyn Index>, Fault> {
+        self.service(function, |services| Some(Arc::clone(&services.index)))
+    }
+
+    /// What `pick` takes of the services, for a counted call. `function` is what the script called.
+    pub(super) fn service<T>(
+        &mut self,
+        function: &str,
+        pick: impl FnOnce(&Services) -> Option<T>,
+    ) -> Result<T, Fault> {
         self.count_call()?;
-        match &self.reach {
-            Some(reach) => Ok(Arc::clone(&reach.index)),
-            None => {
-                Err(fault::forbidden(format!("{function} can't be used while the script is being saved")))
-            }
-        }
+        let Some(services) = &self.services else {
+            return Err(fault::forbidden(format!(
+                "{function} can't be used while the script is being saved"
+            )));
+        };
+        pick(services).ok_or_else(|| fault::forbidden(format!("{function} is not available here")))
     }
 
     pub(super) fn log(&self) -> Option<&dyn LogSink> {
-        self.reach.as_ref().map(|reach| &*reach.log)
+        self.services.as_ref().map(|services| &*services.log)
+    }
+
+    /// Keeps an upstream answer for as long as the run lasts, and gives the number under which a fault names it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the capabilities that talk to a PDS use it"))]
+    pub(super) fn keep_upstream(&mut self, answer: UpstreamAnswer) -> u32 {
+        self.upstream.push(Arc::new(answer));
+        (self.upstream.len() - 1) as u32
+    }
+
+    pub(super) fn upstream(&self, number: u32) -> Option<Arc<UpstreamAnswer>> {
+        self.upstream.get(number as usize).cloned()
     }
 }
 

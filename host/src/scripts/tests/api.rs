@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{FailureKind, Invocation, NOW, Stage, TRIGGER};
 use crate::atproto::Tid;
-use crate::scripts::{Env, LogLevel, Shape, Trigger};
+use crate::scripts::{Env, FaultCode, LogLevel, Shape, Trigger};
 
 #[tokio::test]
 async fn globals_come_from_the_invocation() {
@@ -352,4 +352,26 @@ async fn saving_runs_the_top_level_in_a_bare_sandbox() {
     }
     let long = format!("--{}\nfunction handle() end", "x".repeat(600_000));
     assert_eq!(check(&long).await.unwrap_err().kind, FailureKind::Syntax);
+}
+
+#[tokio::test]
+async fn a_fault_that_nobody_catches_says_whether_to_try_again() {
+    let stage = Stage::set().await;
+    for (body, fault, retryable) in [
+        ("db.query{ collection = 'down' }", Some(FaultCode::Unavailable), true),
+        (
+            "local ok, e = pcall(db.query, { collection = 'down' }) error(e)",
+            Some(FaultCode::Unavailable),
+            true,
+        ),
+        ("db.get('x')", Some(FaultCode::BadInput), false),
+        ("db.query(7)", Some(FaultCode::BadInput), false),
+        ("pcall(db.query, { collection = 'down' }) error('mine')", None, false),
+        ("error({ code = 'unavailable', upstream = 0 })", None, false),
+        ("local ok, e = pcall(db.get, 'x') e.code = 'none' e.upstream = 7 error(e)", None, false),
+    ] {
+        let failure = stage.handle(body).await.unwrap_err();
+        assert_eq!((failure.fault, failure.is_retryable()), (fault, retryable), "{body}: {failure}");
+        assert_eq!(failure.upstream, None, "{body}");
+    }
 }

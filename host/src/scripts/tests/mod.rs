@@ -99,12 +99,7 @@ pub(super) async fn engine() -> Engine {
 impl Stage {
     pub(super) async fn set() -> Self {
         let (shelf, lines) = (Arc::new(Shelf::default()), Arc::new(Lines::default()));
-        let services = Services {
-            index: shelf.clone(),
-            log: lines.clone(),
-            clock: Clock::fixed(NOW),
-            random: Random::system(),
-        };
+        let services = Services::new(shelf.clone(), lines.clone(), Clock::fixed(NOW), Random::system());
         Self { engine: engine().await, services, shelf, lines }
     }
 
