@@ -14,5 +14,6 @@ mod docs;
 mod fixtures;
 mod health;
 mod http;
+mod script_command;
 mod store;
 mod xrpc;

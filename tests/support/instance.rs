@@ -133,6 +133,11 @@ impl Instance {
         create_key(&self.environment, arguments)
     }
 
+    /// Runs another command of the binary with this server's configuration.
+    pub fn run(&self, arguments: &[&str]) -> std::process::Output {
+        command(&self.environment).args(arguments).output().expect("it runs")
+    }
+
     /// A request as the operator.
     pub async fn admin(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let key = format!("Bearer {}", self.admin_key);

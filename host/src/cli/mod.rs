@@ -1,4 +1,4 @@
-//! The command line: serve, migrate, doctor, admin, guest.
+//! The command line: serve, migrate, doctor, admin, script, guest.
 //!
 //! Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong (retrying won't help; systemd's
 //! `RestartPreventExitStatus=2`).
@@ -8,6 +8,7 @@ mod doctor;
 mod guest;
 mod logging;
 mod migrate;
+mod script;
 mod serve;
 
 use std::io::Write as _;
@@ -48,6 +49,9 @@ enum Command {
     /// Manage users and keys without a browser
     #[command(subcommand)]
     Admin(admin::Command),
+    /// Check scripts, and carry them between files and a server
+    #[command(subcommand)]
+    Script(script::Command),
     /// The script engine's precompiled image
     #[command(subcommand)]
     Guest(guest::Command),
@@ -93,6 +97,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Migrate => migrate::run(&config).await,
         Command::Doctor => doctor::run(&config).await,
         Command::Admin(command) => admin::run(command, &config).await,
+        Command::Script(command) => script::run(command, &config).await,
         Command::Guest(command) => guest::run(command, &config).await,
     }
 }
@@ -103,7 +108,12 @@ fn say(text: &dyn std::fmt::Display) {
 }
 
 fn complain(text: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "belvedere: {text}");
+    report(&format_args!("belvedere: {text}"));
+}
+
+/// Writes a line to standard error as it is: for messages that begin with their place in a file.
+fn report(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 #[cfg(test)]

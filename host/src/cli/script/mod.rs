@@ -1,0 +1,75 @@
+//! `belvedere script`: a script author's round trip, from files and back.
+//!
+//! A folder of scripts holds one file a script, its path being the trigger with `/` for the `:`, so
+//! `xrpc.query/com.example.listNotes.lua`. `check` needs no server; `push` and `pull` speak to one through its admin
+//! API, so what they may do is what the key may.
+
+mod check;
+mod files;
+mod pull;
+mod push;
+mod remote;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::config::Config;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Load scripts as saving them would, and print what is wrong with file and line
+    Check {
+        /// Lua files, or folders of them
+        #[arg(required = true, value_name = "FILE or DIR")]
+        paths: Vec<PathBuf>,
+    },
+    /// Store the scripts of a folder on a server
+    Push {
+        /// A folder of scripts: DIR/xrpc.query/com.example.listNotes.lua is bound to that trigger
+        dir: PathBuf,
+        #[command(flatten)]
+        server: Server,
+        /// Delete the server's scripts that have no file
+        #[arg(long)]
+        delete: bool,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Write a server's scripts into a folder
+    Pull {
+        /// The folder; made if it is not there
+        dir: PathBuf,
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+/// Which server, and by what right.
+#[derive(Args, Debug)]
+pub(super) struct Server {
+    /// The server's address [default: the one that this configuration serves]
+    #[arg(id = "script_server", long = "url", env = "BELVEDERE_URL", value_name = "URL")]
+    url: Option<String>,
+    /// An admin API key with scripts:read and, to push, scripts:manage
+    #[arg(
+        id = "script_key",
+        long = "key",
+        env = "BELVEDERE_ADMIN_KEY",
+        hide_env_values = true,
+        value_name = "KEY"
+    )]
+    key: String,
+}
+
+pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Check { paths } => check::run(&paths, config).await,
+        Command::Push { dir, server, delete, dry_run } => {
+            push::run(&dir, &server, push::How { delete, dry_run }, config).await
+        }
+        Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
+    }
+}

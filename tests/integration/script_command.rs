@@ -1,0 +1,144 @@
+//! `belvedere script`, against a running server.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use http::Method;
+use serde_json::json;
+
+use crate::fixtures::World;
+
+const GOOD: &str = "function handle() return 1 end\n";
+
+fn write(dir: &Path, path: &str, text: &str) {
+    let path = dir.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_is_said_with_file_and_line() {
+    let world = World::sqlite().await;
+    let dir = tempfile::tempdir().unwrap();
+    for (path, source, message) in [
+        ("loose.lua", "function handle()\n  return 1 +\nend", ":3: unexpected symbol near 'end'"),
+        (
+            "xrpc.query/com.example.a.lua",
+            "local x = nil\nx.y = 1\nfunction handle() end",
+            ":2: attempt to index a nil value",
+        ),
+        ("xrpc.query/com.example.b.lua", "x = 1", "the script defines no function handle()"),
+        (
+            "record.index/com.example.c.lua",
+            "\ndb.get('x')\nfunction handle() end",
+            ":2: db.get can't be used while",
+        ),
+    ] {
+        write(dir.path(), path, source);
+        let path = dir.path().join(path).display().to_string();
+        let output = world.server.run(&["script", "check", &path]);
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+        let text = err(&output);
+        assert!(text.starts_with(&path) && text.contains(message), "{text}");
+    }
+    write(dir.path(), "fine.lua", GOOD);
+    let output = world.server.run(&["script", "check", &dir.path().join("fine.lua").display().to_string()]);
+    assert!(output.status.success() && out(&output).contains("1 script loaded"), "{}", err(&output));
+    // A folder: everything that is a script in it, and nothing else.
+    let output = world.server.run(&["script", "check", &dir.path().display().to_string()]);
+    assert_eq!((output.status.code(), err(&output).lines().count()), (Some(1), 3), "{}", err(&output));
+    assert!(!world.server.run(&["script", "check", "/nowhere.lua"]).status.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_goes_to_the_server_and_back() {
+    let world = World::sqlite().await;
+    let (server, url) = (&world.server, format!("http://{}", world.server.address));
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().display().to_string();
+    let go = |verb: &str, folder: &str, more: &[&str]| {
+        server.run(&[&["script", verb, folder, "--url", &url, "--key", &server.admin_key], more].concat())
+    };
+    let stored = async |id: &str| {
+        server.admin(Method::GET, &format!("/admin/scripts/{id}"), None).await.body["body"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    write(dir.path(), "xrpc.query/com.example.one.lua", GOOD);
+    write(dir.path(), "job.run/nightly.lua", GOOD);
+    let described = json!({ "id": "record.index:com.example.old", "body": GOOD, "description": "old" });
+    assert_eq!(server.admin(Method::POST, "/admin/scripts", Some(&described)).await.status, 201);
+
+    let output = go("push", &folder, &["--dry-run"]);
+    assert!(out(&output).contains("would be created: job.run:nightly"), "{}{}", out(&output), err(&output));
+    assert_eq!(stored("job.run:nightly").await, None);
+
+    let output = go("push", &folder, &[]);
+    assert!(
+        out(&output).contains("created: xrpc.query:com.example.one")
+            && out(&output).contains("0 scripts unchanged")
+    );
+    assert_eq!(stored("xrpc.query:com.example.one").await.as_deref(), Some(GOOD));
+
+    // The other way: what only the server has appears, what is the same is not touched.
+    let output = go("pull", &folder, &[]);
+    assert!(
+        out(&output).contains("record.index/com.example.old.lua")
+            && out(&output).contains("2 scripts unchanged")
+    );
+    assert_eq!(fs::read_to_string(dir.path().join("record.index/com.example.old.lua")).unwrap(), GOOD);
+
+    // One broken file and nothing is sent.
+    let changed = "function handle() return 2 end\n";
+    write(dir.path(), "record.index/com.example.old.lua", changed);
+    write(dir.path(), "xrpc.query/com.example.one.lua", "function handle(");
+    let output = go("push", &folder, &[]);
+    assert!(
+        output.status.code() == Some(1) && err(&output).contains("nothing was pushed"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(stored("record.index:com.example.old").await.as_deref(), Some(GOOD));
+
+    fs::remove_file(dir.path().join("xrpc.query/com.example.one.lua")).unwrap();
+    let output = go("push", &folder, &["--delete"]);
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(out(&output).contains("updated: record.index:com.example.old"), "{}", out(&output));
+    assert!(out(&output).contains("deleted: xrpc.query:com.example.one"), "{}", out(&output));
+    assert_eq!(stored("xrpc.query:com.example.one").await, None);
+    let old = server.admin(Method::GET, "/admin/scripts/record.index:com.example.old", None).await.body;
+    assert_eq!((&old["body"], &old["description"]), (&json!(changed), &json!("old")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_says_what_to_do() {
+    let world = World::sqlite().await;
+    let (server, url) = (&world.server, format!("http://{}", world.server.address));
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "xrpc.query/com.example.one.lua", GOOD);
+    let folder = dir.path().display().to_string();
+    let reader =
+        server.create_key(&["--did", crate::support::instance::OPERATOR, "--permissions", "scripts:read"]);
+    for (url, key, message) in [
+        (url.as_str(), "bva_00000000000000000000000000000000", "does not know this key"),
+        (&url, &reader, "it needs scripts:read and scripts:manage"),
+        ("http://127.0.0.1:9", &server.admin_key, "does not answer"),
+        ("ftp://x", &server.admin_key, "is not the address of a server"),
+    ] {
+        let output = server.run(&["script", "push", &folder, "--url", url, "--key", key]);
+        assert!(!output.status.success() && err(&output).contains(message), "{}", err(&output));
+        assert!(!err(&output).contains(&server.admin_key), "the key is told to nobody");
+    }
+    write(dir.path(), "xrpc.query/nonsense.lua", GOOD);
+    let output = server.run(&["script", "push", &folder, "--url", &url, "--key", &server.admin_key]);
+    assert!(err(&output).contains("bound to nothing"), "{}", err(&output));
+}
