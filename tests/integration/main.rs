@@ -8,9 +8,11 @@ mod support;
 
 mod access;
 mod admin;
+mod annotations;
 mod command_line;
 mod crash;
 mod docs;
+mod examples;
 mod fixtures;
 mod health;
 mod http;

@@ -6,6 +6,7 @@
 
 mod check;
 mod files;
+mod init;
 mod pull;
 mod push;
 mod remote;
@@ -37,6 +38,12 @@ pub(super) enum Command {
         /// Say what would be done, and do nothing
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Write type annotations and editor settings into a folder of scripts
+    Init {
+        /// The folder; made if it is not there
+        #[arg(default_value = ".")]
+        dir: PathBuf,
     },
     /// Write a server's scripts into a folder
     Pull {
@@ -70,6 +77,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
         Command::Push { dir, server, delete, dry_run } => {
             push::run(&dir, &server, push::How { delete, dry_run }, config).await
         }
+        Command::Init { dir } => init::run(&dir),
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
     }
 }

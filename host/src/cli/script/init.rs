@@ -1,0 +1,67 @@
+//! `belvedere script init`: what an editor with the Lua language server needs to complete and check scripts.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use super::super::say;
+
+/// The script API as annotations. Belongs to this version, so it is replaced when it differs.
+const ANNOTATIONS: &str = include_str!("../../../../lua/belvedere.d.lua");
+
+/// Where to look for the annotations, and which Lua it is. The author's own file once it is there.
+const SETTINGS: &str = r#"{
+  "runtime.version": "Lua 5.4",
+  "runtime.builtin": { "io": "disable", "debug": "disable", "package": "disable" },
+  "workspace.library": ["library"],
+  "diagnostics.globals": ["handle"],
+  "diagnostics.disable": ["lowercase-global"]
+}
+"#;
+
+pub(super) fn run(dir: &Path) -> anyhow::Result<ExitCode> {
+    write(&dir.join("library/belvedere.d.lua"), ANNOTATIONS)?;
+    let settings = dir.join(".luarc.json");
+    if settings.exists() {
+        say(&format_args!(
+            "kept: {} (make sure that its workspace.library has \"library\")",
+            settings.display()
+        ));
+    } else {
+        write(&settings, SETTINGS)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(path, text))
+        .with_context(|| format!("{} can't be written", path.display()))?;
+    say(&format_args!("written: {}", path.display()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_are_replaced_and_settings_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        run(dir.path()).unwrap();
+        let settings = dir.path().join(".luarc.json");
+        let parsed: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
+        assert_eq!(parsed["workspace.library"][0], "library");
+
+        let annotations = dir.path().join("library/belvedere.d.lua");
+        fs::write(&annotations, "old").unwrap();
+        fs::write(&settings, "{}").unwrap();
+        run(dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(&annotations).unwrap(), ANNOTATIONS);
+        assert_eq!(fs::read_to_string(&settings).unwrap(), "{}");
+    }
+}

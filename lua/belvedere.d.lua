@@ -1,0 +1,177 @@
+---@meta belvedere
+
+-- What a run is given -----------------------------------------------------------------------------------------------
+
+---The NSID that was called. Queries and procedures.
+---@type string
+method = nil
+
+---The query string: every value a string, a repeated key an array of strings, a key without `=` an empty string.
+---Queries and procedures.
+---@type table<string, string|string[]>
+params = nil
+
+---The body of a procedure call.
+---@type any
+input = nil
+
+---The lexicon's `target_collection`; in record events the record's collection.
+---@type string?
+collection = nil
+
+---Who called, when they proved it. Always nil in record and label events: a stranger's record acts for nobody.
+---@type string?
+caller_did = nil
+
+---The script variables, by name. A name that is not set is nil.
+---@type table<string, string>
+env = nil
+
+-- Time and record keys ----------------------------------------------------------------------------------------------
+
+---The current time, RFC 3339 in UTC with microseconds: `2026-01-31T12:00:00.000000Z`.
+---@return string
+function now() end
+
+---@class belvedere.TID
+---@overload fun(): string
+TID = {}
+
+---The time of a record key, RFC 3339 with microseconds. Raises `bad-input` for what is no TID.
+---@param tid string
+---@return string
+function TID.toISO8601(tid) end
+
+---The record key of a time, with clock id 0. Takes any offset and any fraction of a second.
+---@param timestamp string
+---@return string
+function TID.fromISO8601(timestamp) end
+
+---Microseconds since the Unix epoch.
+---@param tid string
+---@return integer
+function TID.toUnixMicroseconds(tid) end
+
+---@param microseconds integer
+---@return string
+function TID.fromUnixMicroseconds(microseconds) end
+
+---All 64 bits of a record key; with `fromNumber` nothing is lost.
+---@param tid string
+---@return integer
+function TID.toNumber(tid) end
+
+---@param number integer
+---@return string
+function TID.fromNumber(number) end
+
+-- JSON --------------------------------------------------------------------------------------------------------------
+
+---JSON's null: not nil, so that a field can hold it; equal to itself only.
+---@class belvedere.null: userdata
+
+---@class belvedere.json
+---@field null belvedere.null
+json = {}
+
+---JSON text of a value. Raises `bad-input` for what JSON can't say: functions, cycles, NaN, infinities, tables that mix
+---positions and names, more than 127 levels.
+---@param value any
+---@return string
+function json.encode(value) end
+
+---The value of a JSON text. Arrays stay arrays when they are written again, null becomes `json.null`.
+---@param text string
+---@return any
+function json.decode(text) end
+
+---A new array with the sequence part of a table: written as `[]` even when it is empty.
+---@generic T
+---@param t T[]
+---@return T[]
+function toarray(t) end
+
+-- Logging -----------------------------------------------------------------------------------------------------------
+
+---Writes a line to the server's log (at debug level) and to the event log (`script.log`). 100 lines of 4 KiB a run.
+---@param message string|number
+function log(message) end
+
+-- Errors ------------------------------------------------------------------------------------------------------------
+
+---What the functions here raise, and `pcall` catches. `tostring(fault)` is the message, with chunk and line in front.
+---@class belvedere.Fault
+---@field code "bad-input"|"forbidden"|"no-session"|"limit"|"unavailable"|"upstream"
+---@field message string
+---@field status integer? the HTTP status of an upstream server's answer
+
+-- The index ---------------------------------------------------------------------------------------------------------
+
+---A record of the index: its own fields, and where it is.
+---@class belvedere.Row
+---@field uri string
+---@field [string] any
+
+---@class belvedere.Condition
+---@field field string a path: names joined by dots, `[n]` into arrays
+---@field op? "="|"!="|"<"|">"|"<="|">="|"LIKE"|"NOT LIKE" `=` when left out
+---@field value string|number|boolean
+
+---A group of conditions and groups, five levels deep at most.
+---@class belvedere.Group
+---@field combine? "AND"|"OR" `AND` when left out
+---@field [integer] belvedere.Condition|belvedere.Group
+
+---@class belvedere.Query
+---@field collection string
+---@field did? string one account's records only
+---@field filter? belvedere.Condition|belvedere.Group
+---@field sort? string `indexed_at` (the default), `did`, `uri`, or a path
+---@field sortDirection? "asc"|"desc" `desc` when left out
+---@field limit? integer|string 20 when left out, 100 at most
+---@field cursor? string where the page before ended
+
+---@class belvedere.Page
+---@field records belvedere.Row[]
+---@field cursor string? only when there are more
+
+---@class belvedere.db
+db = {}
+
+---A page of a collection's records, newest first unless sorted.
+---@param query belvedere.Query
+---@return belvedere.Page
+function db.query(query) end
+
+---One record by its full at-uri; nil when the index does not have it.
+---@param uri string
+---@return belvedere.Row?
+function db.get(uri) end
+
+---How many records a collection has, of one account or of all.
+---@param collection string
+---@param did? string
+---@return integer
+function db.count(collection, did) end
+
+---The database behind the index.
+---@return "sqlite"|"postgres"
+function db.backend() end
+
+-- db.search ----------------------------------------------------------------------------------------------------------
+
+-- db.raw -------------------------------------------------------------------------------------------------------------
+
+-- db.backlinks -------------------------------------------------------------------------------------------------------
+
+-- Record -------------------------------------------------------------------------------------------------------------
+
+-- http ---------------------------------------------------------------------------------------------------------------
+
+-- xrpc ---------------------------------------------------------------------------------------------------------------
+
+-- atproto ------------------------------------------------------------------------------------------------------------
+
+-- Events -------------------------------------------------------------------------------------------------------------
+
+-- Jobs ---------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+//! The annotations for editors name what scripts have, all of it and nothing else.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::fixtures::World;
+use crate::support::instance::query_lexicon;
+
+/// What a query sees that Lua itself does not bring, one name a line, tables with their functions.
+const LIST: &str = r"
+local own = { _G = true, _VERSION = true, handle = true, coroutine = true, math = true, os = true, string = true,
+  table = true, utf8 = true, assert = true, error = true, getmetatable = true, ipairs = true, next = true, pairs = true,
+  pcall = true, print = true, rawequal = true, rawget = true, rawlen = true, rawset = true, select = true,
+  setmetatable = true, tonumber = true, tostring = true, type = true, warn = true, xpcall = true }
+
+function handle()
+  local names = toarray({})
+  for name, value in pairs(_G) do
+    if type(value) == 'table' and not own[name] and name ~= 'params' and name ~= 'env' then
+      for field in pairs(value) do table.insert(names, name .. '.' .. field) end
+    elseif not own[name] then
+      table.insert(names, name)
+    end
+  end
+  return names
+end";
+
+/// What only other kinds of runs have.
+const ELSEWHERE: [&str; 0] = [];
+
+/// The functions and fields that the annotations declare.
+fn annotated() -> BTreeSet<String> {
+    let text = include_str!("../../lua/belvedere.d.lua");
+    let mut names = BTreeSet::new();
+    let mut class = "";
+    for line in text.lines() {
+        if let Some(declared) = line.strip_prefix("function ") {
+            names.insert(declared.split('(').next().unwrap().replace(':', "."));
+        } else if let Some(name) = line.strip_prefix("---@class belvedere.") {
+            class = name.split(':').next().unwrap();
+        } else if let Some(field) = line.strip_prefix("---@field ") {
+            let field = field.split([' ', '?']).next().unwrap();
+            if class.starts_with(char::is_lowercase) {
+                names.insert(format!("{class}.{field}"));
+            }
+        } else if let Some((name, "nil")) = line.split_once(" = ") {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_scripts_have_is_annotated() {
+    let world = World::sqlite().await;
+    world.server.upload(query_lexicon("com.example.globals"), Some("com.example.note")).await;
+    world.server.bind("com.example.globals", LIST).await;
+    let answer = world.server.xrpc("com.example.globals").await;
+    let there: BTreeSet<String> =
+        serde_json::from_value(answer.body.clone()).unwrap_or_else(|_| panic!("{}", answer.text));
+    let annotated = annotated();
+    let missing: Vec<_> = there.difference(&annotated).collect();
+    assert!(missing.is_empty(), "lua/belvedere.d.lua lacks {missing:?}");
+    let given = ["caller_did", "env", "input", "params"];
+    let invented: Vec<_> = annotated
+        .difference(&there)
+        .filter(|name| !given.contains(&name.as_str()) && !ELSEWHERE.contains(&name.as_str()))
+        .collect();
+    assert!(invented.is_empty(), "no run has {invented:?}");
+    assert_ne!(answer.body, Value::Null);
+}

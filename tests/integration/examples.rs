@@ -1,0 +1,143 @@
+//! Every Lua example of the documents is a script that is stored, run, and does what it says.
+//!
+//! An example begins with directives, each a comment:
+//!
+//! ```lua
+//! -- trigger: xrpc.query:com.example.listNotes
+//! -- params: limit=2                    the query string of the call
+//! -- input: {"text": "hi"}              the body of a procedure call
+//! -- returns: {"records": []}           the whole answer, as JSON
+//! -- stored only: needs a PDS session   not called, with the reason
+//! ```
+//!
+//! Without `returns` it must answer 200. Record, label and job scripts are stored; their rooms test how they run.
+
+use std::fs;
+use std::path::Path;
+
+use belvedere::crypto::Algorithm;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, BOB, NOTES, World};
+use crate::support::instance::{procedure_lexicon, query_lexicon};
+use crate::support::plc::Person;
+
+/// Whoever calls the procedures.
+const CALLER: &str = "did:plc:callercallercallercallerc";
+
+/// One example of a document.
+#[derive(Debug, Default)]
+struct Example {
+    place: String,
+    trigger: String,
+    params: String,
+    input: Option<Value>,
+    returns: Option<Value>,
+    stored_only: bool,
+    source: String,
+}
+
+/// The documents that scripts' authors read.
+fn documents() -> Vec<(String, String)> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let mut paths = vec![docs.join("scripting.md")];
+    if let Ok(chapters) = fs::read_dir(docs.join("scripting")) {
+        paths.extend(chapters.map(|entry| entry.unwrap().path()));
+    }
+    paths.sort();
+    paths.into_iter().map(|path| (path.display().to_string(), fs::read_to_string(&path).unwrap())).collect()
+}
+
+/// The Lua blocks of a document, with the line where each begins.
+fn examples(name: &str, text: &str) -> Vec<Example> {
+    let mut found = Vec::new();
+    let mut block: Option<Example> = None;
+    for (number, line) in text.lines().enumerate() {
+        match &mut block {
+            None if line.trim_start() == "```lua" => {
+                block = Some(Example { place: format!("{name}:{}", number + 1), ..Example::default() });
+            }
+            None => {}
+            Some(_) if line.trim_start() == "```" => found.extend(block.take()),
+            Some(example) => {
+                example.directive(line);
+                example.source += line;
+                example.source.push('\n');
+            }
+        }
+    }
+    found
+}
+
+impl Example {
+    fn directive(&mut self, line: &str) {
+        let Some((name, value)) = line.strip_prefix("-- ").and_then(|line| line.split_once(": ")) else {
+            return;
+        };
+        let parse = |text| {
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("{}: {error}: {text}", self.place))
+        };
+        match name {
+            "trigger" => value.trim().clone_into(&mut self.trigger),
+            "params" => value.trim().clone_into(&mut self.params),
+            "input" => self.input = Some(parse(value)),
+            "returns" => self.returns = Some(parse(value)),
+            "stored only" => self.stored_only = true,
+            _ => {}
+        }
+    }
+
+    /// Stores the script, and calls it if it answers calls.
+    async fn run(&self, world: &World, caller: &Person) {
+        let Self { place, trigger, .. } = self;
+        let (kind, nsid) = trigger.split_once(':').unwrap_or_else(|| panic!("{place}: no trigger"));
+        let server = &world.server;
+        let body = json!({ "id": trigger, "body": self.source });
+        let stored = server.admin(Method::POST, "/admin/scripts", Some(&body)).await;
+        assert!(stored.status.is_success(), "{place}: {}", stored.text);
+        if self.stored_only {
+            return;
+        }
+        let path = format!("/xrpc/{nsid}?{}", self.params);
+        let (method, lexicon, body) = match kind {
+            "xrpc.query" => (Method::GET, query_lexicon(nsid), None),
+            "xrpc.procedure" => {
+                (Method::POST, procedure_lexicon(nsid), Some(self.input.clone().unwrap_or_default()))
+            }
+            _ => return,
+        };
+        server.upload(lexicon, Some(NOTES)).await;
+        let audience = format!("did:web:127.0.0.1%3A{}", server.address.port());
+        let token = format!("Bearer {}", caller.token(&audience, json!({ "lxm": nsid })));
+        let headers = [("x-client-key", server.client_key.as_str()), ("authorization", &token)];
+        let answer = server.request(method, &path, &headers, body.map(|body| body.to_string())).await;
+        let log = server.admin(Method::GET, "/admin/events?event_type=script.error", None).await;
+        assert_eq!(
+            answer.status, 200,
+            "{place}: {}\n{}",
+            answer.text, log.body["events"][0]["detail"]["error"]
+        );
+        if let Some(returns) = &self.returns {
+            assert_eq!(&answer.body, returns, "{place}");
+        }
+    }
+}
+
+crate::in_both_worlds! {
+    async fn every_example_of_the_documents_runs(mut world) {
+        world = world.with_notes().await;
+        let first = world.note(ALICE, "first", json!({ "text": "The first note", "n": 1, "tags": ["red"] })).await;
+        world.note(ALICE, "second", json!({ "text": "The second note", "n": 2, "tags": ["red", "blue"] })).await;
+        world.note(BOB, "reply", json!({ "text": "A reply", "n": 3, "subject": first })).await;
+        let caller = world.plc.person(CALLER, Algorithm::Es256k);
+        let mut count = 0;
+        for (name, text) in documents() {
+            for example in examples(&name, &text) {
+                example.run(&world, &caller).await;
+                count += 1;
+            }
+        }
+        assert!(count > 0, "no example was found");
+    }
+}
