@@ -5,7 +5,7 @@
 //! Nothing waits by the clock: tests poll for what they expect, with a deadline (`wait.rs`). Random choices come from
 //! a seed that is printed; `BELVEDERE_SEED=N` repeats a run.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "tests speak to whoever runs them")]
+#![expect(clippy::print_stdout, reason = "tests speak to whoever runs them")]
 #![expect(unreachable_pub, reason = "one binary: its modules share what they have")]
 
 mod accounts;
@@ -21,6 +21,8 @@ mod wait;
 
 #[path = "../support/postgres.rs"]
 mod postgres;
+#[path = "../support/process.rs"]
+mod process;
 
 /// Makes two tests of one: `name::sqlite` and `name::postgres`.
 macro_rules! on_both {

@@ -1,15 +1,14 @@
 //! The real binary, started as an operator would start it, and set up through its own command line and API.
 
-use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::http_client;
+use super::process::Process;
 
 /// How long the server may take for something before a test gives up on it: generous, since tests share two cores.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -22,18 +21,10 @@ pub const OPERATOR: &str = "did:plc:operatoroperatoroperator";
 
 /// A running server; it is killed with the value.
 pub struct Instance {
-    child: Child,
+    process: Process,
     pub address: SocketAddr,
-    environment: Vec<(&'static str, String)>,
     pub admin_key: String,
     pub client_key: String,
-    _data: TempDir,
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 /// What a request came back with.
@@ -63,7 +54,7 @@ impl Instance {
     /// As [`Self::start`], with more environment variables.
     pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Self {
         let mut instance = Self::start_unclaimed(database, jetstream, more).await;
-        instance.admin_key = create_key(&instance.environment, &["--did", OPERATOR]);
+        instance.admin_key = instance.create_key(&["--did", OPERATOR]);
         let client = json!({ "name": "tests", "client_id_url": "https://tests.example/client.json",
             "client_uri": "https://tests.example", "redirect_uris": [] });
         let answer = instance.admin(Method::POST, "/admin/api-clients", Some(&client)).await;
@@ -74,68 +65,59 @@ impl Instance {
 
     /// As [`Self::start_with`], without a user, a key or a client.
     pub async fn start_unclaimed(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Self {
-        let data = tempfile::tempdir().expect("a temporary directory is made");
-        share_guest(data.path());
-        let address = free_address();
         let mut environment = vec![
-            ("DATABASE_URL", database.to_owned()),
-            ("DATA_DIR", data.path().display().to_string()),
-            ("HOST", address.ip().to_string()),
-            ("PORT", address.port().to_string()),
-            ("PUBLIC_URL", format!("http://{address}")),
-            ("JETSTREAM_URL", jetstream.to_owned()),
+            ("DATABASE_URL", database),
+            ("JETSTREAM_URL", jetstream),
             // The discard port: refused at once.
-            ("PLC_URL", "http://127.0.0.1:9".to_owned()),
-            ("RELAY_URL", "http://127.0.0.1:9".to_owned()),
-            ("RUST_LOG", "warn".to_owned()),
-            // Tests look again and again; a client of their own stands for a small bucket where one is meant.
-            ("DEFAULT_RATE_LIMIT_CAPACITY", "1000000".to_owned()),
+            ("PLC_URL", "http://127.0.0.1:9"),
+            ("RELAY_URL", "http://127.0.0.1:9"),
+            ("RUST_LOG", "warn"),
         ];
-        environment.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let child = spawn(&environment);
+        environment.extend(more);
+        let process = Process::new(&environment);
+        let address = process.address;
         let (admin_key, client_key) = Default::default();
-        let mut instance = Self { child, address, environment, admin_key, client_key, _data: data };
-        instance.wait_for_health().await;
+        let mut instance = Self { process, address, admin_key, client_key };
+        instance.start_again().await;
         instance
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// Ends the process at once, as a crash does.
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
     }
 
     /// Asks the process to end, and waits for it; its exit code.
     pub fn stop(&mut self) -> Option<i32> {
-        let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        self.process.terminate();
         self.wait()
     }
 
     /// Waits until the process has ended; its exit code.
     pub fn wait(&mut self) -> Option<i32> {
-        self.child.wait().ok()?.code()
+        self.process.wait()
     }
 
-    /// Starts again on the same data; how long it took to `/health`.
+    /// Starts on the same data; how long it took to `/health`.
     pub async fn start_again(&mut self) -> Duration {
         let started = Instant::now();
-        self.child = spawn(&self.environment);
+        self.process.spawn();
         self.wait_for_health().await;
         started.elapsed()
     }
 
     /// Makes another admin key through the command line.
     pub fn create_key(&self, arguments: &[&str]) -> String {
-        create_key(&self.environment, arguments)
+        self.process.create_key(arguments)
     }
 
     /// Runs another command of the binary with this server's configuration.
-    pub fn run(&self, arguments: &[&str]) -> std::process::Output {
-        command(&self.environment).args(arguments).output().expect("it runs")
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.process.run(arguments)
     }
 
     /// A request as the operator.
@@ -201,7 +183,7 @@ impl Instance {
             {
                 return;
             }
-            let ended = self.child.try_wait().expect("the child can be asked");
+            let ended = self.process.ended();
             assert!(ended.is_none(), "the server ended with {ended:?}");
             assert!(Instant::now() < deadline, "the server does not answer");
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -221,36 +203,4 @@ pub fn query_lexicon(nsid: &str) -> Value {
 
 pub fn procedure_lexicon(nsid: &str) -> Value {
     json!({ "lexicon": 1, "id": nsid, "defs": { "main": { "type": "procedure" } } })
-}
-
-/// A port that is free now. Freed again before the server takes it; the kernel hands out others meanwhile.
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("a bound socket has an address")
-}
-
-/// Compiling the script guest takes seconds, so that all servers of a test run share one. It is kept under a hash of
-/// what it is made of, so nobody finds a stale one.
-fn share_guest(data: &Path) {
-    let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
-    std::fs::create_dir_all(&shared).expect("the target directory can be written");
-    std::os::unix::fs::symlink(shared, data.join("cache")).expect("the data directory is empty");
-}
-
-fn command(environment: &[(&'static str, String)]) -> Command {
-    let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_belvedere")));
-    command.env_clear().envs(environment.iter().map(|(k, v)| (*k, v.as_str()))).stdin(Stdio::null());
-    command
-}
-
-fn spawn(environment: &[(&'static str, String)]) -> Child {
-    command(environment).arg("serve").stdout(Stdio::null()).spawn().expect("the binary starts")
-}
-
-fn create_key(environment: &[(&'static str, String)], arguments: &[&str]) -> String {
-    let output =
-        command(environment).args(["admin", "create-key"]).args(arguments).output().expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let key = text.split_whitespace().find(|word| word.starts_with("bva_"));
-    key.unwrap_or_else(|| panic!("no key: {text}{}", String::from_utf8_lossy(&output.stderr))).to_owned()
 }

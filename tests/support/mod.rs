@@ -6,3 +6,4 @@ pub mod instance;
 pub mod jetstream;
 pub mod plc;
 pub mod postgres;
+pub mod process;

@@ -1,0 +1,134 @@
+//! The real binary in a process of its own, with its own folder, as an operator runs it.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// How much of the log a failing test shows.
+const LOG_LINES: usize = 60;
+
+/// A server that runs or could; it is killed with the value.
+pub struct Process {
+    pub address: SocketAddr,
+    environment: Vec<(&'static str, String)>,
+    child: Option<Child>,
+    directory: TempDir,
+}
+
+impl Process {
+    /// Not started yet. The address is kept over restarts: it is part of the server's name. `more` wins over what is
+    /// set here.
+    pub fn new(more: &[(&'static str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory is made");
+        let data = directory.path().join("data");
+        share_guest(&data);
+        let address = free_address();
+        let mut environment = vec![
+            ("DATA_DIR", data.display().to_string()),
+            ("HOST", address.ip().to_string()),
+            ("PORT", address.port().to_string()),
+            ("PUBLIC_URL", format!("http://{address}")),
+            // Tests look again and again; a client of their own stands for a small bucket where one is meant.
+            ("DEFAULT_RATE_LIMIT_CAPACITY", "1000000".to_owned()),
+        ];
+        environment.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        Self { address, environment, child: None, directory }
+    }
+
+    /// Starts the server without waiting for anything.
+    pub fn spawn(&mut self) {
+        assert!(self.child.is_none(), "the server runs already");
+        let log =
+            File::options().create(true).append(true).open(self.log_path()).expect("the log can be written");
+        let stdout = log.try_clone().expect("a file handle is cloned");
+        let child = self.command().arg("serve").stdout(stdout).stderr(log).spawn();
+        self.child = Some(child.expect("the binary starts"));
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server runs").id()
+    }
+
+    /// How the process ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().expect("our own process can be asked")
+    }
+
+    /// `kill -9`, if it runs.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// SIGTERM, as `docker stop` and systemd do it. Returns at once.
+    pub fn terminate(&self) {
+        let signalled = Command::new("kill").arg(self.pid().to_string()).status().expect("kill runs");
+        assert!(signalled.success());
+    }
+
+    /// Waits until the process has ended by itself; its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.take()?.wait().ok()?.code()
+    }
+
+    /// Runs `belvedere ARGUMENTS` with this server's configuration.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).output().expect("the binary runs")
+    }
+
+    /// An admin API key, made on the command line.
+    pub fn create_key(&self, arguments: &[&str]) -> String {
+        let output = self.run(&[&["admin", "create-key"], arguments].concat());
+        let text = String::from_utf8_lossy(&output.stdout);
+        let key = text.split_whitespace().find(|word| word.starts_with("bva_"));
+        key.unwrap_or_else(|| panic!("no key: {text}{}", String::from_utf8_lossy(&output.stderr))).to_owned()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_belvedere"));
+        command
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            // Not the repository: its .env is not ours.
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+}
+
+impl Drop for Process {
+    #[expect(clippy::print_stderr, reason = "a failing test shows what the server said")]
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
+            let lines: Vec<_> = log.lines().collect();
+            let end = &lines[lines.len().saturating_sub(LOG_LINES)..];
+            eprintln!("the end of the server's log:\n{}", end.join("\n"));
+        }
+    }
+}
+
+/// A port that is free now. Freed again before the server takes it; the kernel hands out others meanwhile.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound socket has an address")
+}
+
+/// Compiling the script guest takes seconds, so that all servers of a test run share one. It is kept under a hash of
+/// what it is made of, so nobody finds a stale one.
+fn share_guest(data: &Path) {
+    let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
+    std::fs::create_dir_all(&shared).expect("the target directory can be written");
+    std::fs::create_dir_all(data).expect("the temporary directory can be written");
+    std::os::unix::fs::symlink(shared, data.join("cache")).expect("the data directory is empty");
+}
