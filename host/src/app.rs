@@ -17,7 +17,7 @@ use crate::lexicons::Registry;
 use crate::lifecycle::Lifecycle;
 use crate::net::{self, OutboundPolicy};
 use crate::random::Random;
-use crate::scripts::{Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLog, Services};
+use crate::scripts::{Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLog, Services, Web};
 use crate::store::{self, Db, StoreError};
 
 /// Shared by every request as `Arc<App>`.
@@ -40,6 +40,8 @@ pub struct App {
     /// What calls cost whose lexicon does not say.
     pub costs: Costs,
     pub registry: Arc<Registry>,
+    /// The guarded way to everybody else.
+    pub net: net::Client,
     pub resolver: Resolver,
     pub events: EventLog,
     pub engine: Engine,
@@ -132,7 +134,8 @@ impl App {
         costs.reload(&db).await.map_err(named)?;
 
         let plc = url::Url::parse(&config.indexing.plc_url).expect("the configuration was checked");
-        let resolver = Resolver::new(net_client(&config, &identity)?, plc, clock.clone());
+        let net = net_client(&config, &identity)?;
+        let resolver = Resolver::new(net.clone(), plc, clock.clone());
         let (events, _writer) =
             EventLog::start(db.clone(), clock.clone(), random.clone(), config.events.verbose);
         let script_services = Services::new(
@@ -140,7 +143,8 @@ impl App {
             Arc::new(ServerLog(events.clone())),
             clock.clone(),
             random.clone(),
-        );
+        )
+        .with_web(Web::new(net.clone(), config.scripts.pool_size));
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
@@ -166,6 +170,7 @@ impl App {
             buckets: Buckets::default(),
             costs,
             registry,
+            net,
             resolver,
             events,
             engine,

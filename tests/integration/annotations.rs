@@ -1,6 +1,8 @@
 //! The annotations for editors name what scripts have, all of it and nothing else.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -29,9 +31,17 @@ end";
 /// What only other kinds of runs have.
 const ELSEWHERE: [&str; 0] = [];
 
+/// All annotations: the file for what every run has, and one for each topic.
+fn everything() -> String {
+    let lua = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua");
+    let mut paths = vec![lua.join("belvedere.d.lua")];
+    paths.extend(fs::read_dir(lua.join("library")).unwrap().map(|entry| entry.unwrap().path()));
+    paths.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
 /// The functions and fields that the annotations declare.
 fn annotated() -> BTreeSet<String> {
-    let text = include_str!("../../lua/belvedere.d.lua");
+    let text = everything();
     let mut names = BTreeSet::new();
     let mut class = "";
     for line in text.lines() {

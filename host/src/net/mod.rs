@@ -1,14 +1,15 @@
 //! The only outbound client, guarded: nothing but this room opens a connection to an address that somebody else chose.
 //!
 //! A URL is checked as text ([`OutboundPolicy`]), its host is resolved once, the addresses are checked, and the
-//! connection goes to one of exactly these. Redirects are not followed, proxies not used, cookies not kept; bodies and
-//! durations are capped.
+//! connection goes to one of exactly these. Redirects are followed only by [`Client::follow`], hop by hop through the same
+//! checks; proxies are not used, cookies not kept; bodies and durations are capped.
 
 mod dns;
+mod follow;
 mod guard;
 mod policy;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -76,6 +77,9 @@ pub enum NetError {
     /// An answer with a status that is no success.
     #[error("the server answered {0}")]
     Status(StatusCode),
+    /// More redirects than the caller wants to follow.
+    #[error("more than {0} redirects")]
+    Redirects(u8),
     #[error("the answer is not what was asked for: {0}")]
     Malformed(String),
     #[error("connection failed: {0}")]

@@ -1,4 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -11,11 +12,11 @@ use tokio::net::{TcpListener, UdpSocket};
 
 use super::*;
 
-const LIMITS: Limits = Limits { max_bytes: 1000, total: Duration::from_millis(500) };
+pub(crate) const LIMITS: Limits = Limits { max_bytes: 1000, total: Duration::from_millis(500) };
 
 /// Answers each connection's first request with the next bytes of `answers`; what is left open stays so. Gives the
 /// address and a count of connections.
-async fn server(answers: &'static [&'static str]) -> (SocketAddr, Arc<AtomicUsize>) {
+pub(crate) async fn server(answers: &'static [&'static str]) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let count = Arc::new(AtomicUsize::new(0));
@@ -33,6 +34,69 @@ async fn server(answers: &'static [&'static str]) -> (SocketAddr, Arc<AtomicUsiz
                 }
                 tokio::time::sleep(Duration::from_mins(1)).await;
             });
+        }
+    });
+    (address, count)
+}
+
+/// Answers every connection's request with what `answer` makes of its text, and keeps the texts. An answer with `(hang)`
+/// in it is left open.
+pub(crate) async fn recorder(
+    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&seen);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 8192];
+            let mut length = 0;
+            // Head, and as much body as it says.
+            loop {
+                let text = String::from_utf8_lossy(&request[..length]).into_owned();
+                if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                    let expected = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+                    if body.len() >= expected.map_or(0, |n| n.parse().unwrap()) {
+                        break;
+                    }
+                }
+                let read = stream.read(&mut request[length..]).await.unwrap();
+                length += read;
+                if read == 0 {
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(&request[..length]).into_owned();
+            let answer = answer(&text);
+            keep.lock().unwrap().push(text);
+            let _ =
+                stream.write_all(answer.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes()).await;
+            if answer.contains("(hang)") {
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_mins(1)).await;
+                    drop(stream);
+                });
+            }
+        }
+    });
+    (address, seen)
+}
+
+/// Answers every connection with the same bytes.
+pub(crate) async fn byte_server(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(answer).await;
         }
     });
     (address, count)
@@ -72,12 +136,12 @@ async fn name_server() -> SocketAddr {
     address
 }
 
-fn net(policy: OutboundPolicy) -> Client {
+pub(crate) fn net(policy: OutboundPolicy) -> Client {
     install_tls_provider();
     Client::new(policy).unwrap()
 }
 
-fn loopback() -> Client {
+pub(crate) fn loopback() -> Client {
     net(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() })
 }
 

@@ -55,6 +55,32 @@ pub const LOG_LINES: u32 = 100;
 /// Bytes of one log line; the rest is cut.
 pub const LOG_LINE_BYTES: usize = 4 << 10;
 
+/// Requests of a run to other servers (`http.*`, `xrpc.*` that is forwarded, blobs). A page of 100 items is enriched by
+/// a few of them; more is a crawler, which a script is not.
+pub const HTTP_REQUESTS: u32 = 50;
+
+/// Requests in one `http.send_all`.
+pub const HTTP_BATCH: usize = 20;
+
+/// Requests of a batch that are under way at once: enough to hide one slow server among them, few enough that what
+/// they hold stays small.
+pub const HTTP_CONCURRENT: usize = 6;
+
+/// Bytes of one request's or answer's body, after decompression (lua-runtime.md §12).
+pub const HTTP_BODY_BYTES: usize = 5 << 20;
+
+/// Bytes of all answers of a run: half of the Lua memory, which they all have to fit.
+pub const HTTP_RUN_BYTES: usize = 16 << 20;
+
+/// The longest an exchange may take, redirects included (lua-runtime.md §12). Connecting has its own, shorter bound.
+pub const HTTP_TIME: Duration = Duration::from_secs(30);
+
+/// The longest a run may wait for other servers in all: its caller has long gone by then.
+pub const HTTP_RUN_TIME: Duration = Duration::from_mins(1);
+
+/// Redirects followed for one request.
+pub const HTTP_REDIRECTS: u8 = 5;
+
 /// Bytes of a script's result. What an HTTP response may hold; a page of 100 records is a tenth of it.
 pub const RESULT_BYTES: usize = 8 << 20;
 

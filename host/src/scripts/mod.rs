@@ -21,6 +21,7 @@ mod share;
 mod tests;
 mod tid;
 pub mod trigger;
+mod web;
 
 pub use engine::{Engine, EngineConfig, EngineError};
 pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
@@ -30,3 +31,4 @@ pub use library::{CompiledScript, Library};
 pub use reach::{ServerIndex, ServerLog};
 pub use services::{Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row, Services};
 pub use trigger::{InvalidTrigger, Trigger, TriggerKind};
+pub use web::Web;

@@ -10,6 +10,8 @@ use futures_util::future::BoxFuture;
 use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
 
+use super::web::Web;
+
 /// Handed to every run. Cheap to clone. The capabilities beyond these four are optional: a run that has one not is
 /// told so when it asks.
 #[derive(Clone)]
@@ -18,12 +20,20 @@ pub struct Services {
     pub log: Arc<dyn LogSink>,
     pub clock: Clock,
     pub random: Random,
+    /// Other servers, for `http.*` and blobs.
+    pub web: Option<Web>,
 }
 
 impl Services {
     /// What every run has.
     pub fn new(index: Arc<dyn Index>, log: Arc<dyn LogSink>, clock: Clock, random: Random) -> Self {
-        Self { index, log, clock, random }
+        Self { index, log, clock, random, web: None }
+    }
+
+    #[must_use]
+    pub fn with_web(mut self, web: Web) -> Self {
+        self.web = Some(web);
+        self
     }
 }
 

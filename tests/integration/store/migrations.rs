@@ -7,21 +7,22 @@ use belvedere::store::{Db, StoreError};
 
 use crate::support::{db, postgres};
 
+fn names(folder: &str) -> BTreeSet<String> {
+    std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
 #[test]
 fn the_two_folders_match() {
-    let names = |folder: &str| -> BTreeSet<String> {
-        std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(folder))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect()
-    };
     let sqlite = names("sqlite");
     assert!(!sqlite.is_empty());
     assert_eq!(sqlite, names("postgres"));
 }
 
 async fn together(url: &str) {
-    assert_eq!(Db::open(url, 1).await.unwrap().pending_migrations().await.unwrap(), 1);
+    assert_eq!(Db::open(url, 1).await.unwrap().pending_migrations().await.unwrap(), names("sqlite").len());
     let mut tasks = Vec::new();
     for _ in 0..4 {
         let db = Db::open(url, 2).await.unwrap();

@@ -6,6 +6,7 @@ wasmtime::component::bindgen!({
     world: "guest",
     imports: {
         "belvedere:script/db": async | trappable,
+        "belvedere:script/http": async | trappable,
         default: trappable,
     },
     exports: { default: async },

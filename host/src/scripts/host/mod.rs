@@ -10,8 +10,10 @@ mod clock;
 mod db;
 mod fault;
 pub(super) mod guest;
+mod http;
 mod log;
 mod meter;
+mod outbound;
 mod state;
 mod types;
 

@@ -6,6 +6,7 @@ use wasmtime::ResourceLimiter;
 
 use super::bindings::belvedere::script::types::Fault;
 use super::fault;
+use super::outbound::Outbound;
 use crate::clock::Clock;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
@@ -35,6 +36,7 @@ pub(in crate::scripts) struct RunState {
     rows: u64,
     row_bytes: u64,
     log_lines: u32,
+    pub(super) outbound: Outbound,
     memory_refused: bool,
 }
 
@@ -55,6 +57,7 @@ impl RunState {
             rows: 0,
             row_bytes: 0,
             log_lines: 0,
+            outbound: Outbound::default(),
             memory_refused: false,
         }
     }

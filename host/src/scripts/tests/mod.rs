@@ -2,6 +2,7 @@
 
 mod api;
 mod hostile;
+mod http;
 mod json;
 mod limits;
 mod sandbox;

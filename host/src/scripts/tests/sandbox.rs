@@ -83,6 +83,7 @@ async fn what_reaches_outside_or_makes_code_is_gone() {
             "error",
             "getmetatable",
             "handle",
+            "http",
             "ipairs",
             "json",
             "log",

@@ -1,0 +1,255 @@
+//! Requests that follow redirects. Each hop is a request of its own to the guarded client, so an address that was not
+//! checked is never connected to, and what proves somebody's identity stays with the host it was meant for.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap,
+    HeaderName, LOCATION, PROXY_AUTHORIZATION, TRANSFER_ENCODING,
+};
+use http::{Method, StatusCode};
+use url::{Origin, Url};
+
+use super::{Client, Fetched, Limits, NetError, parse};
+
+/// What a server must not see that was not meant for it.
+const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
+
+/// What describes a body, and goes with it.
+const OF_THE_BODY: [HeaderName; 5] =
+    [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, TRANSFER_ENCODING];
+
+impl Client {
+    /// Sends a request and reads the whole answer, after at most `redirects` redirects (Fetch standard, HTTP-redirect
+    /// fetch). The time of `limits` is for all hops together, the size for each.
+    ///
+    /// # Errors
+    /// As [`Client::request`], for every hop, and [`NetError::Redirects`].
+    pub async fn follow(
+        &self,
+        mut method: Method,
+        url: &str,
+        mut headers: HeaderMap,
+        mut body: Option<Bytes>,
+        limits: Limits,
+        redirects: u8,
+    ) -> Result<Fetched, NetError> {
+        let started = Instant::now();
+        let mut url = parse(url)?;
+        for _ in 0..=redirects {
+            let left = limits.total.checked_sub(started.elapsed()).ok_or(NetError::Timeout)?;
+            let hop = Limits { total: left, ..limits };
+            let fetched =
+                self.request(method.clone(), url.as_str(), headers.clone(), body.clone(), hop).await?;
+            let Some(next) = target(&url, &fetched) else { return Ok(fetched) };
+            let next = next?;
+            if becomes_get(&method, fetched.status) {
+                method = Method::GET;
+                body = None;
+                for name in OF_THE_BODY {
+                    headers.remove(name);
+                }
+            }
+            if !is_same(&url.origin(), &next.origin()) {
+                for name in CREDENTIALS {
+                    headers.remove(name);
+                }
+            }
+            url = next;
+        }
+        Err(NetError::Redirects(redirects))
+    }
+}
+
+/// Where an answer sends its reader; `None` when it is no redirect.
+fn target(from: &Url, fetched: &Fetched) -> Option<Result<Url, NetError>> {
+    if !matches!(fetched.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = fetched.headers.get(LOCATION)?;
+    let target = location.to_str().ok().and_then(|text| from.join(text).ok());
+    Some(target.ok_or_else(|| NetError::Malformed("the Location of a redirect is no URL".to_owned())))
+}
+
+/// 303 asks for a GET; after 301 and 302 a POST becomes one, as browsers do it.
+fn becomes_get(method: &Method, status: StatusCode) -> bool {
+    match status.as_u16() {
+        301 | 302 => *method == Method::POST,
+        303 => !matches!(*method, Method::GET | Method::HEAD),
+        _ => false,
+    }
+}
+
+/// Opaque origins are the same as nothing.
+fn is_same(a: &Origin, b: &Origin) -> bool {
+    a.is_tuple() && a == b
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::header::HeaderValue;
+
+    use super::super::OutboundPolicy;
+    use super::super::tests::{LIMITS, byte_server, loopback, net, recorder, server};
+    use super::*;
+
+    const REDIRECTS: u8 = 3;
+
+    fn secret() -> HeaderMap {
+        HeaderMap::from_iter(
+            [(AUTHORIZATION, "Bearer secret"), (COOKIE, "a=b"), (CONTENT_TYPE, "text/plain")]
+                .map(|(name, value)| (name, HeaderValue::from_static(value))),
+        )
+    }
+
+    async fn post(client: &Client, url: &str) -> Result<Fetched, NetError> {
+        let body = Some(Bytes::from_static(b"hello"));
+        client.follow(Method::POST, url, secret(), body, LIMITS, REDIRECTS).await
+    }
+
+    #[tokio::test]
+    async fn credentials_stay_with_their_origin() {
+        let (other, seen_there) =
+            recorder(|_| "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi".to_owned()).await;
+        let (address, seen_here) = recorder(move |request| {
+            let to =
+                if request.starts_with("POST /a ") { "/b".to_owned() } else { format!("http://{other}/c") };
+            format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
+        })
+        .await;
+        let fetched = post(&loopback(), &format!("http://{address}/a")).await.unwrap();
+        assert_eq!((fetched.status, &*fetched.body), (StatusCode::OK, &b"hi"[..]));
+        let here = seen_here.lock().unwrap().clone();
+        assert_eq!(here.len(), 2);
+        assert!(here.iter().all(|r| r.contains("authorization: Bearer secret") && r.contains("cookie: a=b")));
+        assert!(here[1].starts_with("POST /b ") && here[1].ends_with("hello"), "{}", here[1]);
+        let there = seen_there.lock().unwrap().clone();
+        assert_eq!(there.len(), 1);
+        assert!(!there[0].contains("secret") && !there[0].contains("cookie"), "{}", there[0]);
+        assert!(there[0].starts_with("POST /c ") && there[0].ends_with("hello"), "{}", there[0]);
+    }
+
+    #[tokio::test]
+    async fn a_post_becomes_a_get_without_its_body() {
+        for status in ["301 Moved", "302 Found", "303 See Other"] {
+            let (address, seen) = recorder(move |request| {
+                if request.starts_with("POST") {
+                    format!("HTTP/1.1 {status}\r\nlocation: /next\r\ncontent-length: 0\r\n\r\n")
+                } else {
+                    "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned()
+                }
+            })
+            .await;
+            post(&loopback(), &format!("http://{address}/")).await.unwrap();
+            let seen = seen.lock().unwrap().clone();
+            assert!(seen[1].starts_with("GET /next ") && !seen[1].contains("content-type"), "{}", seen[1]);
+            assert!(!seen[1].ends_with("hello"), "{}", seen[1]);
+        }
+    }
+
+    #[tokio::test]
+    async fn every_hop_is_guarded() {
+        for location in [
+            "http://169.254.169.254/latest/meta-data",
+            "http://10.0.0.1/",
+            "https://[::ffff:10.0.0.1]/",
+            "http://0xa9fea9fe/",
+            "//192.168.1.1/",
+            "file:///etc/passwd",
+            "ftp://example.com/",
+            "http://user:pw@127.0.0.1/",
+        ] {
+            let (address, _) = recorder(move |_| {
+                format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n")
+            })
+            .await;
+            let error = post(&loopback(), &format!("http://{address}/")).await.unwrap_err();
+            assert!(matches!(error, NetError::Refused(_)), "{location}: {error}");
+        }
+        // What the operator listed may still not lead to this machine.
+        let (address, seen) =
+            recorder(|_| "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n".to_owned()).await;
+        let trusted = vec![Url::parse(&format!("http://{address}/")).unwrap()];
+        let strangers = net(OutboundPolicy { trusted, ..OutboundPolicy::default() });
+        let error = post(&strangers, &format!("http://{address}/")).await.unwrap_err();
+        assert!(matches!(error, NetError::Refused(_)), "{error}");
+        assert_eq!(seen.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn circles_end_and_bad_targets_are_errors() {
+        let (address, seen) =
+            recorder(|_| "HTTP/1.1 302 Found\r\nlocation: /again\r\ncontent-length: 0\r\n\r\n".to_owned())
+                .await;
+        let url = format!("http://{address}/");
+        assert!(matches!(post(&loopback(), &url).await, Err(NetError::Redirects(REDIRECTS))));
+        assert_eq!(seen.lock().unwrap().len(), usize::from(REDIRECTS) + 1);
+        let (address, _) =
+            server(&["HTTP/1.1 302 Found\r\nlocation: http://[\r\ncontent-length: 0\r\n\r\n"]).await;
+        let error = post(&loopback(), &format!("http://{address}/")).await.unwrap_err();
+        assert!(matches!(error, NetError::Malformed(_)), "{error}");
+        let (address, _) = server(&["HTTP/1.1 302 Found\r\ncontent-length: 2\r\n\r\nno"]).await;
+        let bare = post(&loopback(), &format!("http://{address}/")).await.unwrap();
+        assert_eq!(bare.status, StatusCode::FOUND, "a redirect to nowhere is the answer");
+    }
+
+    #[tokio::test]
+    async fn the_time_is_for_all_hops() {
+        let (address, _) = recorder(|request| {
+            let slow = if request.starts_with("POST") { "" } else { "(hang)" };
+            format!(
+                "HTTP/1.1 302 Found\r\nlocation: /{slow}\r\ncontent-length: {}\r\n\r\n{slow}",
+                slow.len() * 2
+            )
+        })
+        .await;
+        let limits = Limits { total: Duration::from_millis(300), ..LIMITS };
+        let url = format!("http://{address}/");
+        let ended = loopback().follow(Method::POST, &url, HeaderMap::new(), None, limits, REDIRECTS).await;
+        assert!(matches!(ended, Err(NetError::Timeout)), "{ended:?}");
+    }
+
+    #[tokio::test]
+    async fn a_small_answer_can_not_unpack_to_a_large_one() {
+        // 10 MiB of zeros in 66 KB.
+        let packed = gzip_of_zeros(10 << 20);
+        assert!(packed.len() < 70_000, "{}", packed.len());
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", packed.len());
+        let whole: &'static [u8] = Box::leak([head.as_bytes(), &packed].concat().into_boxed_slice());
+        let (address, _) = byte_server(whole).await;
+        let limits = Limits { max_bytes: 100_000, total: Duration::from_secs(10) };
+        let url = format!("http://{address}/");
+        let answer = loopback().follow(Method::GET, &url, HeaderMap::new(), None, limits, REDIRECTS).await;
+        assert!(matches!(answer, Err(NetError::TooLarge(100_000))), "{answer:?}");
+    }
+
+    /// A gzip stream of `n` zeros: fixed-Huffman blocks of matches with length 258 and distance 1.
+    fn gzip_of_zeros(n: usize) -> Vec<u8> {
+        let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+        let (mut bits, mut count) = (0u64, 0u32);
+        let mut put = |value: u64, width: u32, out: &mut Vec<u8>| {
+            bits |= value << count;
+            count += width;
+            while count >= 8 {
+                out.push(bits as u8);
+                bits >>= 8;
+                count -= 8;
+            }
+        };
+        put(0b011, 3, &mut out); // last block, fixed codes
+        put(0x0c, 8, &mut out); // literal 0: code 00110000, most significant bit first
+        for _ in 0..n / 258 {
+            put(0b1010_0011, 8, &mut out); // length 258: symbol 285, code 11000101 reversed
+            put(0, 5, &mut out); // distance 1
+        }
+        put(0, 7, &mut out); // end of block
+        put(0, 7, &mut out); // to the next byte
+        // The check at the end is never reached: the cap is hit before.
+        out.extend_from_slice(&[0; 8]);
+        out
+    }
+}

@@ -1,0 +1,130 @@
+//! `http`: requests to servers that the script names, through the guarded client.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use url::Url;
+
+use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Request, Response};
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::fault;
+use super::outbound::fault_of;
+use super::state::RunState;
+use crate::net::{Fetched, Limits, NetError};
+use crate::scripts::limits;
+use crate::scripts::web::Web;
+
+/// Headers that the client writes itself: another's word about the message's form would let a request be smuggled.
+const OURS: [HeaderName; 7] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE, TRAILER];
+
+impl Host for RunState {
+    async fn send(&mut self, requests: Vec<Request>) -> wasmtime::Result<Result<Vec<Outcome>, Fault>> {
+        Ok(send(self, requests).await)
+    }
+}
+
+/// A request that makes sense.
+struct Checked {
+    method: http::Method,
+    url: String,
+    headers: HeaderMap,
+    body: Option<Bytes>,
+}
+
+async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcome>, Fault> {
+    let web = state.service("http", |services| services.web.clone())?;
+    if requests.len() > limits::HTTP_BATCH {
+        return Err(fault::limit("too many requests at once", limits::HTTP_BATCH));
+    }
+    state.outbound.count(requests.len())?;
+    let left = state.outbound.left()?;
+    let Some(turn) = web.turn().await else {
+        return Err(fault::new(FaultCode::Unavailable, "too many scripts are waiting for other servers"));
+    };
+    let (started, received) = (Instant::now(), AtomicUsize::new(0));
+    let exchanges = requests.into_iter().map(async |request| {
+        let answer = match check(request) {
+            Ok(request) => exchange(&web, request, left, &received).await,
+            Err(fault) => Err(fault),
+        };
+        match answer {
+            Ok(response) => Outcome { response: Some(response), fault: None },
+            Err(fault) => Outcome { response: None, fault: Some(fault) },
+        }
+    });
+    // The bytes of a batch are counted as they come, so that it has no more room than single requests.
+    let outcomes = stream::iter(exchanges).buffered(limits::HTTP_CONCURRENT).collect().await;
+    drop(turn);
+    state.outbound.charge(received.load(Ordering::Relaxed), started.elapsed());
+    Ok(outcomes)
+}
+
+async fn exchange(
+    web: &Web,
+    request: Checked,
+    left: Limits,
+    received: &AtomicUsize,
+) -> Result<Response, Fault> {
+    let room = limits::HTTP_RUN_BYTES.saturating_sub(received.load(Ordering::Relaxed));
+    let limits = Limits { max_bytes: left.max_bytes.min(room), ..left };
+    let Checked { method, url, headers, body } = request;
+    let client = web.client();
+    let answer = client.follow(method, &url, headers, body, limits, limits::HTTP_REDIRECTS).await;
+    if let Ok(fetched) = &answer {
+        received.fetch_add(fetched.body.len(), Ordering::Relaxed);
+    } else if matches!(answer, Err(NetError::TooLarge(_))) {
+        received.fetch_add(limits.max_bytes, Ordering::Relaxed);
+    }
+    answer.map(response).map_err(|error| fault_of(&error))
+}
+
+fn check(request: Request) -> Result<Checked, Fault> {
+    let bad = |message: String| fault::new(FaultCode::BadInput, message);
+    let url = Url::parse(&request.url).map_err(|error| bad(format!("not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad("a URL begins with https://".to_owned()));
+    }
+    let mut headers = HeaderMap::with_capacity(request.headers.len());
+    for Header { name, value } in request.headers {
+        let parsed = HeaderName::from_bytes(name.as_bytes());
+        let parsed = parsed.map_err(|_| bad(format!("{name:?} is no header name")))?;
+        if OURS.contains(&parsed) {
+            return Err(bad(format!("the header {parsed} can't be set")));
+        }
+        let value = HeaderValue::from_bytes(&value);
+        headers.append(parsed, value.map_err(|_| bad(format!("header {name}: not a header value")))?);
+    }
+    let body = request.body.map(Bytes::from);
+    if body.as_ref().is_some_and(|body| body.len() > limits::HTTP_BODY_BYTES) {
+        return Err(fault::limit("the body is too large", format!("{} bytes", limits::HTTP_BODY_BYTES)));
+    }
+    Ok(Checked { method: method(request.method), url: url.into(), headers, body })
+}
+
+fn method(method: Method) -> http::Method {
+    match method {
+        Method::Get => http::Method::GET,
+        Method::Post => http::Method::POST,
+        Method::Put => http::Method::PUT,
+        Method::Patch => http::Method::PATCH,
+        Method::Delete => http::Method::DELETE,
+        Method::Head => http::Method::HEAD,
+    }
+}
+
+fn response(fetched: Fetched) -> Response {
+    let headers = fetched.headers.iter();
+    Response {
+        status: fetched.status.as_u16(),
+        headers: headers
+            .map(|(name, value)| Header { name: name.as_str().to_owned(), value: value.as_bytes().to_vec() })
+            .collect(),
+        body: fetched.body.into(),
+    }
+}

@@ -1,0 +1,77 @@
+//! What a run may use of other servers: counted here, for `http.*`, `xrpc.*` and blobs alike.
+
+use std::time::Duration;
+
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::fault;
+use crate::net::{Limits, NetError};
+use crate::scripts::limits;
+
+/// What a run has used so far.
+#[derive(Debug, Default)]
+pub(super) struct Outbound {
+    requests: u32,
+    bytes: usize,
+    waited: Duration,
+}
+
+impl Outbound {
+    /// Counts requests before they are sent.
+    pub(super) fn count(&mut self, requests: usize) -> Result<(), Fault> {
+        self.requests = self.requests.saturating_add(u32::try_from(requests).unwrap_or(u32::MAX));
+        if self.requests > limits::HTTP_REQUESTS {
+            return Err(fault::limit("too many requests to other servers", limits::HTTP_REQUESTS));
+        }
+        Ok(())
+    }
+
+    /// What one request may take of what is left to the run.
+    pub(super) fn left(&self) -> Result<Limits, Fault> {
+        let total = limits::HTTP_RUN_TIME.saturating_sub(self.waited).min(limits::HTTP_TIME);
+        if total.is_zero() {
+            return Err(fault::limit(
+                "too much time waiting for other servers",
+                format!("{} s of it", limits::HTTP_RUN_TIME.as_secs()),
+            ));
+        }
+        let max_bytes = limits::HTTP_RUN_BYTES.saturating_sub(self.bytes).min(limits::HTTP_BODY_BYTES);
+        Ok(Limits { max_bytes, total })
+    }
+
+    /// Counts what came back, and how long it took.
+    pub(super) fn charge(&mut self, bytes: usize, waited: Duration) {
+        self.bytes += bytes;
+        self.waited += waited;
+    }
+}
+
+/// What a script sees of a request that got no answer. Addresses that names resolved to are not in it.
+pub(super) fn fault_of(error: &NetError) -> Fault {
+    let code = match error {
+        NetError::Refused(_) => FaultCode::Forbidden,
+        NetError::TooLarge(_) | NetError::Redirects(_) => FaultCode::Limit,
+        NetError::Malformed(_) | NetError::Status(_) => FaultCode::Upstream,
+        NetError::Dns(_) | NetError::Timeout | NetError::Transport(_) | NetError::Setup(_) => {
+            FaultCode::Unavailable
+        }
+    };
+    fault::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_so_many_requests_bytes_and_seconds() {
+        let mut used = Outbound::default();
+        assert!(used.count(limits::HTTP_REQUESTS as usize).is_ok());
+        assert_eq!(used.count(1).unwrap_err().code, FaultCode::Limit);
+        assert_eq!(used.left().unwrap().max_bytes, limits::HTTP_BODY_BYTES);
+        used.charge(limits::HTTP_RUN_BYTES - 7, limits::HTTP_RUN_TIME - Duration::from_secs(1));
+        let left = used.left().unwrap();
+        assert_eq!((left.max_bytes, left.total), (7, Duration::from_secs(1)));
+        used.charge(100, Duration::from_secs(2));
+        assert_eq!(used.left().unwrap_err().code, FaultCode::Limit);
+    }
+}

@@ -1,0 +1,145 @@
+//! Labels: what labelers said about records and accounts, and what records say about themselves.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::atproto::RecordUri;
+use crate::clock::Timestamp;
+
+use super::types::List;
+use super::{Db, StoreError, on};
+
+/// A labeler's word about a subject. A new one about the same subject with the same value replaces it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Label {
+    /// A DID, or the AT URI of a record.
+    pub uri: String,
+    /// The labeler's DID.
+    pub src: String,
+    pub val: String,
+    /// The version of the record that is meant, if one is.
+    pub cid: Option<String>,
+    /// It withdraws what was said.
+    pub neg: bool,
+    #[serde(serialize_with = "micros")]
+    pub cts: Timestamp,
+    /// Until when it holds; `None` for ever.
+    #[serde(serialize_with = "some_micros")]
+    pub exp: Option<Timestamp>,
+}
+
+/// A label that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub src: String,
+    pub val: String,
+    /// `None` for what a record says about itself.
+    pub cts: Option<Timestamp>,
+}
+
+fn micros<S: serde::Serializer>(at: &Timestamp, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_i64(at.0)
+}
+
+fn some_micros<S: serde::Serializer>(at: &Option<Timestamp>, s: S) -> Result<S::Ok, S::Error> {
+    at.map(|at| at.0).serialize(s)
+}
+
+/// The newer word wins, in whatever order they come.
+const PUT_SQLITE: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
+    SELECT value ->> 'uri', value ->> 'src', value ->> 'val', value ->> 'cid', value ->> 'neg', value ->> 'cts', \
+        value ->> 'exp' FROM json_each($1) WHERE true \
+    ON CONFLICT (uri, src, val) DO UPDATE SET cid = excluded.cid, neg = excluded.neg, cts = excluded.cts, \
+        exp = excluded.exp WHERE excluded.cts >= labels.cts";
+const PUT_POSTGRES: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
+    SELECT uri, src, val, cid, neg, cts, exp FROM jsonb_to_recordset($1::jsonb) \
+        AS l (uri text, src text, val text, cid text, neg boolean, cts bigint, exp bigint) \
+    ON CONFLICT (uri, src, val) DO UPDATE SET cid = excluded.cid, neg = excluded.neg, cts = excluded.cts, \
+        exp = excluded.exp WHERE excluded.cts >= labels.cts";
+
+/// Stores what labelers said, in one statement.
+pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
+    // One statement may touch a row once.
+    let mut newest: HashMap<(&str, &str, &str), &Label> = HashMap::new();
+    for label in labels {
+        let held = newest.entry((&label.uri, &label.src, &label.val)).or_insert(label);
+        if label.cts >= held.cts {
+            *held = label;
+        }
+    }
+    let rows: Vec<&Label> = newest.into_values().collect();
+    let rows = serde_json::to_string(&rows).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    match db {
+        Db::Sqlite(db) => sqlx::query(PUT_SQLITE).bind(rows).execute(&db.writer).await.map(drop)?,
+        Db::Postgres(db) => sqlx::query(PUT_POSTGRES).bind(rows).execute(&db.pool).await.map(drop)?,
+    }
+    Ok(())
+}
+
+/// Drops everything a labeler said; how much it was.
+pub async fn delete_src(db: &Db, src: &str) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM labels WHERE src = $1";
+    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(src).execute(pool).await?.rows_affected()))
+}
+
+/// $1: the subjects. $2: now. $3: those among them that are records, as [uri, did, collection, rkey].
+const HELD_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL FROM json_each($1) s \
+        CROSS JOIN labels l ON l.uri = s.value WHERE l.neg = 0 AND (l.exp IS NULL OR l.exp > $2) \
+    UNION ALL SELECT s.value ->> 0, d.did, NULL, NULL, json_extract(r.record, '$.labels.values') \
+        FROM json_each($3) s CROSS JOIN dids d ON d.did = s.value ->> 1 AND d.status = 0 \
+        CROSS JOIN collections c ON c.nsid = s.value ->> 2 \
+        CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3 \
+        WHERE json_type(r.record, '$.labels.values') = 'array'";
+const HELD_POSTGRES: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL::text FROM jsonb_array_elements_text($1::jsonb) s \
+        JOIN labels l ON l.uri = s WHERE NOT l.neg AND (l.exp IS NULL OR l.exp > $2) \
+    UNION ALL SELECT s ->> 0, d.did, NULL, NULL, (r.record #> '{labels,values}')::text \
+        FROM jsonb_array_elements($3::jsonb) s JOIN dids d ON d.did = s ->> 1 AND d.status = 0 \
+        JOIN collections c ON c.nsid = s ->> 2 \
+        JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s ->> 3 \
+        WHERE jsonb_typeof(r.record #> '{labels,values}') = 'array'";
+
+type Row = (String, String, Option<String>, Option<Timestamp>, Option<String>);
+
+/// The labels that hold now, by subject, in one query: what labelers said, and what visible records say about
+/// themselves. A subject without any is not among them. Sorted by source and value.
+pub async fn held(
+    db: &Db,
+    subjects: &[String],
+    now: Timestamp,
+) -> Result<HashMap<String, Vec<Held>>, StoreError> {
+    let records: Vec<Value> = subjects
+        .iter()
+        .filter_map(|uri| RecordUri::parse(uri).ok().map(|parsed| (uri, parsed)))
+        .map(|(uri, r)| json!([uri, r.did.as_str(), r.collection.as_str(), r.rkey.as_str()]))
+        .collect();
+    let (subjects, records) = (List::to_json(subjects), Value::Array(records).to_string());
+    let rows: Vec<Row> = match db {
+        Db::Sqlite(db) => {
+            sqlx::query_as(HELD_SQLITE).bind(subjects).bind(now).bind(records).fetch_all(&db.reader).await?
+        }
+        Db::Postgres(db) => {
+            sqlx::query_as(HELD_POSTGRES).bind(subjects).bind(now).bind(records).fetch_all(&db.pool).await?
+        }
+    };
+    let mut held: HashMap<String, Vec<Held>> = HashMap::new();
+    for (uri, src, val, cts, own) in rows {
+        let labels = held.entry(uri).or_default();
+        if let Some(val) = val {
+            labels.push(Held { src, val, cts });
+        } else if let Some(own) = own {
+            labels.extend(own_values(&own).into_iter().map(|val| Held { src: src.clone(), val, cts: None }));
+        }
+    }
+    for labels in held.values_mut() {
+        labels.sort_unstable_by(|a, b| (&a.src, &a.val).cmp(&(&b.src, &b.val)));
+    }
+    Ok(held)
+}
+
+/// The values of `labels.values`, `[{"val": …}]`; what has another form is no label.
+fn own_values(json: &str) -> Vec<String> {
+    let Ok(Value::Array(entries)) = serde_json::from_str(json) else { return Vec::new() };
+    entries.iter().filter_map(|entry| entry.get("val")?.as_str().map(str::to_owned)).collect()
+}
