@@ -5,7 +5,7 @@
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
 //! database's, on PostgreSQL), so that a busy machine changes them little. Bounded in count and time; loopback only.
 //!
-//! `cargo bench --bench load -- [sqlite|postgres|all] [--records N] [--seconds N]`
+//! `cargo bench --bench load -- [sqlite|postgres|fairness|all] [--records N] [--seconds N]`
 
 #![expect(
     clippy::print_stdout,
@@ -17,6 +17,7 @@
 mod baseline;
 mod cases;
 mod cpu;
+mod fairness;
 mod http;
 mod report;
 mod server;
@@ -100,9 +101,26 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         };
         tables.push(cases::measure(&place, plan).await?);
     }
+    let mut fair = Vec::new();
+    if matches!(which, "all" | "fairness") {
+        let directory = tempfile::tempdir()?;
+        for (how, file, environment) in [
+            ("as installed", "a.db", &[][..]),
+            ("half a core for each client", "b.db", &[("SCRIPT_CLIENT_FUEL", "5000000000")]),
+        ] {
+            let url = format!("sqlite://{}", directory.path().join(file).display());
+            fair.push(fairness::measure(how, &url, plan, environment).await?);
+        }
+    }
     println!("\n{}", report::machine());
     for table in tables {
         println!("\n{table}");
+    }
+    if !fair.is_empty() {
+        println!("\n{}", fairness::HEAD);
+        for row in &fair {
+            println!("{row}");
+        }
     }
     Ok(())
 }

@@ -16,10 +16,15 @@ const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Starts the release binary; the bucket of the client never runs dry.
 pub async fn start(database: &str, jetstream: &str) -> Instance {
+    start_with(database, jetstream, &[]).await
+}
+
+/// As [`start`], with more environment variables.
+pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Instance {
     let unlimited = "1000000000";
     let environment =
         [("DEFAULT_RATE_LIMIT_CAPACITY", unlimited), ("DEFAULT_RATE_LIMIT_REFILL_RATE", unlimited)];
-    Instance::start_with(database, jetstream, &environment).await
+    Instance::start_with(database, jetstream, &[&environment, more].concat()).await
 }
 
 /// The record lexicon, after which the stream begins.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
@@ -10,6 +11,7 @@ use super::host::{Guest, Identity, RunState};
 use super::queue::Queue;
 use super::share::Shares;
 use super::tid::TidClock;
+use super::turns::Turns;
 use super::{
     CompiledScript, Invocation, Outcome, ScriptFailure, Services, Trigger, Usage, image, limits, run,
 };
@@ -22,6 +24,9 @@ const CORE_INSTANCES: u32 = 3;
 const TABLES: u32 = 2;
 /// Slots of finished instances that keep their memory mapped and warm.
 const WARM_SLOTS: u32 = 100;
+
+/// The least that a throttled run waits before it asks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// How to open the engine.
 #[derive(Clone, Debug)]
@@ -66,6 +71,7 @@ struct Parts {
     guest: Guest,
     queue: Queue,
     shares: Shares,
+    turns: Turns,
     tids: Arc<TidClock>,
 }
 
@@ -87,7 +93,7 @@ impl Engine {
         let queue = Queue::new(config.pool_size, config.queue, limits::QUEUE_WAIT);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
         let shares = Shares::new(config.client_fuel);
-        Ok(Self(Arc::new(Parts { wasm, guest, queue, shares, tids })))
+        Ok(Self(Arc::new(Parts { wasm, guest, queue, shares, turns: Turns::new(), tids })))
     }
 
     /// What saving a script does: runs its top level in a bare sandbox and wants a function `handle`.
@@ -131,7 +137,7 @@ impl Engine {
     ) -> Result<Outcome, ScriptFailure> {
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
         if let Some(client) = invocation.client {
-            self.0.shares.admit(client, services.clock.now()).map_err(run::throttled)?;
+            self.admit(client, &services.clock).await?;
         }
         let identity = Identity {
             trigger: Arc::clone(&script.name),
@@ -154,6 +160,25 @@ impl Engine {
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }
 
+    /// Holds a run back while its client's share is used up, and refuses it when that takes too long.
+    async fn admit(&self, client: &str, clock: &Clock) -> Result<(), ScriptFailure> {
+        let shares = &self.0.shares;
+        let Err(mut missing) = shares.admit(client, clock.now()) else { return Ok(()) };
+        let waiting = shares.wait(client, clock.now());
+        let mut left = limits::THROTTLE_WAIT;
+        // Others of the same client may have been faster: then it waits on.
+        while waiting.is_some() && !left.is_zero() && missing <= left {
+            let pause = missing.max(LOOK_AGAIN);
+            tokio::time::sleep(pause).await;
+            left = left.saturating_sub(pause);
+            match shares.admit(client, clock.now()) {
+                Ok(()) => return Ok(()),
+                Err(still) => missing = still,
+            }
+        }
+        Err(run::throttled(missing))
+    }
+
     /// A place in the pool, a store with every limit, and `work` within them. The outer error is a full queue.
     async fn protected<T>(
         &self,
@@ -164,7 +189,7 @@ impl Engine {
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<(Result<T, ScriptFailure>, Usage), ScriptFailure> {
         let _place = self.0.queue.enter().await.map_err(|_| run::busy())?;
-        Ok(run::within_limits(&self.0.wasm, &self.0.guest, state, work).await)
+        Ok(run::within_limits(&self.0.wasm, &self.0.guest, &self.0.turns, state, work).await)
     }
 
     fn unconnected(&self, trigger: &Trigger) -> RunState {

@@ -95,6 +95,13 @@ pub const FAILURE_TEXT_BYTES: usize = 8 << 10;
 /// memory.
 pub const POOL_SIZE: u32 = 64;
 
+/// How long a run of a client that has used up its share is held back before it is refused: a client that only
+/// overdrew a little is slowed rather than turned away, and one that asks again at once does not make a storm.
+pub const THROTTLE_WAIT: Duration = Duration::from_secs(1);
+
+/// Runs of one client that are held back; more are refused at once. Each holds a connection.
+pub const THROTTLED_RUNS: u32 = 64;
+
 /// Runs that may wait for an instance, unless configured. At 10,000 runs a second a tenth of a second's worth.
 pub const QUEUE: u32 = 1_024;
 

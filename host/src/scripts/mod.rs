@@ -21,6 +21,7 @@ mod share;
 mod tests;
 mod tid;
 pub mod trigger;
+mod turns;
 mod web;
 
 pub use engine::{Engine, EngineConfig, EngineError};

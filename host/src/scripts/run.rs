@@ -1,9 +1,6 @@
 //! One piece of work in one fresh instance, within every limit, and what its end means.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wasmtime::{Engine, Store, Trap};
 
@@ -11,6 +8,7 @@ use super::failure::{FailureKind, ScriptFailure};
 use super::host::{Exhausted, Guest, RunState};
 use super::invocation::Usage;
 use super::limits;
+use super::turns::Turns;
 
 /// First byte of Lua's bytecode. Only our own compiler's is ever run: crafted bytecode can break the VM.
 const BYTECODE: u8 = 0x1b;
@@ -50,6 +48,7 @@ pub(super) fn throttled(wait: Duration) -> ScriptFailure {
 pub(super) async fn within_limits<T>(
     engine: &Engine,
     guest: &Guest,
+    turns: &Turns,
     state: RunState,
     work: impl AsyncFnOnce(&Guest, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
 ) -> (Result<T, ScriptFailure>, Usage) {
@@ -61,7 +60,7 @@ pub(super) async fn within_limits<T>(
     if let Err(error) = fuelled {
         return (Err(internal(&error)), Usage::default());
     }
-    let (ended, guest_time) = timed(work(guest, &mut store), limits::GUEST_TIME).await;
+    let (ended, guest_time) = turns.timed(work(guest, &mut store), limits::GUEST_TIME).await;
     let fuel = limits::FUEL - store.get_fuel().unwrap_or(0);
     let usage = Usage { fuel, guest_time, host_calls: store.data().host_calls() };
     let result = match ended {
@@ -72,25 +71,6 @@ pub(super) async fn within_limits<T>(
         }
     };
     (result, usage)
-}
-
-/// Polls `work` and adds up the time it takes the thread; waiting for the host takes none. `None` when that is over
-/// `most`. The fuel interval makes polls short, so it is noticed at once.
-async fn timed<T>(work: impl Future<Output = T>, most: Duration) -> (Option<T>, Duration) {
-    let mut work = pin!(work);
-    let mut spent = Duration::ZERO;
-    let ended = poll_fn(|context| {
-        let started = Instant::now();
-        let polled = work.as_mut().poll(context);
-        spent += started.elapsed();
-        match polled {
-            Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending if spent > most => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await;
-    (ended, spent)
 }
 
 /// What it means that the guest did not return.
@@ -117,25 +97,4 @@ fn ended_by(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
 fn internal(error: &wasmtime::Error) -> ScriptFailure {
     tracing::error!(error = format!("{error:#}"), "the script engine failed");
     ScriptFailure::new(FailureKind::Internal, format!("{error:#}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MOST: Duration = Duration::from_millis(100);
-
-    #[tokio::test]
-    async fn guest_time_is_bounded_and_waits_are_free() {
-        let busy = async {
-            loop {
-                std::thread::sleep(Duration::from_millis(10));
-                tokio::task::yield_now().await;
-            }
-        };
-        let (ended, spent): (Option<()>, _) = timed(busy, MOST).await;
-        assert!(ended.is_none() && spent > MOST, "{spent:?}");
-        let (ended, spent) = timed(tokio::time::sleep(2 * MOST), MOST).await;
-        assert!(ended.is_some() && spent < MOST, "{spent:?}");
-    }
 }

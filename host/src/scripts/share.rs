@@ -2,7 +2,8 @@
 //! that tenant, and not the others' latency.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::limits;
@@ -21,11 +22,23 @@ pub(super) struct Shares {
     buckets: Mutex<HashMap<Box<str>, Bucket>>,
 }
 
+/// One run that waits for its client's share; leaving takes it off the count, however it leaves.
+#[derive(Debug)]
+pub(super) struct Waiting(Arc<AtomicU32>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// `fuel` as of `at`. Under zero after a run that took more than there was: only its end tells what it took.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Bucket {
     fuel: i64,
     at: Timestamp,
+    /// Runs that wait for it to fill.
+    waiting: Arc<AtomicU32>,
 }
 
 impl Shares {
@@ -40,6 +53,12 @@ impl Shares {
             return Ok(());
         }
         Err(Duration::from_secs_f64(missing as f64 / self.refill as f64))
+    }
+
+    /// A place among the client's runs that wait; `None` when too many do already.
+    pub(super) fn wait(&self, client: &str, now: Timestamp) -> Option<Waiting> {
+        let waiting = Waiting(self.with(client, now, |bucket| Arc::clone(&bucket.waiting))?);
+        (waiting.0.fetch_add(1, Ordering::Relaxed) < limits::THROTTLED_RUNS).then_some(waiting)
     }
 
     /// Takes what a run burnt.
@@ -57,20 +76,20 @@ impl Shares {
         }
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= SWEEP_AT && !buckets.contains_key(client) {
-            buckets.retain(|_, bucket| self.filled(*bucket, now).fuel < self.burst());
+            buckets.retain(|_, bucket| self.filled(bucket, now) < self.burst());
         }
-        let full = Bucket { fuel: self.burst(), at: now };
-        let bucket = buckets.entry(client.into()).or_insert(full);
-        *bucket = self.filled(*bucket, now);
+        let full = || Bucket { fuel: self.burst(), at: now, waiting: Arc::default() };
+        let bucket = buckets.entry(client.into()).or_insert_with(full);
+        bucket.fuel = self.filled(bucket, now);
+        bucket.at = now.max(bucket.at);
         Some(work(bucket))
     }
 
-    /// The bucket with what has come in since.
-    fn filled(&self, bucket: Bucket, now: Timestamp) -> Bucket {
+    /// What is in the bucket with what has come in since.
+    fn filled(&self, bucket: &Bucket, now: Timestamp) -> i64 {
         let passed = i128::from((now.0 - bucket.at.0).max(0));
         let gained = passed * i128::from(self.refill) / 1_000_000;
-        let fuel = (i128::from(bucket.fuel) + gained).min(i128::from(self.burst()));
-        Bucket { fuel: fuel as i64, at: now.max(bucket.at) }
+        (i128::from(bucket.fuel) + gained).min(i128::from(self.burst())) as i64
     }
 }
 
@@ -100,6 +119,17 @@ mod tests {
         shares.charge("a", 1, Timestamp(0));
         shares.charge("a", 11 * limits::FUEL, Timestamp(1_000 * SECOND));
         assert!(shares.admit("a", Timestamp(1_000 * SECOND)).is_err());
+    }
+
+    #[test]
+    fn only_so_many_wait() {
+        let shares = Shares::new(limits::FUEL);
+        let places: Vec<_> =
+            (0..limits::THROTTLED_RUNS).map(|_| shares.wait("a", Timestamp(0)).unwrap()).collect();
+        assert!(shares.wait("a", Timestamp(0)).is_none());
+        assert!(shares.wait("b", Timestamp(0)).is_some());
+        drop(places);
+        assert!(shares.wait("a", Timestamp(0)).is_some());
     }
 
     #[test]

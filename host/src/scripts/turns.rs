@@ -1,0 +1,226 @@
+//! Long runs take turns. A worker thread gives a busy script's place to the next task every fraction of a millisecond,
+//! but with many of them in its queue that is a long way round for a request that needs almost nothing. So only as many
+//! long runs as there are cores are in the queues at any time; the others wait here, first come, first served.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Guest time after which a run counts as long: several times what an ordinary one takes.
+const LONG: Duration = Duration::from_micros(500);
+
+/// Guest time of one turn: long enough that changing costs nothing, short enough that all runs get on.
+const TURN: Duration = Duration::from_millis(5);
+
+type Acquiring = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+
+/// The turns of one engine.
+#[derive(Clone, Debug)]
+pub(super) struct Turns {
+    places: Arc<Semaphore>,
+    turn: Duration,
+}
+
+impl Turns {
+    /// As many at once as the machine has cores.
+    pub(super) fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { places: Arc::new(Semaphore::new(cores)), turn: TURN }
+    }
+
+    /// Polls `work` and adds up the time it takes the thread; waiting, for the host or for a turn, takes none. `None`
+    /// when that is over `most`. The fuel interval makes polls short, so it is noticed at once.
+    pub(super) async fn timed<T>(
+        &self,
+        work: impl Future<Output = T>,
+        most: Duration,
+    ) -> (Option<T>, Duration) {
+        let mut work = pin!(work);
+        let mut spent = Duration::ZERO;
+        let mut seat = Seat { turns: self, taken: None, acquiring: None, since: Duration::ZERO };
+        let ended = poll_fn(|context| {
+            let long = spent > LONG;
+            if long && seat.poll(context, spent).is_pending() {
+                return Poll::Pending;
+            }
+            let started = Instant::now();
+            let (polled, busy) = watched(work.as_mut(), context, long);
+            spent += started.elapsed();
+            match polled {
+                Poll::Ready(value) => Poll::Ready(Some(value)),
+                Poll::Pending if spent > most => Poll::Ready(None),
+                Poll::Pending => {
+                    // Who waits for the host needs no turn, and who had one long enough lets others have it.
+                    if !busy || spent.saturating_sub(seat.since) > self.turn {
+                        seat.taken = None;
+                    }
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+        (ended, spent)
+    }
+}
+
+/// A long run's place among those that may go on.
+struct Seat<'a> {
+    turns: &'a Turns,
+    taken: Option<OwnedSemaphorePermit>,
+    acquiring: Option<Acquiring>,
+    /// The run's guest time when it took the place.
+    since: Duration,
+}
+
+impl Seat<'_> {
+    fn poll(&mut self, context: &mut Context<'_>, spent: Duration) -> Poll<()> {
+        if self.taken.is_some() {
+            return Poll::Ready(());
+        }
+        let acquiring = self.acquiring.get_or_insert_with(|| {
+            let turns = Arc::clone(&self.turns.places);
+            // Nobody closes the semaphore.
+            Box::pin(async move { turns.acquire_owned().await.ok() })
+        });
+        match acquiring.as_mut().poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(permit) => {
+                self.acquiring = None;
+                self.taken = permit;
+                self.since = spent;
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+/// Polls, and tells whether the work asked to be polled again at once: then it has more to do, and does not wait.
+fn watched<T>(
+    work: Pin<&mut impl Future<Output = T>>,
+    context: &mut Context<'_>,
+    watch: bool,
+) -> (Poll<T>, bool) {
+    if !watch {
+        return (work.poll(context), true);
+    }
+    let bell = Arc::new(Bell { rung: AtomicBool::new(false), waker: context.waker().clone() });
+    let polled = work.poll(&mut Context::from_waker(&Waker::from(Arc::clone(&bell))));
+    (polled, bell.rung.load(Ordering::Relaxed))
+}
+
+/// A waker that remembers.
+struct Bell {
+    rung: AtomicBool,
+    waker: Waker,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Ordering::Relaxed);
+        self.waker.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    const MOST: Duration = Duration::from_millis(100);
+
+    /// As the engine does when a fuel interval is over.
+    async fn give_way() {
+        let mut gave = false;
+        poll_fn(|context| {
+            context.waker().wake_by_ref();
+            if std::mem::replace(&mut gave, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    async fn busy(turns: usize) {
+        for _ in 0..turns {
+            std::thread::sleep(Duration::from_millis(2));
+            give_way().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn guest_time_is_bounded_and_waits_are_free() {
+        let turns = Turns::new();
+        let (ended, spent) = turns.timed(busy(usize::MAX), MOST).await;
+        assert!(ended.is_none() && spent > MOST, "{spent:?}");
+        let (ended, spent) = turns.timed(tokio::time::sleep(2 * MOST), MOST).await;
+        assert!(ended.is_some() && spent < MOST, "{spent:?}");
+    }
+
+    #[tokio::test]
+    async fn long_runs_go_one_after_the_other_while_a_turn_lasts() {
+        let turns = Turns { places: Arc::new(Semaphore::new(1)), turn: Duration::from_hours(1) };
+        let steps = Mutex::new(Vec::new());
+        let run = async |name: char| {
+            let work = async {
+                busy(1).await; // now it is long
+                for _ in 0..5 {
+                    steps.lock().unwrap().push(name);
+                    busy(1).await;
+                }
+            };
+            turns.timed(work, Duration::from_hours(1)).await.0
+        };
+        let ended = tokio::join!(biased; run('a'), run('b'), run('c'));
+        assert_eq!(ended, (Some(()), Some(()), Some(())));
+        assert_eq!(steps.into_inner().unwrap().into_iter().collect::<String>(), "aaaaabbbbbccccc");
+    }
+
+    #[tokio::test]
+    async fn after_a_turn_it_is_anothers() {
+        let turns = Turns { places: Arc::new(Semaphore::new(1)), turn: Duration::ZERO };
+        let steps = Mutex::new(String::new());
+        let run = async |name: char| {
+            let work = async {
+                for _ in 0..3 {
+                    busy(1).await;
+                    steps.lock().unwrap().push(name);
+                }
+            };
+            turns.timed(work, Duration::from_hours(1)).await.0
+        };
+        assert_eq!(tokio::join!(biased; run('a'), run('b')), (Some(()), Some(())));
+        assert_eq!(steps.into_inner().unwrap(), "ababab");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_host_leaves_its_turn_to_others() {
+        let turns = Turns { places: Arc::new(Semaphore::new(1)), turn: Duration::from_hours(1) };
+        let answered = Notify::new();
+        let waiting = turns.timed(
+            async {
+                busy(2).await;
+                answered.notified().await;
+                busy(2).await;
+            },
+            Duration::from_secs(10),
+        );
+        let working = async {
+            let ended = turns.timed(busy(10), Duration::from_secs(10)).await.0;
+            answered.notify_one();
+            ended
+        };
+        let (waited, worked) = tokio::join!(waiting, working);
+        assert!(waited.0.is_some() && worked.is_some());
+        assert_eq!(turns.places.available_permits(), 1);
+    }
+}
