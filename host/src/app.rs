@@ -7,13 +7,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{AdminKeys, Buckets, Clients, Costs, ServiceTokens, Users, rate_limit};
 use crate::api::health::Migrated;
+use crate::api::xrpc::nested::InProcess;
 use crate::clock::Clock;
 use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
 use crate::events::{EventLog, StreamObserver};
 use crate::identity::Resolver;
 use crate::indexing::{self, StreamConfig, StreamHandle};
 use crate::jobs::retention::{self, Retention};
-use crate::lexicons::Registry;
+use crate::lexicons::{Authorities, Registry};
 use crate::lifecycle::Lifecycle;
 use crate::net::{self, OutboundPolicy};
 use crate::random::Random;
@@ -43,11 +44,15 @@ pub struct App {
     /// The guarded way to everybody else.
     pub net: net::Client,
     pub resolver: Resolver,
+    /// Who answers for methods that have no lexicon here.
+    pub authorities: Authorities,
     pub events: EventLog,
     pub engine: Engine,
     pub library: Library,
     /// What scripts may reach.
     pub script_services: Services,
+    /// Their way to other servers.
+    pub web: Web,
     pub stream: StreamHandle,
     /// Work that a request began and that outlives its answer; shutdown waits for it.
     pub tasks: TaskTracker,
@@ -138,13 +143,14 @@ impl App {
         let resolver = Resolver::new(net.clone(), plc, clock.clone());
         let (events, _writer) =
             EventLog::start(db.clone(), clock.clone(), random.clone(), config.events.verbose);
+        let web = Web::new(net.clone(), config.scripts.pool_size);
         let script_services = Services::new(
             Arc::new(ServerIndex(db.clone())),
             Arc::new(ServerLog(events.clone())),
             clock.clone(),
             random.clone(),
         )
-        .with_web(Web::new(net.clone(), config.scripts.pool_size));
+        .with_web(web.clone());
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
@@ -155,7 +161,7 @@ impl App {
             shutdown: lifecycle.drain.child_token(),
         });
 
-        let app = Arc::new(Self {
+        let app = Arc::new_cyclic(|app| Self {
             tokens: ServiceTokens::new(identity.did.as_str().to_owned(), clock.clone()),
             config,
             identity,
@@ -170,12 +176,14 @@ impl App {
             buckets: Buckets::default(),
             costs,
             registry,
+            authorities: Authorities::new(net.clone(), resolver.clone()),
             net,
             resolver,
             events,
             engine,
             library,
-            script_services,
+            script_services: script_services.with_xrpc(Arc::new(InProcess(app.clone()))),
+            web,
             stream,
             tasks: TaskTracker::new(),
             lifecycle,

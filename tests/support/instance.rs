@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::dns::Dns;
 use super::http_client;
 use super::process::Process;
 
@@ -22,6 +23,8 @@ pub const OPERATOR: &str = "did:plc:operatoroperatoroperator";
 /// A running server; it is killed with the value.
 pub struct Instance {
     process: Process,
+    /// Knows no name until a test says so.
+    pub dns: Dns,
     pub address: SocketAddr,
     pub admin_key: String,
     pub client_key: String,
@@ -65,19 +68,22 @@ impl Instance {
 
     /// As [`Self::start_with`], without a user, a key or a client.
     pub async fn start_unclaimed(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Self {
+        let dns = Dns::start().await;
+        let dns_server = dns.address.to_string();
         let mut environment = vec![
             ("DATABASE_URL", database),
             ("JETSTREAM_URL", jetstream),
             // The discard port: refused at once.
             ("PLC_URL", "http://127.0.0.1:9"),
             ("RELAY_URL", "http://127.0.0.1:9"),
+            ("DNS_SERVER", &dns_server),
             ("RUST_LOG", "warn"),
         ];
         environment.extend(more);
         let process = Process::new(&environment);
         let address = process.address;
         let (admin_key, client_key) = Default::default();
-        let mut instance = Self { process, address, admin_key, client_key };
+        let mut instance = Self { process, dns, address, admin_key, client_key };
         instance.start_again().await;
         instance
     }
@@ -153,9 +159,26 @@ impl Instance {
         assert!(answer.status.is_success(), "{}", answer.text);
     }
 
+    /// A POST as the API client, on behalf of whoever signed the token.
+    pub async fn procedure(&self, path_and_query: &str, token: &str, body: &Value) -> Answer {
+        let token = format!("Bearer {token}");
+        let headers = [("x-client-key", self.client_key.as_str()), ("authorization", &token)];
+        self.request(Method::POST, &format!("/xrpc/{path_and_query}"), &headers, Some(body.to_string())).await
+    }
+
+    /// The audience of tokens for this server.
+    pub fn did(&self) -> String {
+        format!("did:web:127.0.0.1%3A{}", self.address.port())
+    }
+
     /// Binds a script to a query; it must succeed.
     pub async fn bind(&self, nsid: &str, source: &str) {
-        let body = json!({ "id": format!("xrpc.query:{nsid}"), "body": source });
+        self.bind_to(&format!("xrpc.query:{nsid}"), source).await;
+    }
+
+    /// Binds a script to a trigger; it must succeed.
+    pub async fn bind_to(&self, trigger: &str, source: &str) {
+        let body = json!({ "id": trigger, "body": source });
         let answer = self.admin(Method::POST, "/admin/scripts", Some(&body)).await;
         assert!(answer.status.is_success(), "{}", answer.text);
     }

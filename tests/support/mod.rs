@@ -1,9 +1,11 @@
 //! What tests stand on: databases and stand-ins.
 
 pub mod db;
+pub mod dns;
 pub mod http_client;
 pub mod instance;
 pub mod jetstream;
 pub mod plc;
 pub mod postgres;
 pub mod process;
+pub mod upstream;

@@ -57,6 +57,14 @@ impl Plc {
         format!("http://{}", self.address)
     }
 
+    /// Says where the PDS of a DID is.
+    pub fn host(&self, did: &str, pds: &str) {
+        let mut documents = self.documents.lock().expect("no test panics here");
+        let document = documents.entry(did.to_owned()).or_insert_with(|| json!({ "id": did }));
+        document["service"] = json!([{ "id": "#atproto_pds", "type": "AtprotoPersonalDataServer",
+            "serviceEndpoint": pds }]);
+    }
+
     /// A new DID with a key of its own.
     pub fn person(&self, did: &str, algorithm: Algorithm) -> Person {
         let key = PrivateKey::generate(algorithm, &Random::system());

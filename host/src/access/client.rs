@@ -37,10 +37,18 @@ pub struct ApiClient {
     warned_at: AtomicI64,
 }
 
+type ByText = HashMap<Box<str>, Arc<ApiClient>>;
+
+#[derive(Debug, Default)]
+struct Known {
+    by_key: ByText,
+    by_id: ByText,
+}
+
 /// All active API clients, in memory, replaced as a whole.
 #[derive(Debug, Default)]
 pub struct Clients {
-    by_key: ArcSwap<HashMap<Box<str>, Arc<ApiClient>>>,
+    known: ArcSwap<Known>,
     /// Reloads happen one after the other, so that an older read never replaces a newer one.
     reloading: Mutex<()>,
 }
@@ -57,8 +65,13 @@ impl Clients {
     }
 
     fn replace(&self, rows: Vec<ApiClientRow>) {
-        let clients = rows.into_iter().filter(|row| row.is_active).map(ApiClient::from);
-        self.by_key.store(Arc::new(clients.map(|c| (c.key.as_str().into(), Arc::new(c))).collect()));
+        let mut known = Known::default();
+        for row in rows.into_iter().filter(|row| row.is_active) {
+            let client = Arc::new(ApiClient::from(row));
+            known.by_key.insert(client.key.as_str().into(), Arc::clone(&client));
+            known.by_id.insert(client.id.as_str().into(), client);
+        }
+        self.known.store(Arc::new(known));
     }
 
     /// The client that a request names: by header, else by query parameter. `None` when it names none.
@@ -77,7 +90,12 @@ impl Clients {
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<ApiClient>> {
-        self.by_key.load().get(key).cloned()
+        self.known.load().by_key.get(key).cloned()
+    }
+
+    /// The client with an id, if it is still active.
+    pub fn by_id(&self, id: &str) -> Option<Arc<ApiClient>> {
+        self.known.load().by_id.get(id).cloned()
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod admin;
 mod authorization;
 pub mod client;
+pub mod forwarding;
 pub mod keys;
 mod permission;
 pub mod rate_limit;
@@ -19,6 +20,7 @@ pub mod xrpc;
 pub use admin::{Admin, Via};
 pub use authorization::Credential;
 pub use client::{ApiClient, Clients};
+pub use forwarding::ForwardingRules;
 pub use keys::AdminKeys;
 pub use permission::{Permission, PermissionSet};
 pub use rate_limit::Buckets;

@@ -9,6 +9,7 @@ use super::rate_limit::{Budget, Limit};
 use super::{ApiClient, Credential};
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind};
+use crate::config;
 use crate::http::{Error, Request};
 use crate::store::{Db, StoreError, settings};
 
@@ -19,9 +20,15 @@ pub struct XrpcCaller {
     pub client: Option<Arc<ApiClient>>,
     user: Option<Did>,
     budget: Option<Budget>,
+    depth: u32,
 }
 
 impl XrpcCaller {
+    /// How many scripts' runs the call is nested in: 0 for one that came over HTTP.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
     /// The authenticated user; `None` for an anonymous call.
     pub fn did(&self) -> Option<&Did> {
         self.user.as_ref()
@@ -109,6 +116,41 @@ pub async fn admit(app: &App, request: &Request, method: &str) -> Result<XrpcCal
     }
 }
 
+/// Lets a script call a method on behalf of its own caller, who pays for it as for a call over HTTP. Runs that nobody
+/// called, events and jobs of the instance, pay nothing: they are bounded by themselves. `client` is an API client's id.
+///
+/// # Errors
+/// 401 when the client is not active any more, 429 when the bucket is empty.
+pub fn admit_nested(
+    app: &App,
+    client: Option<&str>,
+    user: Option<Did>,
+    depth: u32,
+    method: &str,
+) -> Result<XrpcCaller, Error> {
+    let client = client
+        .map(|id| app.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client")))
+        .transpose()?;
+    let (now, cost, defaults) = (app.clock.now(), app.costs.of(app, method), &app.config.rate_limit);
+    let budget = match (&client, &user) {
+        (Some(client), _) => Some(app.buckets.take(&client.key, client.limit(defaults), cost, now)?),
+        (None, Some(did)) => {
+            Some(app.buckets.take(&service_bucket(did), default_limit(defaults), cost, now)?)
+        }
+        (None, None) => None,
+    };
+    Ok(XrpcCaller { client, user, budget, depth })
+}
+
+/// The bucket of a caller with a service token and no client.
+fn service_bucket(did: &Did) -> String {
+    format!("service:{did}")
+}
+
+fn default_limit(defaults: &config::RateLimit) -> Limit {
+    Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate }
+}
+
 async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcCaller) -> Result<(), Error> {
     let now = app.clock.now();
     let defaults = &app.config.rate_limit;
@@ -137,10 +179,8 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
                 Err(refused) => return Err(refused.into()),
             };
             if caller.client.is_none() {
-                let limit =
-                    Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate };
-                let bucket = format!("service:{did}");
-                caller.budget = Some(app.buckets.take(&bucket, limit, cost, now)?);
+                let limit = default_limit(defaults);
+                caller.budget = Some(app.buckets.take(&service_bucket(&did), limit, cost, now)?);
             }
             caller.user = Some(did);
         }

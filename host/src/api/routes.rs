@@ -48,6 +48,9 @@ fn table() -> RouteTable {
         Route::admin(PATCH, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::update::handle),
         Route::admin(DELETE, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::delete::handle),
 
+        Route::admin(GET, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::get::handle),
+        Route::admin(PUT, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::put::handle),
+
         Route::admin(GET, "/admin/api-keys", P::ApiKeysRead, admin::api_keys::list::handle),
         Route::admin(POST, "/admin/api-keys", P::ApiKeysCreate, admin::api_keys::create::handle),
         Route::admin(DELETE, "/admin/api-keys/{id}", P::ApiKeysDelete, admin::api_keys::revoke::handle),

@@ -54,6 +54,12 @@ pub enum Event {
         response_size: usize,
     },
 
+    SettingUpdated {
+        actor: String,
+        key: &'static str,
+        detail: Value,
+    },
+
     UserBootstrapped {
         did: String,
     },
@@ -197,6 +203,9 @@ impl Event {
             }
             Self::ScriptDeleted { actor, trigger } => {
                 row("script.deleted", Info, Some(actor), Some(trigger), json!({}))
+            }
+            Self::SettingUpdated { actor, key, detail } => {
+                row("setting.updated", Info, Some(actor), Some(key.to_owned()), detail)
             }
             Self::ScriptLog { caller, trigger, message } => {
                 let detail = json!({ "trigger": trigger, "message": cap(message) });

@@ -1,5 +1,7 @@
 //! The uploaded lexicons as requests and the stream need them: in memory, swapped as a whole, never half updated.
 
+mod authority;
 mod registry;
 
+pub use authority::{Authorities, Authority, AuthorityError};
 pub use registry::{Lexicon, Registry, Snapshot};

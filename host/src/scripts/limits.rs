@@ -55,7 +55,7 @@ pub const LOG_LINES: u32 = 100;
 /// Bytes of one log line; the rest is cut.
 pub const LOG_LINE_BYTES: usize = 4 << 10;
 
-/// Requests of a run to other servers (`http.*`, `xrpc.*` that is forwarded, blobs). A page of 100 items is enriched by
+/// Requests of a run to other servers (`http.*`, blobs). A page of 100 items is enriched by
 /// a few of them; more is a crawler, which a script is not.
 pub const HTTP_REQUESTS: u32 = 50;
 
@@ -80,6 +80,12 @@ pub const HTTP_RUN_TIME: Duration = Duration::from_mins(1);
 
 /// Redirects followed for one request.
 pub const HTTP_REDIRECTS: u8 = 5;
+
+/// How deep methods may call each other through scripts (`xrpc.*`). Each level holds an instance of the pool.
+pub const XRPC_DEPTH: u32 = 8;
+
+/// Calls of a run through `xrpc.*`. Each takes its caller's tokens as well.
+pub const XRPC_CALLS: u32 = 50;
 
 /// Bytes of a script's result. What an HTTP response may hold; a page of 100 records is a tenth of it.
 pub const RESULT_BYTES: usize = 8 << 20;

@@ -30,6 +30,9 @@ pub use image::prepare;
 pub use invocation::{Env, Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};
 pub use reach::{ServerIndex, ServerLog};
-pub use services::{Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row, Services};
+pub use services::{
+    Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row, Services, Xrpc, XrpcAnswer, XrpcCall,
+    XrpcError, XrpcVerb,
+};
 pub use trigger::{InvalidTrigger, Trigger, TriggerKind};
 pub use web::Web;

@@ -22,12 +22,20 @@ pub struct Services {
     pub random: Random,
     /// Other servers, for `http.*` and blobs.
     pub web: Option<Web>,
+    /// Methods of this server and of others, for `xrpc.*`.
+    pub xrpc: Option<Arc<dyn Xrpc>>,
 }
 
 impl Services {
     /// What every run has.
     pub fn new(index: Arc<dyn Index>, log: Arc<dyn LogSink>, clock: Clock, random: Random) -> Self {
-        Self { index, log, clock, random, web: None }
+        Self { index, log, clock, random, web: None, xrpc: None }
+    }
+
+    #[must_use]
+    pub fn with_xrpc(mut self, xrpc: Arc<dyn Xrpc>) -> Self {
+        self.xrpc = Some(xrpc);
+        self
     }
 
     #[must_use]
@@ -91,6 +99,69 @@ pub trait Index: Send + Sync {
     fn count(&self, collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>>;
     /// `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
+}
+
+/// What a method call is sent with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XrpcVerb {
+    Query,
+    Procedure,
+}
+
+impl XrpcVerb {
+    /// The function of the script API.
+    pub fn function(self) -> &'static str {
+        match self {
+            Self::Query => "xrpc.query",
+            Self::Procedure => "xrpc.procedure",
+        }
+    }
+
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Procedure => "procedure",
+        }
+    }
+}
+
+/// A call of a method by a run, on behalf of the run's caller.
+#[derive(Clone, Debug)]
+pub struct XrpcCall {
+    pub verb: XrpcVerb,
+    /// As the script wrote it.
+    pub nsid: String,
+    pub params: Vec<(String, String)>,
+    /// JSON text; none for a query.
+    pub input: Option<Bytes>,
+    pub caller_did: Option<String>,
+    /// The API client, by id.
+    pub client: Option<Arc<str>>,
+    /// How many runs the call is nested in.
+    pub depth: u32,
+}
+
+/// What a method answered, whatever its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XrpcAnswer {
+    pub status: u16,
+    pub body: Bytes,
+    /// Another server answered.
+    pub forwarded: bool,
+}
+
+/// Why a method gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum XrpcError {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("no answer: {0}")]
+    Unavailable(String),
+}
+
+/// Calling methods, for `xrpc.*`.
+pub trait Xrpc: Send + Sync {
+    fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

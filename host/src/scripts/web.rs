@@ -19,7 +19,7 @@ pub struct Web {
 
 /// As long as it lives, the run counts as one that waits.
 #[derive(Debug)]
-pub(super) struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+pub(crate) struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
 impl Web {
     /// Half of the `instances` may wait for other servers at once, so that slow servers never take the pool from
@@ -33,7 +33,7 @@ impl Web {
     }
 
     /// `None` when too many runs wait already.
-    pub(super) async fn turn(&self) -> Option<Turn> {
+    pub(crate) async fn turn(&self) -> Option<Turn> {
         let permit = tokio::time::timeout(TURN_WAIT, Arc::clone(&self.turns).acquire_owned()).await;
         permit.ok()?.ok().map(Turn)
     }

@@ -5,3 +5,4 @@ mod lexicons;
 mod permissions;
 mod records;
 mod scripts;
+mod settings;

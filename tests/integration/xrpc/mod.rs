@@ -1,3 +1,5 @@
 mod builtin;
+mod forward;
+mod nested;
 mod procedure;
 mod scripted;

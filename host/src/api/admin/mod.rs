@@ -7,4 +7,5 @@ pub mod lexicons;
 pub mod permissions;
 pub mod records;
 pub mod scripts;
+pub mod settings;
 pub mod stats;

@@ -2,6 +2,8 @@
 
 mod blob_hosts;
 mod builtin;
+mod forward;
+pub mod nested;
 mod params;
 pub mod procedure;
 pub mod query;

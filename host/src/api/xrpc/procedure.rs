@@ -1,9 +1,9 @@
 //! `POST /xrpc/{nsid}`: the script bound to the method, or else a write to the caller's repo with the session stored
-//! for it.
+//! for it. Methods without a lexicon here are forwarded.
 
 use std::sync::Arc;
 
-use super::scripted;
+use super::{forward, scripted};
 use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::lexicon::LexiconKind;
@@ -13,14 +13,16 @@ use crate::scripts::TriggerKind;
 /// Nobody has a stored session before the OAuth endpoints exist, so a procedure without a script ends in the answer
 /// that a caller without one gets.
 pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Result<Response, Error> {
-    let lexicon = app
-        .registry
-        .get(request.param("nsid"))
-        .filter(|lexicon| lexicon.kind == LexiconKind::Procedure)
-        .ok_or_else(|| Error::not_found("method not found"))?;
+    let lexicon = app.registry.get(request.param("nsid"));
+    if lexicon.as_ref().is_some_and(|lexicon| lexicon.kind != LexiconKind::Procedure) {
+        return Err(Error::not_found("method not found"));
+    }
     if caller.did().is_none() {
         return Err(Error::unauthorized("authentication required"));
     }
+    let Some(lexicon) = lexicon else {
+        return Ok(forward::forward(&app, &request).await?);
+    };
     match app.library.get(&format!("{}:{}", TriggerKind::Procedure.as_str(), lexicon.id)) {
         Some(script) => scripted::procedure(&app, &script, &lexicon, &caller, &request).await,
         None => Err(Error::unauthorized("no PDS session is stored for this user")),

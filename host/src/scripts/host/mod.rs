@@ -16,6 +16,7 @@ mod meter;
 mod outbound;
 mod state;
 mod types;
+mod xrpc;
 
 pub(super) use guest::Guest;
 pub(super) use meter::Exhausted;

@@ -11,6 +11,7 @@ use crate::scripts::limits;
 #[derive(Debug, Default)]
 pub(super) struct Outbound {
     requests: u32,
+    xrpc_calls: u32,
     bytes: usize,
     waited: Duration,
 }
@@ -21,6 +22,15 @@ impl Outbound {
         self.requests = self.requests.saturating_add(u32::try_from(requests).unwrap_or(u32::MAX));
         if self.requests > limits::HTTP_REQUESTS {
             return Err(fault::limit("too many requests to other servers", limits::HTTP_REQUESTS));
+        }
+        Ok(())
+    }
+
+    /// Counts a call of a method, whoever answers it.
+    pub(super) fn count_xrpc(&mut self) -> Result<(), Fault> {
+        self.xrpc_calls += 1;
+        if self.xrpc_calls > limits::XRPC_CALLS {
+            return Err(fault::limit("too many calls of methods", limits::XRPC_CALLS));
         }
         Ok(())
     }

@@ -108,7 +108,8 @@ async fn what_reaches_outside_or_makes_code_is_gone() {
             "type",
             "utf8",
             "warn",
-            "xpcall"
+            "xpcall",
+            "xrpc"
         ])
     );
 }

@@ -1,0 +1,3 @@
+//! `/admin/settings`: what operators change while the server runs.
+
+pub mod xrpc_proxy;

@@ -1,0 +1,34 @@
+//! `PUT /admin/settings/xrpc-proxy`: takes effect with the next call.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use crate::access::forwarding::{Mode, SETTING};
+use crate::access::{Admin, ForwardingRules};
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::settings;
+
+/// Both are required: a list that is left out is more likely forgotten than meant to be empty.
+#[derive(Deserialize)]
+struct Body {
+    mode: Mode,
+    nsids: Vec<String>,
+}
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let Body { mode, nsids } = request.json()?;
+    let rules = ForwardingRules { mode, nsids }.checked().map_err(|e| Error::bad_request(e.to_string()))?;
+    let text = serde_json::to_string(&rules).map_err(Error::internal)?;
+    settings::set(&app.db, SETTING, &text, app.clock.now()).await.map_err(failed)?;
+    app.events.record(Event::SettingUpdated {
+        actor: admin.did.to_string(),
+        key: SETTING,
+        detail: serde_json::json!({ "mode": rules.mode, "nsids": rules.nsids.len() }),
+    });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

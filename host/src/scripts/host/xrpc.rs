@@ -1,0 +1,132 @@
+//! `xrpc`: methods of this server, run in process as the same caller, and of others.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::bindings::belvedere::script::xrpc::{Answer, Host};
+use super::fault;
+use super::state::RunState;
+use crate::scripts::limits;
+use crate::scripts::services::{XrpcCall, XrpcError, XrpcVerb};
+
+impl Host for RunState {
+    async fn query(
+        &mut self,
+        nsid: String,
+        params: Option<Vec<u8>>,
+    ) -> wasmtime::Result<Result<Answer, Fault>> {
+        Ok(call(self, XrpcVerb::Query, nsid, None, params).await)
+    }
+
+    async fn procedure(
+        &mut self,
+        nsid: String,
+        input: Option<Vec<u8>>,
+        params: Option<Vec<u8>>,
+    ) -> wasmtime::Result<Result<Answer, Fault>> {
+        Ok(call(self, XrpcVerb::Procedure, nsid, input, params).await)
+    }
+}
+
+async fn call(
+    state: &mut RunState,
+    verb: XrpcVerb,
+    nsid: String,
+    input: Option<Vec<u8>>,
+    params: Option<Vec<u8>>,
+) -> Result<Answer, Fault> {
+    let function = verb.function();
+    let xrpc = state.service(function, |services| services.xrpc.clone())?;
+    let identity = &state.identity;
+    if verb == XrpcVerb::Procedure && identity.caller_did.is_none() {
+        return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
+    }
+    if identity.depth >= limits::XRPC_DEPTH {
+        return Err(fault::limit("too many methods that call each other", limits::XRPC_DEPTH));
+    }
+    let call = XrpcCall {
+        verb,
+        nsid,
+        params: params.map(|json| pairs(function, &json)).transpose()?.unwrap_or_default(),
+        input: input.map(Bytes::from),
+        caller_did: identity.caller_did.clone(),
+        client: identity.client.clone(),
+        depth: identity.depth + 1,
+    };
+    state.outbound.count_xrpc()?;
+    let room = state.outbound.left()?;
+    let started = Instant::now();
+    let answer = xrpc.call(call).await;
+    // A method of our own takes processor time, which is the script's own bound to keep; another's takes waiting.
+    let (forwarded, bytes) =
+        answer.as_ref().map_or((true, 0), |answer| (answer.forwarded, answer.body.len()));
+    if forwarded {
+        state.outbound.charge(0, started.elapsed());
+    }
+    let answer = answer.map_err(|error| refused(function, error))?;
+    if bytes > room.max_bytes {
+        let most = room.max_bytes;
+        return Err(fault::new(
+            FaultCode::Limit,
+            format!("{function}: the answer is larger than {most} bytes"),
+        ));
+    }
+    state.outbound.charge(bytes, std::time::Duration::ZERO);
+    Ok(Answer { status: answer.status, body: answer.body.into() })
+}
+
+fn refused(function: &str, error: XrpcError) -> Fault {
+    let code = match error {
+        XrpcError::Invalid(_) => FaultCode::BadInput,
+        XrpcError::Unavailable(_) => FaultCode::Unavailable,
+    };
+    fault::new(code, format!("{function}: {error}"))
+}
+
+/// Query parameters from an object: an array repeats its name, and null is nothing.
+fn pairs(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
+    let bad = |what: &str| fault::new(FaultCode::BadInput, format!("{function}: params: {what}"));
+    let Ok(Value::Object(params)) = serde_json::from_slice(json) else {
+        return Err(bad("a table with names is expected"));
+    };
+    let mut pairs = Vec::with_capacity(params.len());
+    for (name, value) in params {
+        let values = match value {
+            Value::Array(values) => values,
+            single => vec![single],
+        };
+        for value in values {
+            let text = match value {
+                Value::Null => continue,
+                Value::String(text) => text,
+                Value::Bool(_) | Value::Number(_) => value.to_string(),
+                Value::Array(_) | Value::Object(_) => {
+                    return Err(bad(&format!("{name} is neither text nor number nor boolean")));
+                }
+            };
+            pairs.push((name.clone(), text));
+        }
+    }
+    Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn params_become_text() {
+        let got =
+            pairs("xrpc.query", br#"{"b":true,"n":5,"f":1.5,"s":"x","a":["1",2],"none":null}"#).unwrap();
+        let mut got: Vec<(&str, &str)> = got.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        got.sort_unstable();
+        let expected = [("a", "1"), ("a", "2"), ("b", "true"), ("f", "1.5"), ("n", "5"), ("s", "x")];
+        assert_eq!(got, expected);
+        for bad in [&b"[]"[..], b"7", br#"{"a":{}}"#, br#"{"a":[[]]}"#] {
+            assert_eq!(pairs("xrpc.query", bad).unwrap_err().code, FaultCode::BadInput);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `/xrpc/{nsid}` without a lexicon: the authority that DNS names answers.
+
+use belvedere::crypto::Algorithm;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, World};
+use crate::support::upstream::{Asked, Upstream, respond};
+
+const AUTHORITY: &str = "did:plc:authorityauthorityautho";
+/// Its PDS does not take connections.
+const DOWN: &str = "did:plc:downdowndowndowndowndown";
+
+/// A PDS that answers for `example.net`.
+pub async fn authority(
+    world: &World,
+    answer: impl Fn(&Asked) -> http::Response<bytes::Bytes> + Send + Sync + 'static,
+) -> Upstream {
+    let pds = Upstream::start(answer).await;
+    world.server.dns.txt("_lexicon.example.net", &format!("did={AUTHORITY}"));
+    world.plc.host(AUTHORITY, &pds.url());
+    pds
+}
+
+async fn set_rules(world: &World, mode: &str, nsids: &[&str]) {
+    let rules = json!({ "mode": mode, "nsids": nsids });
+    let put = world.server.admin(Method::PUT, "/admin/settings/xrpc-proxy", Some(&rules)).await;
+    assert_eq!(put.status, 204, "{}", put.text);
+}
+
+crate::in_both_worlds! {
+    async fn an_unknown_query_is_answered_by_its_authority(world) {
+        let pds = authority(&world, |asked| {
+            if asked.path_and_query.contains("fail") {
+                return respond(418, "text/html", "<script>alert(1)</script>");
+            }
+            respond(200, "application/json", r#"{"from":"authority"}"#)
+        }).await;
+        let server = &world.server;
+        let path = format!("net.example.getThing?a=1&a=2&b=x%26y&client_key={}", server.client_key);
+        let headers = [("x-client-key", server.client_key.as_str()), ("x-client-secret", "bvs_secret"), ("cookie", "c=1")];
+        let answer = server.request(Method::GET, &format!("/xrpc/{path}"), &headers, None).await;
+        assert_eq!((answer.status.as_u16(), &answer.body), (200, &json!({ "from": "authority" })));
+        let asked = pds.asked();
+        assert_eq!(asked[0].path_and_query, "/xrpc/net.example.getThing?a=1&a=2&b=x%26y");
+        for name in ["x-client-key", "x-client-secret", "cookie", "authorization"] {
+            assert!(!asked[0].headers.contains_key(name), "{name} went out");
+        }
+        // Whatever it says comes back, but a browser runs nothing of it.
+        let failed = server.xrpc("net.example.getThing?fail").await;
+        assert_eq!(failed.status, 418);
+        assert_eq!(failed.headers["content-type"], "text/html");
+        assert_eq!(failed.headers["x-content-type-options"], "nosniff");
+        assert!(failed.headers["content-security-policy"].to_str().unwrap().contains("sandbox"));
+    }
+
+    async fn an_unknown_procedure_is_forwarded_for_callers_with_a_did_and_without_their_proof(world) {
+        let pds = authority(&world, |_| respond(200, "application/json", "{}")).await;
+        let server = &world.server;
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        let token = alice.token(&server.did(), json!({ "lxm": "net.example.doThing" }));
+        let answer = server.procedure("net.example.doThing?x=1", &token, &json!({ "text": "hi" })).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let asked = pds.asked();
+        assert_eq!((&asked[0].method, asked[0].path_and_query.as_str()), (&Method::POST, "/xrpc/net.example.doThing?x=1"));
+        assert_eq!(serde_json::from_slice::<Value>(&asked[0].body).unwrap(), json!({ "text": "hi" }));
+        assert_eq!(asked[0].headers["content-type"], "application/json");
+        assert!(!asked[0].headers.contains_key("authorization"));
+
+        let headers = [("x-client-key", server.client_key.as_str())];
+        let anonymous = server.request(Method::POST, "/xrpc/net.example.doThing", &headers, None).await;
+        assert_eq!(anonymous.status, 401, "{}", anonymous.text);
+        let token = alice.token(&server.did(), json!({ "lxm": "net.example.doThing" }));
+        let headers = [("x-client-key", server.client_key.as_str()), ("authorization", &format!("Bearer {token}"))];
+        let garbage = server.request(Method::POST, "/xrpc/net.example.doThing", &headers, Some("{".to_owned())).await;
+        assert_eq!(garbage.status, 400, "{}", garbage.text);
+        assert_eq!(pds.asked().len(), 1);
+    }
+
+    async fn operators_say_what_is_forwarded(world) {
+        let pds = authority(&world, |_| respond(200, "application/json", "{}")).await;
+        let server = &world.server;
+        let status = async |nsid: &str| server.xrpc(nsid).await.status.as_u16();
+        set_rules(&world, "allowlist", &["net.example.good"]).await;
+        assert_eq!((status("net.example.good").await, status("net.example.bad").await), (200, 403));
+        set_rules(&world, "blocklist", &["net.example.*"]).await;
+        let refused = server.xrpc("net.example.good").await;
+        assert_eq!((refused.status.as_u16(), refused.error()), (403, "NSID not allowed by proxy policy"));
+        set_rules(&world, "disabled", &[]).await;
+        assert_eq!(status("net.example.good").await, 403);
+        set_rules(&world, "open", &[]).await;
+        assert_eq!(status("net.example.bad").await, 200);
+        assert_eq!(pds.asked().len(), 2);
+    }
+
+    async fn what_nobody_answers_for_is_unknown_and_what_does_not_answer_is_a_bad_gateway(world) {
+        let server = &world.server;
+        world.server.dns.txt("_lexicon.nodid.example", "did=nonsense");
+        world.server.dns.txt("_lexicon.nopds.example", "did=did:plc:nobodynobodynobodynobody");
+        world.server.dns.txt("_lexicon.inside.example", "did=did:plc:insideinsideinsideinside");
+        world.server.dns.txt("_lexicon.down.example", &format!("did={DOWN}"));
+        world.plc.host("did:plc:insideinsideinsideinside", "http://10.0.0.1");
+        world.plc.host(DOWN, "http://127.0.0.1:9");
+        for (nsid, status) in [
+            ("com.nowhere.get", 404),
+            ("nodots", 404),
+            ("example.nodid.get", 404),
+            ("example.nopds.get", 404),
+            // Our own names are nobody else's to answer for.
+            ("dev.service.unknown", 404),
+            ("example.inside.get", 502),
+            ("example.down.get", 502),
+        ] {
+            let answer = server.xrpc(nsid).await;
+            assert_eq!(answer.status, status, "{nsid}: {}", answer.text);
+            let expected = if status == 404 { "method not found" } else { "the method's authority can't be reached" };
+            assert_eq!(answer.error(), expected, "{nsid}");
+        }
+    }
+
+    async fn an_endless_answer_is_cut_off(world) {
+        let _pds = authority(&world, |_| respond(200, "application/json", vec![b' '; (8 << 20) + 1])).await;
+        let answer = world.server.xrpc("net.example.large").await;
+        assert_eq!(answer.status, 502, "{}", answer.error());
+    }
+}
