@@ -3,13 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 use super::host::{Guest, Identity, RunState};
 use super::queue::Queue;
 use super::share::Shares;
+use super::tally::Tally;
 use super::tid::TidClock;
 use super::turns::Turns;
 use super::{
@@ -122,7 +123,13 @@ impl Engine {
                 .and_then(|(bytecode, _)| bytecode),
             Err(refused) => Err(refused),
         };
-        CompiledScript { name: trigger.id().into(), trigger, source: source.into(), bytecode }
+        CompiledScript {
+            name: trigger.id().into(),
+            trigger,
+            source: source.into(),
+            bytecode,
+            tally: Tally::default(),
+        }
     }
 
     /// Runs a script in a fresh instance.
@@ -149,14 +156,17 @@ impl Engine {
         let context = context(&identity);
         let state = RunState::new(identity, services, Arc::clone(&self.0.tids));
         let (globals, seed) = (invocation.globals(), services.random.u64());
+        let started = Instant::now();
         let (returned, usage) = self
             .protected(state, async |guest, store| guest.run(store, bytecode, &globals, &context, seed).await)
             .await?;
         if let Some(client) = invocation.client {
             self.0.shares.charge(client, usage.fuel, services.clock.now());
         }
+        let returned = returned.and_then(|returned| run::check_result(&returned.body).map(|()| returned));
+        let (failed, took) = (returned.is_err(), started.elapsed());
+        script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
         let returned = returned?;
-        run::check_result(&returned.body)?;
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 
+use super::tally::{Tallied, Tally};
 use super::{Engine, ScriptFailure, Trigger};
 
 /// A script, compiled. Only the engine makes these, so the bytecode in it is our compiler's.
@@ -17,6 +18,7 @@ pub struct CompiledScript {
     /// What is wrong with a stored script that no longer compiles. Running it answers this, rather than falling
     /// back to the built-in behaviour.
     pub(super) bytecode: Result<Bytes, ScriptFailure>,
+    pub(super) tally: Tally,
 }
 
 impl CompiledScript {
@@ -51,6 +53,12 @@ impl Library {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// What each script has cost, by trigger id.
+    pub fn tallies(&self) -> Vec<(String, Tallied)> {
+        let scripts = self.scripts.load();
+        scripts.iter().map(|(id, script)| (id.to_string(), script.tally.read())).collect()
     }
 
     /// Adds or replaces one script.

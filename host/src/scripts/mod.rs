@@ -17,6 +17,7 @@ pub mod reach;
 mod run;
 pub mod services;
 mod share;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 mod tid;
@@ -34,5 +35,6 @@ pub use services::{
     Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row, Services, Xrpc, XrpcAnswer, XrpcCall,
     XrpcError, XrpcVerb,
 };
+pub use tally::Tallied;
 pub use trigger::{InvalidTrigger, Trigger, TriggerKind};
 pub use web::Web;

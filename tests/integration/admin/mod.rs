@@ -6,3 +6,4 @@ mod permissions;
 mod records;
 mod scripts;
 mod settings;
+mod stats;

@@ -1,3 +1,4 @@
 //! `/admin/stats`
 
 pub mod get;
+pub mod scripts;
