@@ -10,6 +10,7 @@ use crate::api::health::Migrated;
 use crate::api::xrpc::nested::InProcess;
 use crate::clock::Clock;
 use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
+use crate::crypto::SealingKey;
 use crate::events::{EventLog, StreamObserver};
 use crate::identity::Resolver;
 use crate::indexing::{self, StreamConfig, StreamHandle};
@@ -18,7 +19,9 @@ use crate::lexicons::{Authorities, Registry};
 use crate::lifecycle::Lifecycle;
 use crate::net::{self, OutboundPolicy};
 use crate::random::Random;
-use crate::scripts::{Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLog, Services, Web};
+use crate::scripts::{
+    Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLog, Services, Variables, Web,
+};
 use crate::store::{self, Db, StoreError};
 
 /// Shared by every request as `Arc<App>`.
@@ -28,6 +31,8 @@ pub struct App {
     /// The instance's origin and DID.
     pub identity: Identity,
     pub secrets: LoadedSecrets,
+    /// Seals what is secret at rest.
+    pub sealing: SealingKey,
     pub clock: Clock,
     pub random: Random,
     pub db: Db,
@@ -143,13 +148,17 @@ impl App {
         let resolver = Resolver::new(net.clone(), plc, clock.clone());
         let (events, _writer) =
             EventLog::start(db.clone(), clock.clone(), random.clone(), config.events.verbose);
+        let sealing = SealingKey::new(*secrets.encryption.reveal());
+        let variables = Variables::default();
+        variables.load(&sealing, &store::script_variables::list(&db).await.map_err(named)?);
         let web = Web::new(net.clone(), config.scripts.pool_size);
         let script_services = Services::new(
             Arc::new(ServerIndex(db.clone())),
-            Arc::new(ServerLog(events.clone())),
+            Arc::new(ServerLog { events: events.clone(), variables: variables.clone() }),
             clock.clone(),
             random.clone(),
         )
+        .with_variables(variables)
         .with_web(web.clone());
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
@@ -166,6 +175,7 @@ impl App {
             config,
             identity,
             secrets,
+            sealing,
             clock,
             random,
             db,

@@ -52,6 +52,10 @@ fn table() -> RouteTable {
         Route::admin(GET, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::get::handle),
         Route::admin(PUT, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::put::handle),
 
+        Route::admin(GET, "/admin/script-variables", P::ScriptVariablesRead, admin::script_variables::list::handle),
+        Route::admin(POST, "/admin/script-variables", P::ScriptVariablesCreate, admin::script_variables::upsert::handle),
+        Route::admin(DELETE, "/admin/script-variables/{key}", P::ScriptVariablesDelete, admin::script_variables::delete::handle),
+
         Route::admin(GET, "/admin/api-keys", P::ApiKeysRead, admin::api_keys::list::handle),
         Route::admin(POST, "/admin/api-keys", P::ApiKeysCreate, admin::api_keys::create::handle),
         Route::admin(DELETE, "/admin/api-keys/{id}", P::ApiKeysDelete, admin::api_keys::revoke::handle),

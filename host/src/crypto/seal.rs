@@ -30,6 +30,10 @@ pub enum SealError {
 }
 
 impl SealingKey {
+    pub fn new(key: [u8; 32]) -> Self {
+        Self(Zeroizing::new(key))
+    }
+
     /// Reads base64 (standard alphabet, padding optional) of 32 bytes.
     ///
     /// # Errors

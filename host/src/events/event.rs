@@ -39,6 +39,14 @@ pub enum Event {
         actor: String,
         trigger: String,
     },
+    ScriptVariableUpserted {
+        actor: String,
+        key: String,
+    },
+    ScriptVariableDeleted {
+        actor: String,
+        key: String,
+    },
     /// `log()` in a script.
     ScriptLog {
         caller: Option<String>,
@@ -206,6 +214,12 @@ impl Event {
             }
             Self::SettingUpdated { actor, key, detail } => {
                 row("setting.updated", Info, Some(actor), Some(key.to_owned()), detail)
+            }
+            Self::ScriptVariableUpserted { actor, key } => {
+                row("script_variable.upserted", Info, Some(actor), Some(key), json!({}))
+            }
+            Self::ScriptVariableDeleted { actor, key } => {
+                row("script_variable.deleted", Info, Some(actor), Some(key), json!({}))
             }
             Self::ScriptLog { caller, trigger, message } => {
                 let detail = json!({ "trigger": trigger, "message": cap(message) });

@@ -3,6 +3,7 @@
 
 mod event;
 mod log;
+pub mod redact;
 mod stream;
 
 pub use event::{Event, ScriptError};

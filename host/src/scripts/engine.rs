@@ -155,7 +155,7 @@ impl Engine {
         };
         let context = context(&identity);
         let state = RunState::new(identity, services, Arc::clone(&self.0.tids));
-        let (globals, seed) = (invocation.globals(), services.random.u64());
+        let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
         let (returned, usage) = self
             .protected(state, async |guest, store| guest.run(store, bytecode, &globals, &context, seed).await)

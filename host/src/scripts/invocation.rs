@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+
+use super::Variables;
 
 /// The values behind a run's globals. Absent ones are nil in Lua.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,16 +25,14 @@ pub struct Invocation<'a> {
     pub client: Option<&'a str>,
     /// How many runs this one is nested in: 0 for what came from outside.
     pub depth: u32,
-    /// The script variables.
-    pub env: &'a Env,
 }
 
 impl Invocation<'_> {
     /// The JSON object whose fields become the run's globals.
-    pub(super) fn globals(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(256 + self.env.0.len() + self.input.map_or(0, <[u8]>::len));
+    pub(super) fn globals(&self, env: &Variables) -> Vec<u8> {
+        let mut out = Vec::with_capacity(512 + self.input.map_or(0, <[u8]>::len));
         out.extend_from_slice(b"{\"env\":");
-        out.extend_from_slice(&self.env.0);
+        env.render(&mut out);
         for (name, value) in
             [("method", self.method), ("collection", self.collection), ("caller_did", self.caller_did)]
         {
@@ -95,31 +94,6 @@ fn render_params(out: &mut Vec<u8>, params: &[(String, String)]) {
     out.push(b'}');
 }
 
-/// The script variables, rendered once for all runs.
-#[derive(Clone, Debug)]
-pub struct Env(Arc<[u8]>);
-
-impl Env {
-    pub fn new<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let map: serde_json::Map<String, serde_json::Value> =
-            variables.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
-        Self(serde_json::Value::Object(map).to_string().into_bytes().into())
-    }
-}
-
-impl Default for Env {
-    fn default() -> Self {
-        Self(b"{}".as_slice().into())
-    }
-}
-
-impl Default for &Env {
-    fn default() -> Self {
-        static EMPTY: std::sync::LazyLock<Env> = std::sync::LazyLock::new(Env::default);
-        &EMPTY
-    }
-}
-
 /// What kind of value `handle()` returned. Record and label scripts are steered by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -153,7 +127,7 @@ mod tests {
 
     #[test]
     fn globals_hold_what_there_is() {
-        let env = Env::new([("KEY", "va\"lue")]);
+        let env = Variables::new([("KEY", "va\"lue")]);
         let params: Vec<_> = [("a", "1"), ("b", "x\n"), ("a", "2"), ("c", "")]
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .into();
@@ -161,10 +135,9 @@ mod tests {
             method: Some("com.example.get"),
             caller_did: Some("did:plc:abc"),
             params: Some(&params),
-            env: &env,
             ..Invocation::default()
         };
-        let globals: serde_json::Value = serde_json::from_slice(&invocation.globals()).unwrap();
+        let globals: serde_json::Value = serde_json::from_slice(&invocation.globals(&env)).unwrap();
         let expected = serde_json::json!({
             "env": {"KEY": "va\"lue"},
             "method": "com.example.get",
@@ -172,6 +145,6 @@ mod tests {
             "params": {"a": ["1", "2"], "b": "x\n", "c": ""},
         });
         assert_eq!(globals, expected);
-        assert_eq!(Invocation::default().globals(), br#"{"env":{}}"#);
+        assert_eq!(Invocation::default().globals(&Variables::default()), br#"{"env":{}}"#);
     }
 }

@@ -23,12 +23,13 @@ mod tests;
 mod tid;
 pub mod trigger;
 mod turns;
+pub mod variables;
 mod web;
 
 pub use engine::{Engine, EngineConfig, EngineError};
 pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
 pub use image::prepare;
-pub use invocation::{Env, Invocation, Outcome, Shape, Usage};
+pub use invocation::{Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};
 pub use reach::{ServerIndex, ServerLog};
 pub use services::{
@@ -37,4 +38,5 @@ pub use services::{
 };
 pub use tally::Tallied;
 pub use trigger::{InvalidTrigger, Trigger, TriggerKind};
+pub use variables::Variables;
 pub use web::Web;

@@ -1,7 +1,10 @@
 //! What scripts of this server reach: its index, and its event log.
 
+use std::borrow::Cow;
+
 use futures_util::future::BoxFuture;
 
+use super::Variables;
 use super::services::{Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row};
 use crate::atproto::{Did, Nsid, RecordUri};
 use crate::events::{Event, EventLog};
@@ -93,17 +96,24 @@ fn unreadable(error: ReadError) -> IndexError {
 
 /// `log` goes to the server's log at debug level and to the event log, `print` and `warn` to the server's alone.
 #[derive(Clone, Debug)]
-pub struct ServerLog(pub EventLog);
+pub struct ServerLog {
+    pub events: EventLog,
+    /// Their values stay out of every log.
+    pub variables: Variables,
+}
 
 impl LogSink for ServerLog {
-    fn write(&self, line: LogLine) {
+    fn write(&self, mut line: LogLine) {
+        if let Cow::Owned(redacted) = self.variables.redact(&line.message) {
+            line.message = redacted;
+        }
         let trigger: &str = &line.trigger;
         match line.level {
             LogLevel::Warn => tracing::warn!(trigger, message = line.message, "a script warns"),
             LogLevel::Debug => tracing::debug!(trigger, message = line.message, "a script prints"),
             LogLevel::Info => {
                 tracing::debug!(trigger, message = line.message, "a script logs");
-                self.0.record(Event::ScriptLog {
+                self.events.record(Event::ScriptLog {
                     caller: line.caller_did,
                     trigger: trigger.to_owned(),
                     message: line.message,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
+use super::Variables;
 use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
 
@@ -20,6 +21,8 @@ pub struct Services {
     pub log: Arc<dyn LogSink>,
     pub clock: Clock,
     pub random: Random,
+    /// The global `env`.
+    pub variables: Variables,
     /// Other servers, for `http.*` and blobs.
     pub web: Option<Web>,
     /// Methods of this server and of others, for `xrpc.*`.
@@ -29,7 +32,13 @@ pub struct Services {
 impl Services {
     /// What every run has.
     pub fn new(index: Arc<dyn Index>, log: Arc<dyn LogSink>, clock: Clock, random: Random) -> Self {
-        Self { index, log, clock, random, web: None, xrpc: None }
+        Self { index, log, clock, random, variables: Variables::default(), web: None, xrpc: None }
+    }
+
+    #[must_use]
+    pub fn with_variables(mut self, variables: Variables) -> Self {
+        self.variables = variables;
+        self
     }
 
     #[must_use]

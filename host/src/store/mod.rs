@@ -21,6 +21,7 @@ pub mod lexicons;
 mod postgres;
 pub mod query;
 pub mod records;
+pub mod script_variables;
 pub mod scripts;
 pub mod settings;
 mod sqlite;

@@ -4,6 +4,7 @@ mod events;
 mod lexicons;
 mod permissions;
 mod records;
+mod script_variables;
 mod scripts;
 mod settings;
 mod stats;

@@ -6,6 +6,7 @@ pub mod events;
 pub mod lexicons;
 pub mod permissions;
 pub mod records;
+pub mod script_variables;
 pub mod scripts;
 pub mod settings;
 pub mod stats;

@@ -11,10 +11,10 @@ use super::params;
 use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind, Nsid};
-use crate::events::{Event, ScriptError};
+use crate::events::{Event, ScriptError, redact};
 use crate::http::{Error, Request, Response, response};
 use crate::lexicons::Lexicon;
-use crate::scripts::{CompiledScript, FailureKind, Invocation, ScriptFailure};
+use crate::scripts::{CompiledScript, FailureKind, Invocation, ScriptFailure, Variables};
 
 pub(super) async fn query(
     app: &App,
@@ -62,7 +62,6 @@ async fn run(
         input,
         client,
         depth,
-        ..Invocation::default()
     };
     let started = Instant::now();
     let result = app.engine.run(script, invocation, &app.script_services).await;
@@ -82,7 +81,7 @@ async fn run(
             if let (LexiconKind::Procedure, Some(answer)) = (lexicon.kind, &failure.upstream) {
                 return Ok(response::json_bytes(answer.status, answer.body.clone()));
             }
-            let input = input.map_or_else(|| json!(params), |input| json!(String::from_utf8_lossy(input)));
+            let input = shown(&app.script_services.variables, &params, input);
             Err(failed(app, script, lexicon, caller, input, &failure, duration))
         }
     }
@@ -111,10 +110,20 @@ fn failed(
     app.events.record(Event::ScriptError(Box::new(ScriptError {
         method: lexicon.id.clone(),
         caller: caller.map(Did::to_string),
-        error: failure.message.clone(),
+        error: app.script_services.variables.redact(&failure.message).into_owned(),
         script_source: script.source().to_owned(),
         input,
         duration,
     })));
     Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text())
+}
+
+/// What the run was given, as the event log may have it: body or query string, without what is secret.
+fn shown(variables: &Variables, params: &[(String, String)], input: Option<&[u8]>) -> Value {
+    let mut value = match input {
+        Some(input) => serde_json::from_slice(input).unwrap_or_default(),
+        None => json!(params),
+    };
+    redact::redact(&mut value, &|text| variables.redact(text));
+    value
 }

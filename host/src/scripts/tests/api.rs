@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::{FailureKind, Invocation, NOW, Stage, TRIGGER};
 use crate::atproto::Tid;
-use crate::scripts::{Env, FaultCode, LogLevel, Shape, Trigger};
+use crate::scripts::{FaultCode, LogLevel, Shape, Trigger, Variables};
 
 #[tokio::test]
 async fn globals_come_from_the_invocation() {
-    let stage = Stage::set().await;
-    let env = Env::new([("TOKEN", "s3cret")]);
+    let mut stage = Stage::set().await;
+    stage.services = stage.services.with_variables(Variables::new([("TOKEN", "s3cret")]));
     let params =
         [("limit", "5"), ("tag", "a"), ("tag", "b")].map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec();
     let invocation = Invocation {
@@ -18,7 +18,6 @@ async fn globals_come_from_the_invocation() {
         caller_did: Some("did:plc:abc"),
         params: Some(&params),
         input: Some(br#"{"text":"hi","none":null}"#),
-        env: &env,
         ..Invocation::default()
     };
     let source = "function handle()

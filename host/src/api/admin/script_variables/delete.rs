@@ -1,0 +1,22 @@
+//! `DELETE /admin/script-variables/{key}`: runs that begin from now on see nil.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::access::Admin;
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::script_variables;
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let key = request.param("key").to_owned();
+    if !script_variables::delete(&app.db, &key).await.map_err(failed)? {
+        return Err(Error::not_found("script variable not found"));
+    }
+    super::reload(&app).await.map_err(failed)?;
+    app.events.record(Event::ScriptVariableDeleted { actor: admin.did.to_string(), key });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

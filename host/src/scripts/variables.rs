@@ -1,0 +1,148 @@
+//! Script variables: what operators give their scripts without writing it into them (keys, addresses), sealed at rest,
+//! in memory for the runs. Their values are never told: not by the admin API, and not by an event.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use zeroize::Zeroizing;
+
+use crate::crypto::SealingKey;
+use crate::random::Random;
+use crate::store::script_variables::VariableRow;
+
+/// A value shorter than this may be any word of a message, and is no secret.
+const REDACTED_FROM: usize = 6;
+
+/// Bytes of a value: room for a key pair or a small document.
+pub const MAX_VALUE: usize = 16 << 10;
+/// Bytes of a key.
+pub const MAX_KEY: usize = 128;
+/// Every run gets all of them, so there is a bound.
+pub const MAX_COUNT: i64 = 200;
+
+/// The variables of all runs. Cheap to clone; replaced as a whole.
+#[derive(Clone, Default)]
+pub struct Variables(Arc<ArcSwap<Held>>);
+
+struct Held {
+    /// The JSON object that becomes the global `env`.
+    rendered: Zeroizing<Vec<u8>>,
+    pairs: Vec<(String, Zeroizing<String>)>,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { rendered: Zeroizing::new(b"{}".to_vec()), pairs: Vec::new() }
+    }
+}
+
+impl Variables {
+    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let variables = Self::default();
+        let owned = pairs.into_iter().map(|(key, value)| (key.to_owned(), Zeroizing::new(value.to_owned())));
+        variables.replace(owned.collect());
+        variables
+    }
+
+    /// Takes over the stored ones. One that can't be opened is left out, and the log says which.
+    pub fn load(&self, sealing: &SealingKey, rows: &[VariableRow]) {
+        let pairs = rows.iter().filter_map(|row| {
+            let value = open(sealing, row);
+            if value.is_none() {
+                tracing::error!(
+                    key = row.key,
+                    "a script variable can't be decrypted: TOKEN_ENCRYPTION_KEY has changed; set the variable again"
+                );
+            }
+            Some((row.key.clone(), value?))
+        });
+        self.replace(pairs.collect());
+    }
+
+    fn replace(&self, mut pairs: Vec<(String, Zeroizing<String>)>) {
+        let map: serde_json::Map<_, _> =
+            pairs.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
+        let rendered = Zeroizing::new(serde_json::Value::Object(map).to_string().into_bytes());
+        // The longest first, so that a value that holds another is found whole.
+        pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        self.0.store(Arc::new(Held { rendered, pairs }));
+    }
+
+    /// The JSON object that becomes the global `env`, appended.
+    pub(super) fn render(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.load().rendered);
+    }
+
+    /// The text with every value replaced by its name.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = Cow::Borrowed(text);
+        for (key, value) in &self.0.load().pairs {
+            if value.len() >= REDACTED_FROM && text.contains(value.as_str()) {
+                text = Cow::Owned(text.replace(value.as_str(), &format!("[env.{key}]")));
+            }
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variables").field("count", &self.0.load().pairs.len()).finish()
+    }
+}
+
+fn purpose(key: &str) -> String {
+    format!("script_variables.{key}")
+}
+
+/// A value as it is stored.
+pub fn seal(sealing: &SealingKey, random: &Random, key: &str, value: &str) -> Vec<u8> {
+    sealing.seal(random, &purpose(key), value.as_bytes())
+}
+
+/// A stored value; `None` when it was sealed under another key or for another variable.
+pub fn open(sealing: &SealingKey, row: &VariableRow) -> Option<Zeroizing<String>> {
+    let value = sealing.open(&purpose(&row.key), &row.sealed).ok()?;
+    std::str::from_utf8(&value).ok().map(|value| Zeroizing::new(value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+
+    fn row(key: &str, sealed: Vec<u8>) -> VariableRow {
+        VariableRow { key: key.to_owned(), sealed, created_at: Timestamp(0), updated_at: Timestamp(0) }
+    }
+
+    #[test]
+    fn values_are_sealed_each_under_its_name() {
+        let random = Random::seeded(1);
+        let key = |byte| {
+            use base64::Engine as _;
+            let text = base64::engine::general_purpose::STANDARD.encode([byte; 32]);
+            SealingKey::from_base64(&text).unwrap()
+        };
+        let sealed = seal(&key(1), &random, "A", "s3cret value");
+        assert!(!sealed.windows(6).any(|window| window == b"s3cret"));
+        assert_eq!(open(&key(1), &row("A", sealed.clone())).unwrap().as_str(), "s3cret value");
+        assert!(open(&key(1), &row("B", sealed.clone())).is_none());
+        assert!(open(&key(2), &row("A", sealed.clone())).is_none());
+
+        let variables = Variables::default();
+        variables.load(&key(1), &[row("A", sealed.clone()), row("B", sealed)]);
+        let mut env = Vec::new();
+        variables.render(&mut env);
+        assert_eq!(env, br#"{"A":"s3cret value"}"#);
+        assert!(!format!("{variables:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn values_are_replaced_by_their_names() {
+        let variables = Variables::new([("INNER", "abcdef"), ("OUTER", "xxabcdefxx"), ("SHORT", "no")]);
+        assert_eq!(variables.redact("say xxabcdefxx, abcdef and no"), "say [env.OUTER], [env.INNER] and no");
+        assert!(matches!(variables.redact("nothing here"), Cow::Borrowed(_)));
+    }
+}
