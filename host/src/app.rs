@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 use crate::access::{AdminKeys, Buckets, Clients, Costs, ServiceTokens, Users, rate_limit};
 use crate::api::health::Migrated;
 use crate::api::xrpc::nested::InProcess;
+use crate::attestation::{Attestation, AttestationError};
 use crate::clock::Clock;
 use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
 use crate::crypto::SealingKey;
@@ -20,7 +21,8 @@ use crate::lifecycle::Lifecycle;
 use crate::net::{self, OutboundPolicy};
 use crate::random::Random;
 use crate::scripts::{
-    Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLog, Services, Variables, Web,
+    Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLabels, ServerLog, Services, Variables,
+    Web,
 };
 use crate::store::{self, Db, StoreError};
 
@@ -73,6 +75,8 @@ pub enum StartError {
     Store { url: String, error: StoreError },
     #[error("the script engine can't be set up: {0}")]
     Engine(#[from] EngineError),
+    #[error(transparent)]
+    Attestation(#[from] AttestationError),
     #[error("the outbound HTTP client can't be set up: {0}")]
     Net(#[from] net::NetError),
     #[error("the zstd dictionary {path} can't be read: {error}")]
@@ -143,12 +147,25 @@ impl App {
         let costs = Costs::default();
         costs.reload(&db).await.map_err(named)?;
 
+        let sealing = SealingKey::new(*secrets.encryption.reveal());
+        let attestation = Attestation::load(
+            &config.attestation,
+            (
+                format!("{}#attestation", identity.did),
+                format!("{}.attestation", config.auth.service_namespace),
+            ),
+            &db,
+            &sealing,
+            &random,
+            clock.now(),
+        )
+        .await?;
+
         let plc = url::Url::parse(&config.indexing.plc_url).expect("the configuration was checked");
         let net = net_client(&config, &identity)?;
         let resolver = Resolver::new(net.clone(), plc, clock.clone());
         let (events, _writer) =
             EventLog::start(db.clone(), clock.clone(), random.clone(), config.events.verbose);
-        let sealing = SealingKey::new(*secrets.encryption.reveal());
         let variables = Variables::default();
         variables.load(&sealing, &store::script_variables::list(&db).await.map_err(named)?);
         let web = Web::new(net.clone(), config.scripts.pool_size);
@@ -159,7 +176,12 @@ impl App {
             random.clone(),
         )
         .with_variables(variables)
-        .with_web(web.clone());
+        .with_web(web.clone())
+        .with_atproto(
+            resolver.clone(),
+            Arc::new(ServerLabels(db.clone(), clock.clone())),
+            Arc::new(attestation),
+        );
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),

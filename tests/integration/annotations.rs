@@ -29,7 +29,7 @@ function handle()
 end";
 
 /// What only other kinds of runs have.
-const ELSEWHERE: [&str; 0] = [];
+const ELSEWHERE: &[&str] = &["atproto.blob_upload"];
 
 /// All annotations: the file for what every run has, and one for each topic.
 fn everything() -> String {

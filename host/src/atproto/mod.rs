@@ -16,5 +16,5 @@ pub use did::Did;
 pub use format::StringFormat;
 pub use lexicon::{LexiconDoc, LexiconError, LexiconKind};
 pub use record_uri::RecordUri;
-pub use shrike::cbor::Cid;
+pub use shrike::cbor::{Cid, Codec};
 pub use shrike::syntax::{AtUri, Nsid, RecordKey, SyntaxError, Tid};

@@ -4,6 +4,7 @@
 //! A bad value never falls back to a default: [`Args::check`] goes through all of them and reports every problem
 //! together, each with what to do. An empty value counts as unset, as compose files like to pass them.
 
+mod attestation;
 mod auth;
 mod database;
 mod events;
@@ -20,6 +21,7 @@ mod server;
 
 use clap::Args as ClapArgs;
 
+pub use attestation::{Attestation, AttestationArgs};
 pub use auth::{Auth, AuthArgs};
 pub use database::{Database, DatabaseArgs};
 pub use events::{Events, EventsArgs};
@@ -47,6 +49,8 @@ pub struct Args {
     #[command(flatten)]
     pub secrets: SecretsArgs,
     #[command(flatten)]
+    pub attestation: AttestationArgs,
+    #[command(flatten)]
     pub rate_limit: RateLimitArgs,
     #[command(flatten)]
     pub scripts: ScriptsArgs,
@@ -66,6 +70,7 @@ pub struct Config {
     pub indexing: Indexing,
     pub auth: Auth,
     pub secrets: Secrets,
+    pub attestation: Attestation,
     pub rate_limit: RateLimit,
     pub scripts: Scripts,
     pub events: Events,
@@ -86,6 +91,7 @@ impl Args {
             indexing: self.indexing.check(&mut problems),
             auth: self.auth.check(&mut problems),
             secrets: self.secrets.check(&server.data_dir, &mut problems),
+            attestation: self.attestation.check(&mut problems),
             rate_limit: self.rate_limit.check(&mut problems),
             scripts: self.scripts.check(&mut problems),
             events: self.events.check(&mut problems),

@@ -153,7 +153,7 @@ impl Engine {
             client: invocation.client.map(Arc::from),
             depth: invocation.depth,
         };
-        let context = context(&identity);
+        let context = context(&identity, services);
         let state = RunState::new(identity, services, Arc::clone(&self.0.tids));
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
@@ -215,8 +215,10 @@ impl Engine {
 }
 
 /// What the prelude's start hooks are told, as JSON: what kind of run it is, and what it has.
-fn context(identity: &Identity) -> Vec<u8> {
-    serde_json::json!({ "kind": identity.kind.context() }).to_string().into_bytes()
+fn context(identity: &Identity, services: &Services) -> Vec<u8> {
+    serde_json::json!({ "kind": identity.kind.context(), "signing": services.attestation.is_some() })
+        .to_string()
+        .into_bytes()
 }
 
 /// How WebAssembly is compiled and held. All of it goes into the fingerprint of the kept image.

@@ -81,6 +81,18 @@ pub const HTTP_RUN_TIME: Duration = Duration::from_mins(1);
 /// Redirects followed for one request.
 pub const HTTP_REDIRECTS: u8 = 5;
 
+/// Bytes of one blob: what a PDS takes (service.md, uploadBlob).
+pub const BLOB_BYTES: usize = 50 << 20;
+
+/// Bytes of blobs that a run may hold. They lie on the host, not in the instance.
+pub const BLOB_RUN_BYTES: usize = 50 << 20;
+
+/// Runs that may hold blobs at once: with [`BLOB_RUN_BYTES`] the bound on what blobs take of the machine.
+pub const BLOB_RUNS: usize = 8;
+
+/// Subjects in one look-up of labels: a page.
+pub const LABEL_SUBJECTS: usize = 100;
+
 /// How deep methods may call each other through scripts (`xrpc.*`). Each level holds an instance of the pool.
 pub const XRPC_DEPTH: u32 = 8;
 

@@ -31,10 +31,10 @@ pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
 pub use image::prepare;
 pub use invocation::{Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};
-pub use reach::{ServerIndex, ServerLog};
+pub use reach::{ServerIndex, ServerLabels, ServerLog};
 pub use services::{
-    Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row, Services, Xrpc, XrpcAnswer, XrpcCall,
-    XrpcError, XrpcVerb,
+    HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Services, Xrpc,
+    XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,
 };
 pub use tally::Tallied;
 pub use trigger::{InvalidTrigger, Trigger, TriggerKind};

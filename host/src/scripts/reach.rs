@@ -1,12 +1,14 @@
 //! What scripts of this server reach: its index, and its event log.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 
 use super::Variables;
-use super::services::{Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, Row};
+use super::services::{HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row};
 use crate::atproto::{Did, Nsid, RecordUri};
+use crate::clock::Clock;
 use crate::events::{Event, EventLog};
 use crate::records::{self, Direction, Filter, ReadError, Sort, page};
 use crate::store::records::RecordRow;
@@ -91,6 +93,28 @@ fn unreadable(error: ReadError) -> IndexError {
     match error {
         ReadError::Cursor(error) => invalid(error),
         ReadError::Store(error) => unavailable(error),
+    }
+}
+
+/// Labels of the store.
+#[derive(Clone, Debug)]
+pub struct ServerLabels(pub Db, pub Clock);
+
+impl Labels for ServerLabels {
+    fn held(
+        &self,
+        subjects: Vec<String>,
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<HeldLabel>>, IndexError>> {
+        Box::pin(async move {
+            let held =
+                crate::store::labels::held(&self.0, &subjects, self.1.now()).await.map_err(unavailable)?;
+            let shown = |label: crate::store::labels::Held| HeldLabel {
+                src: label.src,
+                val: label.val,
+                cts: label.cts.map(|cts| cts.to_string()).unwrap_or_default(),
+            };
+            Ok(held.into_iter().map(|(uri, labels)| (uri, labels.into_iter().map(shown).collect())).collect())
+        })
     }
 }
 

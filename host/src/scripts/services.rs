@@ -1,6 +1,7 @@
 //! What a run may reach of the server, as narrow interfaces: the capabilities under `host/` are written against
 //! these, and tests hand in stand-ins.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +9,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::Variables;
+use crate::attestation::Attestation;
 use crate::clock::{Clock, Timestamp};
+use crate::identity::Resolver;
 use crate::random::Random;
 
 use super::web::Web;
@@ -27,17 +30,47 @@ pub struct Services {
     pub web: Option<Web>,
     /// Methods of this server and of others, for `xrpc.*`.
     pub xrpc: Option<Arc<dyn Xrpc>>,
+    /// Where accounts live.
+    pub resolver: Option<Resolver>,
+    pub labels: Option<Arc<dyn Labels>>,
+    /// Signs records.
+    pub attestation: Option<Arc<Attestation>>,
 }
 
 impl Services {
     /// What every run has.
     pub fn new(index: Arc<dyn Index>, log: Arc<dyn LogSink>, clock: Clock, random: Random) -> Self {
-        Self { index, log, clock, random, variables: Variables::default(), web: None, xrpc: None }
+        Self {
+            index,
+            log,
+            clock,
+            random,
+            variables: Variables::default(),
+            web: None,
+            xrpc: None,
+            resolver: None,
+            labels: None,
+            attestation: None,
+        }
     }
 
     #[must_use]
     pub fn with_variables(mut self, variables: Variables) -> Self {
         self.variables = variables;
+        self
+    }
+
+    /// What `atproto.*` goes through, beside the way to other servers.
+    #[must_use]
+    pub fn with_atproto(
+        mut self,
+        resolver: Resolver,
+        labels: Arc<dyn Labels>,
+        attestation: Arc<Attestation>,
+    ) -> Self {
+        self.resolver = Some(resolver);
+        self.labels = Some(labels);
+        self.attestation = Some(attestation);
         self
     }
 
@@ -108,6 +141,25 @@ pub trait Index: Send + Sync {
     fn count(&self, collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>>;
     /// `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
+}
+
+/// A label that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLabel {
+    /// The DID of whoever set it; the author's own for what a record says about itself.
+    pub src: String,
+    pub val: String,
+    /// RFC 3339; empty for what a record says about itself.
+    pub cts: String,
+}
+
+/// Labels, for `atproto.get_labels`.
+pub trait Labels: Send + Sync {
+    /// Those that hold now, by subject; a subject without any may be missing.
+    fn held(
+        &self,
+        subjects: Vec<String>,
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<HeldLabel>>, IndexError>>;
 }
 
 /// What a method call is sent with.

@@ -6,6 +6,7 @@ mod api_clients;
 mod apply;
 mod events;
 mod fixtures;
+mod instance_keys;
 mod labels;
 mod migrations;
 mod model;

@@ -7,6 +7,7 @@ wasmtime::component::bindgen!({
     imports: {
         "belvedere:script/db": async | trappable,
         "belvedere:script/http": async | trappable,
+        "belvedere:script/atproto": async | trappable,
         "belvedere:script/xrpc": async | trappable,
         default: trappable,
     },

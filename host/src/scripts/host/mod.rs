@@ -5,7 +5,9 @@
 //! A refusal that the script may handle is a [`bindings::belvedere::script::types::Fault`]; whatever ends the run
 //! is a trap.
 
+mod atproto;
 mod bindings;
+mod blobs;
 mod clock;
 mod db;
 mod fault;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wasmtime::ResourceLimiter;
 
 use super::bindings::belvedere::script::types::Fault;
+use super::blobs::Blobs;
 use super::fault;
 use super::outbound::Outbound;
 use crate::clock::Clock;
@@ -37,6 +38,7 @@ pub(in crate::scripts) struct RunState {
     row_bytes: u64,
     log_lines: u32,
     pub(super) outbound: Outbound,
+    pub(super) blobs: Blobs,
     memory_refused: bool,
 }
 
@@ -58,6 +60,7 @@ impl RunState {
             row_bytes: 0,
             log_lines: 0,
             outbound: Outbound::default(),
+            blobs: Blobs::default(),
             memory_refused: false,
         }
     }

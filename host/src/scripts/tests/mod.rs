@@ -1,6 +1,7 @@
 //! The engine as its users see it: scripts in, results and failures out, with stand-ins for the index and the log.
 
 mod api;
+mod atproto;
 mod hostile;
 mod http;
 mod json;

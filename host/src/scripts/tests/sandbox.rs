@@ -77,6 +77,7 @@ async fn what_reaches_outside_or_makes_code_is_gone() {
             "_G",
             "_VERSION",
             "assert",
+            "atproto",
             "coroutine",
             "db",
             "env",

@@ -1,0 +1,109 @@
+-- atproto.*: accounts, labels, blobs, and signatures over records.
+local host, internal = ...
+local endpoint, labels = host.atproto.resolve_service_endpoint, host.atproto.labels
+local download, upload = host.atproto.blob_download, host.atproto.blob_upload
+local sign, verify = host.atproto.sign, host.atproto.verify_signature
+local raise, on_start = internal.raise, internal.on_start
+local setmetatable, type = setmetatable, type
+
+local function text(value, what)
+  if type(value) ~= "string" then
+    raise(what .. ": string expected, got " .. type(value))
+  end
+  return value
+end
+
+local function record_of(value, what)
+  if type(value) ~= "table" then
+    raise(what .. ": table expected, got " .. type(value))
+  end
+  return value
+end
+
+-- What the host knows of each blob, by the object that scripts hold. Nothing of it is in the object.
+local blobs = setmetatable({}, { __mode = "k" })
+
+local function blob_of(object, what)
+  local blob = type(object) == "table" and blobs[object]
+  if not blob then
+    raise(what .. ": a blob of atproto.blob_download expected")
+  end
+  return blob
+end
+
+local methods = {}
+
+-- Bytes.
+function methods.size(object)
+  return blob_of(object, "blob:size").size
+end
+
+function methods.mime_type(object)
+  return blob_of(object, "blob:mime_type").mime_type
+end
+
+local blob_metatable = { __index = methods, __name = "blob", __metatable = false }
+
+function blob_metatable.__newindex()
+  raise("a blob has no fields")
+end
+
+atproto = {}
+
+-- Where an account's PDS is, or nil.
+function atproto.resolve_service_endpoint(did)
+  return endpoint(text(did, "atproto.resolve_service_endpoint: did"))
+end
+
+-- The labels on a record or an account that hold now: an array of { src, uri, val, cts }.
+function atproto.get_labels(uri)
+  return labels({ text(uri, "atproto.get_labels: uri") })[uri]
+end
+
+-- The same for many, by URI.
+function atproto.get_labels_batch(uris)
+  if type(uris) ~= "table" then
+    raise("atproto.get_labels_batch: table expected, got " .. type(uris))
+  end
+  return labels(uris)
+end
+
+-- A blob of an account: { handle, mimeType, size }. The bytes stay on the host.
+function atproto.blob_download(did, cid)
+  local blob = download(text(did, "atproto.blob_download: did"), text(cid, "atproto.blob_download: cid"))
+  local object = setmetatable({}, blob_metatable)
+  blobs[object] = blob
+  return { handle = object, mimeType = blob.mime_type, size = blob.size }
+end
+
+-- Puts a downloaded blob onto the caller's PDS; what that answered.
+function atproto.blob_upload(handle, content_type)
+  local blob = blob_of(handle, "atproto.blob_upload")
+  if content_type == nil then
+    content_type = blob.mime_type
+  end
+  return upload(blob.handle, text(content_type, "atproto.blob_upload: content_type"))
+end
+
+-- The instance's signature over a record in the caller's repo.
+function atproto.sign(record)
+  return sign(record_of(record, "atproto.sign"))
+end
+
+-- Whether a signature is this instance's, for this record in this repo.
+function atproto.verify_signature(record, signature, repo_did)
+  if type(signature) ~= "table" or type(repo_did) ~= "string" then
+    return false
+  end
+  return verify(record_of(record, "atproto.verify_signature"), signature, repo_did)
+end
+
+on_start(function(context)
+  if not context.session then
+    atproto.blob_upload = nil
+  end
+  if not context.signing then
+    atproto.sign = nil
+    atproto.verify_signature = nil
+  end
+end)

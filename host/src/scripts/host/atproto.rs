@@ -1,0 +1,199 @@
+//! `atproto`: accounts, labels, blobs, and signatures over records.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::state::RunState;
+use super::{blobs, fault};
+use crate::atproto::{Cid, Did};
+use crate::identity::{DidDocument, IdentityError};
+use crate::net::Limits;
+use crate::scripts::limits;
+
+impl Host for RunState {
+    async fn resolve_service_endpoint(
+        &mut self,
+        did: String,
+    ) -> wasmtime::Result<Result<Option<String>, Fault>> {
+        Ok(endpoint(self, &did).await)
+    }
+
+    async fn labels(&mut self, uris: Vec<String>) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(labels(self, uris).await)
+    }
+
+    async fn blob_download(&mut self, did: String, cid: String) -> wasmtime::Result<Result<WitBlob, Fault>> {
+        Ok(download(self, &did, &cid).await)
+    }
+
+    async fn blob_upload(
+        &mut self,
+        handle: u32,
+        mime_type: String,
+    ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(upload(self, handle, mime_type))
+    }
+
+    async fn sign(&mut self, record: Vec<u8>) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(sign(self, &record))
+    }
+
+    async fn verify_signature(
+        &mut self,
+        record: Vec<u8>,
+        signature: Vec<u8>,
+        repo_did: String,
+    ) -> wasmtime::Result<Result<bool, Fault>> {
+        Ok(verify(self, &record, &signature, &repo_did))
+    }
+}
+
+fn did_of(function: &str, text: &str) -> Result<Did, Fault> {
+    Did::try_from(text)
+        .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {text:?} is not a DID")))
+}
+
+/// The document of an account, `None` when there is none.
+async fn document(
+    state: &mut RunState,
+    function: &str,
+    did: &Did,
+) -> Result<Option<Arc<DidDocument>>, Fault> {
+    let resolver = state.service(function, |services| services.resolver.clone())?;
+    match resolver.resolve(did).await {
+        Ok(document) => Ok(Some(document)),
+        Err(IdentityError::Unavailable(error)) => {
+            Err(fault::new(FaultCode::Unavailable, format!("{function}: {did} can't be resolved: {error}")))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+async fn endpoint(state: &mut RunState, did: &str) -> Result<Option<String>, Fault> {
+    let function = "atproto.resolve_service_endpoint";
+    let did = did_of(function, did)?;
+    let document = document(state, function, &did).await?;
+    Ok(document.and_then(|document| document.pds().map(str::to_owned)))
+}
+
+async fn labels(state: &mut RunState, uris: Vec<String>) -> Result<Vec<u8>, Fault> {
+    let function = "atproto.get_labels";
+    let labels = state.service(function, |services| services.labels.clone())?;
+    let mut seen = HashSet::new();
+    let subjects: Vec<String> = uris.into_iter().filter(|uri| seen.insert(uri.clone())).collect();
+    if subjects.len() > limits::LABEL_SUBJECTS {
+        let most = limits::LABEL_SUBJECTS;
+        return Err(fault::new(FaultCode::Limit, format!("{function}: at most {most} URIs at once")));
+    }
+    if let Some(bad) = subjects.iter().find(|uri| !is_subject(uri)) {
+        let message = format!("{function}: {bad:?} is neither an at-uri nor a DID");
+        return Err(fault::new(FaultCode::BadInput, message));
+    }
+    let mut held = labels.held(subjects.clone()).await.map_err(|e| fault::index(function, &e))?;
+    state.count_rows(held.values().map(Vec::len).sum(), 0)?;
+    let answer: Map<String, Value> = subjects
+        .into_iter()
+        .map(|uri| {
+            let list = held.remove(&uri).unwrap_or_default().into_iter();
+            let list =
+                list.map(|l| json!({ "src": l.src, "uri": uri, "val": l.val, "cts": l.cts })).collect();
+            (uri, Value::Array(list))
+        })
+        .collect();
+    Ok(Value::Object(answer).to_string().into_bytes())
+}
+
+/// What can carry labels, as far as its form tells.
+fn is_subject(uri: &str) -> bool {
+    let authority = uri.strip_prefix("at://").map_or(uri, |rest| rest.split('/').next().unwrap_or_default());
+    Did::is_valid(authority)
+        && !uri.contains(['\0', ' '])
+        && uri.len() <= crate::atproto::record::MAX_REF_BYTES
+}
+
+async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob, Fault> {
+    let function = "atproto.blob_download";
+    let did = did_of(function, did)?;
+    let cid: Cid = cid
+        .parse()
+        .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {cid:?} is not a CID")))?;
+    let web = state.service(function, |services| services.web.clone())?;
+    let Some(document) = document(state, function, &did).await? else {
+        return Err(fault::new(FaultCode::Upstream, format!("{function}: there is no {did}")));
+    };
+    let Some(pds) = document.pds() else {
+        return Err(fault::new(FaultCode::Upstream, format!("{function}: {did} has no PDS")));
+    };
+    state.outbound.count(1)?;
+    let room = state.blobs.room(&web).await?;
+    let limits = Limits { max_bytes: room.min(limits::BLOB_BYTES), total: state.outbound.left()?.total };
+    let Some(turn) = web.turn().await else {
+        return Err(fault::new(FaultCode::Unavailable, "too many scripts are waiting for other servers"));
+    };
+    let started = Instant::now();
+    let fetched = blobs::fetch(&web, pds, &did, &cid, limits).await;
+    drop(turn);
+    state.outbound.charge(0, started.elapsed());
+    let blob = fetched.map_err(|mut refused| {
+        refused.message = format!("{function}: {}", refused.message);
+        refused
+    })?;
+    let (mime_type, size) = (blob.mime_type.clone(), blob.bytes.len() as u64);
+    Ok(WitBlob { handle: state.blobs.keep(blob), mime_type, size })
+}
+
+fn upload(state: &mut RunState, handle: u32, _mime_type: String) -> Result<Vec<u8>, Fault> {
+    let function = "atproto.blob_upload";
+    state.count_call()?;
+    if state.blobs.get(handle).is_none() {
+        return Err(fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}")));
+    }
+    Err(fault::new(FaultCode::NoSession, "no PDS auth in this script context"))
+}
+
+fn sign(state: &mut RunState, record: &[u8]) -> Result<Vec<u8>, Fault> {
+    let function = "atproto.sign";
+    let attestation = state.service(function, |services| services.attestation.clone())?;
+    // Without a caller the signature would be bound to no repo, and so good for all.
+    let Some(caller) = &state.identity.caller_did else {
+        return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
+    };
+    let signature = attestation.sign(record, caller);
+    signature
+        .map(|signature| signature.to_string().into_bytes())
+        .map_err(|error| fault::new(FaultCode::BadInput, format!("{function}: {error}")))
+}
+
+fn verify(state: &mut RunState, record: &[u8], signature: &[u8], repo_did: &str) -> Result<bool, Fault> {
+    let attestation = state.service("atproto.verify_signature", |services| services.attestation.clone())?;
+    let signature = serde_json::from_slice(signature).unwrap_or(Value::Null);
+    Ok(attestation.verify(record, &signature, repo_did))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_and_accounts_carry_labels() {
+        for good in ["did:plc:abc", "at://did:plc:abc/com.example.note/1", "at://did:plc:abc"] {
+            assert!(is_subject(good), "{good}");
+        }
+        for bad in [
+            "",
+            "at://",
+            "alice.test",
+            "at://alice.test/x",
+            "https://x.test",
+            "did:plc:a\0",
+            "at://did:plc:a/ x",
+        ] {
+            assert!(!is_subject(bad), "{bad}");
+        }
+    }
+}

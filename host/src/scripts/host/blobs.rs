@@ -1,0 +1,83 @@
+//! Blobs that a run holds: their bytes stay here, and the script has a number.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use http::{Method, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::fault;
+use super::outbound::fault_of;
+use crate::atproto::{Cid, Did};
+use crate::net::{Fetched, Limits};
+use crate::scripts::limits;
+use crate::scripts::web::{Place, Web};
+
+/// What a blob is when its server does not say.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
+
+/// One blob.
+#[derive(Clone, Debug)]
+pub(super) struct Blob {
+    pub(super) bytes: Bytes,
+    pub(super) mime_type: String,
+}
+
+/// All blobs of a run.
+#[derive(Debug, Default)]
+pub(super) struct Blobs {
+    held: Vec<Blob>,
+    bytes: usize,
+    /// The right to hold any, from the first one on.
+    place: Option<Place>,
+}
+
+impl Blobs {
+    pub(super) fn get(&self, handle: u32) -> Option<Blob> {
+        self.held.get(handle as usize).cloned()
+    }
+
+    /// Keeps a blob; its number.
+    pub(super) fn keep(&mut self, blob: Blob) -> u32 {
+        self.bytes += blob.bytes.len();
+        self.held.push(blob);
+        (self.held.len() - 1) as u32
+    }
+
+    /// How many bytes more the run may hold. The first blob waits for a place among the runs that hold some.
+    pub(super) async fn room(&mut self, web: &Web) -> Result<usize, Fault> {
+        if self.place.is_none() {
+            self.place = web.blob_place().await;
+        }
+        if self.place.is_none() {
+            return Err(fault::new(FaultCode::Unavailable, "too many scripts are holding blobs"));
+        }
+        match limits::BLOB_RUN_BYTES.saturating_sub(self.bytes) {
+            0 => Err(fault::limit("too many bytes of blobs", limits::BLOB_RUN_BYTES)),
+            room => Ok(room),
+        }
+    }
+}
+
+/// Fetches a blob of an account from its PDS, and checks that it is the one that was asked for.
+pub(super) async fn fetch(web: &Web, pds: &str, did: &Did, cid: &Cid, limits: Limits) -> Result<Blob, Fault> {
+    let did = utf8_percent_encode(did.as_str(), NON_ALPHANUMERIC);
+    let url = format!("{pds}/xrpc/com.atproto.sync.getBlob?did={did}&cid={cid}");
+    let redirects = limits::HTTP_REDIRECTS;
+    let fetched = web.client().follow(Method::GET, &url, HeaderMap::new(), None, limits, redirects).await;
+    blob(fetched.map_err(|error| fault_of(&error))?, cid)
+}
+
+fn blob(fetched: Fetched, cid: &Cid) -> Result<Blob, Fault> {
+    if fetched.status != StatusCode::OK {
+        let mut refused =
+            fault::new(FaultCode::Upstream, format!("the PDS answered {}", fetched.status.as_u16()));
+        refused.status = Some(fetched.status.as_u16());
+        return Err(refused);
+    }
+    if Cid::compute(cid.codec(), &fetched.body).hash() != cid.hash() {
+        return Err(fault::new(FaultCode::Upstream, "what the PDS sent is another blob than its CID says"));
+    }
+    let mime_type = fetched.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    Ok(Blob { mime_type: mime_type.unwrap_or(UNKNOWN_TYPE).to_owned(), bytes: fetched.body })
+}

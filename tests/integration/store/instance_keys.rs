@@ -1,0 +1,34 @@
+//! The key that signs records: made once, kept sealed, the same for every host.
+
+use belvedere::attestation::{Attestation, AttestationError};
+use belvedere::clock::Timestamp;
+use belvedere::config::Args;
+use belvedere::crypto::SealingKey;
+use belvedere::random::Random;
+use belvedere::store::{Db, instance_keys};
+
+use crate::on_both;
+
+async fn load(db: &Db, sealing: [u8; 32], given: Option<&str>) -> Result<Attestation, AttestationError> {
+    let mut args = Args::default();
+    args.attestation.private_key = given.map(str::to_owned);
+    let config = args.check().unwrap().attestation;
+    let names = ("did:web:x.test#attestation".to_owned(), "com.example.sig".to_owned());
+    Attestation::load(&config, names, db, &SealingKey::new(sealing), &Random::system(), Timestamp(1)).await
+}
+
+on_both! {
+    async fn the_signing_key_is_made_once_and_kept_sealed(db) {
+        let (first, second) = tokio::join!(load(&db, [1; 32], None), load(&db, [1; 32], None));
+        let key = first.unwrap().public_key();
+        assert_eq!(second.unwrap().public_key(), key, "hosts that start together agree");
+        assert_eq!(load(&db, [1; 32], None).await.unwrap().public_key(), key);
+        let kept = instance_keys::get(&db, "attestation").await.unwrap().unwrap();
+        assert!(kept.len() > 32, "it is sealed");
+        assert!(matches!(load(&db, [2; 32], None).await, Err(AttestationError::Sealed(_))));
+        // A given key needs neither the kept one nor what it was sealed with, and leaves it alone.
+        let given = load(&db, [2; 32], Some(&"01".repeat(32))).await.unwrap();
+        assert_ne!(given.public_key(), key);
+        assert_eq!(load(&db, [1; 32], None).await.unwrap().public_key(), key);
+    }
+}
