@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{AdminKeys, Buckets, Clients, Costs, ServiceTokens, Users, rate_limit};
 use crate::api::health::Migrated;
+use crate::api::xrpc::forward;
 use crate::api::xrpc::nested::InProcess;
 use crate::attestation::{Attestation, AttestationError};
 use crate::clock::Clock;
@@ -53,6 +55,8 @@ pub struct App {
     pub resolver: Resolver,
     /// Who answers for methods that have no lexicon here.
     pub authorities: Authorities,
+    /// Places for calls that are forwarded.
+    pub forwards: Semaphore,
     pub events: EventLog,
     pub engine: Engine,
     pub library: Library,
@@ -208,6 +212,7 @@ impl App {
             buckets: Buckets::default(),
             costs,
             registry,
+            forwards: Semaphore::new(forward::MAX_AT_ONCE),
             authorities: Authorities::new(net.clone(), resolver.clone()),
             net,
             resolver,

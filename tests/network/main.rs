@@ -13,6 +13,7 @@ mod crash;
 mod database;
 mod index;
 mod network;
+mod outside;
 mod pds;
 mod server;
 mod story;

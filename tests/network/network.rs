@@ -79,6 +79,11 @@ impl Network {
         Account::new(self, &answer)
     }
 
+    /// Sets a TXT record.
+    pub async fn txt(&self, name: &str, text: &str) {
+        self.control("/dns", &json!({ "name": name, "txt": text })).await;
+    }
+
     /// Cuts every Jetstream connection.
     pub async fn drop_jetstream(&self) {
         self.control("/jetstream/drop", &json!({})).await;

@@ -34,6 +34,12 @@ impl Account {
         answer["cid"].as_str().expect("the PDS gives the CID").to_owned()
     }
 
+    /// Uploads a blob; what goes into a record.
+    pub async fn upload_blob(&self, kind: &str, bytes: Vec<u8>) -> Value {
+        let request = self.request(Method::POST, "com.atproto.repo.uploadBlob").header("content-type", kind);
+        send(request.body(bytes), "uploadBlob").await["blob"].take()
+    }
+
     pub async fn delete(&self, collection: &str, rkey: &str) {
         self.post(
             "com.atproto.repo.deleteRecord",

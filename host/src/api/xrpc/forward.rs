@@ -24,6 +24,10 @@ use crate::net::{Limits, NetError};
 /// Bytes of a forwarded answer, which is held whole: what our own methods may answer.
 const MAX_ANSWER: usize = 8 << 20;
 
+/// Calls that are forwarded at once. Each may hold a whole answer, so with [`MAX_ANSWER`] this bounds their memory; they
+/// are a side road, and more at a time means that an authority is slow.
+pub const MAX_AT_ONCE: usize = 64;
+
 /// The longest an authority may take. Callers give up about then.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -46,6 +50,8 @@ pub(super) enum Refusal {
     /// Nobody answered for the method.
     #[error("the method's authority can't be reached")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("too many calls are being forwarded")]
+    Busy,
     #[error("the answer of the method's authority is too large")]
     TooLarge,
     /// Our own failure.
@@ -60,6 +66,7 @@ impl From<Refusal> for Error {
             Refusal::Unknown => StatusCode::NOT_FOUND,
             Refusal::Forbidden => StatusCode::FORBIDDEN,
             Refusal::Body(_) => StatusCode::BAD_REQUEST,
+            Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Unreachable(_) | Refusal::TooLarge => StatusCode::BAD_GATEWAY,
         };
         Self::new(status, refusal.to_string())
@@ -77,6 +84,7 @@ pub(super) async fn forward(app: &App, request: &Request) -> Result<Response, Re
         return Err(Refusal::Forbidden);
     }
     let body = body(request)?;
+    let _place = app.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
     let authority = app.authorities.of(&nsid).await.map_err(|error| match error {
         AuthorityError::Absent(_) => Refusal::Unknown,
         AuthorityError::Unavailable(..) => Refusal::Unreachable(Box::new(error)),

@@ -2,7 +2,7 @@
 
 mod blob_hosts;
 mod builtin;
-mod forward;
+pub mod forward;
 pub mod nested;
 mod params;
 pub mod procedure;
