@@ -102,13 +102,14 @@ pub(crate) async fn byte_server(answer: &'static [u8]) -> (SocketAddr, Arc<Atomi
     (address, count)
 }
 
-/// A name server: `*.public.test` is an address of the public internet, `*.inside.test` this machine's, `txt.test` has
-/// texts, and nothing else exists.
+/// A name server: `*.inside.test` is this machine, `*.mixed.test` too and a private address beside it, `flip.test` first
+/// this machine and then a private address, `txt.test` has texts, and nothing else exists.
 async fn name_server() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     tokio::spawn(async move {
         let mut packet = [0; 1500];
+        let mut flips = 0u32;
         while let Ok((len, from)) = socket.recv_from(&mut packet).await {
             let mut message = Message::from_vec(&packet[..len]).unwrap();
             let query = message.queries[0].clone();
@@ -117,6 +118,10 @@ async fn name_server() -> SocketAddr {
                 RecordType::A if name.ends_with("inside.test.") => vec![RData::A(A::new(127, 0, 0, 1))],
                 RecordType::A if name.ends_with("mixed.test.") => {
                     vec![RData::A(A::new(10, 0, 0, 1)), RData::A(A::new(127, 0, 0, 1))]
+                }
+                RecordType::A if name == "flip.test." => {
+                    flips += 1;
+                    vec![RData::A(if flips == 1 { A::new(127, 0, 0, 1) } else { A::new(10, 0, 0, 1) })]
                 }
                 RecordType::TXT if name == "txt.test." => vec![
                     RData::TXT(TXT::new(vec!["did=did:plc:".to_owned(), "abc".to_owned()])),
@@ -128,7 +133,8 @@ async fn name_server() -> SocketAddr {
             let code = if data.is_empty() { ResponseCode::NXDomain } else { ResponseCode::NoError };
             message.metadata.response_code = code;
             for rdata in data {
-                message.add_answer(Record::from_rdata(query.name().clone(), 60, rdata));
+                let ttl = if name == "flip.test." { 0 } else { 60 };
+                message.add_answer(Record::from_rdata(query.name().clone(), ttl, rdata));
             }
             let _ = socket.send_to(&message.to_vec().unwrap(), from).await;
         }
@@ -218,6 +224,20 @@ async fn addresses_that_pass_are_the_only_ones_given() {
     assert_eq!(dns.addresses("a.mixed.test", Way::Guarded, true).await.unwrap(), [loopback]);
     assert!(dns.addresses("a.mixed.test", Way::Guarded, false).await.is_err());
     assert_eq!(dns.addresses("a.mixed.test", Way::Exempt, false).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_mind_is_judged_anew() {
+    let (address, count) = server(&[""]).await;
+    let dns_server = Some(name_server().await);
+    let net = net(OutboundPolicy { allow_loopback: true, dns_server, ..OutboundPolicy::default() });
+    let url = Url::parse(&format!("wss://flip.test:{}/", address.port())).unwrap();
+    assert!(net.connect(&url).await.is_ok(), "the first answer is an address that is allowed here");
+    let error = net.connect(&url).await.unwrap_err();
+    assert!(matches!(error, NetError::Refused(_)), "{error}");
+    let error = net.get(&format!("https://flip.test:{}/", address.port()), LIMITS).await.unwrap_err();
+    assert!(matches!(error, NetError::Refused(_)), "{error}");
+    assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

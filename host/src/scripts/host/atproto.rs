@@ -131,7 +131,8 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
     };
     state.outbound.count(1)?;
     let room = state.blobs.room(&web).await?;
-    let limits = Limits { max_bytes: room.min(limits::BLOB_BYTES), total: state.outbound.left()?.total };
+    let total = state.outbound.time_left()?.min(limits::HTTP_TIME);
+    let limits = Limits { max_bytes: room.min(limits::BLOB_BYTES), total };
     let Some(turn) = web.turn().await else {
         return Err(fault::new(FaultCode::Unavailable, "too many scripts are waiting for other servers"));
     };

@@ -1,7 +1,7 @@
 //! `http`: requests to servers that the script names, through the guarded client.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -14,7 +14,7 @@ use url::Url;
 use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Request, Response};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
-use super::outbound::fault_of;
+use super::outbound::{fault_of, too_many_bytes};
 use super::state::RunState;
 use crate::net::{Fetched, Limits, NetError};
 use crate::scripts::limits;
@@ -37,20 +37,30 @@ struct Checked {
     body: Option<Bytes>,
 }
 
+/// What the requests of one call share: they are sent side by side, and have no more room than one after the other.
+struct Batch {
+    web: Web,
+    started: Instant,
+    /// How long the run may still wait.
+    time: Duration,
+    /// Bytes of answers that the run has had.
+    received: AtomicUsize,
+}
+
 async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcome>, Fault> {
     let web = state.service("http", |services| services.web.clone())?;
     if requests.len() > limits::HTTP_BATCH {
         return Err(fault::limit("too many requests at once", limits::HTTP_BATCH));
     }
     state.outbound.count(requests.len())?;
-    let left = state.outbound.left()?;
+    let (time, before) = (state.outbound.time_left()?, state.outbound.bytes());
     let Some(turn) = web.turn().await else {
         return Err(fault::new(FaultCode::Unavailable, "too many scripts are waiting for other servers"));
     };
-    let (started, received) = (Instant::now(), AtomicUsize::new(0));
+    let batch = Batch { web, started: Instant::now(), time, received: AtomicUsize::new(before) };
     let exchanges = requests.into_iter().map(async |request| {
         let answer = match check(request) {
-            Ok(request) => exchange(&web, request, left, &received).await,
+            Ok(request) => batch.exchange(request).await,
             Err(fault) => Err(fault),
         };
         match answer {
@@ -58,30 +68,39 @@ async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcom
             Err(fault) => Outcome { response: None, fault: Some(fault) },
         }
     });
-    // The bytes of a batch are counted as they come, so that it has no more room than single requests.
     let outcomes = stream::iter(exchanges).buffered(limits::HTTP_CONCURRENT).collect().await;
     drop(turn);
-    state.outbound.charge(received.load(Ordering::Relaxed), started.elapsed());
+    state.outbound.charge(batch.received.load(Ordering::Relaxed) - before, batch.started.elapsed());
     Ok(outcomes)
 }
 
-async fn exchange(
-    web: &Web,
-    request: Checked,
-    left: Limits,
-    received: &AtomicUsize,
-) -> Result<Response, Fault> {
-    let room = limits::HTTP_RUN_BYTES.saturating_sub(received.load(Ordering::Relaxed));
-    let limits = Limits { max_bytes: left.max_bytes.min(room), ..left };
-    let Checked { method, url, headers, body } = request;
-    let client = web.client();
-    let answer = client.follow(method, &url, headers, body, limits, limits::HTTP_REDIRECTS).await;
-    if let Ok(fetched) = &answer {
-        received.fetch_add(fetched.body.len(), Ordering::Relaxed);
-    } else if matches!(answer, Err(NetError::TooLarge(_))) {
-        received.fetch_add(limits.max_bytes, Ordering::Relaxed);
+impl Batch {
+    async fn exchange(&self, request: Checked) -> Result<Response, Fault> {
+        let room = limits::HTTP_RUN_BYTES.saturating_sub(self.received.load(Ordering::Relaxed));
+        if room == 0 {
+            return Err(too_many_bytes());
+        }
+        let total = self.time.saturating_sub(self.started.elapsed()).min(limits::HTTP_TIME);
+        let cap = Limits { max_bytes: room.min(limits::HTTP_BODY_BYTES), total };
+        let Checked { method, url, headers, body } = request;
+        let client = self.web.client();
+        let answer = client.follow(method, &url, headers, body, cap, limits::HTTP_REDIRECTS).await;
+        let received = match &answer {
+            Ok(fetched) => fetched.body.len(),
+            Err(NetError::TooLarge(most)) => *most,
+            Err(_) => 0,
+        };
+        let before = self.received.fetch_add(received, Ordering::Relaxed);
+        if before + received > limits::HTTP_RUN_BYTES {
+            // Several came at once, each within what was left when it was sent.
+            return Err(too_many_bytes());
+        }
+        answer.map(response).map_err(|error| match error {
+            // Not this answer alone is too large: the run has had most of its bytes before.
+            NetError::TooLarge(most) if most < limits::HTTP_BODY_BYTES => too_many_bytes(),
+            error => fault_of(&error),
+        })
     }
-    answer.map(response).map_err(|error| fault_of(&error))
 }
 
 fn check(request: Request) -> Result<Checked, Fault> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
-use crate::net::{Limits, NetError};
+use crate::net::NetError;
 use crate::scripts::limits;
 
 /// What a run has used so far.
@@ -35,17 +35,19 @@ impl Outbound {
         Ok(())
     }
 
-    /// What one request may take of what is left to the run.
-    pub(super) fn left(&self) -> Result<Limits, Fault> {
-        let total = limits::HTTP_RUN_TIME.saturating_sub(self.waited).min(limits::HTTP_TIME);
-        if total.is_zero() {
-            return Err(fault::limit(
-                "too much time waiting for other servers",
-                format!("{} s of it", limits::HTTP_RUN_TIME.as_secs()),
-            ));
+    /// How long the run may still wait for others.
+    pub(super) fn time_left(&self) -> Result<Duration, Fault> {
+        let left = limits::HTTP_RUN_TIME.saturating_sub(self.waited);
+        if left.is_zero() {
+            let most = format!("{} s of it", limits::HTTP_RUN_TIME.as_secs());
+            return Err(fault::limit("too much time waiting for other servers", most));
         }
-        let max_bytes = limits::HTTP_RUN_BYTES.saturating_sub(self.bytes).min(limits::HTTP_BODY_BYTES);
-        Ok(Limits { max_bytes, total })
+        Ok(left)
+    }
+
+    /// Bytes of answers that the run has had.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Counts what came back, and how long it took.
@@ -53,6 +55,11 @@ impl Outbound {
         self.bytes += bytes;
         self.waited += waited;
     }
+}
+
+/// The answers of a run are larger than it may hold.
+pub(super) fn too_many_bytes() -> Fault {
+    fault::limit("too many bytes of answers", limits::HTTP_RUN_BYTES)
 }
 
 /// What a script sees of a request that got no answer. Addresses that names resolved to are not in it.
@@ -77,11 +84,9 @@ mod tests {
         let mut used = Outbound::default();
         assert!(used.count(limits::HTTP_REQUESTS as usize).is_ok());
         assert_eq!(used.count(1).unwrap_err().code, FaultCode::Limit);
-        assert_eq!(used.left().unwrap().max_bytes, limits::HTTP_BODY_BYTES);
-        used.charge(limits::HTTP_RUN_BYTES - 7, limits::HTTP_RUN_TIME - Duration::from_secs(1));
-        let left = used.left().unwrap();
-        assert_eq!((left.max_bytes, left.total), (7, Duration::from_secs(1)));
+        used.charge(7, limits::HTTP_RUN_TIME - Duration::from_secs(1));
+        assert_eq!((used.bytes(), used.time_left().unwrap()), (7, Duration::from_secs(1)));
         used.charge(100, Duration::from_secs(2));
-        assert_eq!(used.left().unwrap_err().code, FaultCode::Limit);
+        assert_eq!(used.time_left().unwrap_err().code, FaultCode::Limit);
     }
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::bindings::belvedere::script::xrpc::{Answer, Host};
-use super::fault;
 use super::state::RunState;
+use super::{fault, outbound};
 use crate::scripts::limits;
 use crate::scripts::services::{XrpcCall, XrpcError, XrpcVerb};
 
@@ -57,7 +57,7 @@ async fn call(
         depth: identity.depth + 1,
     };
     state.outbound.count_xrpc()?;
-    let room = state.outbound.left()?;
+    state.outbound.time_left()?;
     let started = Instant::now();
     let answer = xrpc.call(call).await;
     // A method of our own takes processor time, which is the script's own bound to keep; another's takes waiting.
@@ -67,12 +67,15 @@ async fn call(
         state.outbound.charge(0, started.elapsed());
     }
     let answer = answer.map_err(|error| refused(function, error))?;
-    if bytes > room.max_bytes {
-        let most = room.max_bytes;
+    if bytes > limits::HTTP_BODY_BYTES {
+        let most = limits::HTTP_BODY_BYTES;
         return Err(fault::new(
             FaultCode::Limit,
             format!("{function}: the answer is larger than {most} bytes"),
         ));
+    }
+    if state.outbound.bytes() + bytes > limits::HTTP_RUN_BYTES {
+        return Err(outbound::too_many_bytes());
     }
     state.outbound.charge(bytes, std::time::Duration::ZERO);
     Ok(Answer { status: answer.status, body: answer.body.into() })

@@ -14,7 +14,8 @@ use crate::attestation::Attestation;
 use crate::clock::Clock;
 use crate::crypto::{Algorithm, PrivateKey};
 use crate::identity::Resolver;
-use crate::net::tests::{loopback, recorder};
+use crate::net::OutboundPolicy;
+use crate::net::tests::{loopback, net, recorder};
 use crate::scripts::{FaultCode, HeldLabel, IndexError, Labels, ScriptFailure, Web};
 
 const ALICE: &str = "did:plc:alice";
@@ -197,6 +198,44 @@ async fn signatures_are_for_the_callers_repo_and_need_a_caller() {
     let source = "function handle() atproto.sign({ n = 1.5 }) end";
     let failure = stage.run_with(source, invocation).await.unwrap_err();
     assert_eq!(failure.fault, Some(FaultCode::BadInput), "{failure:?}");
+}
+
+#[tokio::test]
+async fn what_others_publish_leads_to_no_internal_address() {
+    // A directory that the operator named, and nothing else on this machine.
+    let (plc, seen) = recorder(|request| {
+        let endpoint = if request.starts_with("GET /did:plc:metadata ") {
+            "http://169.254.169.254"
+        } else {
+            "https://10.0.0.1"
+        };
+        let did = request.split(' ').nth(1).unwrap().trim_start_matches('/');
+        let document = json!({ "id": did, "service": [{ "id": "#atproto_pds",
+            "type": "AtprotoPersonalDataServer", "serviceEndpoint": endpoint }] });
+        let document = document.to_string();
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{document}", document.len())
+    })
+    .await;
+    let directory = url::Url::parse(&format!("http://{plc}")).unwrap();
+    let client = net(OutboundPolicy { trusted: vec![directory.clone()], ..OutboundPolicy::default() });
+    let mut stage = stage(plc).await.0;
+    stage.services.resolver = Some(Resolver::new(client.clone(), directory, Clock::fixed(NOW)));
+    stage.services.web = Some(Web::new(client, 8));
+    for did in ["did:plc:metadata", "did:plc:private"] {
+        let call = format!(
+            "atproto.blob_download('{did}', 'bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku')"
+        );
+        let failure = stage.handle(&call).await.unwrap_err();
+        assert_eq!(failure.fault, Some(FaultCode::Forbidden), "{did}: {failure:?}");
+    }
+    assert_eq!(seen.lock().unwrap().len(), 2);
+    for did in ["did:web:127.0.0.1", "did:web:localhost%3A80", "did:web:10.0.0.1", "did:web:2130706433"] {
+        let call = format!("return atproto.resolve_service_endpoint('{did}')");
+        match stage.handle(&call).await {
+            Ok(endpoint) => assert_eq!(endpoint, Value::Null, "{did}"),
+            Err(failure) => assert_eq!(failure.fault, Some(FaultCode::Unavailable), "{did}: {failure:?}"),
+        }
+    }
 }
 
 #[tokio::test]

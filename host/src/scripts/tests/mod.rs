@@ -7,6 +7,7 @@ mod http;
 mod json;
 mod limits;
 mod sandbox;
+mod xrpc;
 
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,109 @@
+//! `xrpc.*` from the script's side: what is passed on, and what is refused before it is.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Invocation, Stage};
+use crate::scripts::{FaultCode, Trigger, Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb};
+
+/// Answers every method, or fails as its name says, and remembers the calls.
+#[derive(Default)]
+struct Switchboard(Mutex<Vec<XrpcCall>>);
+
+impl Xrpc for Switchboard {
+    fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>> {
+        let answer = match call.nsid.as_str() {
+            "com.example.wrong" => Err(XrpcError::Invalid("com.example.wrong is no query".to_owned())),
+            "com.example.down" => Err(XrpcError::Unavailable("timed out".to_owned())),
+            "com.example.large" => {
+                Ok(XrpcAnswer { status: 200, body: Bytes::from(vec![b'x'; 4 << 20]), forwarded: true })
+            }
+            _ => Ok(XrpcAnswer { status: 418, body: Bytes::from_static(b"\"tea\""), forwarded: false }),
+        };
+        self.0.lock().unwrap().push(call);
+        async move { answer }.boxed()
+    }
+}
+
+async fn stage() -> (Stage, Arc<Switchboard>) {
+    let mut stage = Stage::set().await;
+    let board = Arc::new(Switchboard::default());
+    stage.services = stage.services.with_xrpc(board.clone());
+    (stage, board)
+}
+
+#[tokio::test]
+async fn calls_are_passed_on_with_their_caller() {
+    let (stage, board) = stage().await;
+    let source = "function handle()
+            local a = xrpc.query('com.example.get', { n = 1, list = { 'x', true }, none = json.null })
+            local b = xrpc.procedure('com.example.do', { deep = toarray({}) })
+            local c = xrpc.procedure('com.example.do', json.null, {})
+            local d = xrpc.procedure('com.example.do')
+            return { a.status, a.body, b.status }
+        end";
+    let invocation = Invocation {
+        caller_did: Some("did:plc:a"),
+        client: Some("client-1"),
+        depth: 3,
+        ..Invocation::default()
+    };
+    let outcome = stage.run_with(source, invocation).await.unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&outcome.body).unwrap(), json!([418, "\"tea\"", 418]));
+    let calls = board.0.lock().unwrap().clone();
+    assert!(calls.iter().all(|call| call.caller_did.as_deref() == Some("did:plc:a")
+        && call.client.as_deref() == Some("client-1")
+        && call.depth == 4));
+    let mut params = calls[0].params.clone();
+    params.sort();
+    let expected = [("list", "x"), ("list", "true"), ("n", "1")];
+    let mut expected = expected.map(|(n, v)| (n.to_owned(), v.to_owned()));
+    expected.sort();
+    assert_eq!((calls[0].verb, &params[..], &calls[0].input), (XrpcVerb::Query, &expected[..], &None));
+    let inputs: Vec<Option<&[u8]>> = calls[1..].iter().map(|call| call.input.as_deref()).collect();
+    assert_eq!(inputs, [Some(&br#"{"deep":[]}"#[..]), Some(b"null"), None]);
+}
+
+#[tokio::test]
+async fn no_answer_is_an_error_and_so_is_too_much_of_it() {
+    let (stage, _) = stage().await;
+    for (call, code, message) in [
+        ("xrpc.query('com.example.wrong')", FaultCode::BadInput, "xrpc.query: com.example.wrong is no query"),
+        ("xrpc.query('com.example.down')", FaultCode::Unavailable, "xrpc.query: no answer: timed out"),
+        ("xrpc.procedure('com.example.do')", FaultCode::Forbidden, "needs an authenticated caller"),
+        (
+            "for i = 1, 5 do xrpc.query('com.example.large') end",
+            FaultCode::Limit,
+            "too many bytes of answers",
+        ),
+        ("for i = 1, 51 do xrpc.query('com.example.get') end", FaultCode::Limit, "a run may have 50"),
+        ("xrpc.query('com.example.get', 'x')", FaultCode::BadInput, "params: table expected"),
+        ("xrpc.query('com.example.get', { 'x' })", FaultCode::BadInput, "a table with names"),
+        ("xrpc.query({})", FaultCode::BadInput, "nsid: string expected"),
+    ] {
+        let failure = stage.handle(call).await.unwrap_err();
+        assert_eq!(failure.fault, Some(code), "{call}: {failure:?}");
+        assert!(failure.message.contains(message), "{call}: {failure:?}");
+    }
+    let invocation = Invocation { depth: 8, ..Invocation::default() };
+    let deep = stage.run_with("function handle() xrpc.query('com.example.get') end", invocation).await;
+    assert_eq!(deep.unwrap_err().fault, Some(FaultCode::Limit));
+    let nobody = Stage::set().await.handle("xrpc.query('com.example.get')").await.unwrap_err();
+    assert_eq!(nobody.fault, Some(FaultCode::Forbidden));
+}
+
+#[tokio::test]
+async fn events_act_for_nobody() {
+    let (stage, _) = stage().await;
+    let source =
+        "function handle() return { xrpc.procedure == nil, xrpc.query('com.example.get').status } end";
+    for trigger in ["record.index:com.example.note", "labeler.apply:_actor"] {
+        let script = stage.engine.compile(Trigger::parse(trigger).unwrap(), source).await;
+        let outcome = stage.engine.run(&script, Invocation::default(), &stage.services).await.unwrap();
+        assert_eq!(&*outcome.body, b"[true,418]", "{trigger}");
+    }
+}
