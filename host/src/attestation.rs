@@ -86,13 +86,12 @@ impl Attestation {
         let key = if let Some(given) = &config.private_key {
             read(given.reveal())?
         } else {
-            let stored = match instance_keys::get(db, NAME).await? {
-                Some(stored) => stored,
-                None => {
-                    let fresh = PrivateKey::generate(Algorithm::Es256k, random);
-                    let sealed = sealing.seal(random, PURPOSE, &*fresh.to_bytes());
-                    instance_keys::keep(db, NAME, &sealed, now).await?
-                }
+            let stored = if let Some(stored) = instance_keys::get(db, NAME).await? {
+                stored
+            } else {
+                let fresh = PrivateKey::generate(Algorithm::Es256k, random);
+                let sealed = sealing.seal(random, PURPOSE, &*fresh.to_bytes());
+                instance_keys::keep(db, NAME, &sealed, now).await?
             };
             read(&sealing.open(PURPOSE, &stored)?)?
         };

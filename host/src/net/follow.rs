@@ -112,9 +112,8 @@ mod tests {
 
     #[tokio::test]
     async fn credentials_stay_with_their_origin() {
-        let (other, seen_there) =
-            recorder(|_| "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi".to_owned()).await;
-        let (address, seen_here) = recorder(move |request| {
+        let (other, there) = recorder(|_| "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi".to_owned()).await;
+        let (address, here) = recorder(move |request| {
             let to =
                 if request.starts_with("POST /a ") { "/b".to_owned() } else { format!("http://{other}/c") };
             format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
@@ -122,11 +121,11 @@ mod tests {
         .await;
         let fetched = post(&loopback(), &format!("http://{address}/a")).await.unwrap();
         assert_eq!((fetched.status, &*fetched.body), (StatusCode::OK, &b"hi"[..]));
-        let here = seen_here.lock().unwrap().clone();
+        let here = here.lock().unwrap().clone();
         assert_eq!(here.len(), 2);
         assert!(here.iter().all(|r| r.contains("authorization: Bearer secret") && r.contains("cookie: a=b")));
         assert!(here[1].starts_with("POST /b ") && here[1].ends_with("hello"), "{}", here[1]);
-        let there = seen_there.lock().unwrap().clone();
+        let there = there.lock().unwrap().clone();
         assert_eq!(there.len(), 1);
         assert!(!there[0].contains("secret") && !there[0].contains("cookie"), "{}", there[0]);
         assert!(there[0].starts_with("POST /c ") && there[0].ends_with("hello"), "{}", there[0]);

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::atproto::RecordUri;
@@ -12,7 +11,7 @@ use super::types::List;
 use super::{Db, StoreError, on};
 
 /// A labeler's word about a subject. A new one about the same subject with the same value replaces it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// A DID, or the AT URI of a record.
     pub uri: String,
@@ -23,10 +22,8 @@ pub struct Label {
     pub cid: Option<String>,
     /// It withdraws what was said.
     pub neg: bool,
-    #[serde(serialize_with = "micros")]
     pub cts: Timestamp,
     /// Until when it holds; `None` for ever.
-    #[serde(serialize_with = "some_micros")]
     pub exp: Option<Timestamp>,
 }
 
@@ -37,14 +34,6 @@ pub struct Held {
     pub val: String,
     /// `None` for what a record says about itself.
     pub cts: Option<Timestamp>,
-}
-
-fn micros<S: serde::Serializer>(at: &Timestamp, s: S) -> Result<S::Ok, S::Error> {
-    s.serialize_i64(at.0)
-}
-
-fn some_micros<S: serde::Serializer>(at: &Option<Timestamp>, s: S) -> Result<S::Ok, S::Error> {
-    at.map(|at| at.0).serialize(s)
 }
 
 /// The newer word wins, in whatever order they come.
@@ -69,8 +58,11 @@ pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
             *held = label;
         }
     }
-    let rows: Vec<&Label> = newest.into_values().collect();
-    let rows = serde_json::to_string(&rows).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    let row = |l: &Label| {
+        let exp = l.exp.map(|exp| exp.0);
+        json!({ "uri": l.uri, "src": l.src, "val": l.val, "cid": l.cid, "neg": l.neg, "cts": l.cts.0, "exp": exp })
+    };
+    let rows = Value::Array(newest.into_values().map(row).collect()).to_string();
     match db {
         Db::Sqlite(db) => sqlx::query(PUT_SQLITE).bind(rows).execute(&db.writer).await.map(drop)?,
         Db::Postgres(db) => sqlx::query(PUT_POSTGRES).bind(rows).execute(&db.pool).await.map(drop)?,

@@ -106,5 +106,8 @@ fn refused(error: Error, nsid: &Nsid) -> Response {
 async fn whole(response: Response) -> (StatusCode, Bytes) {
     let (head, body) = response.into_parts();
     // Bodies are in memory: reading one can't fail.
-    (head.status, body.collect().await.map_or_else(|never| match never {}, |body| body.to_bytes()))
+    (
+        head.status,
+        body.collect().await.map_or_else(|never| match never {}, http_body_util::Collected::to_bytes),
+    )
 }

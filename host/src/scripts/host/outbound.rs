@@ -84,9 +84,12 @@ mod tests {
         let mut used = Outbound::default();
         assert!(used.count(limits::HTTP_REQUESTS as usize).is_ok());
         assert_eq!(used.count(1).unwrap_err().code, FaultCode::Limit);
-        used.charge(7, limits::HTTP_RUN_TIME - Duration::from_secs(1));
-        assert_eq!((used.bytes(), used.time_left().unwrap()), (7, Duration::from_secs(1)));
-        used.charge(100, Duration::from_secs(2));
+        used.charge(7, limits::HTTP_TIME);
+        assert_eq!(
+            (used.bytes(), used.time_left().unwrap()),
+            (7, limits::HTTP_RUN_TIME.saturating_sub(limits::HTTP_TIME))
+        );
+        used.charge(100, limits::HTTP_RUN_TIME);
         assert_eq!(used.time_left().unwrap_err().code, FaultCode::Limit);
     }
 }
