@@ -145,6 +145,8 @@ impl Attestation {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn attestation() -> Attestation {
@@ -197,6 +199,49 @@ mod tests {
         assert_eq!(signature, ours.sign(record, "did:plc:a").unwrap());
         let bytes = BASE64.decode(signature["signature"]["$bytes"].as_str().unwrap()).unwrap();
         assert!(ours.public_key().verify(&expected.to_bytes(), &bytes, HighS::Refuse).is_ok());
+    }
+
+    /// JSON that has a place in the data model.
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".*".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map("[a-z]{1,3}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_signature_verifies_and_no_other_record_does(
+            fields in proptest::collection::btree_map("[a-z]{1,4}", value(), 0..5),
+            other in value(),
+        ) {
+            let ours = attestation();
+            let record = Value::Object(fields.into_iter().collect());
+            let signature = ours.sign(record.to_string().as_bytes(), "did:plc:a").unwrap();
+            let mut signed = record.clone();
+            signed["signatures"] = json!([signature.clone()]);
+            let pretty = serde_json::to_vec_pretty(&signed).unwrap();
+            prop_assert!(ours.verify(&pretty, &signature, "did:plc:a"));
+            let mut changed = record.clone();
+            changed["zzzzz"] = other;
+            prop_assert!(!ours.verify(changed.to_string().as_bytes(), &signature, "did:plc:a"));
+        }
+
+        #[test]
+        fn never_panics(record in ".{0,80}", signature in value(), repo in ".{0,20}") {
+            let ours = attestation();
+            let _ = ours.sign(record.as_bytes(), &repo);
+            prop_assert!(!ours.verify(record.as_bytes(), &signature, &repo));
+        }
     }
 
     #[test]
