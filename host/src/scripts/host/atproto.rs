@@ -130,12 +130,13 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
         return Err(fault::new(FaultCode::Upstream, format!("{function}: {did} has no PDS")));
     };
     state.outbound.count(1)?;
-    let room = state.blobs.room(&web).await?;
+    state.outbound.time_left()?;
+    let started = Instant::now();
+    let room = state.blobs.room(&web).await;
+    state.outbound.charge(0, started.elapsed());
+    let (room, turn) = (room?, state.turn(&web).await?);
     let total = state.outbound.time_left()?.min(limits::HTTP_TIME);
     let limits = Limits { max_bytes: room.min(limits::BLOB_BYTES), total };
-    let Some(turn) = web.turn().await else {
-        return Err(fault::new(FaultCode::Unavailable, "too many scripts are waiting for other servers"));
-    };
     let started = Instant::now();
     let fetched = blobs::fetch(&web, pds, &did, &cid, limits).await;
     drop(turn);

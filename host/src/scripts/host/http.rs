@@ -53,10 +53,9 @@ async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcom
         return Err(fault::limit("too many requests at once", limits::HTTP_BATCH));
     }
     state.outbound.count(requests.len())?;
+    state.outbound.time_left()?;
+    let turn = state.turn(&web).await?;
     let (time, before) = (state.outbound.time_left()?, state.outbound.bytes());
-    let Some(turn) = web.turn().await else {
-        return Err(fault::new(FaultCode::Unavailable, "too many scripts are waiting for other servers"));
-    };
     let batch = Batch { web, started: Instant::now(), time, received: AtomicUsize::new(before) };
     let exchanges = requests.into_iter().map(async |request| {
         let answer = match check(request) {

@@ -1,11 +1,13 @@
 //! What a run may use of other servers: counted here, for `http.*`, `xrpc.*` and blobs alike.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
+use super::state::RunState;
 use crate::net::NetError;
 use crate::scripts::limits;
+use crate::scripts::web::{Turn, Web};
 
 /// What a run has used so far.
 #[derive(Debug, Default)]
@@ -54,6 +56,18 @@ impl Outbound {
     pub(super) fn charge(&mut self, bytes: usize, waited: Duration) {
         self.bytes += bytes;
         self.waited += waited;
+    }
+}
+
+impl RunState {
+    /// A place among the runs that wait for other servers. Waiting for it counts as waiting for them.
+    pub(super) async fn turn(&mut self, web: &Web) -> Result<Turn, Fault> {
+        let started = Instant::now();
+        let turn = web.turn().await;
+        self.outbound.charge(0, started.elapsed());
+        turn.ok_or_else(|| {
+            fault::new(FaultCode::Unavailable, "too many scripts are waiting for other servers")
+        })
     }
 }
 
