@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use belvedere::atproto::{Did, Nsid};
 use belvedere::clock::Clock;
-use belvedere::indexing::{CURSOR_SOURCE, Deps, Notice, Observer, StreamConfig, start};
+use belvedere::indexing::{CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, StreamConfig, start};
 use belvedere::random::Random;
 use belvedere::store::{Db, cursors};
 use tokio::runtime::{Builder, Runtime};
@@ -60,6 +60,7 @@ fn main() -> anyhow::Result<()> {
             db: db.clone(),
             tracked,
             observer: Arc::new(Silent),
+            scripts: Arc::new(NoScripts),
             clock,
             random: Random::system(),
             config: StreamConfig { urls: vec![jetstream.url()], ..StreamConfig::default() },

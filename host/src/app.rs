@@ -27,6 +27,7 @@ use crate::scripts::{
     Web,
 };
 use crate::store::{self, Db, StoreError};
+use crate::triggers::Triggers;
 
 /// Shared by every request as `Arc<App>`.
 #[derive(Debug)]
@@ -59,7 +60,9 @@ pub struct App {
     pub forwards: Semaphore,
     pub events: EventLog,
     pub engine: Engine,
-    pub library: Library,
+    pub library: Arc<Library>,
+    /// Scripts that decide about events.
+    pub triggers: Triggers,
     /// What scripts may reach.
     pub script_services: Services,
     /// Their way to other servers.
@@ -143,7 +146,7 @@ impl App {
 
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.map_err(named)?;
-        let library = Library::new();
+        let library = Arc::new(Library::new());
         let scripts = store::scripts::list(&db, None).await.map_err(named)?;
         library.reload(&engine, scripts.iter().map(|s| (s.id.as_str(), s.body.as_str()))).await;
         let clients = Clients::default();
@@ -186,9 +189,17 @@ impl App {
             Arc::new(ServerLabels(db.clone(), clock.clone())),
             Arc::new(attestation),
         );
+        let triggers = Triggers::new(
+            engine.clone(),
+            Arc::clone(&library),
+            script_services.clone(),
+            events.clone(),
+            db.clone(),
+        );
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
+            scripts: Arc::new(triggers.clone()),
             observer: Arc::new(StreamObserver { events: events.clone(), resolver: resolver.clone() }),
             clock: clock.clone(),
             random: random.clone(),
@@ -219,6 +230,7 @@ impl App {
             events,
             engine,
             library,
+            triggers,
             script_services: script_services.with_xrpc(Arc::new(InProcess(app.clone()))),
             web,
             stream,

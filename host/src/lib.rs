@@ -22,3 +22,4 @@ pub mod random; // the only source of randomness
 pub mod records; // reading the index
 pub mod scripts; // the Lua engine
 pub mod store; // all SQL
+pub mod triggers; // scripts that decide about events

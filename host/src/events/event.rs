@@ -68,6 +68,39 @@ pub enum Event {
         detail: Value,
     },
 
+    /// A record or label script; only with verbose event logging.
+    EventScriptExecuted {
+        subject: String,
+        host_kind: &'static str,
+        host_id: String,
+        trigger: String,
+        attempts: u32,
+    },
+    ScriptDeadLettered {
+        subject: String,
+        host_kind: String,
+        host_id: String,
+        trigger: String,
+        error: String,
+    },
+    DeadLetterDismissed {
+        actor: String,
+        id: String,
+        subject: String,
+    },
+    DeadLetterRetried {
+        actor: String,
+        id: String,
+        subject: String,
+        error: Option<String>,
+    },
+    DeadLetterReindexed {
+        actor: String,
+        id: String,
+        subject: String,
+        error: Option<String>,
+    },
+
     UserBootstrapped {
         did: String,
     },
@@ -126,6 +159,11 @@ pub enum Event {
         actor: String,
         collection: String,
         deleted: u64,
+    },
+    /// A script wanted it left out; only with verbose event logging.
+    RecordSkipped {
+        uri: RecordUri,
+        reason: String,
     },
     RecordCidMismatch {
         uri: RecordUri,
@@ -245,6 +283,37 @@ impl Event {
                 });
                 row("script.executed", Info, caller, Some(method), detail)
             }
+            Self::EventScriptExecuted { subject, host_kind, host_id, trigger, attempts } => {
+                let detail = json!({
+                    "host_kind": host_kind,
+                    "host_id": host_id,
+                    "trigger": trigger,
+                    "attempts": attempts,
+                });
+                row("script.executed", Info, None, Some(subject), detail)
+            }
+            Self::ScriptDeadLettered { subject, host_kind, host_id, trigger, error } => {
+                let detail = json!({
+                    "host_kind": host_kind,
+                    "host_id": host_id,
+                    "trigger": trigger,
+                    "error": cap(error),
+                });
+                row("script.dead_lettered", Error, None, Some(subject), detail)
+            }
+            Self::DeadLetterDismissed { actor, id, subject } => {
+                row("dead_letter.dismissed", Info, Some(actor), Some(subject), json!({ "id": id }))
+            }
+            Self::DeadLetterRetried { actor, id, subject, error } => {
+                let severity = if error.is_some() { Error } else { Info };
+                let detail = json!({ "id": id, "error": error.map(cap) });
+                row("dead_letter.retried", severity, Some(actor), Some(subject), detail)
+            }
+            Self::DeadLetterReindexed { actor, id, subject, error } => {
+                let severity = if error.is_some() { Error } else { Info };
+                let detail = json!({ "id": id, "error": error.map(cap) });
+                row("dead_letter.reindexed", severity, Some(actor), Some(subject), detail)
+            }
             Self::UserBootstrapped { did } => row("user.bootstrapped", Info, None, Some(did), json!({})),
             Self::UserCreated { actor, did, template, permissions } => {
                 let detail = json!({ "template": template, "permissions": permissions });
@@ -280,6 +349,9 @@ impl Event {
             Self::CollectionDeleted { actor, collection, deleted } => {
                 let detail = json!({ "deleted": deleted });
                 row("record.collection_deleted", Info, Some(actor), Some(collection), detail)
+            }
+            Self::RecordSkipped { uri, reason } => {
+                record("record.skipped", Info, None, &uri, json!({ "reason": reason }))
             }
             Self::RecordCidMismatch { uri, claimed_cid, reason } => {
                 let more = json!({ "claimed_cid": claimed_cid, "reason": reason });

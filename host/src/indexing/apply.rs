@@ -71,7 +71,7 @@ impl Applier {
                 return Err(Dropped::CidMismatch);
             }
         };
-        let Candidate { did, collection, rkey, rev, record, claim: _ } = candidate;
+        let Candidate { did, collection, rkey, rev, record, claim: _, action: _ } = candidate;
         Ok(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs: inspected.refs })
     }
 

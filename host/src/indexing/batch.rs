@@ -24,7 +24,7 @@ pub(super) struct Pending {
     /// The cursor to store when the stream has none.
     pub begin: Option<i64>,
     bytes: usize,
-    finished: Vec<Ticket>,
+    finished: Vec<(Ticket, u32)>,
 }
 
 impl Pending {
@@ -59,13 +59,13 @@ impl Pending {
             match item {
                 item if self.collides(&item) => {
                     let items = std::iter::once(item).chain(items).collect();
-                    return Some(Part { ticket: part.ticket, items });
+                    return Some(Part { items, ..part });
                 }
                 Item::Change(change) => self.push_change(change),
                 Item::Account(account) => self.batch.accounts.push(account),
             }
         }
-        self.finished.push(part.ticket);
+        self.finished.push((part.ticket, part.late));
         None
     }
 
@@ -85,8 +85,8 @@ impl Pending {
     /// Must be followed by a commit that is retried until it succeeds.
     pub(super) fn seal(&mut self, watermark: &mut Watermark, source: &str, now: Timestamp) {
         let before = watermark.cursor();
-        for ticket in self.finished.drain(..) {
-            watermark.finish(ticket);
+        for (ticket, late) in self.finished.drain(..) {
+            watermark.finish(ticket, late);
         }
         let moved = watermark.cursor().filter(|cursor| Some(*cursor) != before);
         // `begin` is our clock's time and never enters the watermark: a clock that is ahead would hold it there.
@@ -140,7 +140,7 @@ mod tests {
         ];
         let mut watermark = Watermark::default();
         let mut first = Pending::new();
-        let rest = first.push_part(Part { ticket, items }).unwrap();
+        let rest = first.push_part(Part { ticket, late: 0, items }).unwrap();
         first.seal(&mut watermark, "jetstream", Timestamp(1));
         assert_eq!((first.batch.changes.len(), first.batch.accounts.len()), (2, 1));
         assert_eq!(first.batch.cursor, None, "the chunk isn't finished");
@@ -157,7 +157,7 @@ mod tests {
         let ticket = Ticket { chunk: 0, parts: 1, time_us: None };
         let items = vec![account("a", AccountStatus::Deleted), account("a", AccountStatus::Active)];
         let mut pending = Pending::new();
-        assert_eq!(pending.push_part(Part { ticket, items }).unwrap().items.len(), 1);
+        assert_eq!(pending.push_part(Part { ticket, late: 0, items }).unwrap().items.len(), 1);
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             let ticket = Ticket { chunk: 0, parts: 1, time_us: None };
             let items = vec![account("a", status), delete("b"), delete("a")];
             let mut pending = Pending::new();
-            assert_eq!(pending.push_part(Part { ticket, items }).unwrap().items.len(), 1);
+            assert_eq!(pending.push_part(Part { ticket, late: 0, items }).unwrap().items.len(), 1);
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid};
 use crate::store::index::{AccountChange, AccountStatus, Delete};
 
 use super::frame::{Account, Body, Commit, Frame, Operation};
+use super::scripts::Action;
 use super::tally::Dropped;
 
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Candidate {
     /// A copy of the record's JSON text: a slice would keep the socket's whole read buffer alive.
     pub record: Bytes,
     pub claim: Claim,
+    /// What the stream calls it.
+    pub action: Action,
 }
 
 /// The CID that the stream says the record has.
@@ -68,6 +71,7 @@ fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelo
     }
     let record = commit.record.ok_or(Dropped::NoRecord)?;
     let claim = commit.cid.map_or(Claim::None, claim);
+    let action = if commit.operation == Operation::Update { Action::Update } else { Action::Create };
     Ok(Envelope::Record(Candidate {
         did,
         collection,
@@ -75,6 +79,7 @@ fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelo
         rev,
         record: Bytes::copy_from_slice(record.as_bytes()),
         claim,
+        action,
     }))
 }
 
@@ -99,6 +104,15 @@ fn account_status(account: &Account<'_>) -> AccountStatus {
 }
 
 impl Envelope {
+    /// What happened to a record, if that is what it is about.
+    pub(super) fn action(&self) -> Option<Action> {
+        match self {
+            Self::Record(candidate) => Some(candidate.action),
+            Self::Delete(_) => Some(Action::Delete),
+            Self::Account(_) | Self::Identity(_) => None,
+        }
+    }
+
     /// The repo whose order must be kept.
     pub(super) fn did(&self) -> &Did {
         match self {

@@ -16,6 +16,7 @@ use super::commit::{Committer, Sink};
 use super::handle::{StreamHandle, Tasks};
 use super::intake::Intake;
 use super::notice::Observer;
+use super::scripts::RecordScripts;
 use super::settings::{StreamConfig, Timing};
 use super::shard::Shards;
 use super::status::{Shared, Watch};
@@ -31,6 +32,8 @@ pub struct Deps {
     /// The tracked record collections, sorted, as `lexicons::Registry::subscribe` hands them out.
     pub tracked: watch::Receiver<Arc<[Nsid]>>,
     pub observer: Arc<dyn Observer>,
+    /// Decides about events before they are indexed.
+    pub scripts: Arc<dyn RecordScripts>,
     pub clock: Clock,
     pub random: Random,
     pub config: StreamConfig,
@@ -47,8 +50,8 @@ impl std::fmt::Debug for Deps {
 /// Starts the stream and the writer on the current runtime. Returns at once; a database that is away is waited
 /// for in the background.
 pub fn start(deps: Deps) -> StreamHandle {
-    let Deps { db, tracked, observer, clock, random, config, shutdown } = deps;
-    launch(db, Network, tracked, observer, clock, random, config, shutdown)
+    let Deps { db, tracked, observer, scripts, clock, random, config, shutdown } = deps;
+    launch(db, Network, tracked, observer, scripts, clock, random, config, shutdown)
 }
 
 #[expect(
@@ -60,6 +63,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect>(
     connect: C,
     tracked: watch::Receiver<Arc<[Nsid]>>,
     observer: Arc<dyn Observer>,
+    scripts: Arc<dyn RecordScripts>,
     clock: Clock,
     random: Random,
     config: StreamConfig,
@@ -82,7 +86,8 @@ pub(super) fn launch<S: Sink + Clone, C: Connect>(
     let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone() };
 
     let shards = config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
-    let shards = Shards::start(shards, Applier::new(observer.clone(), clock.clone()), queue.clone());
+    let applier = Applier::new(observer.clone(), clock.clone());
+    let shards = Shards::start(shards, applier, scripts, queue.clone());
     let intake = Intake::new(tracked.clone(), shards, shared.clone(), clock);
     let context = Context { tracked, shared: shared.clone(), observer, random, shutdown: shutdown.clone() };
     let watch = |name, told: &CancellationToken| Watch { name, shared: shared.clone(), told: told.clone() };

@@ -1,6 +1,7 @@
 //! Spreads repos over tasks. All events of one DID pass through the same shard, in order; the shards feed one
 //! writer. With a single shard there is no task and no queue: the reader does the work itself.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -10,6 +11,8 @@ use crate::atproto::Did;
 
 use super::apply::Applier;
 use super::envelope::Envelope;
+use super::lanes::{Lanes, Waiting};
+use super::scripts::RecordScripts;
 use super::tally::Tally;
 use super::watermark::Ticket;
 use super::writer::{Begin, Message, Part};
@@ -30,23 +33,28 @@ struct Slice {
 pub(super) struct Closed;
 
 pub(super) struct Shards {
-    applier: Arc<Applier>,
-    writer: mpsc::Sender<Message>,
+    worker: Worker,
     /// Empty: work is done inline.
     queues: Vec<mpsc::Sender<Slice>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Shards {
-    /// Starts `count` shards that feed `writer`.
-    pub(super) fn start(count: usize, applier: Applier, writer: mpsc::Sender<Message>) -> Self {
-        let applier = Arc::new(applier);
-        let mut shards = Self { applier: applier.clone(), writer, queues: Vec::new(), tasks: Vec::new() };
+    /// Starts `count` shards that feed `writer`, past the lanes of `scripts` where these want an event.
+    pub(super) fn start(
+        count: usize,
+        applier: Applier,
+        scripts: Arc<dyn RecordScripts>,
+        writer: mpsc::Sender<Message>,
+    ) -> Self {
+        let lanes = Lanes::new(scripts, writer.clone());
+        let worker = Worker { applier: Arc::new(applier), lanes, writer };
+        let mut shards = Self { worker, queues: Vec::new(), tasks: Vec::new() };
         if count > 1 {
             for _ in 0..count {
                 let (queue, slices) = mpsc::channel(SHARD_QUEUE);
                 shards.queues.push(queue);
-                shards.tasks.push(tokio::spawn(run(slices, applier.clone(), shards.writer.clone())));
+                shards.tasks.push(tokio::spawn(run(slices, shards.worker.clone())));
             }
         }
         shards
@@ -62,8 +70,7 @@ impl Shards {
     ) -> Result<(), Closed> {
         if self.queues.is_empty() || envelopes.is_empty() {
             let ticket = Ticket { chunk, parts: 1, time_us };
-            let items = envelopes.drain(..).filter_map(|e| self.applier.apply(e, tally)).collect();
-            return self.writer.send(Message::Part(Part { ticket, items })).await.map_err(|_| Closed);
+            return self.worker.work(ticket, envelopes.drain(..), tally).await;
         }
         let mut slices: Vec<Vec<Envelope>> = self.queues.iter().map(|_| Vec::new()).collect();
         for envelope in envelopes.drain(..) {
@@ -83,7 +90,7 @@ impl Shards {
     /// Stores where a stream without a cursor begins. Returns when it is committed.
     pub(super) async fn begin(&self, cursor: i64) -> Result<(), Closed> {
         let (ack, done) = oneshot::channel();
-        self.writer.send(Message::Begin(Begin { cursor, ack })).await.map_err(|_| Closed)?;
+        self.worker.writer.send(Message::Begin(Begin { cursor, ack })).await.map_err(|_| Closed)?;
         done.await.map_err(|_| Closed)
     }
 
@@ -95,15 +102,57 @@ impl Shards {
                 tracing::error!(%error, "a shard of the stream died");
             }
         }
+        self.worker.lanes.finish().await;
     }
 }
 
-async fn run(mut slices: mpsc::Receiver<Slice>, applier: Arc<Applier>, writer: mpsc::Sender<Message>) {
+/// What every shard has.
+#[derive(Clone)]
+struct Worker {
+    applier: Arc<Applier>,
+    lanes: Arc<Lanes>,
+    writer: mpsc::Sender<Message>,
+}
+
+impl Worker {
+    /// Applies the events of one part and sends them to the writer; those that a script is asked about, and those of a
+    /// repo behind them, go there through its lane.
+    async fn work(
+        &self,
+        ticket: Ticket,
+        envelopes: impl ExactSizeIterator<Item = Envelope>,
+        tally: &mut Tally,
+    ) -> Result<(), Closed> {
+        let (mut items, mut waiting) = (Vec::with_capacity(envelopes.len()), Vec::new());
+        let mut behind = HashSet::new();
+        for envelope in envelopes {
+            let action = envelope.action();
+            let Some(item) = self.applier.apply(envelope, tally) else { continue };
+            if self.lanes.is_idle() && waiting.is_empty() {
+                items.push(item);
+                continue;
+            }
+            let asks = action.filter(|_| self.lanes.wants(action, &item));
+            if asks.is_some() || behind.contains(item.did()) || self.lanes.is_busy(item.did()) {
+                behind.insert(item.did().clone());
+                waiting.push(Waiting { item, asks, ticket });
+            } else {
+                items.push(item);
+            }
+        }
+        let part = Part { ticket, late: waiting.len() as u32, items };
+        self.writer.send(Message::Part(part)).await.map_err(|_| Closed)?;
+        self.lanes.add(waiting).await;
+        Ok(())
+    }
+}
+
+async fn run(mut slices: mpsc::Receiver<Slice>, worker: Worker) {
     let mut tally = Tally::default();
     while let Some(Slice { ticket, envelopes }) = slices.recv().await {
-        let items = envelopes.into_iter().filter_map(|e| applier.apply(e, &mut tally)).collect();
+        let worked = worker.work(ticket, envelopes.into_iter(), &mut tally).await;
         tally.flush();
-        if writer.send(Message::Part(Part { ticket, items })).await.is_err() {
+        if worked.is_err() {
             return;
         }
     }

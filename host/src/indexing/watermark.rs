@@ -27,13 +27,13 @@ pub(super) struct Watermark {
 }
 
 impl Watermark {
-    /// Notes one finished part.
-    pub(super) fn finish(&mut self, ticket: Ticket) {
+    /// Notes one finished part, and that `late` more are to come in its place.
+    pub(super) fn finish(&mut self, ticket: Ticket, late: u32) {
         if ticket.chunk < self.next {
             return;
         }
         let (missing, _) = self.open.entry(ticket.chunk).or_insert((ticket.parts.max(1), ticket.time_us));
-        *missing = missing.saturating_sub(1);
+        *missing = (*missing + late).saturating_sub(1);
         while let Some(entry) = self.open.first_entry() {
             if *entry.key() != self.next || entry.get().0 > 0 {
                 break;
@@ -64,22 +64,22 @@ mod tests {
     #[test]
     fn waits_for_every_part_and_every_earlier_chunk() {
         let mut mark = Watermark::default();
-        mark.finish(ticket(1, 1, 20));
+        mark.finish(ticket(1, 1, 20), 0);
         assert_eq!(mark.cursor(), None);
-        mark.finish(ticket(0, 2, 10));
+        mark.finish(ticket(0, 2, 10), 0);
         assert_eq!(mark.cursor(), None);
-        mark.finish(ticket(0, 2, 10));
+        mark.finish(ticket(0, 2, 10), 0);
         assert_eq!(mark.cursor(), Some(20));
     }
 
     #[test]
     fn never_goes_back_and_skips_chunks_without_time() {
         let mut mark = Watermark::default();
-        mark.finish(ticket(0, 1, 100));
-        mark.finish(ticket(1, 1, 50));
-        mark.finish(Ticket { chunk: 2, parts: 1, time_us: None });
+        mark.finish(ticket(0, 1, 100), 0);
+        mark.finish(ticket(1, 1, 50), 0);
+        mark.finish(Ticket { chunk: 2, parts: 1, time_us: None }, 0);
         assert_eq!(mark.cursor(), Some(100));
-        mark.finish(ticket(3, 1, 101));
+        mark.finish(ticket(3, 1, 101), 0);
         assert_eq!(mark.cursor(), Some(101));
     }
 
@@ -98,11 +98,25 @@ mod tests {
             let mut left = parts.clone();
             let mut mark = Watermark::default();
             for chunk in queue {
-                mark.finish(ticket(chunk, parts[chunk as usize], chunk as i64 + 1));
+                mark.finish(ticket(chunk, parts[chunk as usize], chunk as i64 + 1), 0);
                 left[chunk as usize] -= 1;
                 let done = left.iter().take_while(|n| **n == 0).count() as i64;
                 prop_assert_eq!(mark.cursor().unwrap_or(0), done);
             }
         }
+    }
+
+    #[test]
+    fn a_part_may_leave_some_of_its_events_for_later() {
+        let mut mark = Watermark::default();
+        mark.finish(ticket(0, 2, 10), 3);
+        mark.finish(ticket(0, 2, 10), 0);
+        mark.finish(ticket(1, 1, 20), 0);
+        for _ in 0..2 {
+            mark.finish(ticket(0, 2, 10), 0);
+            assert_eq!(mark.cursor(), None);
+        }
+        mark.finish(ticket(0, 2, 10), 0);
+        assert_eq!(mark.cursor(), Some(20));
     }
 }

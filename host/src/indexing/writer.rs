@@ -32,6 +32,8 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) struct Part {
     pub ticket: Ticket,
+    /// How many of its events come later, each as a part of its own.
+    pub late: u32,
     pub items: Vec<Item>,
 }
 

@@ -104,7 +104,7 @@ pub struct ScriptFailure {
 }
 
 impl ScriptFailure {
-    pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),

@@ -21,10 +21,60 @@ pub struct Invocation<'a> {
     pub params: Option<&'a [(String, String)]>,
     /// The request body of a procedure: JSON text that has been checked to be JSON.
     pub input: Option<&'a [u8]>,
+    /// What happened, for record and label scripts.
+    pub event: Option<Happening<'a>>,
     /// The API client whose share of the processor the run takes from; `None` takes from nobody's.
     pub client: Option<&'a str>,
     /// How many runs this one is nested in: 0 for what came from outside.
     pub depth: u32,
+}
+
+/// An event, as the globals of its script show it.
+#[derive(Clone, Copy, Debug)]
+pub enum Happening<'a> {
+    Record {
+        /// `create`, `update` or `delete`.
+        action: &'a str,
+        uri: &'a str,
+        did: &'a str,
+        rkey: &'a str,
+        /// JSON text; `None` for a delete.
+        record: Option<&'a [u8]>,
+    },
+    Label {
+        src: &'a str,
+        uri: &'a str,
+        val: &'a str,
+        neg: bool,
+        cts: &'a str,
+        exp: Option<&'a str>,
+    },
+}
+
+impl Happening<'_> {
+    fn render(&self, out: &mut Vec<u8>) {
+        let mut texts = |fields: &[(&str, &str)]| {
+            for (name, value) in fields {
+                field(out, name);
+                text(out, value);
+            }
+        };
+        match *self {
+            Self::Record { action, uri, did, rkey, record } => {
+                texts(&[("action", action), ("uri", uri), ("did", did), ("rkey", rkey)]);
+                if let Some(record) = record {
+                    field(out, "record");
+                    out.extend_from_slice(record);
+                }
+            }
+            Self::Label { src, uri, val, neg, cts, exp } => {
+                texts(&[("src", src), ("uri", uri), ("val", val), ("cts", cts)]);
+                texts(exp.map(|exp| ("exp", exp)).as_slice());
+                field(out, "neg");
+                out.extend_from_slice(if neg { b"true" } else { b"false" });
+            }
+        }
+    }
 }
 
 impl Invocation<'_> {
@@ -48,6 +98,9 @@ impl Invocation<'_> {
         if let Some(input) = self.input {
             field(&mut out, "input");
             out.extend_from_slice(input);
+        }
+        if let Some(event) = &self.event {
+            event.render(&mut out);
         }
         out.push(b'}');
         out

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use super::tally::{Tallied, Tally};
-use super::{Engine, ScriptFailure, Trigger};
+use super::{Engine, ScriptFailure, Trigger, TriggerKind};
 
 /// A script, compiled. Only the engine makes these, so the bytecode in it is our compiler's.
 #[derive(Debug)]
@@ -35,6 +35,17 @@ impl CompiledScript {
 #[derive(Debug, Default)]
 pub struct Library {
     scripts: ArcSwap<HashMap<Box<str>, Arc<CompiledScript>>>,
+    /// Those for record events, by collection: every event of the stream asks.
+    record_scripts: ArcSwap<HashMap<Box<str>, RecordScripts>>,
+}
+
+/// The scripts of one collection's events.
+#[derive(Clone, Debug, Default)]
+struct RecordScripts {
+    create: Option<Arc<CompiledScript>>,
+    update: Option<Arc<CompiledScript>>,
+    delete: Option<Arc<CompiledScript>>,
+    index: Option<Arc<CompiledScript>>,
 }
 
 impl Library {
@@ -69,6 +80,7 @@ impl Library {
             new.insert(script.trigger.id().into(), Arc::clone(&script));
             new
         });
+        self.sort();
     }
 
     pub fn remove(&self, id: &str) {
@@ -76,6 +88,47 @@ impl Library {
             let mut new = HashMap::clone(old);
             new.remove(id);
             new
+        });
+        self.sort();
+    }
+
+    /// Whether no script waits for record events.
+    pub fn ignores_records(&self) -> bool {
+        self.record_scripts.load().is_empty()
+    }
+
+    /// The one script that runs for an event: that of the action, or else the collection's general one
+    /// (`lua-runtime.md` §2). `action` is the kind of trigger.
+    pub fn for_record(&self, collection: &str, action: TriggerKind) -> Option<Arc<CompiledScript>> {
+        let scripts = self.record_scripts.load();
+        let scripts = scripts.get(collection)?;
+        let specific = match action {
+            TriggerKind::RecordCreate => &scripts.create,
+            TriggerKind::RecordUpdate => &scripts.update,
+            TriggerKind::RecordDelete => &scripts.delete,
+            _ => &None,
+        };
+        specific.as_ref().or(scripts.index.as_ref()).cloned()
+    }
+
+    fn sort(&self) {
+        self.record_scripts.rcu(|_| {
+            let mut sorted: HashMap<Box<str>, RecordScripts> = HashMap::new();
+            for script in self.scripts.load().values() {
+                let kind = script.trigger.kind();
+                if kind.context() != "record" {
+                    continue;
+                }
+                let place = sorted.entry(script.trigger.subject().into()).or_default();
+                let place = match kind {
+                    TriggerKind::RecordCreate => &mut place.create,
+                    TriggerKind::RecordUpdate => &mut place.update,
+                    TriggerKind::RecordDelete => &mut place.delete,
+                    _ => &mut place.index,
+                };
+                *place = Some(Arc::clone(script));
+            }
+            sorted
         });
     }
 
@@ -98,5 +151,6 @@ impl Library {
             new.insert(id.into(), script);
         }
         self.scripts.store(Arc::new(new));
+        self.sort();
     }
 }

@@ -29,7 +29,7 @@ mod web;
 pub use engine::{Engine, EngineConfig, EngineError};
 pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
 pub use image::prepare;
-pub use invocation::{Invocation, Outcome, Shape, Usage};
+pub use invocation::{Happening, Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};
 pub use reach::{ServerIndex, ServerLabels, ServerLog};
 pub use services::{

@@ -10,6 +10,7 @@
 pub mod api_clients;
 pub mod api_keys;
 pub mod cursors;
+pub mod dead_letters;
 mod error;
 pub mod events;
 pub mod index;

@@ -62,6 +62,7 @@ async fn run(
         input,
         client,
         depth,
+        event: None,
     };
     let started = Instant::now();
     let result = app.engine.run(script, invocation, &app.script_services).await;

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Error, Message, protocol::Role};
 use crate::clock::{Clock, Timestamp};
 use crate::indexing::launch::launch;
 use crate::indexing::testing::{FakeStore, Recorder};
-use crate::indexing::{StreamConfig, StreamHandle};
+use crate::indexing::{NoScripts, StreamConfig, StreamHandle};
 
 use super::*;
 
@@ -97,6 +97,7 @@ fn start_with(urls: &[&str], answers: &[Answer], collections: &[&str], store: Ar
         wire,
         watch,
         recorder.clone(),
+        Arc::new(NoScripts),
         Clock::fixed(Timestamp(NOW)),
         Random::seeded(3),
         StreamConfig { urls, shards: Some(2), ..StreamConfig::default() },

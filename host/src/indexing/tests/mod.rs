@@ -20,7 +20,7 @@ use crate::store::Db;
 use crate::store::records::{self, ListArgs};
 
 use super::testing::Recorder;
-use super::{Deps, StreamConfig, StreamHandle, Timing, start};
+use super::{Deps, NoScripts, StreamConfig, StreamHandle, Timing, start};
 
 const NOTE: &str = "app.example.note";
 
@@ -59,6 +59,7 @@ fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Serve
         db: db.clone(),
         tracked: watch,
         observer: recorder.clone(),
+        scripts: Arc::new(NoScripts),
         // Stands just before the events of the tests: a first start begins there.
         clock: Clock::fixed(Timestamp(BASE - 1)),
         random: Random::system(),

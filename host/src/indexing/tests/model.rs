@@ -2,8 +2,10 @@
 //! fails at random, end in the same index as the same events applied one by one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::json;
 use tempfile::tempdir;
@@ -21,10 +23,12 @@ use crate::indexing::status::Shared;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::{FakeStore, Recorder};
 use crate::indexing::writer::{WRITER_QUEUE, Writer};
+use crate::indexing::{Action, NoScripts, RecordEvent, RecordScripts};
 use crate::indexing::{envelope, frame};
 use crate::random::Random;
 use crate::store::Db;
 use crate::store::index::Batch;
+use crate::store::index::Change;
 
 use super::{BASE, NOTE, database, migrated, nsids, visible};
 
@@ -88,13 +92,22 @@ fn encode(event: &Event, i: usize) -> Bytes {
 }
 
 /// The same events, one transaction each.
-async fn one_by_one(sink: &impl Sink, frames: &[Bytes]) {
+async fn one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScripts) {
     let applier = Applier::new(Arc::new(Recorder::default()), Clock::system());
     for bytes in frames {
         let Ok(frame) = frame::parse(bytes) else { continue };
         let Ok(envelope) = envelope::open(&frame, &nsids(&[NOTE])) else { continue };
+        let action = envelope.action();
         let batch = match applier.apply(envelope, &mut Tally::default()) {
-            Some(Item::Change(change)) => Batch { changes: vec![change], ..Batch::default() },
+            Some(Item::Change(change)) => {
+                let event = RecordEvent { action: action.unwrap(), change };
+                let decided = if scripts.wants(event.action, &event.change) {
+                    scripts.decide(event).await
+                } else {
+                    Some(event.change)
+                };
+                Batch { changes: Vec::from_iter(decided), ..Batch::default() }
+            }
             Some(Item::Account(account)) => Batch { accounts: vec![account], ..Batch::default() },
             None => continue,
         };
@@ -103,7 +116,15 @@ async fn one_by_one(sink: &impl Sink, frames: &[Bytes]) {
 }
 
 /// The events through the pipeline. `between` is called before each chunk.
-async fn piped(sink: impl Sink, frames: &[Bytes], chunks: &[usize], shards: usize, between: impl Fn(usize)) {
+async fn piped(
+    sink: impl Sink,
+    frames: &[Bytes],
+    chunks: &[usize],
+    shards: usize,
+    scripts: Arc<dyn RecordScripts>,
+    between: impl Fn(usize),
+    finished: impl AsyncFn(),
+) {
     let (recorder, clock) = (Arc::new(Recorder::default()), Clock::system());
     let timing = super::fast();
     let shared = Arc::new(Shared::new(clock.clone(), timing));
@@ -115,7 +136,7 @@ async fn piped(sink: impl Sink, frames: &[Bytes], chunks: &[usize], shards: usiz
     let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
-    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), queue);
+    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue);
     let mut intake = Intake::new(watch, shards, shared, clock);
     let mut rest = frames;
     for size in chunks.iter().cycle() {
@@ -127,6 +148,7 @@ async fn piped(sink: impl Sink, frames: &[Bytes], chunks: &[usize], shards: usiz
         between(chunk.len());
         intake.accept(&mut chunk.to_vec()).await.unwrap();
     }
+    finished().await;
     intake.finish().await;
     writer.await.unwrap();
 }
@@ -149,12 +171,70 @@ proptest! {
         runtime.block_on(async {
             let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
             let (expected, got) = (Arc::new(FakeStore::default()), Arc::new(FakeStore::default()));
-            one_by_one(&expected, &frames).await;
+            one_by_one(&expected, &frames, &NoScripts).await;
             let fail = |chunk: usize| if faults > 0 && chunk.is_multiple_of(3) { got.fail_next(faults) };
-            piped(got.clone(), &frames, &chunks, shards, fail).await;
+            piped(got.clone(), &frames, &chunks, shards, Arc::new(NoScripts), fail, async || ()).await;
             prop_assert_eq!(got.visible(), expected.visible());
             // Everything at or below it is applied.
             prop_assert_eq!(got.cursor(), last_time(&events));
+            prop_assert!(got.cursors().is_sorted());
+            Ok(())
+        })?;
+    }
+}
+
+/// Scripts that take their time, each event another one, and leave out every fifth.
+struct Moody;
+
+impl RecordScripts for Moody {
+    fn is_idle(&self) -> bool {
+        false
+    }
+
+    fn wants(&self, action: Action, change: &Change) -> bool {
+        action != Action::Delete || change.uri().rkey.as_str() == "k1"
+    }
+
+    fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
+        Box::pin(async move {
+            let number = match &event.change {
+                Change::Upsert(upsert) => number_of(&upsert.record),
+                Change::Delete(_) => 3,
+            };
+            tokio::time::sleep(Duration::from_millis(number * 7919 % 50)).await;
+            (number % 5 != 0).then_some(event.change)
+        })
+    }
+
+    fn give_up(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
+        Box::pin(async move { event.change })
+    }
+}
+
+/// Which event wrote a record.
+fn number_of(record: &[u8]) -> u64 {
+    serde_json::from_slice::<serde_json::Value>(record).unwrap()["event"].as_u64().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn slow_scripts_change_nothing_about_the_order(
+        events in proptest::collection::vec(event(), 1..200),
+        chunks in proptest::collection::vec(1..40usize, 1..6),
+        shards in 1..5usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
+            let (expected, got) = (Arc::new(FakeStore::default()), Arc::new(FakeStore::default()));
+            one_by_one(&expected, &frames, &Moody).await;
+            // Lanes that are still busy at the end would leave their events to the next connection.
+            let all = async || while got.cursor() != last_time(&events) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            };
+            piped(got.clone(), &frames, &chunks, shards, Arc::new(Moody), |_| (), all).await;
+            prop_assert_eq!(got.visible(), expected.visible());
             prop_assert!(got.cursors().is_sorted());
             Ok(())
         })?;
@@ -170,8 +250,8 @@ async fn agree(
     shards: usize,
 ) -> Result<(), TestCaseError> {
     let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
-    one_by_one(expected, &frames).await;
-    piped(got.clone(), &frames, chunks, shards, |_| ()).await;
+    one_by_one(expected, &frames, &NoScripts).await;
+    piped(got.clone(), &frames, chunks, shards, Arc::new(NoScripts), |_| (), async || ()).await;
     prop_assert_eq!(visible(got, NOTE).await, visible(expected, NOTE).await);
     prop_assert_eq!(got.stored_cursor().await.unwrap(), last_time(events));
     Ok(())

@@ -12,7 +12,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::indexing::launch::launch;
 use crate::indexing::stream::Connect;
 use crate::indexing::testing::{FakeStore, Recorder, delete};
-use crate::indexing::{Stall, StreamConfig, StreamHandle, WriterClosed};
+use crate::indexing::{NoScripts, Stall, StreamConfig, StreamHandle, WriterClosed};
 use crate::random::Random;
 
 use super::nsids;
@@ -36,6 +36,7 @@ fn writer(clock: Clock) -> (Arc<FakeStore>, StreamHandle) {
         Nowhere,
         tracked,
         Arc::new(Recorder::default()),
+        Arc::new(NoScripts),
         clock,
         Random::seeded(1),
         StreamConfig::default(),

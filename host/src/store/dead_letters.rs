@@ -1,0 +1,160 @@
+//! Events whose script failed.
+
+use sqlx::AssertSqlSafe;
+
+use crate::clock::Timestamp;
+
+use super::{Db, StoreError, on};
+
+/// One letter, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct LetterRow {
+    pub id: i64,
+    #[sqlx(flatten)]
+    pub letter: Letter,
+    pub error: String,
+    pub attempts: i64,
+    pub created_at: Timestamp,
+    pub resolved_at: Option<Timestamp>,
+}
+
+/// The event, and whose script it was for.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Letter {
+    /// The script's trigger id.
+    pub script_ref: String,
+    /// `record` or `label`.
+    pub host_kind: String,
+    /// `<nsid>:<action>`, or the labeler's DID.
+    pub host_id: String,
+    /// The record's collection, or the trigger id of a label's script.
+    pub lexicon_id: String,
+    /// The record's collection, or the subject of the label's trigger.
+    pub collection: String,
+    pub uri: String,
+    /// The record's author, or the labeler.
+    pub did: String,
+    /// The record key, or the label's value.
+    pub rkey: String,
+    /// `create`, `update`, `delete` or `label`.
+    pub action: String,
+    pub rev: Option<String>,
+    pub cid: Option<String>,
+    /// JSON text; `None` for deletes.
+    pub payload: Option<String>,
+}
+
+/// Which letters; all conditions must hold.
+#[derive(Clone, Debug, Default)]
+pub struct LetterFilter {
+    pub collection: Option<String>,
+    /// `None`: both.
+    pub resolved: Option<bool>,
+    /// Older than this one.
+    pub before: Option<i64>,
+}
+
+const COLUMNS: &str = "id, script_ref, host_kind, host_id, lexicon_id, collection, uri, did, rkey, action, rev, cid, \
+     payload, error, attempts, created_at, resolved_at";
+
+/// Keeps a letter. `event_key` names script and event: an event that comes twice, after a crash say, is one letter.
+/// `false` when it is there already.
+pub async fn insert(
+    db: &Db,
+    event_key: &str,
+    letter: &Letter,
+    error: &str,
+    attempts: u32,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO dead_letters (event_key, script_ref, host_kind, host_id, lexicon_id, collection, uri, did, \
+               rkey, action, rev, cid, payload, error, attempts, created_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) \
+               ON CONFLICT (event_key) DO NOTHING";
+    // PostgreSQL's text can't hold U+0000, and what failed may be anybody's.
+    let clean = |text: &str| text.replace('\0', "\u{fffd}");
+    let l = letter;
+    let written = on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(event_key)
+            .bind(&l.script_ref)
+            .bind(&l.host_kind)
+            .bind(&l.host_id)
+            .bind(&l.lexicon_id)
+            .bind(&l.collection)
+            .bind(clean(&l.uri))
+            .bind(&l.did)
+            .bind(clean(&l.rkey))
+            .bind(&l.action)
+            .bind(&l.rev)
+            .bind(&l.cid)
+            .bind(l.payload.as_deref().map(clean))
+            .bind(clean(error))
+            .bind(i64::from(attempts))
+            .bind(now)
+            .execute(pool)
+            .await?
+            .rows_affected()
+    });
+    Ok(written > 0)
+}
+
+/// Newest first.
+pub async fn list(db: &Db, filter: &LetterFilter, limit: u32) -> Result<Vec<LetterRow>, StoreError> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM dead_letters WHERE {} ORDER BY id DESC LIMIT $3", conditions(filter));
+    let before = filter.before.unwrap_or(i64::MAX);
+    Ok(on!(db, reader, |pool| {
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(before);
+        query.bind(&filter.collection).bind(i64::from(limit)).fetch_all(pool).await
+    })?)
+}
+
+pub async fn count(db: &Db, filter: &LetterFilter) -> Result<i64, StoreError> {
+    let sql = format!("SELECT count(*) FROM dead_letters WHERE {}", conditions(filter));
+    let before = filter.before.unwrap_or(i64::MAX);
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_scalar(AssertSqlSafe(sql)).bind(before).bind(&filter.collection).fetch_one(pool).await
+    })?)
+}
+
+pub async fn get(db: &Db, id: i64) -> Result<Option<LetterRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM dead_letters WHERE id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
+}
+
+/// Done with; `false` when there is no such letter. One that is resolved stays as it was.
+pub async fn resolve(db: &Db, id: i64, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "UPDATE dead_letters SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1";
+    let found =
+        on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(now).execute(pool).await?.rows_affected());
+    Ok(found > 0)
+}
+
+/// It failed once more.
+pub async fn failed_again(db: &Db, id: i64, error: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE dead_letters SET error = $2, attempts = attempts + 1 WHERE id = $1";
+    let error = error.replace('\0', "\u{fffd}");
+    on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(error).execute(pool).await.map(drop))?;
+    Ok(())
+}
+
+/// Removes what was resolved before `before`, at most `max` a call. Returns how many.
+pub async fn delete_resolved_before(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
+    let sql =
+        "DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE resolved_at < $1 LIMIT $2)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
+    }))
+}
+
+/// $1 is the keyset, $2 the collection.
+fn conditions(filter: &LetterFilter) -> String {
+    let collection = if filter.collection.is_some() { "collection = $2" } else { "CAST($2 AS TEXT) IS NULL" };
+    let resolved = match filter.resolved {
+        Some(true) => " AND resolved_at IS NOT NULL",
+        Some(false) => " AND resolved_at IS NULL",
+        None => "",
+    };
+    format!("id < $1 AND {collection}{resolved}")
+}
