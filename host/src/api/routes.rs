@@ -43,6 +43,16 @@ fn table() -> RouteTable {
         Route::admin(GET, "/admin/stats/scripts", P::StatsRead, admin::stats::scripts::handle),
         Route::admin(GET, "/admin/events", P::EventsRead, admin::events::list::handle),
 
+        Route::admin(GET, "/admin/dead-letters", P::DeadLettersRead, admin::dead_letters::list::handle),
+        Route::admin(GET, "/admin/dead-letters/count", P::DeadLettersRead, admin::dead_letters::count::handle),
+        Route::admin(GET, "/admin/dead-letters/{id}", P::DeadLettersRead, admin::dead_letters::get::handle),
+        Route::admin(POST, "/admin/dead-letters/{id}/dismiss", P::DeadLettersManage, admin::dead_letters::dismiss::handle),
+        Route::admin(POST, "/admin/dead-letters/{id}/retry", P::DeadLettersManage, admin::dead_letters::retry::handle),
+        Route::admin(POST, "/admin/dead-letters/{id}/reindex", P::DeadLettersManage, admin::dead_letters::reindex::handle),
+        Route::admin(POST, "/admin/dead-letters/bulk/dismiss", P::DeadLettersManage, admin::dead_letters::bulk::dismiss::handle),
+        Route::admin(POST, "/admin/dead-letters/bulk/retry", P::DeadLettersManage, admin::dead_letters::bulk::retry::handle),
+        Route::admin(POST, "/admin/dead-letters/bulk/reindex", P::DeadLettersManage, admin::dead_letters::bulk::reindex::handle),
+
         Route::admin(GET, "/admin/scripts", P::ScriptsRead, admin::scripts::list::handle),
         Route::admin(POST, "/admin/scripts", P::ScriptsManage, admin::scripts::create::handle),
         Route::admin(GET, "/admin/scripts/{id}", P::ScriptsRead, admin::scripts::get::handle),

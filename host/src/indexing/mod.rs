@@ -12,6 +12,7 @@ mod apply;
 mod batch;
 mod commit;
 mod envelope;
+pub mod fetch;
 pub mod frame;
 mod handle;
 mod intake;

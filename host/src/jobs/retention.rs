@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{Db, StoreError, events, index};
+use crate::store::{Db, StoreError, dead_letters, events, index};
 
 /// Between sweeps; the first comes one period after the start, so that a start is never busy with it.
 const PERIOD: Duration = Duration::from_hours(1);
@@ -14,6 +14,9 @@ const PERIOD: Duration = Duration::from_hours(1);
 const TOMBSTONE_SECONDS: i64 = 7 * DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+/// How long a resolved dead letter stays to be looked at.
+const LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
 
 /// Rows removed in one statement: short enough that requests that write don't notice.
 const STEP: u32 = 1000;
@@ -44,6 +47,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
         let before = now.plus_seconds(-i64::from(retention.event_days) * DAY_SECONDS);
         old_events = all_steps(db, Kept::Events, before).await?;
     }
+    all_steps(db, Kept::Letters, now.plus_seconds(-LETTER_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
     let old_deletions = all_steps(db, Kept::Deletions, before).await?;
     if old_events + old_deletions > 0 {
@@ -57,6 +61,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
 enum Kept {
     Events,
     Deletions,
+    Letters,
 }
 
 /// Repeats a bounded removal until it finds less than a full step.
@@ -65,6 +70,7 @@ async fn all_steps(db: &Db, kept: Kept, before: Timestamp) -> Result<u64, StoreE
     loop {
         let removed = match kept {
             Kept::Events => events::delete_before(db, before, STEP).await?,
+            Kept::Letters => dead_letters::delete_resolved_before(db, before, STEP).await?,
             Kept::Deletions => index::prune_tombstones(db, before, STEP).await?,
         };
         total += removed;

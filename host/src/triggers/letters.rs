@@ -134,7 +134,10 @@ impl Triggers {
 }
 
 /// The event that a letter is about.
-fn event_of(letter: &Letter) -> Result<RecordEvent, AgainError> {
+///
+/// # Errors
+/// When it is a label's, or the row holds what nobody wrote.
+pub fn event_of(letter: &Letter) -> Result<RecordEvent, AgainError> {
     if letter.host_kind != "record" {
         return Err(AgainError::NotARecord);
     }

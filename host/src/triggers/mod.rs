@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 pub use label::{Label, LabelVerdict};
-pub use letters::{AgainError, Stored};
+pub use letters::{AgainError, Stored, event_of};
 pub use record::Verdict;
 
 use crate::events::EventLog;

@@ -2,6 +2,7 @@
 
 pub mod api_clients;
 pub mod api_keys;
+pub mod dead_letters;
 pub mod events;
 pub mod lexicons;
 pub mod permissions;

@@ -1,0 +1,203 @@
+//! Scripts that decide about record events, and the dead letters of those that fail.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, BOB, NOTES, World};
+use crate::support::instance::Answer;
+use crate::support::jetstream::{Frame, Place};
+
+const PATH: &str = "/admin/dead-letters";
+
+async fn bind(world: &World, trigger: &str, source: &str) {
+    let body = json!({ "id": trigger, "body": source });
+    let answer = world.server.admin(Method::POST, "/admin/scripts", Some(&body)).await;
+    assert!(answer.status.is_success(), "{}", answer.text);
+}
+
+async fn get(world: &World, uri: &str) -> Answer {
+    world.server.xrpc(&format!("{}?uri={uri}", crate::fixtures::LIST)).await
+}
+
+async fn letters(world: &World, query: &str) -> Vec<Value> {
+    let answer = world.server.admin(Method::GET, &format!("{PATH}?{query}"), None).await;
+    answer.body["dead_letters"].as_array().unwrap_or_else(|| panic!("{}", answer.text)).clone()
+}
+
+async fn post(world: &World, path: &str, body: Option<&Value>) -> Answer {
+    world.server.admin(Method::POST, &format!("{PATH}/{path}"), body).await
+}
+
+fn push(world: &mut World, make: impl for<'a> FnOnce(i64, Place<'a>) -> Frame, did: &str, rkey: &str) {
+    world.push(|at, rev| make(at, Place { did, collection: NOTES, rkey, rev }));
+}
+
+fn uri(did: &str, rkey: &str) -> String {
+    format!("at://{did}/{NOTES}/{rkey}")
+}
+
+/// Deterministic errors become letters at once.
+const BROKEN: &str =
+    "function handle() if record and record.bad then error('I do not like ' .. rkey) end return true end";
+
+crate::in_both_worlds! {
+    async fn a_script_skips_replaces_and_lets_pass(mut world) {
+        world = world.with_notes().await;
+        bind(&world, &format!("record.index:{NOTES}"), "
+            function handle()
+              assert(event.uri == uri and event.action == action and caller_did == nil and event.record == record)
+              if action == 'delete' then
+                if rkey == 'kept' then return nil end
+                return true
+              end
+              if record.text == 'spam' then return nil end
+              if record.text == 'shout' then
+                record.text = 'SHOUT'
+                record.by = did
+                return record
+              end
+              return true
+            end").await;
+        bind(&world, &format!("record.create:{NOTES}"), "
+            function handle() if rkey == 'specific' then return { text = 'from the specific one' } end return true end").await;
+        // No create script hides the general one for updates.
+        world.note(ALICE, "shout", json!({ "text": "shout" })).await;
+        assert_eq!(get(&world, &uri(ALICE, "shout")).await.body["record"]["text"], "shout", "the specific one ran");
+        push(&mut world, |at, place| Frame::update(at, place, &json!({ "$type": NOTES, "text": "shout" })), ALICE, "shout");
+        world.note(ALICE, "specific", json!({ "text": "x" })).await;
+        let record = get(&world, &uri(ALICE, "shout")).await.body["record"].clone();
+        assert_eq!((&record["text"], &record["by"]), (&json!("SHOUT"), &json!(ALICE)));
+        assert_eq!(get(&world, &uri(ALICE, "specific")).await.body["record"]["text"], "from the specific one");
+
+        // Taking a script away works for the next event.
+        let path = format!("/admin/scripts/record.create:{NOTES}");
+        assert_eq!(world.server.admin(Method::DELETE, &path, None).await.status, 204);
+        push(&mut world, |at, place| Frame::create(at, place, &json!({ "$type": NOTES, "text": "spam" })), BOB, "spam");
+        world.note(BOB, "kept", json!({ "text": "stay" })).await;
+        assert_eq!(get(&world, &uri(BOB, "spam")).await.status, 404);
+        push(&mut world, Frame::delete, BOB, "kept");
+        world.note(BOB, "gone", json!({ "text": "go" })).await;
+        world.delete_note(BOB, "gone").await;
+        assert_eq!(get(&world, &uri(BOB, "kept")).await.status, 200, "a delete that was skipped");
+        assert!(letters(&world, "").await.is_empty());
+    }
+
+    async fn a_script_that_fails_costs_a_letter_and_nothing_else(mut world) {
+        world = world.with_notes().await;
+        bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
+        let bad = world.note(ALICE, "bad", json!({ "text": "original", "bad": true })).await;
+        world.note(ALICE, "fine", json!({ "text": "fine" })).await;
+        assert_eq!(get(&world, &bad).await.body["record"]["text"], "original");
+        let found = letters(&world, "").await;
+        assert_eq!(found.len(), 1);
+        let letter = &found[0];
+        assert_eq!(
+            (&letter["uri"], &letter["action"], &letter["collection"], &letter["attempts"], &letter["lexicon_id"]),
+            (&json!(bad), &json!("create"), &json!(NOTES), &json!(1), &json!(NOTES))
+        );
+        assert!(letter["error"].as_str().unwrap().contains("I do not like bad") && letter.get("resolved_at").is_none());
+        let id = letter["id"].as_str().unwrap();
+        let detail = world.server.admin(Method::GET, &format!("{PATH}/{id}"), None).await;
+        assert_eq!((&detail.body["record"]["text"], &detail.body["script"]), (&json!("original"), &json!(format!("record.index:{NOTES}"))));
+        let count = world.server.admin(Method::GET, &format!("{PATH}/count"), None).await;
+        assert_eq!(count.body, json!({ "count": 1 }));
+        let events = world.server.admin(Method::GET, "/admin/events?event_type=script.dead_lettered", None).await;
+        assert_eq!(events.body["events"][0]["subject"], bad);
+
+        // Still broken: told, counted, kept.
+        let retry = post(&world, &format!("{id}/retry"), None).await;
+        assert_eq!((retry.status.as_u16(), retry.error()), (500, "script execution failed"));
+        assert_eq!(letters(&world, "").await[0]["attempts"], 2);
+
+        // Mended: its word is stored, over what was stored before, and the letter is done.
+        bind(&world, &format!("record.index:{NOTES}"), "
+            function handle() if record then record.text = 'mended' return record end return true end").await;
+        let retry = post(&world, &format!("{id}/retry"), None).await;
+        assert_eq!((retry.status.as_u16(), retry.body), (200, json!({ "ok": true })));
+        assert_eq!(get(&world, &bad).await.body["record"]["text"], "mended");
+        assert!(letters(&world, "").await.is_empty());
+        assert_eq!(letters(&world, "resolved=true").await.len(), 1);
+        assert_eq!(post(&world, &format!("{id}/retry"), None).await.status, 404, "resolved already");
+        assert_eq!(post(&world, &format!("{id}/dismiss"), None).await.status, 200);
+        // A later commit still wins.
+        push(&mut world, |at, place| Frame::update(at, place, &json!({ "$type": NOTES, "text": "later" })), ALICE, "bad");
+        world.note(ALICE, "after", json!({ "text": "x" })).await;
+        assert_eq!(get(&world, &bad).await.body["record"]["text"], "mended", "the script mends that one too");
+    }
+
+    async fn retrying_never_overwrites_what_is_newer(mut world) {
+        world = world.with_notes().await;
+        bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
+        let bad = world.note(ALICE, "bad", json!({ "text": "old", "bad": true })).await;
+        push(&mut world, |at, place| Frame::update(at, place, &json!({ "$type": NOTES, "text": "new" })), ALICE, "bad");
+        world.note(ALICE, "other", json!({ "text": "x" })).await;
+        assert_eq!(get(&world, &bad).await.body["record"]["text"], "new");
+        bind(&world, &format!("record.index:{NOTES}"), "function handle() return true end").await;
+        let id = letters(&world, "").await[0]["id"].as_str().unwrap().to_owned();
+        assert_eq!(post(&world, &format!("{id}/retry"), None).await.status, 200);
+        assert_eq!(get(&world, &bad).await.body["record"]["text"], "new");
+    }
+
+    async fn a_retried_skip_takes_the_original_out(mut world) {
+        world = world.with_notes().await;
+        bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
+        let bad = world.note(ALICE, "bad", json!({ "text": "old", "bad": true })).await;
+        world.note(ALICE, "other", json!({ "text": "x" })).await;
+        bind(&world, &format!("record.index:{NOTES}"), "function handle() return nil end").await;
+        let id = letters(&world, "").await[0]["id"].as_str().unwrap().to_owned();
+        assert_eq!(post(&world, &format!("{id}/retry"), None).await.status, 200);
+        assert_eq!(get(&world, &bad).await.status, 404);
+    }
+
+    async fn many_at_once_are_reported_each(mut world) {
+        world = world.with_notes().await;
+        bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
+        for n in 0..5 {
+            world.note(ALICE, &format!("bad{n}"), json!({ "text": "x", "bad": true, "n": n })).await;
+        }
+        world.note(ALICE, "end", json!({ "text": "x" })).await;
+        // Pages, newest first.
+        let page = world.server.admin(Method::GET, &format!("{PATH}?limit=2"), None).await;
+        let cursor = page.body["cursor"].as_str().unwrap();
+        assert_eq!(page.body["dead_letters"][0]["rkey"], "bad4");
+        let rest = world.server.admin(Method::GET, &format!("{PATH}?limit=3&cursor={cursor}"), None).await;
+        assert_eq!(rest.body["dead_letters"][2]["rkey"], "bad0");
+        assert!(rest.body.get("cursor").is_none(), "{}", rest.text);
+
+        bind(&world, &format!("record.index:{NOTES}"), "
+            function handle() if record.n == 1 then error('not yet') end return true end").await;
+        let ids: Vec<_> = letters(&world, "").await.iter().map(|letter| letter["id"].clone()).collect();
+        let body = json!({ "ids": [ids[0], "999999", "nonsense"] });
+        let answer = post(&world, "bulk/retry", Some(&body)).await;
+        assert_eq!(answer.body, json!({ "ok": false, "remaining": 0, "results": [
+            { "id": ids[0], "ok": true },
+            { "id": "999999", "ok": false, "error": "dead letter not found" },
+            { "id": "nonsense", "ok": false, "error": "dead letter not found" },
+        ] }));
+        let answer = post(&world, "bulk/retry", Some(&json!({ "all": true, "collection": NOTES }))).await;
+        let failed: Vec<_> =
+            answer.body["results"].as_array().unwrap().iter().filter(|result| result["ok"] == false).collect();
+        assert_eq!(failed.len(), 1, "{}", answer.text);
+        assert_eq!((failed[0]["id"].clone(), &failed[0]["error"]), (ids[3].clone(), &json!("script execution failed")));
+        assert_eq!(post(&world, "bulk/dismiss", Some(&json!({ "all": true }))).await.body["ok"], true);
+        assert!(letters(&world, "").await.is_empty());
+        assert_eq!(post(&world, "bulk/dismiss", Some(&json!({}))).await.status, 400);
+        assert_eq!(post(&world, "7x/dismiss", None).await.status, 404);
+        let events = world.server.admin(Method::GET, "/admin/events?category=dead_letter", None).await;
+        assert_eq!(events.body["events"][0]["event_type"], "dead_letter.dismissed");
+    }
+
+    async fn an_event_that_comes_twice_is_one_letter(mut world) {
+        world = world.with_notes().await;
+        bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
+        world.note(ALICE, "bad", json!({ "text": "x", "bad": true })).await;
+        world.note(ALICE, "fine", json!({ "text": "x" })).await;
+        for _ in 0..3 {
+            world.server.kill();
+            world.server.start_again().await;
+            world.wait_for_stream_of(NOTES).await;
+            world.note(ALICE, "again", json!({ "text": "x" })).await;
+        }
+        assert_eq!(letters(&world, "").await.len(), 1);
+    }
+}
