@@ -1,6 +1,7 @@
--- db.query, db.get, db.count, db.backend: reading the index.
+-- db.query, db.get, db.count, db.backlinks, db.raw, db.backend: reading the index, and tables of the scripts' own.
 local host, internal = ...
 local query, get, count, backend = host.db.query, host.db.get, host.db.count, host.db.backend
+local backlinks, raw = host.db.backlinks, host.db.raw
 local array, raise, null = internal.array, internal.raise, internal.null
 local lower, tointeger, tonumber, type = string.lower, math.tointeger, tonumber, type
 
@@ -93,6 +94,44 @@ end
 -- How many records a collection has, of one account or of all.
 function db.count(collection, did)
   return count(required(collection, "db.count: collection"), text(did, "db.count: did"))
+end
+
+-- db.backlinks -------------------------------------------------------------------------------------------------------
+
+-- { collection, uri, did, limit, cursor } to { records, cursor }: the records of the collection that name the uri.
+function db.backlinks(options)
+  if type(options) ~= "table" then
+    raise("db.backlinks: table expected, got " .. type(options))
+  end
+  return backlinks {
+    collection = required(options.collection, "db.backlinks: collection"),
+    uri = required(options.uri, "db.backlinks: uri"),
+    did = text(options.did, "db.backlinks: did"),
+    limit = whole(options.limit, "db.backlinks: limit"),
+    cursor = text(options.cursor, "db.backlinks: cursor"),
+  }
+end
+
+-- db.raw -------------------------------------------------------------------------------------------------------------
+
+-- One SQL statement, and what stands for $1, $2, … in it. Gives the rows, and how many were changed.
+function db.raw(sql, params)
+  sql = required(sql, "db.raw: sql")
+  local given = array({})
+  if params ~= nil and params ~= null then
+    if type(params) ~= "table" then
+      raise("db.raw: params: table expected, got " .. type(params))
+    end
+    for i = 1, #params do
+      local value = params[i]
+      if value == nil then
+        raise("db.raw: params: a nil at " .. i .. " (use json.null)")
+      end
+      given[i] = value
+    end
+  end
+  local answer = raw(sql, given)
+  return answer.rows, answer.changed
 end
 
 -- "sqlite" or "postgres".

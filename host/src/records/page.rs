@@ -117,7 +117,7 @@ pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, Re
 }
 
 /// Cuts off the row that only said that there is more.
-fn page<R>(mut rows: Vec<R>, limit: u32, cursor: impl Fn(&R) -> String) -> Page<R> {
+pub(super) fn page<R>(mut rows: Vec<R>, limit: u32, cursor: impl Fn(&R) -> String) -> Page<R> {
     let limit = limit as usize;
     let more = rows.len() > limit;
     rows.truncate(limit);

@@ -3,15 +3,19 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::Variables;
-use super::services::{HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row};
+use super::services::{
+    Backlinks, HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer, Row,
+};
 use crate::atproto::{Did, Nsid, RecordUri};
 use crate::clock::Clock;
 use crate::events::{Event, EventLog};
 use crate::records::{self, Direction, Filter, ReadError, Sort, page};
 use crate::store::records::RecordRow;
+use crate::store::script_sql::{self, RawError};
 use crate::store::{Db, StoreError};
 
 /// `db.*` over the record index. A malformed argument is the script's error, with a text for its author.
@@ -38,6 +42,32 @@ impl Index for ServerIndex {
         Box::pin(async move {
             let (collection, did) = (nsid(&collection)?, did.as_deref().map(owner).transpose()?);
             crate::store::records::count(&self.0, &collection, did.as_ref()).await.map_err(unavailable)
+        })
+    }
+
+    fn backlinks(&self, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+        Box::pin(async move {
+            let links = records::Backlinks {
+                collection: nsid(&links.collection)?,
+                uri: links.uri,
+                did: links.did.as_deref().map(owner).transpose()?,
+                limit: page::clamp_limit(links.limit),
+                cursor: links.cursor,
+            };
+            if !links.uri.starts_with("at://") || links.uri.contains('\0') {
+                return Err(IndexError::Invalid(format!("uri {:?} is not an AT URI", links.uri)));
+            }
+            let page = records::backlinks::read(&self.0, &links).await.map_err(unreadable)?;
+            Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
+        })
+    }
+
+    fn raw(&self, sql: String, params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
+        Box::pin(async move {
+            let params: Vec<serde_json::Value> =
+                serde_json::from_slice(&params).map_err(|e| IndexError::Invalid(format!("params: {e}")))?;
+            let answer = script_sql::run(&self.0, &sql, &params).await.map_err(refused)?;
+            Ok(RawAnswer { rows: answer.rows, count: answer.count, changed: answer.changed })
         })
     }
 
@@ -86,7 +116,24 @@ fn invalid(error: impl std::error::Error) -> IndexError {
 }
 
 fn unavailable(error: StoreError) -> IndexError {
-    IndexError::Unavailable(Box::new(error))
+    match error {
+        StoreError::TooSlow => IndexError::Limit(error.to_string()),
+        other => IndexError::Unavailable(Box::new(other)),
+    }
+}
+
+/// What is wrong with a statement, in the kinds that its author can tell apart.
+fn refused(error: RawError) -> IndexError {
+    match error {
+        RawError::Refused(refusal) if refusal.is_forbidden() => IndexError::Forbidden(refusal.to_string()),
+        RawError::Refused(_) | RawError::Database(_) => invalid(error),
+        RawError::TooSlow
+        | RawError::TooManyRows
+        | RawError::TooLarge
+        | RawError::Full
+        | RawError::TooManyRelations => IndexError::Limit(error.to_string()),
+        RawError::Store(error) => unavailable(error),
+    }
 }
 
 fn unreadable(error: ReadError) -> IndexError {

@@ -108,6 +108,28 @@ pub struct Query {
     pub filter: Option<Bytes>,
 }
 
+/// The arguments of `db.backlinks`, unchecked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlinks {
+    pub collection: String,
+    /// What the records name, exactly.
+    pub uri: String,
+    pub did: Option<String>,
+    /// Clamped to 1..=100 by the index; `None` is 20.
+    pub limit: Option<i64>,
+    pub cursor: Option<String>,
+}
+
+/// What a statement of `db.raw` gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawAnswer {
+    /// JSON text of an array of objects.
+    pub rows: Vec<u8>,
+    pub count: usize,
+    /// Rows that an INSERT, UPDATE or DELETE touched.
+    pub changed: Option<u64>,
+}
+
 /// One record of the index. `record` is the stored JSON text, untouched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -128,6 +150,12 @@ pub enum IndexError {
     /// The script asked for something impossible. It sees the text, as a Lua error.
     #[error("{0}")]
     Invalid(String),
+    /// The script may not have that. It sees the text.
+    #[error("{0}")]
+    Forbidden(String),
+    /// It would take too much time or room. The script sees the text.
+    #[error("{0}")]
+    Limit(String),
     /// The database failed. The script sees "database unavailable"; the cause goes to the log.
     #[error("database unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -139,6 +167,9 @@ pub trait Index: Send + Sync {
     /// The record at a full AT URI, `None` when the index has none.
     fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>>;
     fn count(&self, collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>>;
+    fn backlinks(&self, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
+    /// One SQL statement; `params` is the JSON text of an array.
+    fn raw(&self, sql: String, params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>>;
     /// `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
 }

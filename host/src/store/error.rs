@@ -22,6 +22,9 @@ pub enum StoreError {
     /// A value that the database can't hold, as a text with U+0000 on PostgreSQL. A caller's text: 400.
     #[error("a value can't be stored: {0}")]
     BadValue(#[source] sqlx::Error),
+    /// A statement was stopped because it took too long.
+    #[error("the statement took too long")]
+    TooSlow,
     #[error("database error: {0}")]
     Database(#[source] sqlx::Error),
 }
@@ -36,6 +39,9 @@ impl From<sqlx::Error> for StoreError {
                 }
                 if database.code().is_some_and(|code| is_temporary(&code)) {
                     return Self::Unavailable(error);
+                }
+                if database.code().is_some_and(|code| is_timeout(&code)) {
+                    return Self::TooSlow;
                 }
                 if is_bad_value(&error) { Self::BadValue(error) } else { Self::Database(error) }
             }
@@ -57,6 +63,11 @@ fn is_temporary(code: &str) -> bool {
         return ["08", "53", "57P", "40"].iter().any(|class| code.starts_with(class));
     }
     code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 5 | 6 | 10 | 13 | 14))
+}
+
+/// PostgreSQL's `query_canceled`, SQLite's INTERRUPT.
+pub(super) fn is_timeout(code: &str) -> bool {
+    code == "57014" || code == "9"
 }
 
 /// Whether a statement failed because of the values in it, and not because of the state of the database: classes

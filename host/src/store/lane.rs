@@ -3,12 +3,18 @@
 //! sqlx's pool pings a connection whenever it comes back, in a task of its own: for a read of a few microseconds
 //! that doubles the round trips and wakes another thread. Here a connection is taken and put back under a lock. One
 //! that did not end well (an error, a caller that went away) is closed; one that rested for long is pinged first.
+//!
+//! Every read has a deadline: scripts ask questions here that nobody has seen before. PostgreSQL keeps it by itself
+//! (`statement_timeout`, in the options that the lane is given); SQLite asks a [`Watch`] every few thousand steps.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::Connection;
+use futures_util::future::BoxFuture;
+use sqlx::sqlite::LockedSqliteHandle;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A read waits this long for a connection before it fails as "unavailable".
@@ -16,10 +22,112 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that rested longer is pinged before use: a PostgreSQL server may have restarted.
 const PING_AFTER: Duration = Duration::from_secs(5);
 
+/// The longest that one read may take: many times what a scan of a million records does. Whoever asked has given up by
+/// then.
+pub(super) const READ_TIME: Duration = Duration::from_secs(5);
+
+/// Steps of SQLite's machine between two looks at the clock: some tens of microseconds.
+const STEPS_PER_LOOK: i32 = 4_000;
+
+/// Until when the statement that runs may run, in microseconds since the watch was made.
+#[derive(Debug)]
+pub(super) struct Watch {
+    since: Instant,
+    until: AtomicU64,
+}
+
+impl Watch {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { since: Instant::now(), until: AtomicU64::new(u64::MAX) })
+    }
+
+    fn allow(&self, time: Duration) {
+        self.until.store((self.since.elapsed() + time).as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn holds(&self) -> bool {
+        self.since.elapsed().as_micros() as u64 <= self.until.load(Ordering::Relaxed)
+    }
+}
+
+/// What a new connection begins with.
+#[derive(Debug, Default)]
+pub(super) struct Beginning {
+    statements: Vec<String>,
+    bounds: &'static [Bound],
+}
+
+/// A bound that SQLite itself keeps to (`sqlite3_limit`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    /// `SQLITE_LIMIT_…`
+    pub(super) what: i32,
+    pub(super) most: i32,
+}
+
+#[expect(unsafe_code, reason = "sqlx has no name for this function; the handle is locked and open while we hold it")]
+fn keep_to(handle: &mut LockedSqliteHandle<'_>, bounds: &[Bound]) {
+    for bound in bounds {
+        // Returns the bound of before.
+        unsafe { libsqlite3_sys::sqlite3_limit(handle.as_raw_handle().as_ptr(), bound.what, bound.most) };
+    }
+}
+
+/// A connection that a lane can set up.
+pub(super) trait Laned: Connection {
+    /// After connecting, once.
+    fn set_up<'a>(
+        &'a mut self,
+        beginning: &'a Beginning,
+        watch: &'a Arc<Watch>,
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>>;
+}
+
+impl Laned for SqliteConnection {
+    fn set_up<'a>(
+        &'a mut self,
+        beginning: &'a Beginning,
+        watch: &'a Arc<Watch>,
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            for statement in &beginning.statements {
+                self.execute(AssertSqlSafe(statement.as_str())).await?;
+            }
+            let watch = Arc::clone(watch);
+            let mut handle = self.lock_handle().await?;
+            handle.set_progress_handler(STEPS_PER_LOOK, move || watch.holds());
+            keep_to(&mut handle, beginning.bounds);
+            Ok(())
+        })
+    }
+}
+
+impl Laned for PgConnection {
+    fn set_up<'a>(
+        &'a mut self,
+        beginning: &'a Beginning,
+        _watch: &'a Arc<Watch>,
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            for statement in &beginning.statements {
+                self.execute(AssertSqlSafe(statement.as_str())).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
 pub(super) struct Lane<C: Connection> {
     options: C::Options,
-    idle: Mutex<Vec<(C, Instant)>>,
+    beginning: Beginning,
+    idle: Mutex<Vec<Parked<C>>>,
     permits: Semaphore,
+}
+
+struct Parked<C> {
+    connection: C,
+    watch: Arc<Watch>,
+    since: Instant,
 }
 
 /// A connection on loan: [`Held::keep`] puts it back, dropping it closes it.
@@ -27,13 +135,26 @@ pub(super) struct Held<'a, C: Connection> {
     lane: &'a Lane<C>,
     // Taken out only by `keep`, which consumes the loan.
     connection: Option<C>,
+    watch: Arc<Watch>,
     _permit: SemaphorePermit<'a>,
 }
 
-impl<C: Connection> Lane<C> {
+impl<C: Laned> Lane<C> {
     /// Opens no connection yet; at most `size` at a time.
     pub(super) fn new(options: C::Options, size: u32) -> Self {
-        Self { options, idle: Mutex::default(), permits: Semaphore::new(size as usize) }
+        Self { options, beginning: Beginning::default(), idle: Mutex::default(), permits: Semaphore::new(size as usize) }
+    }
+
+    /// What each new connection begins with.
+    pub(super) fn beginning_with(mut self, statements: Vec<String>) -> Self {
+        self.beginning.statements = statements;
+        self
+    }
+
+    /// Bounds that SQLite keeps to on each connection.
+    pub(super) fn bounded_by(mut self, bounds: &'static [Bound]) -> Self {
+        self.beginning.bounds = bounds;
+        self
     }
 
     pub(super) async fn get(&self) -> Result<Held<'_, C>, sqlx::Error> {
@@ -41,32 +162,40 @@ impl<C: Connection> Lane<C> {
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)?
             .map_err(|_| sqlx::Error::PoolClosed)?;
-        let connection = loop {
+        let (connection, watch) = loop {
             // The lock is let go before anything is awaited.
             let parked = self.lock().pop();
             match parked {
-                Some((mut connection, since)) => {
+                Some(Parked { mut connection, watch, since }) => {
+                    watch.allow(READ_TIME);
                     if since.elapsed() < PING_AFTER || connection.ping().await.is_ok() {
-                        break connection;
+                        break (connection, watch);
                     }
                 }
-                None => break C::connect_with(&self.options).await?,
+                None => {
+                    let (mut connection, watch) = (C::connect_with(&self.options).await?, Watch::new());
+                    connection.set_up(&self.beginning, &watch).await?;
+                    watch.allow(READ_TIME);
+                    break (connection, watch);
+                }
             }
         };
-        Ok(Held { lane: self, connection: Some(connection), _permit: permit })
+        Ok(Held { lane: self, connection: Some(connection), watch, _permit: permit })
     }
 
     /// Lets nobody in any more and closes what is idle; what is on loan closes when it comes back.
     pub(super) async fn close(&self) {
         self.permits.close();
         let idle = std::mem::take(&mut *self.lock());
-        for (connection, _) in idle {
+        for parked in idle {
             // It goes either way.
-            let _ = connection.close().await;
+            let _ = parked.connection.close().await;
         }
     }
+}
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(C, Instant)>> {
+impl<C: Connection> Lane<C> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Parked<C>>> {
         // Push and pop leave a list whole.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,7 +207,8 @@ impl<C: Connection> Held<'_, C> {
         if let Some(connection) = self.connection.take()
             && !self.lane.permits.is_closed()
         {
-            self.lane.lock().push((connection, Instant::now()));
+            let watch = Arc::clone(&self.watch);
+            self.lane.lock().push(Parked { connection, watch, since: Instant::now() });
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod lexicons;
 mod postgres;
 pub mod query;
 pub mod records;
+pub mod script_sql;
 pub mod script_variables;
 pub mod scripts;
 pub mod settings;

@@ -9,7 +9,8 @@ use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
 
 use super::StoreError;
 use super::intern::Interner;
-use super::lane::Lane;
+use super::lane::{Lane, READ_TIME};
+use super::script_sql;
 
 /// A request waits this long for a connection before it fails as "unavailable".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,6 +27,8 @@ pub struct Postgres {
     pub pool: PgPool,
     /// Connections for hot reads.
     pub(super) lane: Arc<Lane<PgConnection>>,
+    /// Connections for scripts' own SQL.
+    pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
 }
@@ -45,8 +48,10 @@ impl Postgres {
         // Half for hot reads, half for everything else.
         // Lists walk along an index in its order. Before the first ANALYZE the planner believes that every collection
         // is tiny, and would collect and sort it.
-        let lane = options.clone().options([("enable_bitmapscan", "off")]);
+        let timeout = format!("{}ms", READ_TIME.as_millis());
+        let lane = options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)]);
         let lane = Arc::new(Lane::new(lane, (connections / 2).max(1)));
+        let script_sql = Arc::new(script_sql::Connections::new(&options));
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -61,11 +66,12 @@ impl Postgres {
             })
             .connect_with(options)
             .await?;
-        Ok(Self { pool, lane, connections, ids: Arc::default() })
+        Ok(Self { pool, lane, script_sql, connections, ids: Arc::default() })
     }
 
     pub(super) async fn close(&self) {
         self.lane.close().await;
+        self.script_sql.close().await;
         self.pool.close().await;
     }
 }

@@ -11,6 +11,7 @@ use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
 use super::StoreError;
 use super::intern::Interner;
 use super::lane::Lane;
+use super::script_sql;
 
 /// Another process (`belvedere admin`, a backup) may hold the write lock for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +36,8 @@ pub struct Sqlite {
     pub writer: SqlitePool,
     /// Connections for hot reads.
     pub(super) lane: Arc<Lane<SqliteConnection>>,
+    /// Connections for scripts' own SQL.
+    pub(super) script_sql: Arc<script_sql::Connections<SqliteConnection>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
 }
@@ -70,17 +73,19 @@ impl Sqlite {
                 options.clone().pragma("cache_size", WRITER_CACHE).thread_name(|_| "sqlite-writer".into()),
             )
             .await?;
+        let script_sql = Arc::new(script_sql::Connections::beside(&options)?);
         let options = options
             .pragma("cache_size", READER_CACHE)
             .pragma("query_only", "on")
             .thread_name(|n| format!("sqlite-read-{n}"));
         let reader = pool(readers.min(POOLED_READERS)).connect_with(options.clone()).await?;
         let lane = Arc::new(Lane::new(options, readers));
-        Ok(Self { reader, writer, lane, connections: readers, ids: Arc::default() })
+        Ok(Self { reader, writer, lane, script_sql, connections: readers, ids: Arc::default() })
     }
 
     pub(super) async fn close(&self) {
         self.lane.close().await;
+        self.script_sql.close().await;
         self.reader.close().await;
         // The last connection to close checkpoints the log and removes it.
         self.writer.close().await;

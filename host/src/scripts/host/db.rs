@@ -1,10 +1,10 @@
 //! `db`: reading the index. Rows cross as the stored bytes; nothing here parses them.
 
-use super::bindings::belvedere::script::db::{Host, Page, QueryArgs};
+use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArgs, RawAnswer};
 use super::bindings::belvedere::script::types::Fault;
 use super::fault;
 use super::state::RunState;
-use crate::scripts::services::{Query, Row};
+use crate::scripts::services::{Backlinks, Query, Row};
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> wasmtime::Result<Result<Page, Fault>> {
@@ -21,6 +21,14 @@ impl Host for RunState {
         did: Option<String>,
     ) -> wasmtime::Result<Result<u64, Fault>> {
         Ok(count(self, collection, did).await)
+    }
+
+    async fn backlinks(&mut self, args: BacklinksArgs) -> wasmtime::Result<Result<Page, Fault>> {
+        Ok(backlinks(self, args).await)
+    }
+
+    async fn raw(&mut self, sql: String, params: Vec<u8>) -> wasmtime::Result<Result<RawAnswer, Fault>> {
+        Ok(raw(self, sql, params).await)
     }
 
     async fn backend(&mut self) -> wasmtime::Result<String> {
@@ -52,6 +60,26 @@ async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
 async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
     let index = state.index("db.count")?;
     index.count(collection, did).await.map_err(|e| fault::index("db.count", &e))
+}
+
+async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fault> {
+    let index = state.index("db.backlinks")?;
+    let links = Backlinks {
+        collection: args.collection,
+        uri: args.uri,
+        did: args.did,
+        limit: args.limit,
+        cursor: args.cursor,
+    };
+    let page = index.backlinks(links).await.map_err(|e| fault::index("db.backlinks", &e))?;
+    Ok(Page { records: packed(state, &page.rows)?, cursor: page.cursor })
+}
+
+async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
+    let index = state.index("db.raw")?;
+    let answer = index.raw(sql, params.into()).await.map_err(|e| fault::index("db.raw", &e))?;
+    state.count_rows(answer.count, answer.rows.len())?;
+    Ok(RawAnswer { rows: answer.rows, changed: answer.changed })
 }
 
 /// The form of `types.rows`: for each row both parts, each behind its length.

@@ -20,6 +20,8 @@ pub(super) fn forbidden(message: impl Into<String>) -> Fault {
 pub(super) fn index(function: &str, error: &IndexError) -> Fault {
     let code = match error {
         IndexError::Invalid(_) => FaultCode::BadInput,
+        IndexError::Forbidden(_) => FaultCode::Forbidden,
+        IndexError::Limit(_) => FaultCode::Limit,
         IndexError::Unavailable(cause) => {
             tracing::error!(function, error = %cause, "the database failed a script");
             FaultCode::Unavailable

@@ -17,6 +17,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
+use super::services::{Backlinks, RawAnswer};
 use super::{
     Engine, EngineConfig, FailureKind, Index, IndexError, Invocation, LogLine, LogSink, Outcome, Page, Query,
     Row, ScriptFailure, Services, Trigger,
@@ -63,6 +64,21 @@ impl Index for Shelf {
 
     fn count(&self, _collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>> {
         async move { Ok(if did.is_some() { 1 } else { self.rows.lock().unwrap().len() as u64 }) }.boxed()
+    }
+
+    fn backlinks(&self, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+        self.query(Query { collection: links.collection, limit: links.limit, ..Query::default() })
+    }
+
+    fn raw(&self, sql: String, params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
+        // Gives back what it got.
+        async move {
+            if sql.is_empty() {
+                return Err(IndexError::Forbidden("no".to_owned()));
+            }
+            Ok(RawAnswer { rows: params.to_vec(), count: 1, changed: Some(7) })
+        }
+        .boxed()
     }
 
     fn backend(&self) -> &'static str {

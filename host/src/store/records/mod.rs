@@ -4,6 +4,7 @@
 //! without statistics (a young database) their planners get it wrong: `CROSS JOIN` fixes the order on SQLite, a
 //! `LATERAL` with a `LIMIT` of its own does on PostgreSQL.
 
+pub mod backlinks;
 mod packed;
 
 use bytes::Bytes;

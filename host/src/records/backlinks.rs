@@ -1,0 +1,37 @@
+//! Back links: the records of a collection that name a target, last created first.
+
+use crate::atproto::{Did, Nsid};
+use crate::store::Db;
+use crate::store::records::Keyset;
+use crate::store::records::backlinks::{self, BacklinksArgs};
+
+use super::cursor;
+use super::page::{Page, ReadError, page};
+
+/// What a caller asks for.
+#[derive(Clone, Debug)]
+pub struct Backlinks {
+    /// Of the records that name the target.
+    pub collection: Nsid,
+    /// An AT URI as the records spell it.
+    pub uri: String,
+    pub did: Option<Did>,
+    /// Already clamped, see [`super::clamp_limit`].
+    pub limit: u32,
+    pub cursor: Option<String>,
+}
+
+/// # Errors
+/// [`ReadError::Cursor`] for a cursor that no such page handed out.
+pub async fn read(db: &Db, links: &Backlinks) -> Result<Page, ReadError> {
+    let after = links.cursor.as_deref().map(cursor::decode).transpose()?;
+    let args = BacklinksArgs {
+        collection: &links.collection,
+        target: &links.uri,
+        did: links.did.as_ref(),
+        limit: links.limit + 1,
+        after: after.map(|after| after.id),
+    };
+    let rows = backlinks::list(db, &args).await?;
+    Ok(page(rows, links.limit, |row| cursor::encode(Keyset { indexed_at: row.indexed_at, id: row.id })))
+}

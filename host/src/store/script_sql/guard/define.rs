@@ -1,0 +1,304 @@
+//! CREATE TABLE, CREATE INDEX, ALTER TABLE and DROP, for own tables. Only what is written here is taken over; what else
+//! a statement says about storage is refused.
+
+use sqlparser::ast::{
+    AlterTableOperation, CheckConstraint, ColumnDef, ColumnOption, CreateIndex, CreateTable, CreateTableOptions,
+    DataType, ForeignKeyConstraint, HiveDistributionStyle, IndexColumn, ObjectName, ObjectType, ReferentialAction,
+    RenameTableNameKind, Statement, TableConstraint,
+};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::Token;
+
+use super::{Emit, Refusal, absent, unsupported};
+
+impl Emit<'_> {
+    /// Whether it makes something that takes room: a table or an index.
+    pub(super) fn definition(&mut self, statement: &Statement) -> Result<bool, Refusal> {
+        match statement {
+            Statement::CreateTable(table) => self.create_table(table).map(|()| true),
+            Statement::CreateIndex(index) => self.create_index(index).map(|()| true),
+            Statement::AlterTable(alter) => {
+                absent(
+                    "this ALTER TABLE",
+                    alter.if_exists
+                        || alter.only
+                        || alter.location.is_some()
+                        || alter.on_cluster.is_some()
+                        || alter.table_type.is_some(),
+                )?;
+                self.push("ALTER TABLE ");
+                self.own(&alter.name)?;
+                let [operation] = alter.operations.as_slice() else {
+                    return unsupported("several changes in one ALTER TABLE");
+                };
+                self.alter(operation).map(|()| false)
+            }
+            Statement::Drop {
+                object_type,
+                if_exists,
+                names,
+                cascade,
+                restrict: _,
+                purge,
+                temporary,
+                table,
+            } => {
+                absent("this DROP", *cascade || *purge || *temporary || table.is_some())?;
+                let word = match object_type {
+                    ObjectType::Table => "DROP TABLE ",
+                    ObjectType::Index => "DROP INDEX ",
+                    _ => return unsupported("DROP of anything but a table or an index"),
+                };
+                let [name] = names.as_slice() else { return unsupported("DROP of several tables") };
+                self.push(word);
+                self.push(if *if_exists { "IF EXISTS " } else { "" });
+                self.own(name).map(|()| false)
+            }
+            _ => unsupported(
+                "this statement (SELECT, and INSERT, UPDATE, DELETE, CREATE, ALTER, DROP on your own tables, can)",
+            ),
+        }
+    }
+
+    fn create_table(&mut self, table: &CreateTable) -> Result<(), Refusal> {
+        absent("CREATE OR REPLACE", table.or_replace)?;
+        absent("a temporary or external table", table.temporary || table.unlogged || table.external)?;
+        absent("CREATE TABLE AS (create it, then INSERT … SELECT)", table.query.is_some())?;
+        absent("CREATE TABLE LIKE", table.like.is_some() || table.clone.is_some())?;
+        absent(
+            "this CREATE TABLE",
+            !matches!(table.hive_distribution, HiveDistributionStyle::NONE)
+                || !matches!(table.table_options, CreateTableOptions::None)
+                || table.partition_by.is_some()
+                || table.partition_of.is_some()
+                || table.inherits.is_some()
+                || table.on_commit.is_some()
+                || table.location.is_some(),
+        )?;
+        absent("a table without columns", table.columns.is_empty())?;
+        absent("STRICT or WITHOUT ROWID", self.is_postgres() && (table.strict || table.without_rowid))?;
+        self.push("CREATE TABLE ");
+        self.push(if table.if_not_exists { "IF NOT EXISTS " } else { "" });
+        self.own(&table.name)?;
+        self.push(" (");
+        self.list(&table.columns, Self::column)?;
+        for constraint in &table.constraints {
+            self.push(", ");
+            self.constraint(constraint)?;
+        }
+        self.push(")");
+        if table.strict && table.without_rowid {
+            self.push(" STRICT, WITHOUT ROWID");
+        } else if table.strict {
+            self.push(" STRICT");
+        } else if table.without_rowid {
+            self.push(" WITHOUT ROWID");
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, column: &ColumnDef) -> Result<(), Refusal> {
+        let ColumnDef { name, data_type, options } = column;
+        self.name(name)?;
+        if !matches!(data_type, DataType::Unspecified) {
+            let text = self.type_name(data_type)?;
+            self.push(" ");
+            self.push(&text);
+        }
+        for option in options {
+            self.column_option(&option.option)?;
+        }
+        Ok(())
+    }
+
+    fn column_option(&mut self, option: &ColumnOption) -> Result<(), Refusal> {
+        match option {
+            ColumnOption::Null => self.push(" NULL"),
+            ColumnOption::NotNull => self.push(" NOT NULL"),
+            ColumnOption::PrimaryKey(_) => self.push(" PRIMARY KEY"),
+            ColumnOption::Unique(_) => self.push(" UNIQUE"),
+            ColumnOption::Default(value) => {
+                self.push(" DEFAULT (");
+                self.expr(value)?;
+                self.push(")");
+            }
+            ColumnOption::Check(CheckConstraint { expr, .. }) => {
+                self.push(" CHECK (");
+                self.expr(expr)?;
+                self.push(")");
+            }
+            ColumnOption::ForeignKey(key) => self.references(key)?,
+            ColumnOption::Collation(name) if !self.is_postgres() => {
+                let name = self.plain(self.single(name)?)?.to_ascii_uppercase();
+                absent("this collation", !["NOCASE", "BINARY", "RTRIM"].contains(&name.as_str()))?;
+                self.push(&format!(" COLLATE {name}"));
+            }
+            ColumnOption::DialectSpecific(tokens)
+                if matches!(tokens.as_slice(), [Token::Word(word)] if word.keyword == Keyword::AUTOINCREMENT)
+                    && !self.is_postgres() =>
+            {
+                self.push(" AUTOINCREMENT");
+            }
+            ColumnOption::Generated {
+                generated_as: _,
+                sequence_options: None,
+                generation_expr: None,
+                generation_expr_mode: None,
+                generated_keyword: true,
+            } if self.is_postgres() => self.push(" GENERATED BY DEFAULT AS IDENTITY"),
+            _ => return unsupported("this column option"),
+        }
+        Ok(())
+    }
+
+    /// Names of constraints are left out: nothing can refer to them.
+    fn constraint(&mut self, constraint: &TableConstraint) -> Result<(), Refusal> {
+        match constraint {
+            TableConstraint::PrimaryKey(key) => {
+                self.push("PRIMARY KEY (");
+                self.list(&key.columns, Self::index_column)?;
+                self.push(")");
+            }
+            TableConstraint::Unique(key) => {
+                self.push("UNIQUE (");
+                self.list(&key.columns, Self::index_column)?;
+                self.push(")");
+            }
+            TableConstraint::Check(CheckConstraint { expr, .. }) => {
+                self.push("CHECK (");
+                self.expr(expr)?;
+                self.push(")");
+            }
+            TableConstraint::ForeignKey(key) => {
+                self.push("FOREIGN KEY (");
+                self.list(&key.columns, Self::name)?;
+                self.push(")");
+                self.references(key)?;
+            }
+            _ => return unsupported("this constraint"),
+        }
+        Ok(())
+    }
+
+    fn references(&mut self, key: &ForeignKeyConstraint) -> Result<(), Refusal> {
+        self.push(" REFERENCES ");
+        // On SQLite a key can't leave its file, and a schema can't be written.
+        self.own_here(&key.foreign_table)?;
+        if !key.referred_columns.is_empty() {
+            self.push(" (");
+            self.list(&key.referred_columns, Self::name)?;
+            self.push(")");
+        }
+        for (word, action) in [(" ON DELETE ", key.on_delete), (" ON UPDATE ", key.on_update)] {
+            let Some(action) = action else { continue };
+            self.push(word);
+            self.push(match action {
+                ReferentialAction::Restrict => "RESTRICT",
+                ReferentialAction::Cascade => "CASCADE",
+                ReferentialAction::SetNull => "SET NULL",
+                ReferentialAction::NoAction => "NO ACTION",
+                ReferentialAction::SetDefault => "SET DEFAULT",
+            });
+        }
+        Ok(())
+    }
+
+    /// An own table where PostgreSQL wants its schema and SQLite takes none.
+    fn own_here(&mut self, name: &ObjectName) -> Result<(), Refusal> {
+        if self.is_postgres() { self.own(name) } else { self.own_bare(name) }
+    }
+
+    fn create_index(&mut self, index: &CreateIndex) -> Result<(), Refusal> {
+        let CreateIndex {
+            name,
+            table_name,
+            using,
+            columns,
+            unique,
+            concurrently,
+            r#async,
+            if_not_exists,
+            include,
+            nulls_distinct,
+            with,
+            predicate,
+            index_options,
+            alter_options,
+        } = index;
+        absent(
+            "this CREATE INDEX",
+            using.is_some()
+                || *concurrently
+                || *r#async
+                || !include.is_empty()
+                || nulls_distinct.is_some()
+                || !with.is_empty()
+                || !index_options.is_empty()
+                || !alter_options.is_empty(),
+        )?;
+        let Some(name) = name else { return unsupported("an index without a name") };
+        self.push(if *unique { "CREATE UNIQUE INDEX " } else { "CREATE INDEX " });
+        self.push(if *if_not_exists { "IF NOT EXISTS " } else { "" });
+        // SQLite has the schema at the index's name, PostgreSQL at the table's.
+        if self.is_postgres() {
+            self.own_bare(name)?;
+            self.push(" ON ");
+            self.own(table_name)?;
+        } else {
+            self.own(name)?;
+            self.push(" ON ");
+            self.own_bare(table_name)?;
+        }
+        self.push(" (");
+        self.list(columns, Self::index_column)?;
+        self.push(")");
+        if let Some(predicate) = predicate {
+            self.push(" WHERE ");
+            self.expr(predicate)?;
+        }
+        Ok(())
+    }
+
+    fn index_column(&mut self, column: &IndexColumn) -> Result<(), Refusal> {
+        absent("an operator class", column.operator_class.is_some())?;
+        self.order(&column.column)
+    }
+
+    fn alter(&mut self, operation: &AlterTableOperation) -> Result<(), Refusal> {
+        match operation {
+            AlterTableOperation::AddColumn {
+                column_keyword: _,
+                if_not_exists,
+                column_def,
+                column_position: None,
+            } => {
+                absent("IF NOT EXISTS here", *if_not_exists && !self.is_postgres())?;
+                self.push(" ADD COLUMN ");
+                self.push(if *if_not_exists { "IF NOT EXISTS " } else { "" });
+                self.column(column_def)
+            }
+            AlterTableOperation::DropColumn {
+                has_column_keyword: _,
+                column_names,
+                if_exists: false,
+                drop_behavior: None,
+            } => {
+                let [name] = column_names.as_slice() else { return unsupported("DROP of several columns") };
+                self.push(" DROP COLUMN ");
+                self.name(name)
+            }
+            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+                self.push(" RENAME COLUMN ");
+                self.name(old_column_name)?;
+                self.push(" TO ");
+                self.name(new_column_name)
+            }
+            AlterTableOperation::RenameTable { table_name } => {
+                let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = table_name;
+                self.push(" RENAME TO ");
+                self.own_bare(name)
+            }
+            _ => unsupported("this change of a table"),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How each database's SQL is read. The parser's own dialect for SQLite binds `->` and `||` too loosely.
+
+use std::any::TypeId;
+
+use sqlparser::ast::{Expr, Statement};
+use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence, SQLiteDialect};
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
+
+use super::super::super::Backend;
+
+pub(super) fn of(backend: Backend) -> &'static dyn Dialect {
+    match backend {
+        Backend::Sqlite => &Sqlite { base: SQLiteDialect {} },
+        Backend::Postgres => &PostgreSqlDialect {},
+    }
+}
+
+/// SQLite's operators `||`, `->` and `->>` bind most tightly of all, but for COLLATE and the unary ones.
+const TIGHT: u8 = 60;
+
+#[derive(Debug)]
+struct Sqlite {
+    base: SQLiteDialect,
+}
+
+impl Dialect for Sqlite {
+    fn dialect(&self) -> TypeId {
+        self.base.dialect()
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        self.base.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        self.base.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        self.base.is_identifier_part(ch)
+    }
+
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+
+    fn supports_group_by_expr(&self) -> bool {
+        false
+    }
+
+    fn supports_dollar_placeholder(&self) -> bool {
+        true
+    }
+
+    fn supports_in_empty_list(&self) -> bool {
+        true
+    }
+
+    fn supports_notnull_operator(&self) -> bool {
+        true
+    }
+
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        self.base.parse_statement(parser)
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        expr: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        self.base.parse_infix(parser, expr, precedence)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        matches!(&parser.peek_token_ref().token, Token::StringConcat | Token::Arrow | Token::LongArrow)
+            .then_some(Ok(TIGHT))
+    }
+
+    fn prec_value(&self, prec: Precedence) -> u8 {
+        self.base.prec_value(prec)
+    }
+}

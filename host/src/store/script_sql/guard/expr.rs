@@ -1,0 +1,375 @@
+//! Expressions. What binds how is written out with brackets, so that it is what was parsed.
+
+use serde_json::Value as Json;
+use sqlparser::ast::{
+    Array, CaseWhen, CeilFloorKind, DateTimeField, Expr, Ident, TrimWhereField, TypedString, UnaryOperator, Value,
+};
+
+use super::{Emit, Refusal, absent, operators, unsupported};
+
+impl Emit<'_> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(), Refusal> {
+        self.deeper(|emit| emit.expr_body(expr))
+    }
+
+    /// `(`, the pieces and expressions, `)`.
+    fn bracketed(&mut self, parts: &[Part<'_>]) -> Result<(), Refusal> {
+        self.push("(");
+        for part in parts {
+            match part {
+                Part::Word(word) => self.push(word),
+                Part::Expr(expr) => self.expr(expr)?,
+            }
+        }
+        self.push(")");
+        Ok(())
+    }
+
+    fn expr_body(&mut self, expr: &Expr) -> Result<(), Refusal> {
+        use Part::{Expr as E, Word as W};
+        let not = |negated: bool, plain: &'static str, negative: &'static str| {
+            W(if negated { negative } else { plain })
+        };
+        match expr {
+            Expr::Identifier(name) => self.name(name),
+            Expr::CompoundIdentifier(names) => self.column_of(names),
+            Expr::Value(value) => self.value(&value.value),
+            Expr::Nested(inner) => self.expr(inner),
+            Expr::IsNull(e) => self.bracketed(&[E(e), W(" IS NULL")]),
+            Expr::IsNotNull(e) => self.bracketed(&[E(e), W(" IS NOT NULL")]),
+            Expr::IsTrue(e) => self.bracketed(&[E(e), W(" IS TRUE")]),
+            Expr::IsNotTrue(e) => self.bracketed(&[E(e), W(" IS NOT TRUE")]),
+            Expr::IsFalse(e) => self.bracketed(&[E(e), W(" IS FALSE")]),
+            Expr::IsNotFalse(e) => self.bracketed(&[E(e), W(" IS NOT FALSE")]),
+            Expr::IsDistinctFrom(a, b) => self.bracketed(&[E(a), W(" IS DISTINCT FROM "), E(b)]),
+            Expr::IsNotDistinctFrom(a, b) => self.bracketed(&[E(a), W(" IS NOT DISTINCT FROM "), E(b)]),
+            Expr::Between { expr, negated, low, high } => self.bracketed(&[
+                E(expr),
+                not(*negated, " BETWEEN ", " NOT BETWEEN "),
+                E(low),
+                W(" AND "),
+                E(high),
+            ]),
+            Expr::InList { expr, list, negated } => {
+                absent("an empty list", list.is_empty() && self.is_postgres())?;
+                self.push("(");
+                self.expr(expr)?;
+                self.push(if *negated { " NOT IN (" } else { " IN (" });
+                self.list(list, Self::expr)?;
+                self.push("))");
+                Ok(())
+            }
+            Expr::InSubquery { expr, subquery, negated } => {
+                self.push("(");
+                self.expr(expr)?;
+                self.push(if *negated { " NOT IN (" } else { " IN (" });
+                self.query(subquery)?;
+                self.push("))");
+                Ok(())
+            }
+            Expr::Exists { subquery, negated } => {
+                self.push(if *negated { "(NOT EXISTS (" } else { "(EXISTS (" });
+                self.query(subquery)?;
+                self.push("))");
+                Ok(())
+            }
+            Expr::Subquery(query) => {
+                self.push("(");
+                self.query(query)?;
+                self.push(")");
+                Ok(())
+            }
+            Expr::Like { negated, any, expr, pattern, escape_char } => {
+                absent("LIKE ANY", *any)?;
+                self.like(not(*negated, " LIKE ", " NOT LIKE "), expr, pattern, escape_char.as_deref())
+            }
+            Expr::ILike { negated, any, expr, pattern, escape_char } => {
+                absent("LIKE ANY", *any)?;
+                absent("ILIKE on SQLite (LIKE ignores case there)", !self.is_postgres())?;
+                self.like(not(*negated, " ILIKE ", " NOT ILIKE "), expr, pattern, escape_char.as_deref())
+            }
+            Expr::BinaryOp { left, op, right } => {
+                let word = operators::word(op, self.backend)?;
+                self.bracketed(&[E(left), W(" "), W(word), W(" "), E(right)])
+            }
+            Expr::UnaryOp { op, expr } => {
+                let word = match op {
+                    UnaryOperator::Plus => "+ ",
+                    UnaryOperator::Minus => "- ",
+                    UnaryOperator::Not => "NOT ",
+                    UnaryOperator::BitwiseNot => "~ ",
+                    _ => return unsupported("this operator"),
+                };
+                self.bracketed(&[W(word), E(expr)])
+            }
+            Expr::AnyOp { left, compare_op, right, is_some: _ } if self.is_postgres() => {
+                let word = operators::word(compare_op, self.backend)?;
+                self.quantified(left, word, "ANY", right)
+            }
+            Expr::AllOp { left, compare_op, right } if self.is_postgres() => {
+                let word = operators::word(compare_op, self.backend)?;
+                self.quantified(left, word, "ALL", right)
+            }
+            Expr::Cast { kind: _, expr, data_type, format } => {
+                absent("CAST FORMAT", format.is_some())?;
+                let name = self.type_name(data_type)?;
+                self.push("CAST(");
+                self.expr(expr)?;
+                self.push(&format!(" AS {name})"));
+                Ok(())
+            }
+            Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax }) if self.is_postgres() => {
+                absent("{d …}", *uses_odbc_syntax)?;
+                let name = self.type_name(data_type)?;
+                self.push("CAST(");
+                self.value(&value.value)?;
+                self.push(&format!(" AS {name})"));
+                Ok(())
+            }
+            Expr::Interval(interval) if self.is_postgres() => {
+                absent("this INTERVAL", interval.leading_field.is_some() || interval.last_field.is_some())?;
+                self.push("CAST(");
+                self.expr(&interval.value)?;
+                self.push(" AS interval)");
+                Ok(())
+            }
+            Expr::Case { case_token: _, end_token: _, operand, conditions, else_result } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref())
+            }
+            Expr::Function(function) => self.function(function),
+            Expr::Tuple(items) => {
+                self.push("(");
+                self.list(items, Self::expr)?;
+                self.push(")");
+                Ok(())
+            }
+            Expr::Array(Array { elem, named: true }) if self.is_postgres() => {
+                self.push("ARRAY[");
+                self.list(elem, Self::expr)?;
+                self.push("]");
+                Ok(())
+            }
+            Expr::Collate { expr, collation } => {
+                let name = self.plain(self.single(collation)?)?;
+                let known: &[&str] =
+                    if self.is_postgres() { &["C"] } else { &["NOCASE", "BINARY", "RTRIM"] };
+                let Some(name) = known.iter().find(|known| known.eq_ignore_ascii_case(&name)) else {
+                    return unsupported("this collation");
+                };
+                let name = self.collation_text(name);
+                self.bracketed(&[E(expr), W(" COLLATE "), W(&name)])
+            }
+            _ => self.special(expr),
+        }
+    }
+
+    fn collation_text(&self, name: &str) -> String {
+        if self.is_postgres() { format!("\"{name}\"") } else { name.to_owned() }
+    }
+
+    /// Functions with a grammar of their own.
+    fn special(&mut self, expr: &Expr) -> Result<(), Refusal> {
+        match expr {
+            Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
+                let Some(from) = substring_from else { return unsupported("SUBSTRING without a start") };
+                self.push("substr(");
+                self.expr(expr)?;
+                self.push(", ");
+                self.expr(from)?;
+                if let Some(length) = substring_for {
+                    self.push(", ");
+                    self.expr(length)?;
+                }
+                self.push(")");
+                Ok(())
+            }
+            Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
+                self.push(match trim_where {
+                    None | Some(TrimWhereField::Both) => {
+                        if self.is_postgres() { "btrim(" } else { "trim(" }
+                    }
+                    Some(TrimWhereField::Leading) => "ltrim(",
+                    Some(TrimWhereField::Trailing) => "rtrim(",
+                });
+                self.expr(expr)?;
+                let characters = trim_what.iter().map(|e| &**e).chain(trim_characters.iter().flatten());
+                for characters in characters {
+                    self.push(", ");
+                    self.expr(characters)?;
+                }
+                self.push(")");
+                Ok(())
+            }
+            Expr::Position { expr, r#in } if self.is_postgres() => {
+                self.push("strpos(");
+                self.expr(r#in)?;
+                self.push(", ");
+                self.expr(expr)?;
+                self.push(")");
+                Ok(())
+            }
+            Expr::Ceil { expr, field } if self.is_postgres() => self.rounded("ceil(", expr, field),
+            Expr::Floor { expr, field } if self.is_postgres() => self.rounded("floor(", expr, field),
+            Expr::Extract { field, syntax: _, expr } if self.is_postgres() => {
+                let name = match field {
+                    DateTimeField::Year => "year",
+                    DateTimeField::Month => "month",
+                    DateTimeField::Day => "day",
+                    DateTimeField::Hour => "hour",
+                    DateTimeField::Minute => "minute",
+                    DateTimeField::Second => "second",
+                    DateTimeField::Dow => "dow",
+                    DateTimeField::Doy => "doy",
+                    DateTimeField::Epoch => "epoch",
+                    DateTimeField::Quarter => "quarter",
+                    DateTimeField::Week(None) => "week",
+                    DateTimeField::Isodow => "isodow",
+                    DateTimeField::Isoyear => "isoyear",
+                    _ => return unsupported("this field of EXTRACT"),
+                };
+                self.push(&format!("EXTRACT({name} FROM "));
+                self.expr(expr)?;
+                self.push(")");
+                Ok(())
+            }
+            Expr::AtTimeZone { timestamp, time_zone } if self.is_postgres() => {
+                self.bracketed(&[Part::Expr(timestamp), Part::Word(" AT TIME ZONE "), Part::Expr(time_zone)])
+            }
+            _ => unsupported("this expression"),
+        }
+    }
+
+    fn rounded(&mut self, open: &str, expr: &Expr, field: &CeilFloorKind) -> Result<(), Refusal> {
+        let CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) = field else {
+            return unsupported("rounding to something");
+        };
+        self.push(open);
+        self.expr(expr)?;
+        self.push(")");
+        Ok(())
+    }
+
+    /// `table.column`.
+    fn column_of(&mut self, names: &[Ident]) -> Result<(), Refusal> {
+        let [table, column] = names else { return unsupported("a column with a schema in front") };
+        self.name(table)?;
+        self.push(".");
+        self.name(column)
+    }
+
+    fn like(
+        &mut self,
+        word: Part<'_>,
+        expr: &Expr,
+        pattern: &Expr,
+        escape: Option<&Expr>,
+    ) -> Result<(), Refusal> {
+        match escape {
+            None => self.bracketed(&[Part::Expr(expr), word, Part::Expr(pattern)]),
+            Some(escape) => self.bracketed(&[
+                Part::Expr(expr),
+                word,
+                Part::Expr(pattern),
+                Part::Word(" ESCAPE "),
+                Part::Expr(escape),
+            ]),
+        }
+    }
+
+    fn quantified(&mut self, left: &Expr, op: &str, which: &str, right: &Expr) -> Result<(), Refusal> {
+        self.push("(");
+        self.expr(left)?;
+        self.push(&format!(" {op} {which} ("));
+        match right {
+            Expr::Subquery(query) => self.query(query)?,
+            other => self.expr(other)?,
+        }
+        self.push("))");
+        Ok(())
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&Expr>,
+        conditions: &[CaseWhen],
+        otherwise: Option<&Expr>,
+    ) -> Result<(), Refusal> {
+        self.push("CASE ");
+        if let Some(operand) = operand {
+            self.expr(operand)?;
+        }
+        for CaseWhen { condition, result } in conditions {
+            self.push(" WHEN ");
+            self.expr(condition)?;
+            self.push(" THEN ");
+            self.expr(result)?;
+        }
+        if let Some(otherwise) = otherwise {
+            self.push(" ELSE ");
+            self.expr(otherwise)?;
+        }
+        self.push(" END");
+        Ok(())
+    }
+
+    pub(super) fn value(&mut self, value: &Value) -> Result<(), Refusal> {
+        match value {
+            Value::Number(text, false) if is_number(text) => self.push(text),
+            Value::SingleQuotedString(text) => self.text(text)?,
+            Value::Boolean(true) => self.push("TRUE"),
+            Value::Boolean(false) => self.push("FALSE"),
+            Value::Null => self.push("NULL"),
+            Value::Placeholder(name) => self.parameter(name)?,
+            _ => return unsupported("this kind of literal (write 'text' or use a parameter)"),
+        }
+        Ok(())
+    }
+
+    /// A literal. Backslashes mean nothing in it on either database (`standard_conforming_strings`).
+    fn text(&mut self, text: &str) -> Result<(), Refusal> {
+        absent("U+0000 in a text", text.contains('\0'))?;
+        self.push(&format!("'{}'", text.replace('\'', "''")));
+        Ok(())
+    }
+
+    fn parameter(&mut self, name: &str) -> Result<(), Refusal> {
+        let number = name.strip_prefix(['$', '?']).and_then(|n| n.parse::<usize>().ok());
+        let Some(number) = number.filter(|n| *n > 0) else { return unsupported("a named parameter (use $1)") };
+        self.highest = self.highest.max(number);
+        let Some(value) = self.params.get(number - 1) else {
+            return Err(Refusal::Parameters { has: number, given: self.params.len() });
+        };
+        let literal = match value {
+            Json::Null => Some("NULL".to_owned()),
+            // A number that is written adapts to where it stands; one that is bound is a bigint everywhere.
+            Json::Number(n) if self.is_postgres() => Some(format!("({n})")),
+            Json::Bool(b) if self.is_postgres() => Some(if *b { "TRUE" } else { "FALSE" }.to_owned()),
+            Json::Number(_) | Json::Bool(_) | Json::String(_) => None,
+            Json::Array(_) | Json::Object(_) => return Err(Refusal::Parameter),
+        };
+        if let Some(literal) = literal {
+            self.push(&literal);
+            return Ok(());
+        }
+        let place = self.binds.iter().position(|bound| *bound == number - 1).unwrap_or_else(|| {
+            self.binds.push(number - 1);
+            self.binds.len() - 1
+        });
+        self.push(&format!("${}", place + 1));
+        Ok(())
+    }
+}
+
+/// A piece of an expression.
+#[derive(Clone, Copy)]
+enum Part<'e> {
+    Word(&'e str),
+    Expr(&'e Expr),
+}
+
+/// Digits with at most a point and an exponent: what both databases read as the same number.
+fn is_number(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'))
+        && text.parse::<f64>().is_ok_and(f64::is_finite)
+}

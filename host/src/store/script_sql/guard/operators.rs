@@ -1,0 +1,52 @@
+//! Operators that may be used.
+
+use sqlparser::ast::BinaryOperator as Op;
+
+use super::super::super::Backend;
+use super::{Refusal, unsupported};
+
+/// How an operator is written.
+pub(super) fn word(op: &Op, backend: Backend) -> Result<&'static str, Refusal> {
+    let common = match op {
+        Op::Plus => "+",
+        Op::Minus => "-",
+        Op::Multiply => "*",
+        Op::Divide => "/",
+        Op::Modulo => "%",
+        Op::StringConcat => "||",
+        Op::Gt => ">",
+        Op::Lt => "<",
+        Op::GtEq => ">=",
+        Op::LtEq => "<=",
+        Op::Eq => "=",
+        Op::NotEq => "<>",
+        Op::And => "AND",
+        Op::Or => "OR",
+        Op::BitwiseOr => "|",
+        Op::BitwiseAnd => "&",
+        Op::Arrow => "->",
+        Op::LongArrow => "->>",
+        _ => "",
+    };
+    if !common.is_empty() {
+        return Ok(common);
+    }
+    match (backend, op) {
+        (Backend::Sqlite, Op::Glob) => Ok("GLOB"),
+        (_, Op::PGBitwiseShiftLeft) => Ok("<<"),
+        (_, Op::PGBitwiseShiftRight) => Ok(">>"),
+        (Backend::Postgres, Op::HashArrow) => Ok("#>"),
+        (Backend::Postgres, Op::HashLongArrow) => Ok("#>>"),
+        (Backend::Postgres, Op::AtArrow) => Ok("@>"),
+        (Backend::Postgres, Op::ArrowAt) => Ok("<@"),
+        (Backend::Postgres, Op::Question) => Ok("?"),
+        (Backend::Postgres, Op::QuestionAnd) => Ok("?&"),
+        (Backend::Postgres, Op::QuestionPipe) => Ok("?|"),
+        (Backend::Postgres, Op::PGOverlap) => Ok("&&"),
+        (Backend::Postgres, Op::PGRegexMatch) => Ok("~"),
+        (Backend::Postgres, Op::PGRegexIMatch) => Ok("~*"),
+        (Backend::Postgres, Op::PGRegexNotMatch) => Ok("!~"),
+        (Backend::Postgres, Op::PGRegexNotIMatch) => Ok("!~*"),
+        _ => unsupported("this operator"),
+    }
+}

@@ -1,0 +1,69 @@
+//! Types that may be named, in CAST and in the columns of own tables.
+
+use sqlparser::ast::DataType;
+
+use super::{Emit, Refusal};
+
+/// On both databases. SQLite takes them for one of its five, as it does with every name.
+const BOTH: [&str; 22] = [
+    "BIGINT",
+    "BOOL",
+    "BOOLEAN",
+    "CHAR",
+    "CHARACTER VARYING",
+    "DATE",
+    "DECIMAL",
+    "DOUBLE PRECISION",
+    "FLOAT",
+    "INT",
+    "INTEGER",
+    "JSON",
+    "JSONB",
+    "NUMERIC",
+    "REAL",
+    "SMALLINT",
+    "TEXT",
+    "TIME",
+    "TIMESTAMP",
+    "TIMESTAMP WITH TIME ZONE",
+    "TIMESTAMPTZ",
+    "VARCHAR",
+];
+const POSTGRES: [&str; 11] = [
+    "BIGSERIAL",
+    "FLOAT4",
+    "FLOAT8",
+    "INT2",
+    "INT4",
+    "INT8",
+    "INTERVAL",
+    "SERIAL",
+    "TEXT[]",
+    "TIMESTAMP WITHOUT TIME ZONE",
+    "UUID",
+];
+const SQLITE: [&str; 3] = ["ANY", "BLOB", "DOUBLE"];
+
+impl Emit<'_> {
+    /// The type as it is written.
+    pub(super) fn type_name(&self, data_type: &DataType) -> Result<String, Refusal> {
+        if let DataType::Array(_) | DataType::Custom(..) | DataType::Interval { .. } = data_type {
+            // Their text is as long as the script likes, but flat.
+        }
+        let text = data_type.to_string().to_ascii_uppercase();
+        let (name, size) = match text.split_once('(') {
+            Some((name, size)) => (name, Some(size)),
+            None => (text.as_str(), None),
+        };
+        let more: &[&str] = if self.is_postgres() { &POSTGRES } else { &SQLITE };
+        let is_size = |size: &str| {
+            size.strip_suffix(')').is_some_and(|inner| {
+                inner.len() <= 8 && inner.bytes().all(|b| b.is_ascii_digit() || b == b',' || b == b' ')
+            })
+        };
+        if (BOTH.contains(&name) || more.contains(&name)) && size.is_none_or(is_size) {
+            return Ok(text);
+        }
+        Err(Refusal::Type(text.chars().filter(|c| !c.is_control()).take(40).collect()))
+    }
+}

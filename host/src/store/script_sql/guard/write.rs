@@ -1,0 +1,226 @@
+//! INSERT, UPDATE and DELETE on own tables.
+
+use sqlparser::ast::{
+    Assignment, AssignmentTarget, ConflictTarget, Delete, DoUpdate, FromTable, Insert, OnConflict, OnConflictAction,
+    OnInsert, SelectItem, SqliteOnConflict, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind,
+};
+
+use super::{Emit, Refusal, absent, unsupported};
+
+impl Emit<'_> {
+    /// Whether it gives rows back.
+    pub(super) fn insert(&mut self, insert: &Insert) -> Result<bool, Refusal> {
+        let Insert {
+            insert_token: _,
+            optimizer_hints,
+            or,
+            ignore,
+            into: _,
+            table,
+            table_alias,
+            columns,
+            overwrite,
+            source,
+            assignments,
+            partitioned,
+            after_columns,
+            has_table_keyword,
+            on,
+            returning,
+            output,
+            replace_into,
+            priority,
+            insert_alias,
+            settings,
+            format_clause,
+            multi_table_insert_type,
+            multi_table_into_clauses,
+            multi_table_when_clauses,
+            multi_table_else_clause,
+        } = insert;
+        absent(
+            "this INSERT",
+            !optimizer_hints.is_empty()
+                || *ignore
+                || table_alias.is_some()
+                || *overwrite
+                || !assignments.is_empty()
+                || partitioned.is_some()
+                || !after_columns.is_empty()
+                || *has_table_keyword
+                || output.is_some()
+                || priority.is_some()
+                || insert_alias.is_some()
+                || settings.is_some()
+                || format_clause.is_some()
+                || multi_table_insert_type.is_some()
+                || !multi_table_into_clauses.is_empty()
+                || !multi_table_when_clauses.is_empty()
+                || multi_table_else_clause.is_some(),
+        )?;
+        let replaces = *replace_into || matches!(or, Some(SqliteOnConflict::Replace));
+        let ignores = matches!(or, Some(SqliteOnConflict::Ignore));
+        absent("INSERT OR", or.is_some() && !replaces && !ignores)?;
+        absent("REPLACE (use ON CONFLICT)", (replaces || ignores) && self.is_postgres())?;
+        let TableObject::TableName(table) = table else { return unsupported("this INSERT") };
+        self.push(match (replaces, ignores) {
+            (true, _) => "INSERT OR REPLACE INTO ",
+            (_, true) => "INSERT OR IGNORE INTO ",
+            _ => "INSERT INTO ",
+        });
+        self.own(table)?;
+        if !columns.is_empty() {
+            self.push(" (");
+            self.list(columns, Self::single_name)?;
+            self.push(")");
+        }
+        match source {
+            None => self.push(" DEFAULT VALUES"),
+            Some(query) => {
+                self.push(" ");
+                // SQLite reads `SELECT … FROM t ON CONFLICT` as a join: a WHERE in between ends the doubt.
+                let doubt = on.is_some() && !self.is_postgres();
+                if doubt && !matches!(*query.body, sqlparser::ast::SetExpr::Values(_)) {
+                    self.push("SELECT * FROM (");
+                    self.query(query)?;
+                    self.push(") WHERE TRUE");
+                } else {
+                    self.query(query)?;
+                }
+            }
+        }
+        match on {
+            None => {}
+            Some(OnInsert::OnConflict(conflict)) => self.on_conflict(conflict)?,
+            Some(_) => return unsupported("ON DUPLICATE KEY (use ON CONFLICT)"),
+        }
+        self.returning(returning.as_deref())
+    }
+
+    fn on_conflict(&mut self, conflict: &OnConflict) -> Result<(), Refusal> {
+        let OnConflict { conflict_target, action } = conflict;
+        self.push(" ON CONFLICT");
+        match conflict_target {
+            None => {}
+            Some(ConflictTarget::Columns(columns)) => {
+                self.push(" (");
+                self.list(columns, Self::name)?;
+                self.push(")");
+            }
+            Some(ConflictTarget::OnConstraint(_)) => return unsupported("ON CONSTRAINT"),
+        }
+        match action {
+            OnConflictAction::DoNothing => self.push(" DO NOTHING"),
+            OnConflictAction::DoUpdate(DoUpdate { assignments, selection }) => {
+                self.push(" DO UPDATE SET ");
+                self.list(assignments, Self::assignment)?;
+                if let Some(selection) = selection {
+                    self.push(" WHERE ");
+                    self.expr(selection)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn assignment(&mut self, assignment: &Assignment) -> Result<(), Refusal> {
+        let Assignment { target, value } = assignment;
+        let AssignmentTarget::ColumnName(column) = target else {
+            return unsupported("an assignment to several columns");
+        };
+        self.single_name(column)?;
+        self.push(" = ");
+        self.expr(value)
+    }
+
+    pub(super) fn update(&mut self, update: &Update) -> Result<bool, Refusal> {
+        let Update {
+            update_token: _,
+            optimizer_hints,
+            table,
+            assignments,
+            from,
+            selection,
+            returning,
+            output,
+            or,
+            order_by,
+            limit,
+        } = update;
+        absent(
+            "this UPDATE",
+            !optimizer_hints.is_empty()
+                || output.is_some()
+                || or.is_some()
+                || !order_by.is_empty()
+                || limit.is_some(),
+        )?;
+        self.push("UPDATE ");
+        self.target(table)?;
+        self.push(" SET ");
+        self.list(assignments, Self::assignment)?;
+        match from {
+            None => {}
+            Some(UpdateTableFromKind::AfterSet(tables)) => {
+                self.push(" FROM ");
+                self.tables(tables)?;
+            }
+            Some(UpdateTableFromKind::BeforeSet(_)) => return unsupported("FROM before SET"),
+        }
+        if let Some(selection) = selection {
+            self.push(" WHERE ");
+            self.expr(selection)?;
+        }
+        self.returning(returning.as_deref())
+    }
+
+    pub(super) fn delete(&mut self, delete: &Delete) -> Result<bool, Refusal> {
+        let Delete {
+            delete_token: _,
+            optimizer_hints,
+            tables,
+            from,
+            using,
+            selection,
+            returning,
+            output,
+            order_by,
+            limit,
+        } = delete;
+        absent(
+            "this DELETE (use a subquery)",
+            !optimizer_hints.is_empty()
+                || !tables.is_empty()
+                || using.is_some()
+                || output.is_some()
+                || !order_by.is_empty()
+                || limit.is_some(),
+        )?;
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = from;
+        let [table] = from.as_slice() else { return unsupported("DELETE from several tables") };
+        self.push("DELETE FROM ");
+        self.target(table)?;
+        if let Some(selection) = selection {
+            self.push(" WHERE ");
+            self.expr(selection)?;
+        }
+        self.returning(returning.as_deref())
+    }
+
+    /// The one table that is changed, under its own name or an alias.
+    fn target(&mut self, table: &TableWithJoins) -> Result<(), Refusal> {
+        absent("a join here", !table.joins.is_empty())?;
+        let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
+            return unsupported("this table to change");
+        };
+        self.own(name)?;
+        alias.as_ref().map_or(Ok(()), |alias| self.alias(alias))
+    }
+
+    fn returning(&mut self, items: Option<&[SelectItem]>) -> Result<bool, Refusal> {
+        let Some(items) = items else { return Ok(false) };
+        self.push(" RETURNING ");
+        self.projection(items)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,156 @@
+//! SQL that scripts write (`db.raw`): checked and rewritten by [`guard`], then run where it can do no harm.
+//!
+//! A SELECT runs on a connection that only reads, over views of the index and over the scripts' own tables. Those live
+//! apart from everything of ours: in a file beside the database on SQLite, in a schema of their own on PostgreSQL, and
+//! they alone can be written. Every statement has a deadline, and an answer has a bound on rows and bytes.
+
+pub mod guard;
+mod postgres;
+mod sqlite;
+mod views;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::lane::{Held, Lane, Laned, READ_TIME};
+use super::{Db, StoreError};
+use guard::{Kind, Refusal};
+
+/// PostgreSQL: where the views are.
+const VIEW_SCHEMA: &str = "script_views";
+/// PostgreSQL: where the scripts' own tables are.
+const OWN_SCHEMA: &str = "script_tables";
+
+/// How long a statement may take.
+pub const STATEMENT_TIME: Duration = READ_TIME;
+/// Rows of an answer: ten pages. More is a report, which LIMIT and OFFSET cut into pieces.
+pub const MAX_ROWS: usize = 1_000;
+/// Bytes of an answer: with what it becomes in Lua, within a run's memory.
+pub const MAX_ANSWER_BYTES: usize = 4 << 20;
+/// Room for all own tables and their indexes together, so that scripts can't fill the disk under the index.
+pub const MAX_OWN_BYTES: u64 = 1 << 30;
+/// Own tables and indexes: scripts keep results, not customers.
+pub const MAX_OWN_RELATIONS: i64 = 100;
+/// Statements of scripts that run at once, and in how many of them something may be written: they share the machine
+/// with everybody else's reads.
+const READERS: u32 = 4;
+const WRITERS: u32 = 1;
+
+/// What a statement gave.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// A JSON array of objects: columns by name, without those that are NULL. JSON in a column is text.
+    pub rows: Vec<u8>,
+    pub count: usize,
+    /// How many rows an INSERT, UPDATE or DELETE touched.
+    pub changed: Option<u64>,
+}
+
+/// Why a statement gave nothing. All but the last are told to the script's author.
+#[derive(Debug, thiserror::Error)]
+pub enum RawError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The database does not understand it, or a value or a rule is against it: in the database's words.
+    #[error("{0}")]
+    Database(String),
+    #[error("the statement took longer than {} s", STATEMENT_TIME.as_secs())]
+    TooSlow,
+    #[error("more than {MAX_ROWS} rows: add a LIMIT")]
+    TooManyRows,
+    #[error("more than {} MiB of rows: add a LIMIT, or select less", MAX_ANSWER_BYTES >> 20)]
+    TooLarge,
+    #[error("the scripts' own tables have all the room that they may have ({} MiB)", MAX_OWN_BYTES >> 20)]
+    Full,
+    #[error("there are {MAX_OWN_RELATIONS} own tables and indexes already")]
+    TooManyRelations,
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<sqlx::Error> for RawError {
+    fn from(error: sqlx::Error) -> Self {
+        // What is wrong with the statement has no secrets: it sees nothing that it may not see.
+        if let sqlx::Error::Database(database) = &error {
+            let code = database.code().unwrap_or_default();
+            if super::error::is_timeout(&code) {
+                return Self::TooSlow;
+            }
+            if is_statements_fault(&code) {
+                return Self::Database(database.message().to_owned());
+            }
+        }
+        Self::Store(error.into())
+    }
+}
+
+/// PostgreSQL's classes for data, constraints, syntax and names, limits and features; SQLite's ERROR, TOOBIG,
+/// CONSTRAINT, MISMATCH and RANGE.
+fn is_statements_fault(code: &str) -> bool {
+    if code.len() == 5 {
+        return ["0A", "21", "22", "23", "25", "2B", "42", "54"].iter().any(|class| code.starts_with(class));
+    }
+    code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
+}
+
+/// Connections for scripts' SQL, opened when first used.
+#[derive(Debug)]
+pub(super) struct Connections<C: sqlx::Connection> {
+    readers: Lane<C>,
+    writers: Lane<C>,
+}
+
+impl<C: Laned> Connections<C> {
+    async fn get(&self, kind: Kind) -> Result<Held<'_, C>, sqlx::Error> {
+        match kind {
+            Kind::Select => self.readers.get().await,
+            Kind::Write { .. } | Kind::Define { .. } => self.writers.get().await,
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        self.readers.close().await;
+        self.writers.close().await;
+    }
+}
+
+/// Runs one statement with its parameters: texts, numbers, booleans and nulls.
+///
+/// # Errors
+/// [`RawError`].
+pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawError> {
+    let statement = guard::check(sql, params, db.backend())?;
+    match db {
+        Db::Sqlite(db) => sqlite::run(&db.script_sql, &statement, params).await,
+        Db::Postgres(db) => postgres::run(&db.script_sql, &statement, params).await,
+    }
+}
+
+/// Rows being collected.
+#[derive(Default)]
+struct Rows {
+    out: Vec<u8>,
+    count: usize,
+}
+
+impl Rows {
+    /// Adds one object, written by `write`.
+    fn add(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), RawError>) -> Result<(), RawError> {
+        self.count += 1;
+        if self.count > MAX_ROWS {
+            return Err(RawError::TooManyRows);
+        }
+        self.out.push(if self.count == 1 { b'[' } else { b',' });
+        write(&mut self.out)?;
+        if self.out.len() > MAX_ANSWER_BYTES { Err(RawError::TooLarge) } else { Ok(()) }
+    }
+
+    fn finish(mut self, changed: Option<u64>) -> Answer {
+        if self.count == 0 {
+            self.out.push(b'[');
+        }
+        self.out.push(b']');
+        Answer { rows: self.out, count: self.count, changed }
+    }
+}

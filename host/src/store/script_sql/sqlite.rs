@@ -1,0 +1,166 @@
+//! Scripts' SQL on SQLite. The connection's main file is that of the scripts' own tables; the index is attached to it
+//! for reading alone, and seen through temporary views.
+
+use std::path::Path;
+
+use futures_util::TryStreamExt;
+use serde_json::Value;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
+use sqlx::{AssertSqlSafe, Column, Row, SqliteConnection, TypeInfo, ValueRef};
+
+use super::super::lane::Bound;
+use super::guard::{Kind, Statement};
+use super::{
+    Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, READERS, RawError, Rows,
+    StoreError, WRITERS,
+};
+
+/// Bytes of a page of the file, SQLite's own default.
+const PAGE_BYTES: u64 = 4096;
+/// The longest LIKE pattern: matching takes time in proportion to it, and nothing can stop it half-way.
+const MAX_PATTERN_BYTES: i32 = 500;
+/// The longest text that an expression may make. SQLite builds texts in memory, and would go up to a gigabyte.
+const MAX_VALUE_BYTES: i32 = 8 << 20;
+const _: () = assert!(MAX_VALUE_BYTES as usize >= MAX_ANSWER_BYTES, "an answer of one value fits");
+
+/// What SQLite itself keeps to on these connections.
+const BOUNDS: [Bound; 2] = [
+    Bound { what: libsqlite3_sys::SQLITE_LIMIT_LENGTH, most: MAX_VALUE_BYTES },
+    Bound { what: libsqlite3_sys::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, most: MAX_PATTERN_BYTES },
+];
+
+impl Connections<SqliteConnection> {
+    /// For the database that `options` open.
+    pub(in crate::store) fn beside(options: &SqliteConnectOptions) -> Result<Self, StoreError> {
+        let index = options.get_filename();
+        let own = index.with_extension("scripts.db");
+        let mut views = vec![format!("ATTACH DATABASE '{}' AS belvedere", read_only(index)?)];
+        views.extend(super::views::sqlite());
+        let writer = options
+            .clone()
+            .filename(own)
+            .create_if_missing(true)
+            .pragma("page_size", PAGE_BYTES.to_string())
+            .pragma("max_page_count", (MAX_OWN_BYTES / PAGE_BYTES).to_string())
+            // The index has schemas of ours, but a default or a check in an own table is a script's.
+            .pragma("trusted_schema", "off");
+        let reader = writer.clone().thread_name(|n| format!("script-sql-read-{n}"));
+        let mut only_reads = views.clone();
+        only_reads.push("PRAGMA query_only = on".to_owned());
+        Ok(Self {
+            readers: Lane::new(reader, READERS).beginning_with(only_reads).bounded_by(&BOUNDS),
+            writers: Lane::new(writer.thread_name(|_| "script-sql-write".into()), WRITERS)
+                .beginning_with(views)
+                .bounded_by(&BOUNDS),
+        })
+    }
+}
+
+/// The address under which a file is attached without the right to write, as the inside of an SQL literal.
+fn read_only(path: &Path) -> Result<String, StoreError> {
+    let path = std::path::absolute(path).map_err(|e| StoreError::Open(format!("{}: {e}", path.display())))?;
+    let path = path.to_str().ok_or_else(|| StoreError::Open("the database's path is not UTF-8".into()))?;
+    let escaped: String = path
+        .chars()
+        .map(|c| match c {
+            '%' => "%25".to_owned(),
+            '?' => "%3f".to_owned(),
+            '#' => "%23".to_owned(),
+            '\'' => "%27".to_owned(),
+            other => other.to_string(),
+        })
+        .collect();
+    Ok(format!("file:{escaped}?mode=ro"))
+}
+
+pub(super) async fn run(
+    connections: &Connections<SqliteConnection>,
+    statement: &Statement,
+    params: &[Value],
+) -> Result<Answer, RawError> {
+    let mut held = connections.get(statement.kind).await?;
+    if statement.kind == (Kind::Define { makes: true }) {
+        let sql = "SELECT count(*) FROM main.sqlite_schema";
+        let count: i64 = sqlx::query_scalar(sql).fetch_one(&mut *held).await?;
+        if count >= MAX_OWN_RELATIONS {
+            held.keep();
+            return Err(RawError::TooManyRelations);
+        }
+    }
+    let result = fetch(&mut held, statement, params).await;
+    match result {
+        // A statement that was stopped leaves its connection in doubt; one that is merely wrong does not.
+        Err(RawError::Store(_) | RawError::TooSlow | RawError::TooManyRows | RawError::TooLarge) => {}
+        _ => held.keep(),
+    }
+    result
+}
+
+async fn fetch(
+    connection: &mut SqliteConnection,
+    statement: &Statement,
+    params: &[Value],
+) -> Result<Answer, RawError> {
+    let mut query = sqlx::query(AssertSqlSafe(statement.sql.as_str())).persistent(false);
+    for place in &statement.binds {
+        query = match &params[*place] {
+            Value::String(text) => query.bind(text),
+            Value::Bool(b) => query.bind(*b),
+            Value::Number(n) => match n.as_i64() {
+                Some(n) => query.bind(n),
+                None => query.bind(n.as_f64()),
+            },
+            Value::Null | Value::Array(_) | Value::Object(_) => query.bind(None::<String>),
+        };
+    }
+    if matches!(statement.kind, Kind::Write { rows: false } | Kind::Define { .. }) {
+        let done = query.execute(connection).await.map_err(of_file)?;
+        let changed = matches!(statement.kind, Kind::Write { .. }).then(|| done.rows_affected());
+        return Ok(Rows::default().finish(changed));
+    }
+    let mut rows = Rows::default();
+    let mut found = query.fetch(connection);
+    while let Some(row) = found.try_next().await.map_err(of_file)? {
+        rows.add(|out| object(&row, out))?;
+    }
+    let changed = matches!(statement.kind, Kind::Write { .. }).then_some(rows.count as u64);
+    Ok(rows.finish(changed))
+}
+
+/// A full file is the scripts' own doing.
+fn of_file(error: sqlx::Error) -> RawError {
+    const FULL: &str = "13";
+    match &error {
+        sqlx::Error::Database(database) if database.code().as_deref() == Some(FULL) => RawError::Full,
+        _ => error.into(),
+    }
+}
+
+/// One row as a JSON object.
+fn object(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), RawError> {
+    out.push(b'{');
+    let mut first = true;
+    for column in row.columns() {
+        let (place, name) = (column.ordinal(), column.name());
+        let raw = row.try_get_raw(place)?;
+        let value = match raw.type_info().name() {
+            "NULL" => continue,
+            "INTEGER" => Value::from(row.try_get_unchecked::<i64, _>(place)?),
+            "REAL" => match serde_json::Number::from_f64(row.try_get_unchecked(place)?) {
+                Some(number) => Value::Number(number),
+                None => return Err(RawError::Database(format!("column {name} is not a finite number"))),
+            },
+            "BLOB" => return Err(RawError::Database(format!("column {name} is binary: use hex({name})"))),
+            _ => Value::from(row.try_get_unchecked::<String, _>(place)?),
+        };
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        // Writing to memory never fails, and a value of these kinds always serializes.
+        serde_json::to_writer(&mut *out, name).map_err(|e| RawError::Database(e.to_string()))?;
+        out.push(b':');
+        serde_json::to_writer(&mut *out, &value).map_err(|e| RawError::Database(e.to_string()))?;
+    }
+    out.push(b'}');
+    Ok(())
+}
