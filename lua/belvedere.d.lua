@@ -162,7 +162,27 @@ function db.backend() end
 
 -- db.raw -------------------------------------------------------------------------------------------------------------
 
+---Runs one SQL statement: a SELECT over `records`, `record_refs`, `labels`, `lexicons` and tables of your own, or one that
+---makes, changes or writes a table of your own, whose name begins with `script_`. 1,000 rows and 4 MiB at most, 5 s.
+---@param sql string `$1`, `$2` and so on stand for parameters
+---@param params? (string|number|boolean|belvedere.null)[]
+---@return table<string, string|number|boolean>[] rows a column that is NULL is nil; JSON is text
+---@return integer? changed how many rows an INSERT, UPDATE or DELETE touched
+function db.raw(sql, params) end
+
 -- db.backlinks -------------------------------------------------------------------------------------------------------
+
+---@class belvedere.Backlinks
+---@field collection string of the records that name the target
+---@field uri string the target, as the records spell it
+---@field did? string one account's records only
+---@field limit? integer|string 20 when left out, 100 at most
+---@field cursor? string where the page before ended
+
+---The records of a collection that name a record or an account, last created first.
+---@param links belvedere.Backlinks
+---@return belvedere.Page
+function db.backlinks(links) end
 
 -- Record -------------------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,12 @@ use std::time::Instant;
 
 use belvedere::clock::Clock;
 use belvedere::random::Random;
+use belvedere::scripts::services::{Backlinks, RawAnswer};
 use belvedere::scripts::{
     Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Page, Query, Row, Services,
     Trigger,
 };
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -33,6 +35,14 @@ impl Index for Shelf {
 
     fn count(&self, _collection: String, _did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>> {
         async { Ok(self.0.rows.len() as u64) }.boxed()
+    }
+
+    fn backlinks(&self, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+        async { Ok(self.0.clone()) }.boxed()
+    }
+
+    fn raw(&self, _sql: String, _params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
+        async { Ok(RawAnswer { rows: b"[]".to_vec(), ..RawAnswer::default() }) }.boxed()
     }
 
     fn backend(&self) -> &'static str {

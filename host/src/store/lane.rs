@@ -65,7 +65,10 @@ pub(super) struct Bound {
     pub(super) most: i32,
 }
 
-#[expect(unsafe_code, reason = "sqlx has no name for this function; the handle is locked and open while we hold it")]
+#[expect(
+    unsafe_code,
+    reason = "sqlx has no name for this function; the handle is locked and open while we hold it"
+)]
 fn keep_to(handle: &mut LockedSqliteHandle<'_>, bounds: &[Bound]) {
     for bound in bounds {
         // Returns the bound of before.
@@ -142,7 +145,12 @@ pub(super) struct Held<'a, C: Connection> {
 impl<C: Laned> Lane<C> {
     /// Opens no connection yet; at most `size` at a time.
     pub(super) fn new(options: C::Options, size: u32) -> Self {
-        Self { options, beginning: Beginning::default(), idle: Mutex::default(), permits: Semaphore::new(size as usize) }
+        Self {
+            options,
+            beginning: Beginning::default(),
+            idle: Mutex::default(),
+            permits: Semaphore::new(size as usize),
+        }
     }
 
     /// What each new connection begins with.

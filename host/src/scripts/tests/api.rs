@@ -374,3 +374,28 @@ async fn a_fault_that_nobody_catches_says_whether_to_try_again() {
         assert_eq!(failure.upstream, None, "{body}");
     }
 }
+
+#[tokio::test]
+async fn raw_takes_parameters_and_gives_rows() {
+    let stage = Stage::set().await;
+    assert_eq!(
+        stage.eval("{ db.raw('SELECT 1', { 'a', 1, true, json.null }) }").await,
+        json!([["a", 1, true, null], 7])
+    );
+    assert_eq!(stage.eval("{ db.raw('SELECT 1') }").await, json!([[], 7]));
+    for (call, message) in [
+        ("db.raw()", "db.raw: sql is required"),
+        ("db.raw({})", "db.raw: sql: string expected, got table"),
+        ("db.raw('x', 'y')", "db.raw: params: table expected, got string"),
+        ("db.raw('x', { print })", "function"),
+        ("db.raw('')", "db.raw: no"),
+        ("db.backlinks('x')", "db.backlinks: table expected, got string"),
+        ("db.backlinks({ collection = 'a.b.c' })", "db.backlinks: uri is required"),
+        ("db.backlinks({ uri = 'at://x' })", "db.backlinks: collection is required"),
+    ] {
+        let error = stage.error_of(call).await;
+        assert!(error.contains(message), "{call}: {error}");
+    }
+    let code = stage.handle("local _, e = pcall(db.raw, '') return e.code").await.unwrap();
+    assert_eq!(code, json!("forbidden"));
+}

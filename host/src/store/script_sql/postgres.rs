@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, Column, Executor, PgConnection, Postgres, SqlSafeStr, 
 
 use super::guard::{Kind, Statement};
 use super::{
-    Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, OWN_SCHEMA, READERS, RawError,
-    Rows, STATEMENT_TIME, WRITERS,
+    Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, OWN_SCHEMA, READERS,
+    RawError, Rows, STATEMENT_TIME, WRITERS,
 };
 
 /// What an own table may wait for another script's lock.
@@ -17,8 +17,22 @@ const LOCK_TIME: &str = "2s";
 /// Types that `row_to_json` writes as a number, a boolean or a plain text. Others become text first: JSON too, so that
 /// it is text on both databases.
 const PLAIN: [&str; 16] = [
-    "BOOL", "INT2", "INT4", "INT8", "FLOAT4", "FLOAT8", "NUMERIC", "TEXT", "VARCHAR", "CHAR", "NAME", "DATE", "TIME",
-    "TIMESTAMP", "TIMESTAMPTZ", "UUID",
+    "BOOL",
+    "INT2",
+    "INT4",
+    "INT8",
+    "FLOAT4",
+    "FLOAT8",
+    "NUMERIC",
+    "TEXT",
+    "VARCHAR",
+    "CHAR",
+    "NAME",
+    "DATE",
+    "TIME",
+    "TIMESTAMP",
+    "TIMESTAMPTZ",
+    "UUID",
 ];
 
 impl Connections<PgConnection> {
@@ -53,11 +67,7 @@ pub(super) async fn run(
     result
 }
 
-fn bind<'q>(
-    sql: &'q str,
-    statement: &Statement,
-    params: &'q [Value],
-) -> Query<'q, Postgres, PgArguments> {
+fn bind<'q>(sql: &'q str, statement: &Statement, params: &'q [Value]) -> Query<'q, Postgres, PgArguments> {
     let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(false);
     for place in &statement.binds {
         // The guard writes everything else into the statement.

@@ -143,8 +143,10 @@ fn object(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), RawError> {
     for column in row.columns() {
         let (place, name) = (column.ordinal(), column.name());
         let raw = row.try_get_raw(place)?;
+        if raw.is_null() {
+            continue;
+        }
         let value = match raw.type_info().name() {
-            "NULL" => continue,
             "INTEGER" => Value::from(row.try_get_unchecked::<i64, _>(place)?),
             "REAL" => match serde_json::Number::from_f64(row.try_get_unchecked(place)?) {
                 Some(number) => Value::Number(number),

@@ -1,5 +1,5 @@
 //! What scripts' SQL sees of the index on SQLite. PostgreSQL has the same views from its migrations
-//! (`0006_script_sql.sql`); a test compares the two.
+//! (`0008_script_sql.sql`); a test compares the two.
 //!
 //! Accounts that are hidden are not there. Times are RFC 3339 text, `indexed_us` is `indexed_at` in microseconds, which
 //! has an index. CIDs are text.
@@ -10,7 +10,10 @@ use std::fmt::Write;
 macro_rules! time {
     ($column:literal) => {
         concat!(
-            "(strftime('%Y-%m-%dT%H:%M:%S', ", $column, " / 1000000, 'unixepoch') || printf('.%06dZ', ", $column,
+            "(strftime('%Y-%m-%dT%H:%M:%S', ",
+            $column,
+            " / 1000000, 'unixepoch') || printf('.%06dZ', ",
+            $column,
             " % 1000000))"
         )
     };

@@ -2,9 +2,9 @@
 //! a statement says about storage is refused.
 
 use sqlparser::ast::{
-    AlterTableOperation, CheckConstraint, ColumnDef, ColumnOption, CreateIndex, CreateTable, CreateTableOptions,
-    DataType, ForeignKeyConstraint, HiveDistributionStyle, IndexColumn, ObjectName, ObjectType, ReferentialAction,
-    RenameTableNameKind, Statement, TableConstraint,
+    AlterTableOperation, CheckConstraint, ColumnDef, ColumnOption, CreateIndex, CreateTable,
+    CreateTableOptions, DataType, ForeignKeyConstraint, HiveDistributionStyle, IndexColumn, ObjectName,
+    ObjectType, ReferentialAction, RenameTableNameKind, Statement, TableConstraint,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;

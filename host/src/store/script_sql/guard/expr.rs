@@ -2,7 +2,8 @@
 
 use serde_json::Value as Json;
 use sqlparser::ast::{
-    Array, CaseWhen, CeilFloorKind, DateTimeField, Expr, Ident, TrimWhereField, TypedString, UnaryOperator, Value,
+    Array, CaseWhen, CeilFloorKind, DateTimeField, Expr, Ident, TrimWhereField, TypedString, UnaryOperator,
+    Value,
 };
 
 use super::{Emit, Refusal, absent, operators, unsupported};
@@ -151,8 +152,7 @@ impl Emit<'_> {
             }
             Expr::Collate { expr, collation } => {
                 let name = self.plain(self.single(collation)?)?;
-                let known: &[&str] =
-                    if self.is_postgres() { &["C"] } else { &["NOCASE", "BINARY", "RTRIM"] };
+                let known: &[&str] = if self.is_postgres() { &["C"] } else { &["NOCASE", "BINARY", "RTRIM"] };
                 let Some(name) = known.iter().find(|known| known.eq_ignore_ascii_case(&name)) else {
                     return unsupported("this collation");
                 };
@@ -186,7 +186,11 @@ impl Emit<'_> {
             Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
                 self.push(match trim_where {
                     None | Some(TrimWhereField::Both) => {
-                        if self.is_postgres() { "btrim(" } else { "trim(" }
+                        if self.is_postgres() {
+                            "btrim("
+                        } else {
+                            "trim("
+                        }
                     }
                     Some(TrimWhereField::Leading) => "ltrim(",
                     Some(TrimWhereField::Trailing) => "rtrim(",
@@ -334,7 +338,9 @@ impl Emit<'_> {
 
     fn parameter(&mut self, name: &str) -> Result<(), Refusal> {
         let number = name.strip_prefix(['$', '?']).and_then(|n| n.parse::<usize>().ok());
-        let Some(number) = number.filter(|n| *n > 0) else { return unsupported("a named parameter (use $1)") };
+        let Some(number) = number.filter(|n| *n > 0) else {
+            return unsupported("a named parameter (use $1)");
+        };
         self.highest = self.highest.max(number);
         let Some(value) = self.params.get(number - 1) else {
             return Err(Refusal::Parameters { has: number, given: self.params.len() });

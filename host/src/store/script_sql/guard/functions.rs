@@ -11,36 +11,163 @@ use super::super::super::Backend;
 use super::{Emit, Refusal, absent, unsupported};
 
 const BOTH: &[&str] = &[
-    "abs", "avg", "coalesce", "concat", "concat_ws", "count", "cume_dist", "dense_rank", "first_value", "json_object",
-    "lag", "last_value", "lead", "length", "lower", "ltrim", "max", "min", "nth_value", "ntile", "nullif",
-    "octet_length", "percent_rank", "random", "rank", "replace", "round", "row_number", "rtrim", "sign", "string_agg",
-    "substr", "substring", "sum", "trim", "upper",
+    "abs",
+    "avg",
+    "coalesce",
+    "concat",
+    "concat_ws",
+    "count",
+    "cume_dist",
+    "dense_rank",
+    "first_value",
+    "json_object",
+    "lag",
+    "last_value",
+    "lead",
+    "length",
+    "lower",
+    "ltrim",
+    "max",
+    "min",
+    "nth_value",
+    "ntile",
+    "nullif",
+    "octet_length",
+    "percent_rank",
+    "random",
+    "rank",
+    "replace",
+    "round",
+    "row_number",
+    "rtrim",
+    "sign",
+    "string_agg",
+    "substr",
+    "substring",
+    "sum",
+    "trim",
+    "upper",
 ];
 
 const SQLITE: &[&str] = &[
-    "char", "date", "datetime", "glob", "group_concat", "hex", "ifnull", "iif", "instr", "json", "json_array",
-    "json_array_length", "json_extract", "json_group_array", "json_group_object", "json_insert", "json_patch",
-    "json_quote", "json_remove", "json_replace", "json_set", "json_type", "json_valid", "julianday", "likelihood",
-    "likely", "quote", "strftime", "time", "timediff", "total", "typeof", "unicode", "unixepoch", "unlikely",
+    "char",
+    "date",
+    "datetime",
+    "glob",
+    "group_concat",
+    "hex",
+    "ifnull",
+    "iif",
+    "instr",
+    "json",
+    "json_array",
+    "json_array_length",
+    "json_extract",
+    "json_group_array",
+    "json_group_object",
+    "json_insert",
+    "json_patch",
+    "json_quote",
+    "json_remove",
+    "json_replace",
+    "json_set",
+    "json_type",
+    "json_valid",
+    "julianday",
+    "likelihood",
+    "likely",
+    "quote",
+    "strftime",
+    "time",
+    "timediff",
+    "total",
+    "typeof",
+    "unicode",
+    "unixepoch",
+    "unlikely",
 ];
 
 const POSTGRES: &[&str] = &[
-    "age", "array_agg", "array_length", "array_to_string", "ascii", "bit_and", "bit_or", "bool_and", "bool_or", "btrim",
-    "ceil", "ceiling", "char_length", "character_length", "chr", "date_part", "date_trunc", "every", "floor",
-    "greatest", "initcap", "json_agg", "json_array_length", "json_build_array", "json_build_object",
-    "json_extract_path", "json_extract_path_text", "json_object_agg", "json_typeof", "jsonb_agg", "jsonb_array_length",
-    "jsonb_build_array", "jsonb_build_object", "jsonb_extract_path", "jsonb_extract_path_text", "jsonb_object_agg",
-    "jsonb_path_exists", "jsonb_path_query_first", "jsonb_set", "jsonb_strip_nulls", "jsonb_typeof", "least", "left",
-    "make_date", "md5", "mod", "now", "power", "regexp_replace", "reverse", "right", "similarity", "split_part", "sqrt",
-    "starts_with", "stddev", "strpos", "to_char", "to_date", "to_json", "to_jsonb", "to_timestamp", "translate", "trunc",
+    "age",
+    "array_agg",
+    "array_length",
+    "array_to_string",
+    "ascii",
+    "bit_and",
+    "bit_or",
+    "bool_and",
+    "bool_or",
+    "btrim",
+    "ceil",
+    "ceiling",
+    "char_length",
+    "character_length",
+    "chr",
+    "date_part",
+    "date_trunc",
+    "every",
+    "floor",
+    "greatest",
+    "initcap",
+    "json_agg",
+    "json_array_length",
+    "json_build_array",
+    "json_build_object",
+    "json_extract_path",
+    "json_extract_path_text",
+    "json_object_agg",
+    "json_typeof",
+    "jsonb_agg",
+    "jsonb_array_length",
+    "jsonb_build_array",
+    "jsonb_build_object",
+    "jsonb_extract_path",
+    "jsonb_extract_path_text",
+    "jsonb_object_agg",
+    "jsonb_path_exists",
+    "jsonb_path_query_first",
+    "jsonb_set",
+    "jsonb_strip_nulls",
+    "jsonb_typeof",
+    "least",
+    "left",
+    "make_date",
+    "md5",
+    "mod",
+    "now",
+    "power",
+    "regexp_replace",
+    "reverse",
+    "right",
+    "split_part",
+    "sqrt",
+    "starts_with",
+    "stddev",
+    "strpos",
+    "to_char",
+    "to_date",
+    "to_json",
+    "to_jsonb",
+    "to_timestamp",
+    "translate",
+    "trunc",
     "variance",
 ];
 
 /// After FROM.
 const TABLE_SQLITE: &[&str] = &["json_each", "json_tree"];
 const TABLE_POSTGRES: &[&str] = &[
-    "json_array_elements", "json_array_elements_text", "json_each", "json_each_text", "jsonb_array_elements",
-    "jsonb_array_elements_text", "jsonb_each", "jsonb_each_text", "jsonb_object_keys", "jsonb_path_query", "unnest",
+    "json_array_elements",
+    "json_array_elements_text",
+    "json_each",
+    "json_each_text",
+    "jsonb_array_elements",
+    "jsonb_array_elements_text",
+    "jsonb_each",
+    "jsonb_each_text",
+    "jsonb_object_keys",
+    "jsonb_path_query",
+    "unnest",
 ];
 
 /// Written without brackets.
@@ -48,23 +175,16 @@ const BARE: &[&str] = &["current_date", "current_time", "current_timestamp"];
 
 impl Emit<'_> {
     fn known(&self, name: &ObjectName, lists: &[&[&'static str]]) -> Result<&'static str, Refusal> {
-        let refused = || Refusal::Function(name.to_string().chars().filter(|c| !c.is_control()).take(80).collect());
+        let refused =
+            || Refusal::Function(name.to_string().chars().filter(|c| !c.is_control()).take(80).collect());
         let plain = self.plain(self.single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let found = lists.iter().copied().flatten().copied().find(|known| plain.eq_ignore_ascii_case(known));
         found.ok_or_else(refused)
     }
 
     pub(super) fn function(&mut self, function: &Function) -> Result<(), Refusal> {
-        let Function {
-            name,
-            uses_odbc_syntax,
-            parameters,
-            args,
-            within_group,
-            filter,
-            null_treatment,
-            over,
-        } = function;
+        let Function { name, uses_odbc_syntax, parameters, args, within_group, filter, null_treatment, over } =
+            function;
         absent("{fn …}", *uses_odbc_syntax)?;
         absent("parameters of a function", !matches!(parameters, FunctionArguments::None))?;
         absent("WITHIN GROUP", !within_group.is_empty())?;
@@ -195,7 +315,10 @@ impl Emit<'_> {
         match alias {
             Some(alias) => self.alias(alias),
             None => {
-                self.push(&format!(" AS {}", if self.is_postgres() { format!("\"{name}\"") } else { format!("`{name}`") }));
+                self.push(&format!(
+                    " AS {}",
+                    if self.is_postgres() { format!("\"{name}\"") } else { format!("`{name}`") }
+                ));
                 Ok(())
             }
         }

@@ -11,9 +11,13 @@ const MAX_NAME: usize = 50;
 /// What a common table expression's name gets in front, so that it can never be a relation's.
 const CTE_PREFIX: &str = "cte_";
 
-/// Whether something begins as the names of own tables do, in any case.
+/// Tables of ours whose names begin as those of the scripts' own do. They are elsewhere and could not be reached; the
+/// refusal says so at once.
+const RESERVED: [&str; 1] = ["script_variables"];
+
+/// Whether a name in lower case is one of an own table.
 fn is_own(name: &str) -> bool {
-    name.len() > OWN_PREFIX.len() && name.starts_with(OWN_PREFIX)
+    name.len() > OWN_PREFIX.len() && name.starts_with(OWN_PREFIX) && !RESERVED.contains(&name)
 }
 
 /// `name` as it looks in an error: short.

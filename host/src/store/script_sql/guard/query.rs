@@ -1,9 +1,10 @@
 //! SELECT: with, joins, groups, windows, unions.
 
 use sqlparser::ast::{
-    Cte, Distinct, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, Offset, OrderBy, OrderByExpr,
-    OrderByKind, OrderByOptions, OrderBySort, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, WildcardAdditionalOptions, With,
+    Cte, Distinct, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, Offset, OrderBy,
+    OrderByExpr, OrderByKind, OrderByOptions, OrderBySort, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor,
+    TableWithJoins, WildcardAdditionalOptions, With,
 };
 
 use super::{Emit, Refusal, absent, unsupported};

@@ -1,0 +1,409 @@
+//! The guard: what passes and how it is written, and what does not under any disguise.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const BOTH: [Backend; 2] = [Backend::Sqlite, Backend::Postgres];
+
+fn on(backend: Backend, sql: &str) -> Result<Statement, Refusal> {
+    check(sql, &[], backend)
+}
+
+fn written(backend: Backend, sql: &str) -> String {
+    on(backend, sql).unwrap_or_else(|refusal| panic!("{sql}: {refusal}")).sql
+}
+
+#[test]
+fn writes_a_select_anew() {
+    let sql = "select Uri, r.record->>'text' as T -- a comment\n from Records r where did = 'it''s' and (a or not b) limit 5;";
+    assert_eq!(
+        written(Backend::Sqlite, sql),
+        "SELECT `Uri`, (`r`.`record` ->> 'text') AS `T` FROM temp.`records` AS `r` \
+         WHERE ((`did` = 'it''s') AND (`a` OR (NOT `b`))) LIMIT 5"
+    );
+    assert_eq!(
+        written(Backend::Postgres, sql),
+        "SELECT \"uri\", (\"r\".\"record\" ->> 'text') AS \"t\" FROM script_views.\"records\" AS \"r\" \
+         WHERE ((\"did\" = 'it''s') AND (\"a\" OR (NOT \"b\"))) LIMIT 5"
+    );
+}
+
+#[test]
+fn keeps_what_scripts_need() {
+    for sql in [
+        "SELECT 1",
+        "SELECT count(*), count(DISTINCT did) FROM records GROUP BY collection HAVING count(*) > 2 ORDER BY 1 DESC",
+        "SELECT * FROM records r JOIN record_refs f ON f.source_uri = r.uri LEFT JOIN labels l USING (uri)",
+        "SELECT r.* FROM records r, script_seen s WHERE s.uri = r.uri AND r.rkey NOT IN ('a', 'b')",
+        "WITH t AS (SELECT did FROM records) SELECT * FROM t AS x WHERE EXISTS (SELECT 1 FROM t WHERE t.did = x.did)",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT i FROM n",
+        "SELECT did FROM records UNION SELECT id FROM lexicons ORDER BY did LIMIT 3 OFFSET 1",
+        "SELECT CASE WHEN did LIKE 'did:web:%' ESCAPE '!' THEN 1 ELSE 0 END, CAST(record ->> 'n' AS integer) FROM records",
+        "SELECT row_number() OVER (PARTITION BY did ORDER BY indexed_us DESC ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), \
+         sum(1) FILTER (WHERE rkey BETWEEN 'a' AND 'b') FROM records",
+        "SELECT substr(did, 1, 3), trim(both ' ' from rkey), upper(rkey), coalesce(cid, '') FROM records WHERE cid IS NOT NULL",
+        "INSERT INTO script_seen (uri, n) VALUES ('a', 1), ('b', 2) ON CONFLICT (uri) DO UPDATE SET n = excluded.n + 1",
+        "INSERT INTO script_seen SELECT uri, 1 FROM records ON CONFLICT DO NOTHING",
+        "UPDATE script_seen SET n = n + 1 WHERE uri IN (SELECT uri FROM records) RETURNING n",
+        "DELETE FROM script_seen WHERE n < 3 RETURNING *",
+        "CREATE TABLE IF NOT EXISTS script_seen (uri text PRIMARY KEY, n integer NOT NULL DEFAULT 0 CHECK (n >= 0), \
+         of text REFERENCES script_other (id) ON DELETE CASCADE, UNIQUE (n, uri))",
+        "CREATE UNIQUE INDEX script_by_n ON script_seen (n, lower(uri) DESC) WHERE n > 3",
+        "ALTER TABLE script_seen ADD COLUMN more text",
+        "ALTER TABLE script_seen RENAME TO script_saw",
+        "DROP TABLE IF EXISTS script_seen",
+        "DROP INDEX script_by_n",
+    ] {
+        for backend in BOTH {
+            written(backend, sql);
+        }
+    }
+    written(Backend::Sqlite, "SELECT e.value FROM records, json_each(record, '$.tags') AS e");
+    written(Backend::Sqlite, "INSERT OR REPLACE INTO script_seen VALUES (1)");
+    written(
+        Backend::Postgres,
+        "SELECT t FROM records, jsonb_array_elements_text(record -> 'tags') AS t WHERE did ILIKE 'x%'",
+    );
+    written(
+        Backend::Postgres,
+        "SELECT DISTINCT ON (did) did FROM records WHERE record @> '{\"a\": 1}' AND did = ANY (ARRAY['a'])",
+    );
+    written(
+        Backend::Postgres,
+        "CREATE TABLE script_log (id bigserial PRIMARY KEY, at timestamptz DEFAULT now(), what jsonb)",
+    );
+}
+
+#[test]
+fn no_other_relation_under_any_disguise() {
+    for sql in [
+        "SELECT * FROM api_keys",
+        "SELECT * FROM API_KEYS",
+        "SELECT * FROM \"api_keys\"",
+        "SELECT * FROM api_keys AS records",
+        "SELECT * FROM records, api_keys",
+        "SELECT * FROM records JOIN users ON 1 = 1",
+        "SELECT (SELECT key_hash FROM api_keys LIMIT 1)",
+        "SELECT * FROM records WHERE did IN (SELECT did FROM users)",
+        "SELECT * FROM records WHERE EXISTS (SELECT 1 FROM scripts)",
+        "SELECT * FROM (SELECT * FROM settings) AS records",
+        "SELECT 1 FROM records GROUP BY did HAVING count(*) > (SELECT count(*) FROM users)",
+        "SELECT 1 FROM records ORDER BY (SELECT id FROM users)",
+        "SELECT 1 LIMIT (SELECT count(*) FROM users)",
+        "SELECT 1 UNION SELECT key_hash FROM api_keys",
+        "WITH records AS (SELECT * FROM api_keys) SELECT * FROM records",
+        "WITH a AS (SELECT 1) SELECT * FROM a, (WITH b AS (SELECT * FROM users) SELECT * FROM b) c",
+        "WITH a AS (WITH b AS (SELECT 1) SELECT * FROM b) SELECT * FROM b",
+        "SELECT * FROM public.records",
+        "SELECT * FROM main.records",
+        "SELECT * FROM temp.records",
+        "SELECT * FROM belvedere.records",
+        "SELECT * FROM script_views.records",
+        "SELECT * FROM public.script_mine",
+        "SELECT * FROM \"public.records\"",
+        "SELECT * FROM \"public\".\"api_keys\"",
+        "SELECT * FROM /* records */ api_keys",
+        "SELECT * FROM api_keys -- records",
+        "SELECT * FROM api\u{fb01}keys",
+        "SELECT * FROM \u{ff41}pi_keys",
+        "SELECT * FROM record\u{17f}",
+        "SELECT * FROM \"records\u{200b}\"",
+        "SELECT * FROM dids",
+        "SELECT * FROM sqlite_master",
+        "SELECT * FROM sqlite_schema",
+        "SELECT * FROM dbstat",
+        "SELECT * FROM pg_catalog.pg_class",
+        "SELECT * FROM pg_class",
+        "SELECT * FROM pg_shadow",
+        "SELECT * FROM information_schema.tables",
+        "SELECT * FROM _sqlx_migrations",
+        "SELECT * FROM script_",
+        "SELECT * FROM scripts",
+        "INSERT INTO script_x SELECT key_hash FROM api_keys",
+        "UPDATE script_x SET n = (SELECT id FROM users)",
+        "UPDATE script_x SET n = u.id FROM users u",
+        "DELETE FROM script_x WHERE n IN (SELECT id FROM users)",
+        "INSERT INTO script_x VALUES (1) RETURNING (SELECT key_hash FROM api_keys)",
+        "INSERT INTO script_x VALUES (1) ON CONFLICT (n) DO UPDATE SET n = (SELECT id FROM users)",
+        "CREATE TABLE script_x (n integer DEFAULT (SELECT id FROM users))",
+        "CREATE TABLE script_x (n integer REFERENCES users (id))",
+        "CREATE INDEX script_i ON api_keys (key_hash)",
+    ] {
+        for backend in BOTH {
+            let refused = on(backend, sql);
+            assert!(
+                matches!(
+                    refused,
+                    Err(Refusal::Table(_) | Refusal::NotYours(_) | Refusal::Name(_) | Refusal::Syntax(_))
+                ),
+                "{backend:?} {sql}: {refused:?}"
+            );
+        }
+    }
+    // By the name that the script gave.
+    let refused = on(Backend::Sqlite, "SELECT * FROM API_keys").unwrap_err();
+    assert!(refused.to_string().starts_with("table API_keys can't be used"), "{refused}");
+    assert!(refused.is_forbidden());
+}
+
+#[test]
+fn nothing_but_own_tables_is_written() {
+    for sql in [
+        "INSERT INTO records (did) VALUES ('x')",
+        "UPDATE records SET record = '{}'",
+        "DELETE FROM records",
+        "DELETE FROM labels WHERE 1 = 1",
+        "INSERT INTO main.script_x VALUES (1)",
+        "INSERT INTO pg_catalog.script_x VALUES (1)",
+        "CREATE TABLE records (a integer)",
+        "CREATE TABLE mine (a integer)",
+        "CREATE TABLE public.script_x (a integer)",
+        "CREATE TABLE belvedere.script_x (a integer)",
+        "CREATE INDEX script_i ON records (did)",
+        "CREATE INDEX i ON script_x (did)",
+        "ALTER TABLE records RENAME TO script_records",
+        "ALTER TABLE script_x RENAME TO records",
+        "DROP TABLE records",
+        "DROP TABLE api_keys",
+        "DROP INDEX records_list",
+    ] {
+        for backend in BOTH {
+            let refused = on(backend, sql);
+            assert!(matches!(refused, Err(Refusal::NotYours(_))), "{backend:?} {sql}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn no_other_statement_and_one_at_a_time() {
+    for sql in [
+        "PRAGMA query_only = off",
+        "ATTACH DATABASE '/etc/passwd' AS x",
+        "DETACH DATABASE belvedere",
+        "VACUUM INTO '/tmp/x'",
+        "CREATE VIEW script_v AS SELECT * FROM api_keys",
+        "CREATE TEMP TABLE script_x (a integer)",
+        "CREATE TEMPORARY VIEW script_v AS SELECT 1",
+        "CREATE VIRTUAL TABLE script_v USING fts5(a)",
+        "CREATE TRIGGER script_t AFTER INSERT ON script_x BEGIN SELECT 1; END",
+        "CREATE TABLE script_x AS SELECT * FROM api_keys",
+        "CREATE TABLE script_x (LIKE api_keys)",
+        "CREATE FUNCTION script_f() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$",
+        "DO $$ BEGIN END $$",
+        "COPY records TO '/tmp/x'",
+        "COPY script_x FROM PROGRAM 'id'",
+        "SET ROLE postgres",
+        "SET search_path = public",
+        "RESET ALL",
+        "SHOW data_directory",
+        "EXPLAIN SELECT 1",
+        "EXPLAIN ANALYZE DELETE FROM script_x",
+        "BEGIN",
+        "COMMIT",
+        "ROLLBACK",
+        "SAVEPOINT x",
+        "LOCK TABLE records",
+        "GRANT ALL ON records TO public",
+        "TRUNCATE script_x",
+        "CALL x()",
+        "PREPARE x AS SELECT 1",
+        "EXECUTE x",
+        "LISTEN x",
+        "NOTIFY x",
+        "MERGE INTO script_x USING records ON 1 = 1 WHEN MATCHED THEN DELETE",
+        "DROP VIEW records",
+        "DROP SCHEMA public",
+        "DROP TABLE script_x CASCADE",
+        "DROP TABLE script_x, records",
+        "ALTER TABLE script_x OWNER TO postgres",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; DROP TABLE records",
+        "SELECT 1;; DELETE FROM script_x;",
+        "SELECT * INTO script_y FROM records",
+        "SELECT * FROM records FOR UPDATE",
+        "WITH x AS (DELETE FROM script_x RETURNING *) SELECT * FROM x",
+        "WITH x AS (INSERT INTO records VALUES (1) RETURNING *) SELECT * FROM x",
+        "TABLE api_keys",
+        "VALUES (1); VALUES (2)",
+        "",
+        " ; ",
+        "-- nothing",
+        "/* nothing */",
+    ] {
+        for backend in BOTH {
+            assert!(on(backend, sql).is_err(), "{backend:?} {sql}");
+        }
+    }
+    assert_eq!(on(Backend::Sqlite, "SELECT 1; SELECT 2").unwrap_err(), Refusal::Several);
+    assert_eq!(on(Backend::Sqlite, " ; ").unwrap_err(), Refusal::Empty);
+}
+
+#[test]
+fn no_other_function_type_or_literal() {
+    for sql in [
+        "SELECT load_extension('x')",
+        "SELECT LOAD_EXTENSION('x')",
+        "SELECT \"load_extension\"('x')",
+        "SELECT readfile('/etc/passwd')",
+        "SELECT writefile('/tmp/x', 'y')",
+        "SELECT sqlite_compileoption_get(1)",
+        "SELECT zeroblob(1000000000)",
+        "SELECT randomblob(1000000000)",
+        "SELECT printf('%.*c', 1000000000, 'x')",
+        "SELECT format('%1000000000s', 'x')",
+        "SELECT * FROM pragma_table_info('api_keys')",
+        "SELECT * FROM generate_series(1, 1000000000)",
+        "SELECT repeat('x', 1000000000)",
+        "SELECT lpad('x', 1000000000)",
+        "SELECT pg_sleep(100)",
+        "SELECT pg_catalog.pg_sleep(100)",
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT pg_ls_dir('.')",
+        "SELECT lo_import('/etc/passwd')",
+        "SELECT current_setting('data_directory')",
+        "SELECT set_config('search_path', 'public', false)",
+        "SELECT query_to_xml('SELECT * FROM api_keys', true, true, '')",
+        "SELECT table_to_xml('api_keys', true, true, '')",
+        "SELECT database_to_xml(true, true, '')",
+        "SELECT dblink('host=x', 'SELECT 1')",
+        "SELECT pg_terminate_backend(1)",
+        "SELECT pg_advisory_lock(1)",
+        "SELECT nextval('x')",
+        "SELECT to_regclass('api_keys')",
+        "SELECT 'api_keys'::regclass",
+        "SELECT CAST('api_keys' AS regclass)",
+        "SELECT CAST(1 AS pg_catalog.oid)",
+        "SELECT ts_stat('SELECT 1')",
+        "SELECT * FROM ts_stat('SELECT key_hash FROM api_keys')",
+        "SELECT * FROM json_to_recordset('[]') AS x(a int)",
+        "SELECT version()",
+        "SELECT E'\\'; DROP TABLE records; --'",
+        "SELECT $$x$$",
+        "SELECT $tag$x$tag$",
+        "SELECT X'00'",
+        "SELECT N'x'",
+        "SELECT a OPERATOR(pg_catalog.+) b FROM records",
+        "SELECT records FROM records.records.records.records",
+        "SELECT a.b.c FROM records",
+        "SELECT (records).did FROM records",
+        "SELECT :name",
+        "SELECT @name",
+    ] {
+        for backend in BOTH {
+            assert!(on(backend, sql).is_err(), "{backend:?} {sql}");
+        }
+    }
+    // On SQLite these are a column `U` and an operator.
+    for sql in ["SELECT U&'\\0061pi_keys'", "SELECT * FROM U&\"\\0061pi_keys\""] {
+        assert!(on(Backend::Postgres, sql).is_err(), "{sql}");
+    }
+}
+
+#[test]
+fn a_text_ends_where_we_say() {
+    for (sql, text) in [
+        ("SELECT '\\'", "SELECT '\\'"),
+        ("SELECT '''; DROP TABLE x; --'", "SELECT '''; DROP TABLE x; --'"),
+        ("SELECT '/*' || '*/'", "SELECT ('/*' || '*/')"),
+    ] {
+        for backend in BOTH {
+            assert_eq!(written(backend, sql), text);
+        }
+    }
+    for name in ["a\"b", "a`b", "a]b", "a b", "a.b", "a'b", "a;b", "ä"] {
+        for sql in [
+            format!("SELECT \"{}\" FROM records", name.replace('"', "\"\"")),
+            format!("SELECT 1 AS \"{}\"", name.replace('"', "\"\"")),
+        ] {
+            for backend in BOTH {
+                assert!(on(backend, &sql).is_err(), "{sql}");
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_are_bound_or_written() {
+    let params = [json!("a'b"), json!(-5), json!(null), json!(true), json!(1.5)];
+    let sql =
+        "SELECT * FROM records WHERE did = $1 AND $2 < 3 AND $3 IS NULL AND $4 AND $5 > 1 AND rkey = $1";
+    let sqlite = check(sql, &params, Backend::Sqlite).unwrap();
+    assert_eq!(sqlite.binds, [0, 1, 3, 4]);
+    assert!(
+        sqlite.sql.contains("(NULL IS NULL)") && sqlite.sql.ends_with("(`rkey` = $1))"),
+        "{}",
+        sqlite.sql
+    );
+    let postgres = check(sql, &params, Backend::Postgres).unwrap();
+    assert_eq!(postgres.binds, [0]);
+    assert!(postgres.sql.contains("((-5) < 3)") && postgres.sql.contains("((1.5) > 1)"), "{}", postgres.sql);
+
+    let question =
+        check("SELECT ? + ? LIMIT ?", &[json!("1"), json!("2"), json!("3")], Backend::Sqlite).unwrap();
+    assert_eq!(question.sql, "SELECT ($1 + $2) LIMIT $3");
+    let wrong = |sql: &str, params: &[Value]| check(sql, params, Backend::Sqlite).unwrap_err();
+    assert_eq!(wrong("SELECT $2", &[json!(1)]), Refusal::Parameters { has: 2, given: 1 });
+    assert_eq!(wrong("SELECT $1", &[json!(1), json!(2)]), Refusal::Parameters { has: 1, given: 2 });
+    assert_eq!(wrong("SELECT $1", &[json!([1])]), Refusal::Parameter);
+    assert!(matches!(wrong("SELECT $1, ?", &[json!(1), json!(2)]), Refusal::Unsupported(_)));
+    assert!(check("SELECT $0", &[], Backend::Sqlite).is_err());
+}
+
+#[test]
+fn size_and_depth_are_bounded() {
+    let deep = |open: &str, close: &str, n: usize| format!("SELECT {}1{}", open.repeat(n), close.repeat(n));
+    let chain = |op: &str, n: usize| format!("SELECT 1{}", format!(" {op} 1").repeat(n));
+    for backend in BOTH {
+        for sql in [
+            deep("(", ")", 5_000),
+            deep("(SELECT ", ")", 200),
+            deep("NOT ", "", 3_000),
+            deep("- ", "", 2_400),
+            chain("+", 1_200),
+            chain("AND", 3_000),
+            chain("||", 1_200),
+            format!("SELECT '{}'", "x".repeat(MAX_BYTES)),
+            format!("SELECT 1{}", " UNION SELECT 1".repeat(600)),
+            format!("SELECT {}", vec!["CASE WHEN 1 THEN "; 300].join("")),
+        ] {
+            assert!(on(backend, &sql).is_err(), "{}…", &sql[..40]);
+        }
+        written(backend, &chain("AND", 100));
+        written(backend, &deep("(", ")", 10));
+    }
+    assert!(on(Backend::Sqlite, &format!("SELECT 1{}", " GLOB 1".repeat(1_200))).is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_refused_or_is_again_what_was_written(sql in "[ -~\u{a0}-\u{ff}]{0,60}") {
+        for backend in BOTH {
+            if let Ok(statement) = on(backend, &sql) {
+                prop_assert!(!statement.sql.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_sql_in_any_order_name_nothing_else(words in prop::collection::vec(
+        prop::sample::select(vec!["SELECT", "*", "FROM", "records", "api_keys", "users", "(", ")", ",", "WITH", "AS", "a",
+            "JOIN", "ON", "1", "=", "WHERE", "IN", "UNION", "EXISTS", "'x'", "pg_sleep", "\"api_keys\"", ".", "RETURNING",
+            "INSERT", "INTO", "script_x", "VALUES", "UPDATE", "SET", "DELETE", ";", "--", "/*", "*/", "\n"]), 1..24)) {
+        let sql = words.join(" ");
+        for backend in BOTH {
+            if let Ok(statement) = on(backend, &sql) {
+                for name in ["api_keys", "users"] {
+                    // As a column or an alias it is only a word.
+                    for before in ["FROM ", "JOIN ", "INTO ", "UPDATE "] {
+                        for quote in ["\"", "`", ""] {
+                            let found = format!("{before}{quote}{name}");
+                            prop_assert!(!statement.sql.contains(&found), "{}: {}", sql, statement.sql);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,8 +1,9 @@
 //! INSERT, UPDATE and DELETE on own tables.
 
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, DoUpdate, FromTable, Insert, OnConflict, OnConflictAction,
-    OnInsert, SelectItem, SqliteOnConflict, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind,
+    Assignment, AssignmentTarget, ConflictTarget, Delete, DoUpdate, FromTable, Insert, OnConflict,
+    OnConflictAction, OnInsert, SelectItem, SqliteOnConflict, TableFactor, TableObject, TableWithJoins,
+    Update, UpdateTableFromKind,
 };
 
 use super::{Emit, Refusal, absent, unsupported};
