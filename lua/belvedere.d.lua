@@ -194,4 +194,54 @@ function db.backlinks(links) end
 
 -- Events -------------------------------------------------------------------------------------------------------------
 
+---What happened, in record and label scripts: the globals of the same names in one table.
+---@class belvedere.RecordEvent
+---@field action "create"|"update"|"delete"
+---@field uri string
+---@field did string the author
+---@field collection string
+---@field rkey string
+---@field record table? nil for a delete
+
+---@class belvedere.LabelEvent
+---@field src string the labeler's DID
+---@field uri string an at-uri, or a DID
+---@field val string
+---@field neg boolean whether it takes an earlier one back
+---@field cts string when it was made
+---@field exp string? until when it holds
+
+---@type belvedere.RecordEvent|belvedere.LabelEvent
+event = nil
+
+---@type "create"|"update"|"delete"
+action = nil
+
+---@type string
+uri = nil
+
+---@type string
+did = nil
+
+---@type string
+rkey = nil
+
+---@type table?
+record = nil
+
+---@type string
+src = nil
+
+---@type string
+val = nil
+
+---@type boolean
+neg = nil
+
+---@type string
+cts = nil
+
+---@type string?
+exp = nil
+
 -- Jobs ---------------------------------------------------------------------------------------------------------------

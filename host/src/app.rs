@@ -176,6 +176,7 @@ impl App {
         let variables = Variables::default();
         variables.load(&sealing, &store::script_variables::list(&db).await.map_err(named)?);
         let web = Web::new(net.clone(), config.scripts.pool_size);
+        let in_process = Arc::new(InProcess::default());
         let script_services = Services::new(
             Arc::new(ServerIndex(db.clone())),
             Arc::new(ServerLog { events: events.clone(), variables: variables.clone() }),
@@ -184,6 +185,7 @@ impl App {
         )
         .with_variables(variables)
         .with_web(web.clone())
+        .with_xrpc(in_process.clone())
         .with_atproto(
             resolver.clone(),
             Arc::new(ServerLabels(db.clone(), clock.clone())),
@@ -207,7 +209,7 @@ impl App {
             shutdown: lifecycle.drain.child_token(),
         });
 
-        let app = Arc::new_cyclic(|app| Self {
+        let app = Arc::new(Self {
             tokens: ServiceTokens::new(identity.did.as_str().to_owned(), clock.clone()),
             config,
             identity,
@@ -231,12 +233,13 @@ impl App {
             engine,
             library,
             triggers,
-            script_services: script_services.with_xrpc(Arc::new(InProcess(app.clone()))),
+            script_services,
             web,
             stream,
             tasks: TaskTracker::new(),
             lifecycle,
         });
+        in_process.open(&app);
         app.start_sweeps();
         Ok(app)
     }

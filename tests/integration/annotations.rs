@@ -29,7 +29,20 @@ function handle()
 end";
 
 /// What only other kinds of runs have.
-const ELSEWHERE: &[&str] = &["atproto.blob_upload"];
+const ELSEWHERE: &[&str] = &[
+    "atproto.blob_upload",
+    "event",
+    "action",
+    "uri",
+    "did",
+    "rkey",
+    "record",
+    "src",
+    "val",
+    "neg",
+    "cts",
+    "exp",
+];
 
 /// All annotations: the file for what every run has, and one for each topic.
 fn everything() -> String {

@@ -5,15 +5,17 @@
 //! one commit, over accounts that share a collection.
 
 use belvedere::random::Random;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::database::Database;
 use crate::index::{equals_pds, track};
 use crate::network::network;
 use crate::pds::Account;
-use crate::server::Server;
+use crate::server::{Server, expect};
 
 const NOTE: &str = "com.example.crash.note";
+const SCRIPT: &str = "function handle() for i = 1, 20000 do end return true end";
 const ROUNDS: usize = 24;
 const ACCOUNTS: usize = 3;
 /// Small enough that updates and deletes hit records that are there.
@@ -35,6 +37,9 @@ async fn kill_at_any_moment(database: Database) {
     server.start().await;
     let key = server.create_key(&writers[0].account.did);
     track(&server, &key, NOTE).await;
+    // Through a script, so that kills hit events that wait for theirs.
+    let script = json!({ "id": format!("record.index:{NOTE}"), "body": SCRIPT });
+    expect(201, server.request(Method::POST, "/admin/scripts").bearer_auth(&key).json(&script)).await;
 
     for round in 0..ROUNDS {
         if round > 0 {

@@ -15,6 +15,7 @@ mod index;
 mod network;
 mod outside;
 mod pds;
+mod record_events;
 mod server;
 mod story;
 mod stream;

@@ -1,7 +1,7 @@
 //! `xrpc.*` of scripts: the same methods as over HTTP, in process, as the same caller. They cost the same tokens, and
 //! admins' rules about forwarding hold for them too.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -16,15 +16,25 @@ use crate::atproto::{Did, LexiconKind, Nsid};
 use crate::http::{Error, Request, Response};
 use crate::scripts::{Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb};
 
-/// The way from a script back into the server that runs it.
-#[derive(Debug)]
-pub struct InProcess(pub Weak<App>);
+/// The way from a script back into the server that runs it. Made before the server is, because event scripts are among
+/// the first things that it needs; calls are refused until [`InProcess::open`].
+#[derive(Debug, Default)]
+pub struct InProcess(OnceLock<Weak<App>>);
+
+impl InProcess {
+    /// From now on calls reach `app`.
+    pub fn open(&self, app: &Arc<App>) {
+        // Opened once, at the start.
+        let _ = self.0.set(Arc::downgrade(app));
+    }
+}
 
 impl Xrpc for InProcess {
     fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>> {
         async move {
+            let app = self.0.get().and_then(Weak::upgrade);
             let app =
-                self.0.upgrade().ok_or_else(|| XrpcError::Unavailable("the server is ending".to_owned()))?;
+                app.ok_or_else(|| XrpcError::Unavailable("the server is starting or ending".to_owned()))?;
             answer(app, call).await
         }
         .boxed()
