@@ -132,6 +132,32 @@ on_both! {
         assert!(matches!(error(&db, "SELECT * FROM script_saw").await, RawError::Database(_)));
     }
 
+    async fn finds_records_by_uri_wherever_it_comes_from(db) {
+        fill(&db).await;
+        let (a, b) = (uri(1, NOTE, "a").to_string(), uri(2, LIKE, "b").to_string());
+        let keys = async |sql: &str, params: &[Value]| {
+            let found = rows(&db, sql, params).await;
+            let found = found.as_array().unwrap().iter().map(|row| row["rkey"].as_str().unwrap_or("-").to_owned());
+            found.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(keys("SELECT rkey FROM records WHERE uri = $1", &[json!(a)]).await, "a");
+        assert_eq!(keys("SELECT rkey FROM records WHERE NOT uri = $1", &[json!(a)]).await, "b");
+        for nonsense in ["", "at://", "at:", "////////", "at://did:plc:x/y", "x/y/z/1/2/3"] {
+            assert_eq!(keys("SELECT rkey FROM records WHERE uri = $1", &[json!(nonsense)]).await, "");
+            assert_eq!(keys("SELECT rkey FROM records WHERE NOT (uri = $1) ORDER BY 1", &[json!(nonsense)]).await, "a b");
+        }
+        ask(&db, "CREATE TABLE script_x (uri text)", &[]).await.unwrap();
+        let sql = "INSERT INTO script_x VALUES ($1), ($2), ('else'), (NULL)";
+        ask(&db, sql, &[json!(a), json!(b)]).await.unwrap();
+        let sql = "SELECT r.rkey FROM script_x x JOIN records r ON r.uri = x.uri ORDER BY r.indexed_at DESC";
+        assert_eq!(keys(sql, &[]).await, "b a");
+        let sql = "SELECT r.rkey FROM script_x x LEFT JOIN records r ON r.uri = x.uri ORDER BY coalesce(r.rkey, 'z')";
+        assert_eq!(keys(sql, &[]).await, "a b - -");
+        let sql = "SELECT uri AS rkey FROM script_x WHERE NOT EXISTS (SELECT 1 FROM records WHERE uri = script_x.uri) \
+                   AND uri IS NOT NULL";
+        assert_eq!(keys(sql, &[]).await, "else");
+    }
+
     async fn is_seen_by_another_host(db) {
         ask(&db, "CREATE TABLE script_shared (n integer)", &[]).await.unwrap();
         let other = Db::open(&db.url, 2).await.unwrap();

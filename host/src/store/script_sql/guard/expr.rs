@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 use sqlparser::ast::{
-    Array, CaseWhen, CeilFloorKind, DateTimeField, Expr, Ident, TrimWhereField, TypedString, UnaryOperator,
-    Value,
+    Array, BinaryOperator, CaseWhen, CeilFloorKind, DateTimeField, Expr, Ident, TrimWhereField, TypedString,
+    UnaryOperator, Value,
 };
 
 use super::{Emit, Refusal, absent, operators, unsupported};
@@ -90,6 +90,9 @@ impl Emit<'_> {
                 self.like(not(*negated, " ILIKE ", " NOT ILIKE "), expr, pattern, escape_char.as_deref())
             }
             Expr::BinaryOp { left, op, right } => {
+                if *op == BinaryOperator::Eq && self.uri_equals(left, right)? {
+                    return Ok(());
+                }
                 let word = operators::word(op, self.backend)?;
                 self.bracketed(&[E(left), W(" "), W(word), W(" "), E(right)])
             }

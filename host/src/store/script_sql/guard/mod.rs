@@ -14,6 +14,7 @@ mod functions;
 mod names;
 mod operators;
 mod query;
+mod quick;
 mod types;
 mod write;
 
@@ -192,12 +193,14 @@ struct Emit<'a> {
     depth: u32,
     /// Names of the common table expressions that can be seen, innermost last.
     ctes: Vec<String>,
+    /// The tables of each SELECT that is being written, innermost last.
+    scopes: Vec<Vec<quick::Source>>,
 }
 
 impl<'a> Emit<'a> {
     fn new(backend: Backend, params: &'a [Value]) -> Self {
-        let (out, binds, ctes) = Default::default();
-        Self { backend, params, out, binds, highest: 0, depth: 0, ctes }
+        let (out, binds, ctes, scopes) = Default::default();
+        Self { backend, params, out, binds, highest: 0, depth: 0, ctes, scopes }
     }
 
     fn push(&mut self, text: &str) {

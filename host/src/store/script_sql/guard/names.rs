@@ -40,7 +40,7 @@ impl Emit<'_> {
     }
 
     /// Quoted in a way that is never a string: SQLite reads `"x"` as text when there is no such column.
-    fn quoted(&self, plain: &str) -> String {
+    pub(super) fn quoted(&self, plain: &str) -> String {
         if self.is_postgres() { format!("\"{plain}\"") } else { format!("`{plain}`") }
     }
 

@@ -43,7 +43,10 @@ impl Emit<'_> {
             absent("INTERPOLATE", interpolate.is_some())?;
             let OrderByKind::Expressions(items) = kind else { return unsupported("ORDER BY ALL") };
             self.push(" ORDER BY ");
-            self.list(items, Self::order)?;
+            self.list(items, |emit, item| {
+                let sources = emit.orderable(query);
+                if emit.quick_order(item, sources) { emit.direction(item) } else { emit.order(item) }
+            })?;
         }
         if let Some(limit) = limit_clause {
             self.limit(limit)?;
@@ -187,6 +190,8 @@ impl Emit<'_> {
                 || qualify.is_some()
                 || value_table_mode.is_some(),
         )?;
+        let sources = self.sources(from);
+        self.scopes.push(sources);
         self.push("SELECT ");
         match distinct {
             None | Some(Distinct::All) => {}
@@ -211,6 +216,7 @@ impl Emit<'_> {
             self.push(" HAVING ");
             self.expr(having)?;
         }
+        self.scopes.pop();
         Ok(())
     }
 
@@ -332,10 +338,16 @@ impl Emit<'_> {
     }
 
     pub(super) fn order(&mut self, item: &OrderByExpr) -> Result<(), Refusal> {
-        let OrderByExpr { expr, options: OrderByOptions { sort, nulls_first }, with_fill } = item;
+        let OrderByExpr { expr, options: _, with_fill } = item;
         absent("WITH FILL", with_fill.is_some())?;
         // A number is the place of a column.
         self.expr(expr)?;
+        self.direction(item)
+    }
+
+    /// What follows the expression of an ORDER BY.
+    fn direction(&mut self, item: &OrderByExpr) -> Result<(), Refusal> {
+        let OrderByOptions { sort, nulls_first } = &item.options;
         match sort {
             None => {}
             Some(OrderBySort::Asc) => self.push(" ASC"),

@@ -325,6 +325,40 @@ fn a_text_ends_where_we_say() {
 }
 
 #[test]
+fn uris_and_times_find_an_index() {
+    let params = [json!("at://did:plc:a/b.c.d/e")];
+    let sql = "SELECT 1 FROM records WHERE uri = $1";
+    let found = check(sql, &params, Backend::Postgres).unwrap().sql;
+    assert_eq!(
+        found,
+        "SELECT 1 FROM script_views.\"records\" AS \"records\" WHERE (\"uri\" = $1 AND \"did\" = split_part($1, '/', 3) \
+         AND \"collection\" = split_part($1, '/', 4) AND \"rkey\" = split_part($1, '/', 5))"
+    );
+    let quick = |sql: &str| written(Backend::Sqlite, sql).contains("`rkey` = substr");
+    assert!(quick("SELECT 1 FROM records WHERE 'at://x' = URI"));
+    assert!(quick("SELECT 1 FROM records AS R, script_x x WHERE r.uri = x.uri"));
+    assert!(quick("SELECT 1 FROM script_x x LEFT JOIN records r ON x.uri = r.uri"));
+    assert!(quick("SELECT 1 FROM script_x WHERE EXISTS (SELECT 1 FROM records WHERE uri = script_x.uri)"));
+    assert!(quick("SELECT 1 FROM records r WHERE EXISTS (SELECT 1 FROM script_x x WHERE x.uri = r.uri)"));
+    assert!(quick("UPDATE script_x SET n = 1 FROM records r WHERE script_x.uri = r.uri"));
+    assert!(!quick("SELECT 1 FROM labels WHERE uri = 'at://x'"));
+    assert!(!quick("SELECT 1 FROM records, labels WHERE uri = 'at://x'"));
+    assert!(!quick("SELECT 1 FROM labels records WHERE records.uri = 'at://x'"));
+    assert!(!quick("SELECT 1 FROM records WHERE uri = 5"));
+    assert!(!quick("SELECT 1 FROM records WHERE uri <> 'at://x'"));
+    assert!(!quick("DELETE FROM script_x WHERE uri = 'at://x'"));
+
+    let orders = |sql: &str| written(Backend::Sqlite, sql).contains("indexed_us");
+    assert!(orders("SELECT uri FROM records ORDER BY indexed_at DESC LIMIT 3"));
+    assert!(orders("SELECT r.uri FROM records r, script_x x ORDER BY r.indexed_at"));
+    assert!(!orders("SELECT x.indexed_at FROM records r, script_x x ORDER BY x.indexed_at"));
+    assert!(!orders("SELECT uri AS indexed_at FROM records ORDER BY indexed_at"));
+    assert!(!orders("SELECT DISTINCT indexed_at FROM records ORDER BY indexed_at"));
+    assert!(!orders("SELECT indexed_at FROM records GROUP BY indexed_at ORDER BY indexed_at"));
+    assert!(!orders("SELECT indexed_at FROM records UNION SELECT cts FROM labels ORDER BY indexed_at"));
+}
+
+#[test]
 fn parameters_are_bound_or_written() {
     let params = [json!("a'b"), json!(-5), json!(null), json!(true), json!(1.5)];
     let sql =

@@ -156,6 +156,11 @@ impl Emit<'_> {
                 || !order_by.is_empty()
                 || limit.is_some(),
         )?;
+        let mut sources = self.sources(std::slice::from_ref(table));
+        if let Some(UpdateTableFromKind::AfterSet(tables)) = from {
+            sources.extend(self.sources(tables));
+        }
+        self.scopes.push(sources);
         self.push("UPDATE ");
         self.target(table)?;
         self.push(" SET ");
@@ -199,6 +204,8 @@ impl Emit<'_> {
         )?;
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = from;
         let [table] = from.as_slice() else { return unsupported("DELETE from several tables") };
+        let sources = self.sources(std::slice::from_ref(table));
+        self.scopes.push(sources);
         self.push("DELETE FROM ");
         self.target(table)?;
         if let Some(selection) = selection {
