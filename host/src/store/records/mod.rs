@@ -275,10 +275,19 @@ const COUNT_DID: &str = "SELECT count(*) FROM records WHERE collection_id = $1 A
 
 pub async fn count(db: &Db, collection: &Nsid, did: Option<&Did>) -> Result<u64, StoreError> {
     let Some(id) = intern::collection_id(db, collection).await? else { return Ok(0) };
-    let count: i64 = on!(db, reader, |pool| match did {
-        None => sqlx::query_scalar(COUNT).bind(id).fetch_one(pool).await,
-        Some(did) => sqlx::query_scalar(COUNT_DID).bind(id).bind(did.as_str()).fetch_one(pool).await,
-    })?;
+    macro_rules! counted {
+        ($lane:expr) => {
+            read!($lane, |conn| match did {
+                None => sqlx::query_scalar(COUNT).bind(id).fetch_one(conn).await,
+                Some(did) => sqlx::query_scalar(COUNT_DID).bind(id).bind(did.as_str()).fetch_one(conn).await,
+            })
+        };
+    }
+    // A script may ask for it: with a deadline.
+    let count: i64 = match db {
+        Db::Sqlite(db) => counted!(db.lane),
+        Db::Postgres(db) => counted!(db.lane),
+    };
     Ok(count as u64)
 }
 
