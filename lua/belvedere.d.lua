@@ -245,3 +245,32 @@ cts = nil
 exp = nil
 
 -- Jobs ---------------------------------------------------------------------------------------------------------------
+
+---@class belvedere.jobs
+jobs = {}
+
+---Queues a job of a type and gives its id. It works for this run's caller; without one: `forbidden`. A type without a
+---script is `bad-input`; an input over 64 KiB, or more than 100 waiting jobs of the caller, `limit`.
+---@param type string
+---@param input? any
+---@param options? { auth: boolean } auth: the job acts with the caller's PDS session
+---@return string id
+function jobs.create(type, input, options) end
+
+---The running job. Only in a job's run.
+---@class belvedere.Job
+---@field id string
+---@field input any
+job = {}
+
+---Replaces what operators see of the job's progress, 16 KiB at most.
+---@param value table
+function job.progress(value) end
+
+---Whether somebody wants the job to pause or to be cancelled, or the server is ending.
+---@return boolean
+function job.should_stop() end
+
+---Waits, an hour at most. Comes back early when the job should stop.
+---@param seconds number
+function job.wait(seconds) end

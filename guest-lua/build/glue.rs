@@ -64,7 +64,7 @@ fn function_glue(resolve: &Resolve, interface: &str, function: &Function) -> Res
     writeln!(glue.body, "\nstatic int host_{interface}_{name}(lua_State *L) {{")?;
     writeln!(
         glue.body,
-        "  luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {});",
+        "  meter_host_called();\n  luaL_checkstack(L, 40, \"{what}\");\n  lua_settop(L, {});",
         function.params.len()
     )?;
     for (i, param) in function.params.iter().enumerate() {

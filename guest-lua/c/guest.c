@@ -206,10 +206,11 @@ static int out_of_memory(lua_State *L) {
 }
 
 static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,
-                uint32_t instructions, guest_failure_t *err) {
+                uint32_t instructions, bool sliced, guest_failure_t *err) {
   lua_State *L = main_state;
   current = (Run){.bytecode = *bytecode, .globals = globals, .context = context, .seed = seed, .upstream = -1};
   meter_left = (int32_t)instructions;
+  meter_slice = sliced ? (int32_t)instructions : 0;
   lua_pushcfunction(L, on_error);
   lua_pushcfunction(L, run_protected);
   int status = lua_pcall(L, 0, 0, 1);
@@ -223,12 +224,12 @@ static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_
 }
 
 bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, guest_failure_t *err) {
-  return run(bytecode, NULL, NULL, 0, instructions, err);
+  return run(bytecode, NULL, NULL, 0, instructions, false, err);
 }
 
 bool exports_guest_run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,
-                       uint32_t instructions, guest_reply_t *ret, guest_failure_t *err) {
-  if (!run(bytecode, globals, context, seed, instructions, err)) return false;
+                       uint32_t instructions, bool sliced, guest_reply_t *ret, guest_failure_t *err) {
+  if (!run(bytecode, globals, context, seed, instructions, sliced, err)) return false;
   ret->shape = (uint8_t)current.shape;
   buffer_release(&current.out, &ret->body.ptr, &ret->body.len);
   return true;

@@ -1,6 +1,14 @@
 /* The instruction counter. The patched fetch macro of lvm.c counts `meter_left` down before every instruction, on
    every thread; under zero it comes here, and from here nothing returns. Declared by the patch. */
 
+/* In a job's run: the instructions of each stretch between two calls of the host; 0 in all others. */
+static int meter_slice;
+
+/* Every function of the host begins with it. */
+static inline void meter_host_called(void) {
+  if (meter_slice) meter_left = meter_slice;
+}
+
 #define PRELUDE_NAME "=(belvedere)"
 
 /* The script's line that `L` is at; 0 when no frame of the script is on its stack. Allocates nothing. */

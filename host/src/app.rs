@@ -18,6 +18,7 @@ use crate::events::{EventLog, StreamObserver};
 use crate::identity::Resolver;
 use crate::indexing::{self, StreamConfig, StreamHandle};
 use crate::jobs::retention::{self, Retention};
+use crate::jobs::{JobQueue, Workers};
 use crate::lexicons::{Authorities, Registry};
 use crate::lifecycle::Lifecycle;
 use crate::net::{self, OutboundPolicy};
@@ -63,6 +64,8 @@ pub struct App {
     pub library: Arc<Library>,
     /// Scripts that decide about events.
     pub triggers: Triggers,
+    /// The queue of background jobs.
+    pub jobs: JobQueue,
     /// What scripts may reach.
     pub script_services: Services,
     /// Their way to other servers.
@@ -176,6 +179,7 @@ impl App {
         let variables = Variables::default();
         variables.load(&sealing, &store::script_variables::list(&db).await.map_err(named)?);
         let web = Web::new(net.clone(), config.scripts.pool_size);
+        let jobs = JobQueue::new(db.clone(), Arc::clone(&library), clock.clone(), random.clone());
         let in_process = Arc::new(InProcess::default());
         let script_services = Services::new(
             Arc::new(ServerIndex(db.clone())),
@@ -186,6 +190,7 @@ impl App {
         .with_variables(variables)
         .with_web(web.clone())
         .with_xrpc(in_process.clone())
+        .with_jobs(jobs.clone())
         .with_atproto(
             resolver.clone(),
             Arc::new(ServerLabels(db.clone(), clock.clone())),
@@ -233,6 +238,7 @@ impl App {
             engine,
             library,
             triggers,
+            jobs,
             script_services,
             web,
             stream,
@@ -240,8 +246,24 @@ impl App {
             lifecycle,
         });
         in_process.open(&app);
+        app.start_workers();
         app.start_sweeps();
         Ok(app)
+    }
+
+    /// Work that scripts asked for, until the server drains.
+    fn start_workers(&self) {
+        let workers = Workers {
+            db: self.db.clone(),
+            engine: self.engine.clone(),
+            library: Arc::clone(&self.library),
+            services: self.script_services.clone(),
+            events: self.events.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            queue: self.jobs.clone(),
+        };
+        workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
     }
 
     /// Work by the clock, until the server drains.

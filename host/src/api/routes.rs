@@ -53,6 +53,12 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/dead-letters/bulk/retry", P::DeadLettersManage, admin::dead_letters::bulk::retry::handle),
         Route::admin(POST, "/admin/dead-letters/bulk/reindex", P::DeadLettersManage, admin::dead_letters::bulk::reindex::handle),
 
+        Route::admin(GET, "/admin/jobs", P::JobsRead, admin::jobs::list::handle),
+        Route::admin(GET, "/admin/jobs/{id}", P::JobsRead, admin::jobs::get::handle),
+        Route::admin(POST, "/admin/jobs/{id}/cancel", P::JobsManage, admin::jobs::cancel::handle),
+        Route::admin(POST, "/admin/jobs/{id}/pause", P::JobsManage, admin::jobs::pause::handle),
+        Route::admin(POST, "/admin/jobs/{id}/resume", P::JobsManage, admin::jobs::resume::handle),
+
         Route::admin(GET, "/admin/scripts", P::ScriptsRead, admin::scripts::list::handle),
         Route::admin(POST, "/admin/scripts", P::ScriptsManage, admin::scripts::create::handle),
         Route::admin(GET, "/admin/scripts/{id}", P::ScriptsRead, admin::scripts::get::handle),

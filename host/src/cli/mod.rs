@@ -145,6 +145,7 @@ mod tests {
             "DEFAULT_RATE_LIMIT_REFILL_RATE",
             "SCRIPT_POOL_SIZE",
             "SCRIPT_QUEUE",
+            "JOB_WORKER_CONCURRENCY",
             "EVENT_LOG_RETENTION_DAYS",
             "VERBOSE_EVENT_LOGGING",
             "OUTBOUND_ALLOW",

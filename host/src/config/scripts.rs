@@ -12,6 +12,11 @@ const MAX_QUEUE: u32 = 100_000;
 /// More than the largest machine burns.
 const MAX_CLIENT_FUEL: u64 = 10_000_000_000_000;
 
+/// A job may wait for hours and holds an instance all the while; two let a short one pass a long one.
+const DEFAULT_JOB_WORKERS: u32 = 2;
+/// Half of the instances that there are by default.
+const MAX_JOB_WORKERS: u32 = 32;
+
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Scripts")]
 pub struct ScriptsArgs {
@@ -25,6 +30,14 @@ pub struct ScriptsArgs {
     /// for no bound [default: 0]
     #[arg(long = "script-client-fuel", env = "SCRIPT_CLIENT_FUEL", global = true, value_name = "FUEL")]
     pub client_fuel: Option<String>,
+    /// Background jobs that this server runs at the same time; 0 leaves them to others [default: 2]
+    #[arg(
+        long = "job-worker-concurrency",
+        env = "JOB_WORKER_CONCURRENCY",
+        global = true,
+        value_name = "COUNT"
+    )]
+    pub job_workers: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +45,7 @@ pub struct Scripts {
     pub pool_size: u32,
     pub queue: u32,
     pub client_fuel: u64,
+    pub job_workers: u32,
 }
 
 impl ScriptsArgs {
@@ -50,6 +64,13 @@ impl ScriptsArgs {
                 self.client_fuel,
                 0,
                 0..=MAX_CLIENT_FUEL,
+                problems,
+            ),
+            job_workers: parse::number(
+                "JOB_WORKER_CONCURRENCY",
+                self.job_workers,
+                DEFAULT_JOB_WORKERS,
+                0..=MAX_JOB_WORKERS,
                 problems,
             ),
         }

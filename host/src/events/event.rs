@@ -101,6 +101,33 @@ pub enum Event {
         error: Option<String>,
     },
 
+    JobStarted {
+        actor: String,
+        job_type: String,
+        job_id: String,
+    },
+    JobCompleted {
+        actor: String,
+        job_type: String,
+        job_id: String,
+    },
+    JobPaused {
+        actor: String,
+        job_type: String,
+        job_id: String,
+    },
+    JobCancelled {
+        actor: String,
+        job_type: String,
+        job_id: String,
+    },
+    JobFailed {
+        actor: String,
+        job_type: String,
+        job_id: String,
+        error: String,
+    },
+
     UserBootstrapped {
         did: String,
     },
@@ -313,6 +340,22 @@ impl Event {
                 let severity = if error.is_some() { Error } else { Info };
                 let detail = json!({ "id": id, "error": error.map(cap) });
                 row("dead_letter.reindexed", severity, Some(actor), Some(subject), detail)
+            }
+            Self::JobStarted { actor, job_type, job_id } => {
+                row("job.started", Info, Some(actor), Some(job_type), json!({ "job_id": job_id }))
+            }
+            Self::JobCompleted { actor, job_type, job_id } => {
+                row("job.completed", Info, Some(actor), Some(job_type), json!({ "job_id": job_id }))
+            }
+            Self::JobPaused { actor, job_type, job_id } => {
+                row("job.paused", Info, Some(actor), Some(job_type), json!({ "job_id": job_id }))
+            }
+            Self::JobCancelled { actor, job_type, job_id } => {
+                row("job.cancelled", Info, Some(actor), Some(job_type), json!({ "job_id": job_id }))
+            }
+            Self::JobFailed { actor, job_type, job_id, error } => {
+                let detail = json!({ "job_id": job_id, "error": cap(error) });
+                row("job.failed", Error, Some(actor), Some(job_type), detail)
             }
             Self::UserBootstrapped { did } => row("user.bootstrapped", Info, None, Some(did), json!({})),
             Self::UserCreated { actor, did, template, permissions } => {

@@ -1,3 +1,10 @@
-//! Background work: what runs by the clock rather than for a request or an event.
+//! Background work: what runs by the clock, or because a script asked for it, rather than for a request or an event.
 
+mod queue;
 pub mod retention;
+mod running;
+mod worker;
+
+pub use queue::{CreateError, JobQueue};
+pub use running::RunningJob;
+pub use worker::Workers;

@@ -14,7 +14,8 @@ use super::tally::Tally;
 use super::tid::TidClock;
 use super::turns::Turns;
 use super::{
-    CompiledScript, Invocation, Outcome, ScriptFailure, Services, Trigger, Usage, image, limits, run,
+    CompiledScript, Invocation, Outcome, ScriptFailure, Services, Trigger, TriggerKind, Usage, image, limits,
+    run,
 };
 use crate::clock::Clock;
 use crate::random::Random;
@@ -143,7 +144,9 @@ impl Engine {
         services: &Services,
     ) -> Result<Outcome, ScriptFailure> {
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
-        if let Some(client) = invocation.client {
+        // A job waits for its turn in the queue; here it only pays.
+        let sliced = script.trigger.kind() == TriggerKind::JobRun;
+        if let Some(client) = invocation.client.filter(|_| !sliced) {
             self.admit(client, &services.clock).await?;
         }
         let identity = Identity {
@@ -158,7 +161,9 @@ impl Engine {
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
         let (returned, usage) = self
-            .protected(state, async |guest, store| guest.run(store, bytecode, &globals, &context, seed).await)
+            .protected(state, async |guest, store| {
+                guest.run(store, bytecode, &globals, &context, seed, sliced).await
+            })
             .await?;
         if let Some(client) = invocation.client {
             self.0.shares.charge(client, usage.fuel, services.clock.now());

@@ -23,6 +23,8 @@ pub struct Invocation<'a> {
     pub input: Option<&'a [u8]>,
     /// What happened, for record and label scripts.
     pub event: Option<Happening<'a>>,
+    /// Id and input (JSON text) of the job that is run.
+    pub job: Option<(&'a str, &'a [u8])>,
     /// The API client whose share of the processor the run takes from; `None` takes from nobody's.
     pub client: Option<&'a str>,
     /// How many runs this one is nested in: 0 for what came from outside.
@@ -98,6 +100,14 @@ impl Invocation<'_> {
         if let Some(input) = self.input {
             field(&mut out, "input");
             out.extend_from_slice(input);
+        }
+        if let Some((id, input)) = self.job {
+            field(&mut out, "job");
+            out.extend_from_slice(b"{\"id\":");
+            text(&mut out, id);
+            out.extend_from_slice(b",\"input\":");
+            out.extend_from_slice(input);
+            out.push(b'}');
         }
         if let Some(event) = &self.event {
             event.render(&mut out);

@@ -16,9 +16,13 @@ pub const FUEL: u64 = 2_000_000_000;
 /// Most runs end within one.
 pub const FUEL_PER_YIELD: u64 = 1_000_000;
 
-/// Guest time of a run, waits on the host not counted. A second net under [`FUEL`] for a machine so slow or so
+/// Guest time of a run, waits on the host not counted; of a job, the time between two calls of the host. A second net under [`FUEL`] for a machine so slow or so
 /// busy that fuel alone would take too long.
 pub const GUEST_TIME: Duration = Duration::from_secs(10);
+
+/// A job may have so many times the fuel, guest time, host calls, rows, lines and requests of another run: it works
+/// through a collection rather than a page. Its memory is the same.
+pub const JOB_TIMES: u32 = 100;
 
 /// Linear memory of an instance. The guest's own cap on Lua memory (32 MiB, a catchable Lua error) leaves the
 /// other half for its stack, data, fragmentation and values that are crossing.

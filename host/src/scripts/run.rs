@@ -1,5 +1,7 @@
 //! One piece of work in one fresh instance, within every limit, and what its end means.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wasmtime::{Engine, Store, Trap};
@@ -8,7 +10,7 @@ use super::failure::{FailureKind, ScriptFailure};
 use super::host::{Exhausted, Guest, RunState};
 use super::invocation::Usage;
 use super::limits;
-use super::turns::Turns;
+use super::turns::{Bounds, Turns};
 
 /// First byte of Lua's bytecode. Only our own compiler's is ever run: crafted bytecode can break the VM.
 const BYTECODE: u8 = 0x1b;
@@ -52,17 +54,24 @@ pub(super) async fn within_limits<T>(
     state: RunState,
     work: impl AsyncFnOnce(&Guest, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
 ) -> (Result<T, ScriptFailure>, Usage) {
+    let times = state.times();
+    let fuel_at_first = limits::FUEL * u64::from(times);
+    let bounds = Bounds {
+        all: limits::GUEST_TIME * times,
+        slice: limits::GUEST_TIME,
+        calls: Arc::clone(state.host_calls()),
+    };
     let mut store = Store::new(engine, state);
     store.limiter(|state| state);
     let fuelled = store
-        .set_fuel(limits::FUEL)
+        .set_fuel(fuel_at_first)
         .and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)));
     if let Err(error) = fuelled {
         return (Err(internal(&error)), Usage::default());
     }
-    let (ended, guest_time) = turns.timed(work(guest, &mut store), limits::GUEST_TIME).await;
-    let fuel = limits::FUEL - store.get_fuel().unwrap_or(0);
-    let usage = Usage { fuel, guest_time, host_calls: store.data().host_calls() };
+    let (ended, guest_time) = turns.timed(work(guest, &mut store), &bounds).await;
+    let fuel = fuel_at_first - store.get_fuel().unwrap_or(0);
+    let usage = Usage { fuel, guest_time, host_calls: bounds.calls.load(Ordering::Relaxed) };
     let result = match ended {
         Some(Ok(result)) => result,
         Some(Err(error)) => Err(ended_by(&error, store.data())),

@@ -12,6 +12,7 @@ use super::Variables;
 use crate::attestation::Attestation;
 use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
+use crate::jobs::{JobQueue, RunningJob};
 use crate::random::Random;
 
 use super::web::Web;
@@ -30,6 +31,10 @@ pub struct Services {
     pub web: Option<Web>,
     /// Methods of this server and of others, for `xrpc.*`.
     pub xrpc: Option<Arc<dyn Xrpc>>,
+    /// The queue of background jobs.
+    pub jobs: Option<JobQueue>,
+    /// The job that is run.
+    pub job: Option<RunningJob>,
     /// Where accounts live.
     pub resolver: Option<Resolver>,
     pub labels: Option<Arc<dyn Labels>>,
@@ -48,6 +53,8 @@ impl Services {
             variables: Variables::default(),
             web: None,
             xrpc: None,
+            jobs: None,
+            job: None,
             resolver: None,
             labels: None,
             attestation: None,
@@ -71,6 +78,19 @@ impl Services {
         self.resolver = Some(resolver);
         self.labels = Some(labels);
         self.attestation = Some(attestation);
+        self
+    }
+
+    #[must_use]
+    pub fn with_jobs(mut self, jobs: JobQueue) -> Self {
+        self.jobs = Some(jobs);
+        self
+    }
+
+    /// For one run: that of this job.
+    #[must_use]
+    pub fn with_job(mut self, job: RunningJob) -> Self {
+        self.job = Some(job);
         self
     }
 

@@ -5,7 +5,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -34,14 +34,15 @@ impl Turns {
     }
 
     /// Polls `work` and adds up the time it takes the thread; waiting, for the host or for a turn, takes none. `None`
-    /// when that is over `most`. The fuel interval makes polls short, so it is noticed at once.
+    /// when that is over the bounds. The fuel interval makes polls short, so it is noticed at once.
     pub(super) async fn timed<T>(
         &self,
         work: impl Future<Output = T>,
-        most: Duration,
+        bounds: &Bounds,
     ) -> (Option<T>, Duration) {
         let mut work = pin!(work);
         let mut spent = Duration::ZERO;
+        let (mut slice_began, mut slice) = (Duration::ZERO, 0);
         let mut seat = Seat { turns: self, taken: None, acquiring: None, since: Duration::ZERO };
         let ended = poll_fn(|context| {
             let long = spent > LONG;
@@ -51,9 +52,14 @@ impl Turns {
             let started = Instant::now();
             let (polled, busy) = watched(work.as_mut(), context, long);
             spent += started.elapsed();
+            let calls = bounds.calls.load(Ordering::Relaxed);
+            if calls != slice {
+                (slice_began, slice) = (spent, calls);
+            }
             match polled {
                 Poll::Ready(value) => Poll::Ready(Some(value)),
-                Poll::Pending if spent > most => Poll::Ready(None),
+                Poll::Pending if spent > bounds.all => Poll::Ready(None),
+                Poll::Pending if spent.saturating_sub(slice_began) > bounds.slice => Poll::Ready(None),
                 Poll::Pending => {
                     // Who waits for the host needs no turn, and who had one long enough lets others have it.
                     if !busy || spent.saturating_sub(seat.since) > self.turn {
@@ -66,6 +72,16 @@ impl Turns {
         .await;
         (ended, spent)
     }
+}
+
+/// How much guest time a run may take.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    pub(super) all: Duration,
+    /// Between two calls of the host.
+    pub(super) slice: Duration,
+    /// Calls of the host so far.
+    pub(super) calls: Arc<AtomicU32>,
 }
 
 /// A long run's place among those that may go on.
@@ -140,6 +156,10 @@ mod tests {
 
     const MOST: Duration = Duration::from_millis(100);
 
+    fn within(all: Duration) -> Bounds {
+        Bounds { all, slice: all, calls: Arc::default() }
+    }
+
     /// As the engine does when a fuel interval is over.
     async fn give_way() {
         let mut gave = false;
@@ -160,9 +180,9 @@ mod tests {
     #[tokio::test]
     async fn guest_time_is_bounded_and_waits_are_free() {
         let turns = Turns::new();
-        let (ended, spent) = turns.timed(busy(usize::MAX), MOST).await;
+        let (ended, spent) = turns.timed(busy(usize::MAX), &within(MOST)).await;
         assert!(ended.is_none() && spent > MOST, "{spent:?}");
-        let (ended, spent) = turns.timed(tokio::time::sleep(2 * MOST), MOST).await;
+        let (ended, spent) = turns.timed(tokio::time::sleep(2 * MOST), &within(MOST)).await;
         assert!(ended.is_some() && spent < MOST, "{spent:?}");
     }
 
@@ -178,11 +198,26 @@ mod tests {
                     busy(1).await;
                 }
             };
-            turns.timed(work, Duration::from_hours(1)).await.0
+            turns.timed(work, &within(Duration::from_hours(1))).await.0
         };
         let ended = tokio::join!(biased; run('a'), run('b'), run('c'));
         assert_eq!(ended, (Some(()), Some(()), Some(())));
         assert_eq!(steps.into_inner().unwrap().into_iter().collect::<String>(), "aaaaabbbbbccccc");
+    }
+
+    #[tokio::test]
+    async fn a_slice_ends_with_a_call_of_the_host() {
+        let turns = Turns::new();
+        let bounds = Bounds { all: 10 * MOST, slice: MOST, calls: Arc::default() };
+        let calling = async {
+            for _ in 0..4 {
+                busy(30).await;
+                bounds.calls.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let (ended, spent) = turns.timed(calling, &bounds).await;
+        assert!(ended.is_some() && spent > MOST, "{spent:?}");
+        assert!(turns.timed(busy(usize::MAX), &bounds).await.0.is_none());
     }
 
     #[tokio::test]
@@ -196,7 +231,7 @@ mod tests {
                     steps.lock().unwrap().push(name);
                 }
             };
-            turns.timed(work, Duration::from_hours(1)).await.0
+            turns.timed(work, &within(Duration::from_hours(1))).await.0
         };
         assert_eq!(tokio::join!(biased; run('a'), run('b')), (Some(()), Some(())));
         assert_eq!(steps.into_inner().unwrap(), "ababab");
@@ -206,16 +241,17 @@ mod tests {
     async fn who_waits_for_the_host_leaves_its_turn_to_others() {
         let turns = Turns { places: Arc::new(Semaphore::new(1)), turn: Duration::from_hours(1) };
         let answered = Notify::new();
+        let bounds = within(Duration::from_secs(10));
         let waiting = turns.timed(
             async {
                 busy(2).await;
                 answered.notified().await;
                 busy(2).await;
             },
-            Duration::from_secs(10),
+            &bounds,
         );
         let working = async {
-            let ended = turns.timed(busy(10), Duration::from_secs(10)).await.0;
+            let ended = turns.timed(busy(10), &within(Duration::from_secs(10))).await.0;
             answered.notify_one();
             ended
         };

@@ -16,6 +16,7 @@ pub mod events;
 pub mod index;
 pub mod instance_keys;
 mod intern;
+pub mod jobs;
 pub mod labels;
 mod lane;
 pub mod lexicons;

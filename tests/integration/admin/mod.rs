@@ -1,6 +1,7 @@
 mod api_clients;
 mod api_keys;
 mod events;
+mod jobs;
 mod lexicons;
 mod permissions;
 mod records;

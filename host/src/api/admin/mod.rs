@@ -4,6 +4,7 @@ pub mod api_clients;
 pub mod api_keys;
 pub mod dead_letters;
 pub mod events;
+pub mod jobs;
 pub mod lexicons;
 pub mod permissions;
 pub mod records;

@@ -63,6 +63,7 @@ async fn run(
         client,
         depth,
         event: None,
+        job: None,
     };
     let started = Instant::now();
     let result = app.engine.run(script, invocation, &app.script_services).await;

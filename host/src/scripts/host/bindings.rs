@@ -6,6 +6,7 @@ wasmtime::component::bindgen!({
     world: "guest",
     imports: {
         "belvedere:script/db": async | trappable,
+        "belvedere:script/jobs": async | trappable,
         "belvedere:script/http": async | trappable,
         "belvedere:script/atproto": async | trappable,
         "belvedere:script/xrpc": async | trappable,

@@ -60,10 +60,12 @@ impl Guest {
         globals: &[u8],
         context: &[u8],
         seed: u64,
+        sliced: bool,
     ) -> Result<Result<Returned, ScriptFailure>> {
         let guest = self.0.instantiate_async(&mut *store).await?;
-        let reply =
-            guest.call_run(&mut *store, bytecode, globals, context, seed, limits::INSTRUCTIONS).await?;
+        let reply = guest
+            .call_run(&mut *store, bytecode, globals, context, seed, limits::INSTRUCTIONS, sliced)
+            .await?;
         Ok(reply
             .map(|reply| Returned {
                 shape: match reply.shape {

@@ -13,6 +13,7 @@ mod db;
 mod fault;
 pub(super) mod guest;
 mod http;
+mod jobs;
 mod log;
 mod meter;
 mod outbound;

@@ -10,8 +10,10 @@ use crate::scripts::limits;
 use crate::scripts::web::{Turn, Web};
 
 /// What a run has used so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outbound {
+    /// So many times the allowances of an ordinary run.
+    times: u32,
     requests: u32,
     xrpc_calls: u32,
     bytes: usize,
@@ -19,11 +21,16 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
+    pub(super) fn of(times: u32) -> Self {
+        Self { times, requests: 0, xrpc_calls: 0, bytes: 0, waited: Duration::ZERO }
+    }
+
     /// Counts requests before they are sent.
     pub(super) fn count(&mut self, requests: usize) -> Result<(), Fault> {
         self.requests = self.requests.saturating_add(u32::try_from(requests).unwrap_or(u32::MAX));
-        if self.requests > limits::HTTP_REQUESTS {
-            return Err(fault::limit("too many requests to other servers", limits::HTTP_REQUESTS));
+        let most = limits::HTTP_REQUESTS * self.times;
+        if self.requests > most {
+            return Err(fault::limit("too many requests to other servers", most));
         }
         Ok(())
     }
@@ -31,17 +38,19 @@ impl Outbound {
     /// Counts a call of a method, whoever answers it.
     pub(super) fn count_xrpc(&mut self) -> Result<(), Fault> {
         self.xrpc_calls += 1;
-        if self.xrpc_calls > limits::XRPC_CALLS {
-            return Err(fault::limit("too many calls of methods", limits::XRPC_CALLS));
+        let most = limits::XRPC_CALLS * self.times;
+        if self.xrpc_calls > most {
+            return Err(fault::limit("too many calls of methods", most));
         }
         Ok(())
     }
 
     /// How long the run may still wait for others.
     pub(super) fn time_left(&self) -> Result<Duration, Fault> {
-        let left = limits::HTTP_RUN_TIME.saturating_sub(self.waited);
+        let most = limits::HTTP_RUN_TIME * self.times;
+        let left = most.saturating_sub(self.waited);
         if left.is_zero() {
-            let most = format!("{} s of it", limits::HTTP_RUN_TIME.as_secs());
+            let most = format!("{} s of it", most.as_secs());
             return Err(fault::limit("too much time waiting for other servers", most));
         }
         Ok(left)
@@ -95,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_run_has_so_many_requests_bytes_and_seconds() {
-        let mut used = Outbound::default();
+        let mut used = Outbound::of(1);
         assert!(used.count(limits::HTTP_REQUESTS as usize).is_ok());
         assert_eq!(used.count(1).unwrap_err().code, FaultCode::Limit);
         used.charge(7, limits::HTTP_TIME);

@@ -1,6 +1,7 @@
 //! What the host knows of one run: what it may reach, and how much of its allowances is left.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use wasmtime::ResourceLimiter;
 
@@ -33,7 +34,9 @@ pub(in crate::scripts) struct RunState {
     /// `None` while a script is only checked.
     services: Option<Services>,
     upstream: Vec<Arc<UpstreamAnswer>>,
-    host_calls: u32,
+    host_calls: Arc<AtomicU32>,
+    /// So many times the allowances of an ordinary run.
+    times: u32,
     rows: u64,
     row_bytes: u64,
     log_lines: u32,
@@ -49,24 +52,32 @@ impl RunState {
 
     /// For a check: log lines vanish, and everything else that is not the clock is refused.
     pub(in crate::scripts) fn unconnected(identity: Identity, clock: Clock, tids: Arc<TidClock>) -> Self {
+        let times = if identity.kind == TriggerKind::JobRun { limits::JOB_TIMES } else { 1 };
         Self {
             identity,
             clock,
             tids,
             services: None,
             upstream: Vec::new(),
-            host_calls: 0,
+            host_calls: Arc::default(),
+            times,
             rows: 0,
             row_bytes: 0,
             log_lines: 0,
-            outbound: Outbound::default(),
+            outbound: Outbound::of(times),
             blobs: Blobs::default(),
             memory_refused: false,
         }
     }
 
-    pub(in crate::scripts) fn host_calls(&self) -> u32 {
-        self.host_calls
+    /// Counted calls into the host so far.
+    pub(in crate::scripts) fn host_calls(&self) -> &Arc<AtomicU32> {
+        &self.host_calls
+    }
+
+    /// How many times the allowances of an ordinary run this one has.
+    pub(in crate::scripts) fn times(&self) -> u32 {
+        self.times
     }
 
     /// Whether the instance asked for more linear memory than it may have.
@@ -76,17 +87,17 @@ impl RunState {
 
     /// Counts a call into the host.
     pub(super) fn count_call(&mut self) -> Result<(), Fault> {
-        self.host_calls += 1;
-        if self.host_calls > limits::HOST_CALLS {
-            return Err(fault::limit("too many calls to the host", limits::HOST_CALLS));
+        let most = limits::HOST_CALLS * self.times;
+        if self.host_calls.fetch_add(1, Ordering::Relaxed) >= most {
+            return Err(fault::limit("too many calls to the host", most));
         }
         Ok(())
     }
 
     pub(super) fn count_log_line(&mut self) -> Result<(), Fault> {
         self.log_lines += 1;
-        if self.log_lines > limits::LOG_LINES {
-            return Err(fault::limit("too many log lines", limits::LOG_LINES));
+        if self.log_lines > limits::LOG_LINES * self.times {
+            return Err(fault::limit("too many log lines", limits::LOG_LINES * self.times));
         }
         Ok(())
     }
@@ -94,11 +105,13 @@ impl RunState {
     pub(super) fn count_rows(&mut self, rows: usize, bytes: usize) -> Result<(), Fault> {
         self.rows += rows as u64;
         self.row_bytes += bytes as u64;
-        if self.rows > limits::ROWS {
-            return Err(fault::limit("too many rows read", limits::ROWS));
+        let (most_rows, most_bytes) =
+            (limits::ROWS * u64::from(self.times), limits::ROW_BYTES * u64::from(self.times));
+        if self.rows > most_rows {
+            return Err(fault::limit("too many rows read", most_rows));
         }
-        if self.row_bytes > limits::ROW_BYTES {
-            return Err(fault::limit("too many bytes of rows read", limits::ROW_BYTES));
+        if self.row_bytes > most_bytes {
+            return Err(fault::limit("too many bytes of rows read", most_bytes));
         }
         Ok(())
     }

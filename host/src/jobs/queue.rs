@@ -1,0 +1,82 @@
+//! The way into the queue, for `jobs.create`.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::random::Random;
+use crate::scripts::{InvalidTrigger, Library, Trigger, TriggerKind};
+use crate::store::jobs::{self, NewJob};
+use crate::store::{Db, StoreError};
+
+/// Jobs that one creator may have waiting: a script that makes jobs in a loop hurts its own caller.
+const PENDING_PER_CREATOR: i64 = 100;
+
+/// Bytes of a job's input: it is a note on what to do, not the data to do it with.
+const INPUT_BYTES: usize = 64 << 10;
+
+/// Why there is no job.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error("{0}")]
+    Type(#[from] InvalidTrigger),
+    #[error("no script is bound to {0}")]
+    NoScript(String),
+    #[error("the input is larger than {INPUT_BYTES} bytes")]
+    Input,
+    #[error("{PENDING_PER_CREATOR} jobs of this caller are waiting already")]
+    Full,
+    #[error("database unavailable")]
+    Store(#[from] StoreError),
+}
+
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct JobQueue {
+    db: Db,
+    library: Arc<Library>,
+    clock: Clock,
+    random: Random,
+    /// Wakes this host's workers; those of others look by themselves.
+    pub(super) added: Arc<Notify>,
+}
+
+impl JobQueue {
+    pub fn new(db: Db, library: Arc<Library>, clock: Clock, random: Random) -> Self {
+        Self { db, library, clock, random, added: Arc::default() }
+    }
+
+    /// There may be something to do.
+    pub fn wake(&self) {
+        self.added.notify_one();
+    }
+
+    /// Queues a job in the name of `caller` and gives its id.
+    ///
+    /// # Errors
+    /// When there is no such type of job, the input is too large, or too many wait.
+    pub async fn create(
+        &self,
+        kind: &str,
+        input: &str,
+        caller: &str,
+        client: Option<&str>,
+        inherit_auth: bool,
+    ) -> Result<String, CreateError> {
+        let trigger = Trigger::parse(&format!("{}:{kind}", TriggerKind::JobRun.as_str()))?;
+        if self.library.get(trigger.id()).is_none() {
+            return Err(CreateError::NoScript(trigger.id().to_owned()));
+        }
+        if input.len() > INPUT_BYTES {
+            return Err(CreateError::Input);
+        }
+        let id = self.random.uuid();
+        let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, inherit_auth };
+        if !jobs::create(&self.db, &job, PENDING_PER_CREATOR, self.clock.now()).await? {
+            return Err(CreateError::Full);
+        }
+        self.wake();
+        Ok(id)
+    }
+}

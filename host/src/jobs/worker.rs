@@ -1,0 +1,192 @@
+//! The workers: each takes a job, runs its script, says while it does that it still lives, and puts down how it ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{JobQueue, RunningJob};
+use crate::clock::{Clock, Timestamp};
+use crate::events::{Event, EventLog};
+use crate::random::Random;
+use crate::scripts::{Engine, FailureKind, Invocation, Library, ScriptFailure, Services, TriggerKind};
+use crate::store::jobs::{self, End, JobRow};
+use crate::store::{Db, StoreError};
+
+/// How long a worker is believed to be at work without another word. After that its job is another's.
+const LEASE_SECONDS: i64 = 30;
+
+/// Between two words of a worker: three may be lost.
+const RENEW: Duration = Duration::from_secs(8);
+
+/// Between two looks at the queue. Jobs that are made on this host are seen at once.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// How long a job may go on after the server was told to end. One that looks (`job.should_stop`) ends by itself.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Bytes of a job's result that are kept.
+const RESULT_BYTES: usize = 256 << 10;
+
+/// What the workers need. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Workers {
+    pub db: Db,
+    pub engine: Engine,
+    pub library: Arc<Library>,
+    /// What jobs may reach.
+    pub services: Services,
+    pub events: EventLog,
+    pub clock: Clock,
+    pub random: Random,
+    pub queue: JobQueue,
+}
+
+/// What became of a run.
+enum Ran {
+    Completed(String),
+    Failed(String),
+    /// Nothing was run, or the server ends: its turn comes again.
+    Again,
+    /// Another worker has it.
+    Lost,
+}
+
+impl Workers {
+    /// Starts `count` workers. On `drain` they end what they run: a job that looks (`job.should_stop`) in its own way,
+    /// any other after a moment. Either begins again, on the next start or on another host.
+    pub fn start(&self, count: u32, tasks: &TaskTracker, drain: &CancellationToken) {
+        let (ending, told) = watch::channel(false);
+        let waiting = drain.clone();
+        tasks.spawn(async move {
+            waiting.cancelled().await;
+            // Nobody may be running.
+            let _ = ending.send(true);
+        });
+        for _ in 0..count {
+            let (workers, told) = (self.clone(), told.clone());
+            let name = self.random.uuid();
+            tasks.spawn(async move { workers.work(&name, &told).await });
+        }
+    }
+
+    async fn work(&self, name: &str, ending: &watch::Receiver<bool>) {
+        while !*ending.borrow() {
+            let worked = match self.next(name).await {
+                Ok(Some(job)) => self.run(&job, name, ending).await.map(|()| true),
+                Ok(None) => Ok(false),
+                Err(error) => Err(error),
+            };
+            match worked {
+                Ok(true) => {}
+                Ok(false) => self.rest(ending).await,
+                Err(error) => {
+                    tracing::warn!(%error, "the job queue can't be read");
+                    self.rest(ending).await;
+                }
+            }
+        }
+    }
+
+    async fn rest(&self, ending: &watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.queue.added.notified() => {}
+            () = tokio::time::sleep(LOOK) => {}
+            () = ended(ending) => {}
+        }
+    }
+
+    async fn next(&self, name: &str) -> Result<Option<JobRow>, StoreError> {
+        let now = self.clock.now();
+        let recovered = jobs::recover(&self.db, now).await?;
+        if recovered > 0 {
+            tracing::info!(jobs = recovered, "jobs of workers that are gone begin again");
+        }
+        jobs::claim(&self.db, name, now, lease(now)).await
+    }
+
+    async fn run(&self, job: &JobRow, name: &str, ending: &watch::Receiver<bool>) -> Result<(), StoreError> {
+        self.tell(job, |actor, job_type, job_id| Event::JobStarted { actor, job_type, job_id });
+        let ran = tokio::select! {
+            ran = self.script(job, name, ending) => ran,
+            () = self.keep(&job.id, name) => Ran::Lost,
+            () = overdue(ending) => Ran::Again,
+        };
+        let end = match &ran {
+            Ran::Completed(result) => End::Completed(result),
+            Ran::Failed(error) => End::Failed(error),
+            Ran::Again => return jobs::release(&self.db, &job.id, name, self.clock.now()).await,
+            Ran::Lost => return Ok(()),
+        };
+        let status = jobs::finish(&self.db, &job.id, name, end, self.clock.now()).await?;
+        self.tell(job, |actor, job_type, job_id| match (status.as_deref(), ran) {
+            (Some("paused"), _) => Event::JobPaused { actor, job_type, job_id },
+            (Some("cancelled"), _) => Event::JobCancelled { actor, job_type, job_id },
+            (_, Ran::Failed(error)) => Event::JobFailed { actor, job_type, job_id, error },
+            _ => Event::JobCompleted { actor, job_type, job_id },
+        });
+        Ok(())
+    }
+
+    fn tell(&self, job: &JobRow, event: impl FnOnce(String, String, String) -> Event) {
+        self.events.record(event(job.created_by.clone(), job.job_type.clone(), job.id.clone()));
+    }
+
+    async fn script(&self, job: &JobRow, name: &str, ending: &watch::Receiver<bool>) -> Ran {
+        let id = format!("{}:{}", TriggerKind::JobRun.as_str(), job.job_type);
+        let Some(script) = self.library.get(&id) else {
+            return Ran::Failed(format!("no script is bound to {id}"));
+        };
+        if job.inherit_auth {
+            return Ran::Failed("no PDS session is stored for the job's creator".to_owned());
+        }
+        let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), ending.clone());
+        let services = self.services.clone().with_job(running);
+        let invocation = Invocation {
+            caller_did: Some(&job.created_by),
+            client: job.client.as_deref(),
+            job: Some((&job.id, job.input.as_bytes())),
+            ..Invocation::default()
+        };
+        match self.engine.run(&script, invocation, &services).await {
+            _ if *ending.borrow() => Ran::Again,
+            Ok(outcome) if outcome.body.len() > RESULT_BYTES => {
+                Ran::Failed(format!("the result is larger than {RESULT_BYTES} bytes"))
+            }
+            Ok(outcome) => Ran::Completed(String::from_utf8_lossy(&outcome.body).into_owned()),
+            Err(ScriptFailure { kind: FailureKind::Busy, .. }) => Ran::Again,
+            Err(failure) => Ran::Failed(self.services.variables.redact(&failure.message).into_owned()),
+        }
+    }
+
+    /// Renews the lease for as long as it is ours. Returns when it is not.
+    async fn keep(&self, id: &str, name: &str) {
+        loop {
+            tokio::time::sleep(RENEW).await;
+            let until = lease(self.clock.now());
+            match jobs::renew(&self.db, id, name, until).await {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(error) => tracing::warn!(%error, job = id, "a job's lease can't be renewed"),
+            }
+        }
+    }
+}
+
+/// Returns when the server ends.
+async fn ended(ending: &watch::Receiver<bool>) {
+    // An error is a sender that is gone, which is the end as well.
+    let _ = ending.clone().wait_for(|ending| *ending).await;
+}
+
+/// Returns when a job had its time to see that the server ends.
+async fn overdue(ending: &watch::Receiver<bool>) {
+    ended(ending).await;
+    tokio::time::sleep(GRACE).await;
+}
+
+fn lease(now: Timestamp) -> Timestamp {
+    now.plus_seconds(LEASE_SECONDS)
+}

@@ -1,0 +1,82 @@
+//! `jobs`: making background jobs, and what a running one has of its own.
+
+use super::bindings::belvedere::script::jobs::Host;
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::fault;
+use super::state::RunState;
+use crate::jobs::{CreateError, RunningJob};
+use crate::store::StoreError;
+
+/// Bytes of what `job.progress` is given.
+const PROGRESS_BYTES: usize = 16 << 10;
+
+impl Host for RunState {
+    async fn create(
+        &mut self,
+        kind: String,
+        input: Vec<u8>,
+        auth: bool,
+    ) -> wasmtime::Result<Result<String, Fault>> {
+        Ok(create(self, &kind, &input, auth).await)
+    }
+
+    async fn progress(&mut self, value: Vec<u8>) -> wasmtime::Result<Result<(), Fault>> {
+        Ok(progress(self, &value).await)
+    }
+
+    async fn should_stop(&mut self) -> wasmtime::Result<Result<bool, Fault>> {
+        Ok(match self.job("job.should_stop") {
+            Ok(job) => job.should_stop().await.map_err(|error| unavailable("job.should_stop", &error)),
+            Err(refused) => Err(refused),
+        })
+    }
+
+    async fn wait(&mut self, seconds: f64) -> wasmtime::Result<Result<(), Fault>> {
+        Ok(match self.job("job.wait") {
+            Ok(job) => job.wait(seconds).await.map_err(|error| unavailable("job.wait", &error)),
+            Err(refused) => Err(refused),
+        })
+    }
+}
+
+impl RunState {
+    fn job(&mut self, function: &str) -> Result<RunningJob, Fault> {
+        self.service(function, |services| services.job.clone())
+    }
+}
+
+async fn create(state: &mut RunState, kind: &str, input: &[u8], auth: bool) -> Result<String, Fault> {
+    const FUNCTION: &str = "jobs.create";
+    let queue = state.service(FUNCTION, |services| services.jobs.clone())?;
+    // An event's author asked for nothing.
+    let Some(caller) = state.identity.caller_did.clone() else {
+        return Err(fault::forbidden(format!("{FUNCTION}: this run has no caller, so nobody to work for")));
+    };
+    let client = state.identity.client.clone();
+    let input = String::from_utf8_lossy(input);
+    queue.create(kind, &input, &caller, client.as_deref(), auth).await.map_err(|error| {
+        let code = match &error {
+            CreateError::Type(_) | CreateError::NoScript(_) => FaultCode::BadInput,
+            CreateError::Input | CreateError::Full => FaultCode::Limit,
+            CreateError::Store(cause) => {
+                tracing::error!(error = %cause, "a job can't be queued");
+                FaultCode::Unavailable
+            }
+        };
+        fault::new(code, format!("{FUNCTION}: {error}"))
+    })
+}
+
+async fn progress(state: &mut RunState, value: &[u8]) -> Result<(), Fault> {
+    const FUNCTION: &str = "job.progress";
+    let job = state.job(FUNCTION)?;
+    if value.len() > PROGRESS_BYTES {
+        return Err(fault::limit("job.progress: too many bytes", PROGRESS_BYTES));
+    }
+    job.progress(&String::from_utf8_lossy(value)).await.map_err(|error| unavailable(FUNCTION, &error))
+}
+
+fn unavailable(function: &str, error: &StoreError) -> Fault {
+    tracing::error!(function, %error, "the database failed a script");
+    fault::new(FaultCode::Unavailable, format!("{function}: database unavailable"))
+}

@@ -1,0 +1,219 @@
+//! Background jobs. The table is the queue: several hosts take from it, and none takes what another has.
+
+use sqlx::AssertSqlSafe;
+
+use crate::clock::Timestamp;
+
+use super::{Db, StoreError, on};
+
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct JobRow {
+    pub id: String,
+    pub job_type: String,
+    pub status: String,
+    /// JSON text.
+    pub input: String,
+    /// JSON text of an object.
+    pub progress: String,
+    /// JSON text.
+    pub result: Option<String>,
+    pub error: Option<String>,
+    pub created_by: String,
+    pub client: Option<String>,
+    pub inherit_auth: bool,
+    pub started_at: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewJob<'a> {
+    pub id: &'a str,
+    pub job_type: &'a str,
+    pub input: &'a str,
+    pub created_by: &'a str,
+    pub client: Option<&'a str>,
+    pub inherit_auth: bool,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+pub enum End<'a> {
+    /// With a result, JSON text.
+    Completed(&'a str),
+    Failed(&'a str),
+}
+
+/// Where a page ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobKeyset {
+    pub created_at: Timestamp,
+    pub id: String,
+}
+
+const COLUMNS: &str = "id, job_type, status, input, progress, result, error, created_by, client, inherit_auth <> 0 \
+     AS inherit_auth, started_at, completed_at, created_at";
+
+/// Queues a job, unless its creator has `most` waiting already; `false` then.
+pub async fn create(db: &Db, job: &NewJob<'_>, most: i64, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO jobs (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at) \
+               SELECT $1, $2, 'pending', $3, '{}', $4, $5, $6, $7 \
+               WHERE (SELECT count(*) FROM jobs WHERE created_by = $4 AND status = 'pending') < $8";
+    let written = on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(job.id)
+            .bind(job.job_type)
+            .bind(job.input)
+            .bind(job.created_by)
+            .bind(job.client)
+            .bind(i64::from(job.inherit_auth))
+            .bind(now)
+            .bind(most)
+            .execute(pool)
+            .await?
+            .rows_affected()
+    });
+    Ok(written > 0)
+}
+
+pub async fn get(db: &Db, id: &str) -> Result<Option<JobRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
+}
+
+/// Newest first.
+pub async fn list(
+    db: &Db,
+    status: Option<&str>,
+    after: Option<&JobKeyset>,
+    limit: u32,
+) -> Result<Vec<JobRow>, StoreError> {
+    let of_status = if status.is_some() { "status = $1" } else { "CAST($1 AS TEXT) IS NULL" };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM jobs WHERE {of_status} AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4"
+    );
+    let (at, id) = after.map_or((i64::MAX, ""), |keyset| (keyset.created_at.0, keyset.id.as_str()));
+    Ok(on!(db, reader, |pool| {
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(status).bind(at).bind(id);
+        query.bind(i64::from(limit)).fetch_all(pool).await
+    })?)
+}
+
+/// Takes the job that waits longest, for as long as the lease lasts.
+pub async fn claim(
+    db: &Db,
+    worker: &str,
+    now: Timestamp,
+    lease_until: Timestamp,
+) -> Result<Option<JobRow>, StoreError> {
+    let take = |lock: &str| {
+        format!(
+            "UPDATE jobs SET status = 'running', worker = $1, lease_until = $2, started_at = $3, error = NULL \
+             WHERE id = (SELECT id FROM jobs WHERE status = 'pending' ORDER BY created_at, id LIMIT 1 {lock}) \
+             RETURNING {COLUMNS}"
+        )
+    };
+    let sql = match db {
+        Db::Sqlite(_) => take(""),
+        Db::Postgres(_) => take("FOR UPDATE SKIP LOCKED"),
+    };
+    Ok(on!(db, writer, |pool| {
+        sqlx::query_as(AssertSqlSafe(sql)).bind(worker).bind(lease_until).bind(now).fetch_optional(pool).await
+    })?)
+}
+
+/// Says that the job is still being run, and gives its status; `None` when it is not this worker's any more.
+pub async fn renew(
+    db: &Db,
+    id: &str,
+    worker: &str,
+    lease_until: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    let sql = "UPDATE jobs SET lease_until = $3 WHERE id = $1 AND worker = $2 RETURNING status";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query_scalar(sql).bind(id).bind(worker).bind(lease_until).fetch_optional(pool).await
+    })?)
+}
+
+/// The status of a job that is this worker's.
+pub async fn status(db: &Db, id: &str, worker: &str) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT status FROM jobs WHERE id = $1 AND worker = $2";
+    Ok(on!(db, writer, |pool| sqlx::query_scalar(sql).bind(id).bind(worker).fetch_optional(pool).await)?)
+}
+
+pub async fn set_progress(db: &Db, id: &str, worker: &str, progress: &str) -> Result<bool, StoreError> {
+    let sql = "UPDATE jobs SET progress = $3 WHERE id = $1 AND worker = $2";
+    let found = on!(db, writer, |pool| {
+        sqlx::query(sql).bind(id).bind(worker).bind(progress).execute(pool).await?.rows_affected()
+    });
+    Ok(found > 0)
+}
+
+/// Ends a run, and gives what became of the job: what it was asked to become meanwhile counts more than how the run
+/// ended. `None` when it is not this worker's any more.
+pub async fn finish(
+    db: &Db,
+    id: &str,
+    worker: &str,
+    end: End<'_>,
+    now: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    let sql = "UPDATE jobs SET \
+               status = CASE status WHEN 'pausing' THEN 'paused' WHEN 'cancelling' THEN 'cancelled' ELSE $3 END, \
+               result = CASE WHEN status = 'running' THEN $4 END, \
+               error = CASE WHEN status = 'running' THEN $5 END, \
+               completed_at = CASE WHEN status = 'pausing' THEN NULL ELSE $6 END, \
+               worker = NULL, lease_until = NULL \
+               WHERE id = $1 AND worker = $2 RETURNING status";
+    let clean = |text: &str| text.replace('\0', "\u{fffd}");
+    let (status, result, error) = match end {
+        End::Completed(result) => ("completed", Some(clean(result)), None),
+        End::Failed(error) => ("failed", None, Some(clean(error))),
+    };
+    Ok(on!(db, writer, |pool| {
+        let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(status).bind(result).bind(error);
+        query.bind(now).fetch_optional(pool).await
+    })?)
+}
+
+/// Gives a job back that could not be run now. Its turn comes again.
+pub async fn release(db: &Db, id: &str, worker: &str, now: Timestamp) -> Result<(), StoreError> {
+    let sql = format!("{GIVEN_UP} WHERE id = $2 AND worker = $3");
+    on!(db, writer, |pool| {
+        sqlx::query(AssertSqlSafe(sql)).bind(now).bind(id).bind(worker).execute(pool).await.map(drop)
+    })?;
+    Ok(())
+}
+
+/// Takes back what workers have that are gone: a job begins again, and one that was to stop has stopped. Returns how
+/// many.
+pub async fn recover(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
+    let sql = format!("{GIVEN_UP} WHERE lease_until < $1");
+    Ok(on!(db, writer, |pool| sqlx::query(AssertSqlSafe(sql)).bind(now).execute(pool).await?.rows_affected()))
+}
+
+/// $1 is now.
+const GIVEN_UP: &str = "UPDATE jobs SET \
+     status = CASE status WHEN 'pausing' THEN 'paused' WHEN 'cancelling' THEN 'cancelled' ELSE 'pending' END, \
+     completed_at = CASE WHEN status = 'cancelling' THEN $1 END, worker = NULL, lease_until = NULL";
+
+/// What an admin asks of a job: from one of the statuses to the next. `None` when the job is in none of them.
+pub async fn transition(
+    db: &Db,
+    id: &str,
+    steps: &[(&str, &str)],
+    now: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    // One statement a step; a job has one status, so one of them at most finds it.
+    let sql = "UPDATE jobs SET status = $3, completed_at = CASE WHEN $3 = 'cancelled' THEN $4 END \
+               WHERE id = $1 AND status = $2 RETURNING status";
+    for (from, to) in steps {
+        let found: Option<String> = on!(db, writer, |pool| {
+            sqlx::query_scalar(sql).bind(id).bind(from).bind(to).bind(now).fetch_optional(pool).await
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}

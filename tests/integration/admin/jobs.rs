@@ -1,0 +1,189 @@
+//! `/admin/jobs`, and the jobs behind it.
+
+use belvedere::crypto::Algorithm;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::World;
+use crate::support::instance::{Answer, Instance, query_lexicon};
+use crate::support::plc::Person;
+
+const CALLER: &str = "did:plc:callercallercallercallerc";
+const START: &str = "com.example.start";
+
+/// A query that makes a job of the type and with the input that it is given.
+const STARTER: &str = "function handle() \
+    local input = json.decode(params.input or '{}') \
+    return jobs.create(params.type, input, { auth = params.auth == '1' }) end";
+
+async fn store(server: &Instance, id: &str, source: &str) {
+    let answer =
+        server.admin(Method::POST, "/admin/scripts", Some(&json!({ "id": id, "body": source }))).await;
+    assert!(answer.status.is_success(), "{}", answer.text);
+}
+
+async fn prepare(world: &World) -> Person {
+    world.server.upload(query_lexicon(START), None).await;
+    world.server.bind(START, STARTER).await;
+    world.plc.person(CALLER, Algorithm::Es256k)
+}
+
+async fn call(world: &World, caller: &Person, query: &str) -> Answer {
+    let server = &world.server;
+    let audience = format!("did:web:127.0.0.1%3A{}", server.address.port());
+    let token = format!("Bearer {}", caller.token(&audience, json!({ "lxm": START })));
+    let headers = [("x-client-key", server.client_key.as_str()), ("authorization", &token)];
+    server.request(Method::GET, &format!("/xrpc/{START}?{query}"), &headers, None).await
+}
+
+async fn create(world: &World, caller: &Person, query: &str) -> String {
+    let answer = call(world, caller, query).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.body.as_str().unwrap().to_owned()
+}
+
+async fn job(server: &Instance, id: &str) -> Value {
+    server.admin(Method::GET, &format!("/admin/jobs/{id}"), None).await.body
+}
+
+async fn until(server: &Instance, id: &str, status: &str) -> Value {
+    server.eventually(&format!("{id} is {status}"), async |s| job(s, id).await["status"] == status).await;
+    job(server, id).await
+}
+
+async fn ask(server: &Instance, id: &str, verb: &str) -> (u16, Value) {
+    let answer = server.admin(Method::POST, &format!("/admin/jobs/{id}/{verb}"), None).await;
+    (answer.status.as_u16(), answer.body)
+}
+
+const WAITING: &str = "function handle() \
+    job.progress({ at = 1 }) \
+    while not job.should_stop() do job.wait(0.05) end \
+    return 'stopped' end";
+
+crate::in_both_worlds! {
+    async fn a_job_runs_in_the_name_of_who_asked_for_it(world) {
+        let caller = prepare(&world).await;
+        store(&world.server, "job.run:sum", "function handle() \
+            job.progress({ done = 1, of = #job.input.numbers }) \
+            local sum = 0 for _, n in ipairs(job.input.numbers) do sum = sum + n end \
+            return { sum = sum, for_whom = caller_did, id = job.id } end").await;
+        let id = create(&world, &caller, "type=sum&input=%7B%22numbers%22%3A%5B1%2C2%2C3%5D%7D").await;
+        let done = until(&world.server, &id, "completed").await;
+        assert_eq!(done["result"], json!({ "sum": 6, "for_whom": CALLER, "id": id }));
+        assert_eq!((&done["progress"], &done["input"]), (&json!({ "done": 1, "of": 3 }), &json!({ "numbers": [1, 2, 3] })));
+        assert_eq!((&done["created_by"], &done["inherit_auth"], &done["error"]), (&json!(CALLER), &json!(false), &Value::Null));
+        let events = world.server.admin(Method::GET, "/admin/events?category=job", None).await;
+        let seen: Vec<_> = events.body["events"].as_array().unwrap().iter().map(|e| e["event_type"].clone()).collect();
+        assert_eq!(json!(seen), json!(["job.completed", "job.started"]));
+
+        // A failure, a result that is too large, and a session that is not there.
+        store(&world.server, "job.run:broken", "function handle() error('no luck') end").await;
+        store(&world.server, "job.run:large", "function handle() return ('x'):rep(300000) end").await;
+        for (kind, error) in [("broken", "no luck"), ("large", "the result is larger")] {
+            let id = create(&world, &caller, &format!("type={kind}")).await;
+            let failed = until(&world.server, &id, "failed").await;
+            assert!(failed["error"].as_str().unwrap().contains(error), "{failed}");
+        }
+        let id = create(&world, &caller, "type=sum&auth=1").await;
+        let failed = until(&world.server, &id, "failed").await;
+        assert!(failed["error"].as_str().unwrap().contains("session"), "{failed}");
+    }
+
+    async fn a_job_is_paused_resumed_and_cancelled(world) {
+        let caller = prepare(&world).await;
+        let server = &world.server;
+        store(server, "job.run:waiting", WAITING).await;
+        let id = create(&world, &caller, "type=waiting").await;
+        until(server, &id, "running").await;
+        assert_eq!(ask(server, &id, "resume").await.0, 409);
+        assert_eq!(ask(server, &id, "pause").await, (200, json!({ "status": "pausing" })));
+        let paused = until(server, &id, "paused").await;
+        assert_eq!((&paused["result"], &paused["completed_at"]), (&Value::Null, &Value::Null));
+        let (status, refused) = ask(server, &id, "pause").await;
+        assert!(status == 409 && refused["error"].as_str().unwrap().contains("paused"), "{refused}");
+        assert_eq!(ask(server, &id, "resume").await, (200, json!({ "status": "pending" })));
+        until(server, &id, "running").await;
+        assert_eq!(ask(server, &id, "cancel").await, (200, json!({ "status": "cancelling" })));
+        let cancelled = until(server, &id, "cancelled").await;
+        assert!(cancelled["completed_at"].is_string() && cancelled["result"].is_null(), "{cancelled}");
+        assert_eq!(ask(server, &id, "cancel").await.0, 409);
+        assert_eq!(ask(server, "nonsense", "cancel").await.0, 404);
+
+        // What waits behind the workers is cancelled at once.
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(create(&world, &caller, "type=waiting").await);
+        }
+        until(server, &ids[0], "running").await;
+        until(server, &ids[1], "running").await;
+        assert_eq!(job(server, &ids[2]).await["status"], "pending", "two run at a time, in order");
+        assert_eq!(ask(server, &ids[2], "cancel").await, (200, json!({ "status": "cancelled" })));
+        let page = server.admin(Method::GET, "/admin/jobs?status=running&limit=1", None).await;
+        assert_eq!(page.body["jobs"][0]["id"], ids[1].as_str());
+        let cursor = page.body["cursor"].as_str().unwrap();
+        let page = server.admin(Method::GET, &format!("/admin/jobs?status=running&cursor={cursor}"), None).await;
+        assert_eq!((page.body["jobs"][0]["id"].as_str(), &page.body["cursor"]), (Some(ids[0].as_str()), &Value::Null));
+        for id in &ids[..2] {
+            ask(server, id, "cancel").await;
+            until(server, id, "cancelled").await;
+        }
+    }
+
+    async fn a_job_begins_again_after_the_server_ended(mut world) {
+        let caller = prepare(&world).await;
+        store(&world.server, "job.run:waiting", WAITING).await;
+        store(&world.server, "job.run:deaf", "function handle() job.wait(3600) return 1 end").await;
+        let id = create(&world, &caller, "type=waiting").await;
+        let deaf = create(&world, &caller, "type=deaf").await;
+        until(&world.server, &id, "running").await;
+        until(&world.server, &deaf, "running").await;
+        assert_eq!(world.server.stop(), Some(0));
+        world.server.start_again().await;
+        until(&world.server, &id, "running").await;
+        until(&world.server, &deaf, "running").await;
+        for id in [&id, &deaf] {
+            ask(&world.server, id, "cancel").await;
+            until(&world.server, id, "cancelled").await;
+        }
+    }
+
+    async fn a_job_has_its_instructions_between_two_calls(world) {
+        let caller = prepare(&world).await;
+        store(&world.server, "job.run:long", "function handle() \
+            for i = 1, 10 do for j = 1, 400000 do end db.backend() end return 'all of it' end").await;
+        store(&world.server, "job.run:endless", "function handle() while true do end end").await;
+        let id = create(&world, &caller, "type=long").await;
+        assert_eq!(until(&world.server, &id, "completed").await["result"], "all of it");
+        let id = create(&world, &caller, "type=endless").await;
+        assert!(until(&world.server, &id, "failed").await["error"].as_str().unwrap().contains("1000000 instructions"));
+    }
+
+    async fn what_makes_no_job_is_an_error_of_the_script(world) {
+        let caller = prepare(&world).await;
+        let server = &world.server;
+        for (body, message) in [
+            ("jobs.create('Not A Type', {})", "is not a job type"),
+            ("jobs.create('missing', {})", "no script is bound to job.run:missing"),
+            ("jobs.create(7, {})", "string expected"),
+            ("jobs.create('there', {}, 5)", "table expected"),
+            ("jobs.create('there', { x = ('x'):rep(100000) })", "the input is larger"),
+            ("jobs.create('there', print)", "function"),
+        ] {
+            store(server, "job.run:there", "function handle() end").await;
+            server.bind(START, &format!("function handle() local ok, e = pcall(function() return {body} end) return tostring(e) end")).await;
+            let answer = call(&world, &caller, "").await;
+            assert!(answer.body.as_str().unwrap_or_default().contains(message), "{body}: {}", answer.text);
+        }
+        // Nobody to work for, and nothing of a job in other runs.
+        server.bind(START, "function handle() local ok, e = pcall(jobs.create, 'there', {}) return { e.code, job == nil } end").await;
+        assert_eq!(server.xrpc(START).await.body, json!(["forbidden", true]));
+        // Only so many wait.
+        store(server, "job.run:there", "function handle() job.wait(3600) end").await;
+        server.bind(START, "function handle() local n = 0 for i = 1, 120 do \
+            local ok, e = pcall(jobs.create, 'there', {}) if ok then n = n + 1 elseif e.code ~= 'limit' then error(e) end \
+            end return n end").await;
+        let made = call(&world, &caller, "").await;
+        assert!((100..=102).contains(&made.body.as_i64().unwrap_or_default()), "{}", made.text);
+    }
+}
