@@ -53,6 +53,16 @@ pub const ROWS: u64 = 10_000;
 /// Bytes of rows a run may read: half of the Lua memory, which they all have to fit.
 pub const ROW_BYTES: u64 = 16 << 20;
 
+/// How long a run may wait for the database in all. One statement has a deadline of its own; this is for those that
+/// come one after the other.
+pub const DATABASE_TIME: Duration = Duration::from_secs(15);
+
+/// Statements of `db.raw` that one API client's runs may have under way: half of the connections for them.
+pub const SQL_AT_ONCE: usize = 2;
+
+/// How long a statement waits for the client's others before it is refused.
+pub const SQL_WAIT: Duration = Duration::from_secs(5);
+
 /// Log lines of a run (`log`, `print`, `warn`). Each may become a row of the event log.
 pub const LOG_LINES: u32 = 100;
 

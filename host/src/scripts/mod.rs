@@ -17,6 +17,7 @@ pub mod reach;
 mod run;
 pub mod services;
 mod share;
+mod sql_turns;
 pub mod tally;
 #[cfg(test)]
 mod tests;

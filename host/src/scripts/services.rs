@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::Variables;
+use super::sql_turns::SqlTurns;
 use crate::attestation::Attestation;
 use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
@@ -25,6 +26,8 @@ pub struct Services {
     pub log: Arc<dyn LogSink>,
     pub clock: Clock,
     pub random: Random,
+    /// Who may run SQL at the same time.
+    pub(super) sql: Arc<SqlTurns>,
     /// The global `env`.
     pub variables: Variables,
     /// Other servers, for `http.*` and blobs.
@@ -50,6 +53,7 @@ impl Services {
             log,
             clock,
             random,
+            sql: Arc::default(),
             variables: Variables::default(),
             web: None,
             xrpc: None,

@@ -173,19 +173,16 @@ impl<C: Laned> Lane<C> {
         let (connection, watch) = loop {
             // The lock is let go before anything is awaited.
             let parked = self.lock().pop();
-            match parked {
-                Some(Parked { mut connection, watch, since }) => {
-                    watch.allow(READ_TIME);
-                    if since.elapsed() < PING_AFTER || connection.ping().await.is_ok() {
-                        break (connection, watch);
-                    }
-                }
-                None => {
-                    let (mut connection, watch) = (C::connect_with(&self.options).await?, Watch::new());
-                    connection.set_up(&self.beginning, &watch).await?;
-                    watch.allow(READ_TIME);
+            if let Some(Parked { mut connection, watch, since }) = parked {
+                watch.allow(READ_TIME);
+                if since.elapsed() < PING_AFTER || connection.ping().await.is_ok() {
                     break (connection, watch);
                 }
+            } else {
+                let (mut connection, watch) = (C::connect_with(&self.options).await?, Watch::new());
+                connection.set_up(&self.beginning, &watch).await?;
+                watch.allow(READ_TIME);
+                break (connection, watch);
             }
         };
         Ok(Held { lane: self, connection: Some(connection), watch, _permit: permit })

@@ -1,10 +1,13 @@
 //! `db`: reading the index. Rows cross as the stored bytes; nothing here parses them.
 
+use std::time::Instant;
+
 use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArgs, RawAnswer};
 use super::bindings::belvedere::script::types::Fault;
 use super::fault;
 use super::state::RunState;
-use crate::scripts::services::{Backlinks, Query, Row};
+use crate::scripts::limits;
+use crate::scripts::services::{Backlinks, IndexError, Query, Row};
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> wasmtime::Result<Result<Page, Fault>> {
@@ -47,19 +50,19 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
         ascending: args.ascending,
         filter: args.filter.map(Into::into),
     };
-    let page = index.query(query).await.map_err(|e| fault::index("db.query", &e))?;
+    let page = asked(state, "db.query", index.query(query)).await?;
     Ok(Page { records: packed(state, &page.rows)?, cursor: page.cursor })
 }
 
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
     let index = state.index("db.get")?;
-    let row = index.get(uri).await.map_err(|e| fault::index("db.get", &e))?;
+    let row = asked(state, "db.get", index.get(uri)).await?;
     packed(state, row.as_slice())
 }
 
 async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
     let index = state.index("db.count")?;
-    index.count(collection, did).await.map_err(|e| fault::index("db.count", &e))
+    asked(state, "db.count", index.count(collection, did)).await
 }
 
 async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fault> {
@@ -71,15 +74,38 @@ async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fa
         limit: args.limit,
         cursor: args.cursor,
     };
-    let page = index.backlinks(links).await.map_err(|e| fault::index("db.backlinks", &e))?;
+    let page = asked(state, "db.backlinks", index.backlinks(links)).await?;
     Ok(Page { records: packed(state, &page.rows)?, cursor: page.cursor })
 }
 
 async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
     let index = state.index("db.raw")?;
-    let answer = index.raw(sql, params.into()).await.map_err(|e| fault::index("db.raw", &e))?;
+    let turns = state.sql_turns();
+    let client = state.identity.client.clone();
+    let statement = async {
+        let Some(_turn) = turns.take(client).await else {
+            return Err(IndexError::Limit(format!(
+                "{} statements of this client are running already",
+                limits::SQL_AT_ONCE
+            )));
+        };
+        index.raw(sql, params.into()).await
+    };
+    let answer = asked(state, "db.raw", statement).await?;
     state.count_rows(answer.count, answer.rows.len())?;
     Ok(RawAnswer { rows: answer.rows, changed: answer.changed })
+}
+
+/// What the index says, on the run's account of time.
+async fn asked<T>(
+    state: &mut RunState,
+    function: &str,
+    call: impl Future<Output = Result<T, IndexError>>,
+) -> Result<T, Fault> {
+    let started = Instant::now();
+    let result = call.await;
+    state.spend_on_database(started.elapsed());
+    result.map_err(|e| fault::index(function, &e))
 }
 
 /// The form of `types.rows`: for each row both parts, each behind its length.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
@@ -12,6 +13,7 @@ use super::outbound::Outbound;
 use crate::clock::Clock;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
+use crate::scripts::sql_turns::SqlTurns;
 use crate::scripts::{TriggerKind, limits, tid::TidClock};
 
 /// What a run is and for whom. Capabilities decide by it what they allow; its log lines are signed by it.
@@ -40,6 +42,7 @@ pub(in crate::scripts) struct RunState {
     rows: u64,
     row_bytes: u64,
     log_lines: u32,
+    database_time: Duration,
     pub(super) outbound: Outbound,
     pub(super) blobs: Blobs,
     memory_refused: bool,
@@ -65,6 +68,7 @@ impl RunState {
             row_bytes: 0,
             log_lines: 0,
             outbound: Outbound::of(times),
+            database_time: Duration::ZERO,
             blobs: Blobs::default(),
             memory_refused: false,
         }
@@ -118,7 +122,21 @@ impl RunState {
 
     /// The index, for a counted call.
     pub(super) fn index(&mut self, function: &str) -> Result<Arc<dyn Index>, Fault> {
+        let most = limits::DATABASE_TIME * self.times;
+        if self.database_time >= most {
+            let most = format!("{} s of it", most.as_secs());
+            return Err(fault::limit("too much waiting for the database", most));
+        }
         self.service(function, |services| Some(Arc::clone(&services.index)))
+    }
+
+    /// Who may run SQL at the same time.
+    pub(super) fn sql_turns(&self) -> Arc<SqlTurns> {
+        self.services.as_ref().map(|services| Arc::clone(&services.sql)).unwrap_or_default()
+    }
+
+    pub(super) fn spend_on_database(&mut self, time: Duration) {
+        self.database_time += time;
     }
 
     /// What `pick` takes of the services, for a counted call. `function` is what the script called.
@@ -171,5 +189,30 @@ impl ResourceLimiter for RunState {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         Ok(desired <= limits::TABLE_ELEMENTS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bindings::belvedere::script::types::FaultCode;
+    use super::*;
+    use crate::clock::Timestamp;
+
+    #[test]
+    fn a_run_waits_for_the_database_only_so_long() {
+        let identity = Identity {
+            trigger: "xrpc.query:com.example.get".into(),
+            kind: TriggerKind::Query,
+            caller_did: None,
+            client: None,
+            depth: 0,
+        };
+        let clock = Clock::fixed(Timestamp(0));
+        let mut state = RunState::unconnected(identity, clock, Arc::new(TidClock::new(0)));
+        state.spend_on_database(limits::DATABASE_TIME - Duration::from_millis(1));
+        let code = |state: &mut RunState| state.index("db.get").err().map(|fault| fault.code);
+        assert_eq!(code(&mut state), Some(FaultCode::Forbidden), "it has no index, but it may ask");
+        state.spend_on_database(Duration::from_millis(1));
+        assert_eq!(code(&mut state), Some(FaultCode::Limit));
     }
 }

@@ -166,3 +166,84 @@ fn object(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), RawError> {
     out.push(b'}');
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::Executor;
+
+    use super::*;
+    use crate::store::script_sql::guard;
+
+    /// A second wall behind the guard: what the connections could do if a statement got to them as it is.
+    #[tokio::test]
+    async fn the_index_can_not_be_written_even_by_ourselves() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/it's 100%.db", directory.path().display());
+        let db = crate::store::Db::open(&url, 1).await.unwrap();
+        db.migrate().await.unwrap();
+        let crate::store::Db::Sqlite(db) = db else { unreachable!("it was made so") };
+
+        let mut writer = db.script_sql.writers.get().await.unwrap();
+        for sql in [
+            "DELETE FROM belvedere.records",
+            "CREATE TABLE belvedere.x (a)",
+            "UPDATE belvedere.users SET did = ''",
+        ] {
+            let refused = writer.execute(sql).await.unwrap_err().to_string();
+            assert!(refused.contains("readonly"), "{sql}: {refused}");
+        }
+        writer.execute("CREATE TABLE main.script_x (a)").await.unwrap();
+        let pages: i64 = sqlx::query_scalar("PRAGMA max_page_count").fetch_one(&mut *writer).await.unwrap();
+        assert_eq!(pages as u64 * PAGE_BYTES, MAX_OWN_BYTES);
+
+        let mut reader = db.script_sql.readers.get().await.unwrap();
+        let refused = reader.execute("INSERT INTO main.script_x VALUES (1)").await.unwrap_err().to_string();
+        assert!(refused.contains("readonly"), "{refused}");
+        for sql in
+            ["SELECT length(zeroblob(9000000))", "SELECT 'x' LIKE replace(hex(zeroblob(300)), '0', '%')"]
+        {
+            let refused = reader.execute(sql).await.unwrap_err().to_string();
+            assert!(refused.contains("too big") || refused.contains("too complex"), "{sql}: {refused}");
+        }
+    }
+
+    /// The statements that people write first walk along an index.
+    #[tokio::test]
+    async fn ordinary_statements_find_an_index() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/test.db", directory.path().display());
+        let db = crate::store::Db::open(&url, 1).await.unwrap();
+        db.migrate().await.unwrap();
+        let crate::store::Db::Sqlite(db) = db else { unreachable!("it was made so") };
+        let mut reader = db.script_sql.readers.get().await.unwrap();
+        for (sql, index) in [
+            (
+                "SELECT uri, record FROM records WHERE collection = 'a.b.c' ORDER BY indexed_at DESC LIMIT 20",
+                "records_list",
+            ),
+            ("SELECT record FROM records WHERE uri = 'at://did:plc:a/a.b.c/1'", "records_key"),
+            (
+                "SELECT record FROM records WHERE collection = 'a.b.c' AND did = 'did:plc:a' ORDER BY indexed_at",
+                "records_list_did",
+            ),
+            ("SELECT source_uri FROM record_refs WHERE target_uri = 'at://did:plc:a/a.b.c/1'", "PRIMARY KEY"),
+        ] {
+            let sql = guard::check(sql, &[], crate::store::Backend::Sqlite).unwrap().sql;
+            let explain = format!("EXPLAIN QUERY PLAN {sql}");
+            let plan: Vec<(i64, i64, i64, String)> =
+                sqlx::query_as(AssertSqlSafe(explain)).fetch_all(&mut *reader).await.unwrap();
+            let plan: Vec<String> = plan.into_iter().map(|(.., step)| step).collect();
+            assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:?}");
+            assert!(
+                !plan.iter().any(|step| step.contains("SCAN") || step.contains("TEMP B-TREE")),
+                "{sql}: {plan:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn paths_are_quoted() {
+        let quoted = |path: &str| read_only(Path::new(path)).unwrap();
+        assert_eq!(quoted("/a b/it's?#100%.db"), "file:/a b/it%27s%3f%23100%25.db?mode=ro");
+    }
+}

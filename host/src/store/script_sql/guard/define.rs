@@ -9,6 +9,7 @@ use sqlparser::ast::{
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
+use super::names::single;
 use super::{Emit, Refusal, absent, unsupported};
 
 impl Emit<'_> {
@@ -129,7 +130,7 @@ impl Emit<'_> {
             }
             ColumnOption::ForeignKey(key) => self.references(key)?,
             ColumnOption::Collation(name) if !self.is_postgres() => {
-                let name = self.plain(self.single(name)?)?.to_ascii_uppercase();
+                let name = self.plain(single(name)?)?.to_ascii_uppercase();
                 absent("this collation", !["NOCASE", "BINARY", "RTRIM"].contains(&name.as_str()))?;
                 self.push(&format!(" COLLATE {name}"));
             }

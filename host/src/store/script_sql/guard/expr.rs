@@ -6,6 +6,7 @@ use sqlparser::ast::{
     UnaryOperator, Value,
 };
 
+use super::names::single;
 use super::{Emit, Refusal, absent, operators, unsupported};
 
 impl Emit<'_> {
@@ -154,7 +155,7 @@ impl Emit<'_> {
                 Ok(())
             }
             Expr::Collate { expr, collation } => {
-                let name = self.plain(self.single(collation)?)?;
+                let name = self.plain(single(collation)?)?;
                 let known: &[&str] = if self.is_postgres() { &["C"] } else { &["NOCASE", "BINARY", "RTRIM"] };
                 let Some(name) = known.iter().find(|known| known.eq_ignore_ascii_case(&name)) else {
                     return unsupported("this collation");

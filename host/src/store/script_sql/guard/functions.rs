@@ -8,6 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::super::super::Backend;
+use super::names::single;
 use super::{Emit, Refusal, absent, unsupported};
 
 const BOTH: &[&str] = &[
@@ -177,7 +178,7 @@ impl Emit<'_> {
     fn known(&self, name: &ObjectName, lists: &[&[&'static str]]) -> Result<&'static str, Refusal> {
         let refused =
             || Refusal::Function(name.to_string().chars().filter(|c| !c.is_control()).take(80).collect());
-        let plain = self.plain(self.single(name).map_err(|_| refused())?).map_err(|_| refused())?;
+        let plain = self.plain(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let found = lists.iter().copied().flatten().copied().find(|known| plain.eq_ignore_ascii_case(known));
         found.ok_or_else(refused)
     }
@@ -312,15 +313,11 @@ impl Emit<'_> {
             absent("WITH ORDINALITY", !self.is_postgres())?;
             self.push(" WITH ORDINALITY");
         }
-        match alias {
-            Some(alias) => self.alias(alias),
-            None => {
-                self.push(&format!(
-                    " AS {}",
-                    if self.is_postgres() { format!("\"{name}\"") } else { format!("`{name}`") }
-                ));
-                Ok(())
-            }
+        if let Some(alias) = alias {
+            return self.alias(alias);
         }
+        let name = self.quoted(name);
+        self.push(&format!(" AS {name}"));
+        Ok(())
     }
 }

@@ -25,6 +25,14 @@ fn shown(name: &ObjectName) -> String {
     name.to_string().chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
+/// A name with nothing in front of it.
+pub(super) fn single(name: &ObjectName) -> Result<&Ident, Refusal> {
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(ident)] => Ok(ident),
+        _ => Err(Refusal::Name(shown(name))),
+    }
+}
+
 impl Emit<'_> {
     /// The text of a name: plain, and in lower case where PostgreSQL would fold it.
     pub(super) fn plain(&self, name: &Ident) -> Result<String, Refusal> {
@@ -52,16 +60,8 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// A name with nothing in front of it.
-    pub(super) fn single<'n>(&self, name: &'n ObjectName) -> Result<&'n Ident, Refusal> {
-        match name.0.as_slice() {
-            [ObjectNamePart::Identifier(ident)] => Ok(ident),
-            _ => Err(Refusal::Name(shown(name))),
-        }
-    }
-
     pub(super) fn single_name(&mut self, name: &ObjectName) -> Result<(), Refusal> {
-        let name = self.single(name)?;
+        let name = single(name)?;
         self.name(name)
     }
 
@@ -69,7 +69,7 @@ impl Emit<'_> {
     pub(super) fn relation(&mut self, name: &ObjectName, alias: Option<&TableAlias>) -> Result<(), Refusal> {
         // A schema in front is refused even where it would be the right one.
         let refused = || Refusal::Table(shown(name));
-        let plain = self.plain(self.single(name).map_err(|_| refused())?).map_err(|_| refused())?;
+        let plain = self.plain(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let lower = plain.to_ascii_lowercase();
         let (text, own_name) = if self.ctes.contains(&lower) {
             (self.quoted(&format!("{CTE_PREFIX}{lower}")), plain)
@@ -82,14 +82,12 @@ impl Emit<'_> {
             return Err(refused());
         };
         self.push(&text);
-        match alias {
-            Some(alias) => self.alias(alias),
-            None => {
-                let own_name = self.quoted(&own_name);
-                self.push(&format!(" AS {own_name}"));
-                Ok(())
-            }
+        if let Some(alias) = alias {
+            return self.alias(alias);
         }
+        let own_name = self.quoted(&own_name);
+        self.push(&format!(" AS {own_name}"));
+        Ok(())
     }
 
     pub(super) fn alias(&mut self, alias: &TableAlias) -> Result<(), Refusal> {
@@ -133,7 +131,7 @@ impl Emit<'_> {
 
     fn own_plain(&self, name: &ObjectName) -> Result<String, Refusal> {
         let refused = || Refusal::NotYours(shown(name));
-        let plain = self.plain(self.single(name).map_err(|_| refused())?).map_err(|_| refused())?;
+        let plain = self.plain(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let lower = plain.to_ascii_lowercase();
         if is_own(&lower) { Ok(lower) } else { Err(refused()) }
     }

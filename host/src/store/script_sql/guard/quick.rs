@@ -9,6 +9,7 @@ use sqlparser::ast::{
     Value,
 };
 
+use super::names::single;
 use super::{Emit, Refusal};
 
 /// A table of a FROM, by the name that columns have in front.
@@ -34,7 +35,7 @@ impl Emit<'_> {
     fn source(&self, factor: &TableFactor, found: &mut Vec<Source>) {
         let (name, is_records) = match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
-                let Ok(relation) = self.single(name).and_then(|name| self.plain(name)) else { return };
+                let Ok(relation) = single(name).and_then(|name| self.plain(name)) else { return };
                 let relation = relation.to_ascii_lowercase();
                 let is_records = relation == "records" && !self.ctes.contains(&relation);
                 let name = alias.as_ref().map_or(Ok(relation), |alias| self.plain(&alias.name));
