@@ -1,5 +1,6 @@
-//! Events per CPU-second from the websocket to the committed row: `cargo bench --bench ingest -- [N] [postgres://…]`.
-//! Without an address of an empty database it is a new SQLite file.
+//! Events per CPU-second from the websocket to the committed row: `cargo bench --bench ingest -- [N] [postgres://…]
+//! [scripted]`. Without an address of an empty database it is a new SQLite file. `scripted`: each event passes a trivial
+//! record script; what that costs is the difference to a run without.
 //!
 //! The stand-in server runs in this process on threads of its own, whose CPU time is left out; so is a PostgreSQL
 //! server's. `tests/load` measures the whole server as a process of its own, and its database.
@@ -13,9 +14,14 @@ use std::time::{Duration, Instant};
 
 use belvedere::atproto::{Did, Nsid};
 use belvedere::clock::Clock;
-use belvedere::indexing::{CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, StreamConfig, start};
+use belvedere::events::EventLog;
+use belvedere::indexing::{
+    CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScripts, StreamConfig, start,
+};
 use belvedere::random::Random;
+use belvedere::scripts::{Engine, EngineConfig, Library, ServerIndex, ServerLog, Services, Variables};
 use belvedere::store::{Db, cursors};
+use belvedere::triggers::Triggers;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -55,12 +61,15 @@ fn main() -> anyhow::Result<()> {
         db.migrate().await?;
         let (_tracked, tracked) = watch::channel::<Arc<[Nsid]>>(Arc::new([Nsid::try_from(COLLECTION)?]));
         let clock = Clock::fixed(belvedere::clock::Timestamp(first));
+        let scripted = std::env::args().any(|arg| arg == "scripted");
+        let scripts: Arc<dyn RecordScripts> =
+            if scripted { Arc::new(triggers(&db, &clock).await?) } else { Arc::new(NoScripts) };
         let (cpu, begun) = (cpu_time(), Instant::now());
         let handle = start(Deps {
             db: db.clone(),
             tracked,
             observer: Arc::new(Silent),
-            scripts: Arc::new(NoScripts),
+            scripts,
             clock,
             random: Random::system(),
             config: StreamConfig { urls: vec![jetstream.url()], ..StreamConfig::default() },
@@ -83,6 +92,20 @@ fn main() -> anyhow::Result<()> {
         handle.finish().await;
         anyhow::Ok(())
     })
+}
+
+/// One script that lets every event pass.
+async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<Triggers> {
+    let cache = std::env::temp_dir().join("belvedere-bench-guest");
+    let engine = Engine::open(EngineConfig::new(cache)).await?;
+    let library = Library::new();
+    let trigger = format!("record.index:{COLLECTION}");
+    library.reload(&engine, [(trigger.as_str(), "function handle() return true end")]).await;
+    let random = Random::system();
+    let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone(), false);
+    let log = ServerLog { events: events.clone(), variables: Variables::default() };
+    let services = Services::new(Arc::new(ServerIndex(db.clone())), Arc::new(log), clock.clone(), random);
+    Ok(Triggers::new(engine, Arc::new(library), services, events, db.clone()))
 }
 
 fn runtime(name: &str, threads: usize) -> std::io::Result<Runtime> {
