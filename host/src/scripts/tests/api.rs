@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{FailureKind, Invocation, NOW, Stage, TRIGGER};
 use crate::atproto::Tid;
-use crate::scripts::{FaultCode, LogLevel, Shape, Trigger, Variables};
+use crate::scripts::{LogLevel, Shape, Trigger, Variables};
 
 #[tokio::test]
 async fn globals_come_from_the_invocation() {
@@ -193,29 +193,6 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
 }
 
 #[tokio::test]
-async fn faults_are_objects_that_scripts_can_handle() {
-    let stage = Stage::set().await;
-    let seen = stage
-        .handle(
-            "local ok, fault = pcall(db.get, 'x')
-             return { ok, fault.code, fault.message, tostring(fault), 'E: ' .. fault, getmetatable(fault) }",
-        )
-        .await
-        .unwrap();
-    assert_eq!(
-        seen,
-        json!([
-            false,
-            "bad-input",
-            "xrpc.query:com.example.get:1: db.get: not an AT URI",
-            "xrpc.query:com.example.get:1: db.get: not an AT URI",
-            "E: xrpc.query:com.example.get:1: db.get: not an AT URI",
-            false
-        ])
-    );
-}
-
-#[tokio::test]
 async fn host_calls_work_everywhere_in_a_script() {
     let stage = Stage::set().await;
     stage.put(&[("at://did:plc:a/a.b/1", "{}")]);
@@ -351,28 +328,6 @@ async fn saving_runs_the_top_level_in_a_bare_sandbox() {
     }
     let long = format!("--{}\nfunction handle() end", "x".repeat(600_000));
     assert_eq!(check(&long).await.unwrap_err().kind, FailureKind::Syntax);
-}
-
-#[tokio::test]
-async fn a_fault_that_nobody_catches_says_whether_to_try_again() {
-    let stage = Stage::set().await;
-    for (body, fault, retryable) in [
-        ("db.query{ collection = 'down' }", Some(FaultCode::Unavailable), true),
-        (
-            "local ok, e = pcall(db.query, { collection = 'down' }) error(e)",
-            Some(FaultCode::Unavailable),
-            true,
-        ),
-        ("db.get('x')", Some(FaultCode::BadInput), false),
-        ("db.query(7)", Some(FaultCode::BadInput), false),
-        ("pcall(db.query, { collection = 'down' }) error('mine')", None, false),
-        ("error({ code = 'unavailable', upstream = 0 })", None, false),
-        ("local ok, e = pcall(db.get, 'x') e.code = 'none' e.upstream = 7 error(e)", None, false),
-    ] {
-        let failure = stage.handle(body).await.unwrap_err();
-        assert_eq!((failure.fault, failure.is_retryable()), (fault, retryable), "{body}: {failure}");
-        assert_eq!(failure.upstream, None, "{body}");
-    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod api;
 mod atproto;
+mod faults;
 mod hostile;
 mod http;
 mod json;
