@@ -160,6 +160,18 @@ function db.backend() end
 
 -- db.search ----------------------------------------------------------------------------------------------------------
 
+---@class belvedere.Search
+---@field collection string
+---@field field string a path into the record, `text` or `a.b[0]`
+---@field query string what the field has somewhere in it
+---@field limit? integer|string 10 when left out, 100 at most
+
+---Records whose field has a text somewhere in it, whatever the case of ASCII letters: exact matches first, then those
+---that begin with it, then the rest.
+---@param search belvedere.Search
+---@return { records: belvedere.Row[] }
+function db.search(search) end
+
 -- db.raw -------------------------------------------------------------------------------------------------------------
 
 ---Runs one SQL statement: a SELECT over `records`, `record_refs`, `labels`, `lexicons` and tables of your own, or one that

@@ -1,7 +1,8 @@
--- db.query, db.get, db.count, db.backlinks, db.raw, db.backend: reading the index, and tables of the scripts' own.
+-- db.query, db.get, db.count, db.search, db.backlinks, db.raw, db.backend: reading the index, and own tables.
 local host, internal = ...
 local query, get, count, backend = host.db.query, host.db.get, host.db.count, host.db.backend
 local backlinks, raw = host.db.backlinks, host.db.raw
+local search = host.db.search
 local array, raise, null = internal.array, internal.raise, internal.null
 local lower, tointeger, tonumber, type = string.lower, math.tointeger, tonumber, type
 
@@ -132,6 +133,22 @@ function db.raw(sql, params)
   end
   local answer = raw(sql, given)
   return answer.rows, answer.changed
+end
+
+-- db.search -----------------------------------------------------------------------------------------------------------
+-- { collection, field, query, limit } to { records }.
+function db.search(options)
+  if type(options) ~= "table" then
+    raise("db.search: table expected, got " .. type(options))
+  end
+  return {
+    records = search {
+      collection = required(options.collection, "db.search: collection"),
+      field = required(options.field, "db.search: field"),
+      text = required(options.query, "db.search: query"),
+      limit = whole(options.limit, "db.search: limit"),
+    },
+  }
 end
 
 -- "sqlite" or "postgres".

@@ -17,6 +17,7 @@ use crate::crypto::SealingKey;
 use crate::events::{EventLog, StreamObserver};
 use crate::identity::Resolver;
 use crate::indexing::{self, StreamConfig, StreamHandle};
+use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
 use crate::jobs::{JobQueue, Workers};
 use crate::lexicons::{Authorities, Registry};
@@ -271,6 +272,8 @@ impl App {
         let keep = Retention { event_days: self.config.events.retention_days };
         let drain = self.lifecycle.drain.clone();
         self.tasks.spawn(retention::run(self.db.clone(), self.clock.clone(), keep, drain.clone()));
+        let limit = self.config.database.field_index_limit;
+        self.tasks.spawn(field_indexes::run(self.db.clone(), self.clock.clone(), limit, drain.clone()));
         let app = Arc::clone(self);
         self.tasks.spawn(async move {
             let pause = || tokio::time::sleep(rate_limit::SWEEP_EVERY);

@@ -40,6 +40,7 @@ fn table() -> RouteTable {
         Route::admin(GET, "/admin/records/collections", P::RecordsRead, admin::records::collections::handle),
         Route::admin(DELETE, "/admin/records/collection", [P::RecordsDelete, P::RecordsDeleteCollection], admin::records::collection::handle),
         Route::admin(GET, "/admin/stats", P::StatsRead, admin::stats::get::handle),
+        Route::admin(GET, "/admin/stats/indexes", P::StatsRead, admin::stats::indexes::handle),
         Route::admin(GET, "/admin/stats/scripts", P::StatsRead, admin::stats::scripts::handle),
         Route::admin(GET, "/admin/events", P::EventsRead, admin::events::list::handle),
 

@@ -12,6 +12,10 @@ const SQLITE_CONNECTIONS: u32 = 16;
 const POSTGRES_CONNECTIONS: u32 = 32;
 /// More connections than any PostgreSQL runs well with.
 const MAX_CONNECTIONS: u32 = 1000;
+/// Each write to a collection keeps the indexes of that collection up to date.
+const FIELD_INDEXES: u32 = 32;
+/// More would cost writers more than they could ever save readers.
+const MAX_FIELD_INDEXES: u32 = 1000;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Database")]
@@ -33,6 +37,9 @@ pub struct DatabaseArgs {
         value_name = "COUNT"
     )]
     pub max_connections: Option<String>,
+    /// Indexes on record fields that queries use much, made by the server itself; 0 makes none [default: 32]
+    #[arg(long = "field-index-limit", env = "FIELD_INDEX_LIMIT", global = true, value_name = "COUNT")]
+    pub field_index_limit: Option<String>,
 }
 
 #[derive(Clone)]
@@ -40,6 +47,8 @@ pub struct Database {
     /// May hold a password: shown redacted.
     pub url: String,
     pub max_connections: u32,
+    /// 0: none is made, and those that were made go.
+    pub field_index_limit: u32,
 }
 
 impl DatabaseArgs {
@@ -65,7 +74,14 @@ impl DatabaseArgs {
             1..=MAX_CONNECTIONS,
             problems,
         );
-        Database { url, max_connections }
+        let field_index_limit = parse::number(
+            "FIELD_INDEX_LIMIT",
+            self.field_index_limit,
+            FIELD_INDEXES,
+            0..=MAX_FIELD_INDEXES,
+            problems,
+        );
+        Database { url, max_connections, field_index_limit }
     }
 }
 
@@ -88,6 +104,7 @@ impl std::fmt::Debug for Database {
         f.debug_struct("Database")
             .field("url", &self.shown())
             .field("max_connections", &self.max_connections)
+            .field("field_index_limit", &self.field_index_limit)
             .finish()
     }
 }
@@ -98,7 +115,7 @@ mod tests {
 
     fn check(url: &str) -> (Database, Problems) {
         let mut problems = Problems::default();
-        let args = DatabaseArgs { url: Some(url.to_owned()), max_connections: None };
+        let args = DatabaseArgs { url: Some(url.to_owned()), ..DatabaseArgs::default() };
         (args.check(Path::new("data"), &mut problems), problems)
     }
 

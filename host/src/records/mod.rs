@@ -10,6 +10,7 @@ mod own_uri;
 pub mod page;
 pub mod path;
 pub mod render;
+pub mod search;
 pub mod sort;
 
 pub use backlinks::Backlinks;

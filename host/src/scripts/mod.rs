@@ -34,8 +34,8 @@ pub use invocation::{Happening, Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};
 pub use reach::{ServerIndex, ServerLabels, ServerLog};
 pub use services::{
-    HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Services, Xrpc,
-    XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,
+    HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search, Services,
+    Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,
 };
 pub use tally::Tallied;
 pub use trigger::{InvalidTrigger, Trigger, TriggerKind};

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use super::Variables;
 use super::services::{
     Backlinks, HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer, Row,
+    Search,
 };
 use crate::atproto::{Did, Nsid, RecordUri};
 use crate::clock::Clock;
@@ -71,6 +72,13 @@ impl Index for ServerIndex {
         })
     }
 
+    fn search(&self, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+        Box::pin(async move {
+            let rows = records::search::read(&self.0, &searched(search)?).await.map_err(unavailable)?;
+            Ok(rows.into_iter().map(row).collect())
+        })
+    }
+
     fn backend(&self) -> &'static str {
         self.0.backend().as_str()
     }
@@ -97,6 +105,11 @@ fn translate(query: Query) -> Result<records::Query, IndexError> {
         filter,
         sort: sort.transpose()?,
     })
+}
+
+fn searched(search: Search) -> Result<records::search::Search, IndexError> {
+    let collection = nsid(&search.collection)?;
+    records::search::Search::parse(collection, &search.field, search.text, search.limit).map_err(invalid)
 }
 
 fn row(row: RecordRow) -> Row {

@@ -154,6 +154,17 @@ pub struct RawAnswer {
     pub changed: Option<u64>,
 }
 
+/// The arguments of `db.search`, as the script gave them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    pub collection: String,
+    /// A path into the record.
+    pub field: String,
+    pub text: String,
+    /// Clamped to 1..=100 by the index; `None` is 10.
+    pub limit: Option<i64>,
+}
+
 /// One record of the index. `record` is the stored JSON text, untouched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -194,6 +205,8 @@ pub trait Index: Send + Sync {
     fn backlinks(&self, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// One SQL statement; `params` is the JSON text of an array.
     fn raw(&self, sql: String, params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>>;
+    /// Records with a text in a field, best match first.
+    fn search(&self, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>>;
     /// `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
 }

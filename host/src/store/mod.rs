@@ -13,6 +13,7 @@ pub mod cursors;
 pub mod dead_letters;
 mod error;
 pub mod events;
+pub mod fields;
 pub mod index;
 pub mod instance_keys;
 mod intern;
@@ -26,6 +27,7 @@ pub mod records;
 pub mod script_sql;
 pub mod script_variables;
 pub mod scripts;
+pub mod search;
 pub mod settings;
 mod sqlite;
 mod types;
@@ -213,6 +215,13 @@ impl Db {
         match self {
             Self::Sqlite(db) => db.close().await,
             Self::Postgres(db) => db.close().await,
+        }
+    }
+
+    fn fields(&self) -> &fields::Fields {
+        match self {
+            Self::Sqlite(db) => &db.fields,
+            Self::Postgres(db) => &db.fields,
         }
     }
 

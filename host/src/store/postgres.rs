@@ -8,6 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
 
 use super::StoreError;
+use super::fields::Fields;
 use super::intern::Interner;
 use super::lane::{Lane, READ_TIME};
 use super::script_sql;
@@ -31,6 +32,7 @@ pub struct Postgres {
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
+    pub(super) fields: Arc<Fields>,
 }
 
 impl Postgres {
@@ -66,7 +68,7 @@ impl Postgres {
             })
             .connect_with(options)
             .await?;
-        Ok(Self { pool, lane, script_sql, connections, ids: Arc::default() })
+        Ok(Self { pool, lane, script_sql, connections, ids: Arc::default(), fields: Arc::default() })
     }
 
     pub(super) async fn close(&self) {

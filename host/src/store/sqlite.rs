@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
 
 use super::StoreError;
+use super::fields::Fields;
 use super::intern::Interner;
 use super::lane::Lane;
 use super::script_sql;
@@ -40,6 +41,7 @@ pub struct Sqlite {
     pub(super) script_sql: Arc<script_sql::Connections<SqliteConnection>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
+    pub(super) fields: Arc<Fields>,
 }
 
 /// Connections for the reads that are not hot: what admins look at.
@@ -80,7 +82,15 @@ impl Sqlite {
             .thread_name(|n| format!("sqlite-read-{n}"));
         let reader = pool(readers.min(POOLED_READERS)).connect_with(options.clone()).await?;
         let lane = Arc::new(Lane::new(options, readers));
-        Ok(Self { reader, writer, lane, script_sql, connections: readers, ids: Arc::default() })
+        Ok(Self {
+            reader,
+            writer,
+            lane,
+            script_sql,
+            connections: readers,
+            ids: Arc::default(),
+            fields: Arc::default(),
+        })
     }
 
     pub(super) async fn close(&self) {

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArgs, RawAnswer};
+use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArgs, RawAnswer, SearchArgs};
 use super::bindings::belvedere::script::types::Fault;
 use super::fault;
 use super::state::RunState;
 use crate::scripts::limits;
-use crate::scripts::services::{Backlinks, IndexError, Query, Row};
+use crate::scripts::services::{Backlinks, IndexError, Query, Row, Search};
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> wasmtime::Result<Result<Page, Fault>> {
@@ -32,6 +32,10 @@ impl Host for RunState {
 
     async fn raw(&mut self, sql: String, params: Vec<u8>) -> wasmtime::Result<Result<RawAnswer, Fault>> {
         Ok(raw(self, sql, params).await)
+    }
+
+    async fn search(&mut self, args: SearchArgs) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(search(self, args).await)
     }
 
     async fn backend(&mut self) -> wasmtime::Result<String> {
@@ -106,6 +110,14 @@ async fn asked<T>(
     let result = call.await;
     state.spend_on_database(started.elapsed());
     result.map_err(|e| fault::index(function, &e))
+}
+
+async fn search(state: &mut RunState, args: SearchArgs) -> Result<Vec<u8>, Fault> {
+    let index = state.index("db.search")?;
+    let search =
+        Search { collection: args.collection, field: args.field, text: args.text, limit: args.limit };
+    let rows = asked(state, "db.search", index.search(search)).await?;
+    packed(state, &rows)
 }
 
 /// The form of `types.rows`: for each row both parts, each behind its length.

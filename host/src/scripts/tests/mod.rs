@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 use super::services::{Backlinks, RawAnswer};
 use super::{
     Engine, EngineConfig, FailureKind, Index, IndexError, Invocation, LogLine, LogSink, Outcome, Page, Query,
-    Row, ScriptFailure, Services, Trigger,
+    Row, ScriptFailure, Search, Services, Trigger,
 };
 use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
@@ -36,6 +36,7 @@ pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_123_456);
 pub(super) struct Shelf {
     pub(super) rows: Mutex<Vec<Row>>,
     pub(super) asked: Mutex<Vec<Query>>,
+    pub(super) searched: Mutex<Vec<Search>>,
 }
 
 impl Index for Shelf {
@@ -78,6 +79,15 @@ impl Index for Shelf {
                 return Err(IndexError::Forbidden("no".to_owned()));
             }
             Ok(RawAnswer { rows: params.to_vec(), count: 1, changed: Some(7) })
+        }
+        .boxed()
+    }
+
+    fn search(&self, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+        async move {
+            let rows = self.rows.lock().unwrap().clone();
+            self.searched.lock().unwrap().push(search);
+            Ok(rows)
         }
         .boxed()
     }

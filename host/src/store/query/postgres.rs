@@ -3,19 +3,22 @@
 //! A path is a chain of `->`: with a key it reads objects alone, with a number arrays alone, as SQLite's paths do.
 //! (`#>` would read `{a,0}` in both.)
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, from_visible, operator, pattern};
-use crate::records::path::Step;
+use super::sql::{Classes, Keys, MISSING, Sql, Value, operator, pattern};
+use crate::records::filter::{Op, Scalar};
+use crate::records::path::{Path, Step};
 use crate::records::sort::MAX_TEXT_CHARS;
+use crate::store::records::{columns, from_visible};
 
-pub(super) struct Dialect;
+pub(in crate::store) struct Dialect;
 
-fn chain(field: &Path) -> String {
-    let mut out = String::from("(r.record");
+fn chain(record: &str, field: &Path) -> String {
+    let mut out = format!("({record}");
     for step in field.steps() {
         // Writing to a String never fails.
         let _ = match step {
@@ -32,12 +35,19 @@ fn text_of(found: &str) -> String {
     format!("(({found} #>> '{{}}') COLLATE \"C\")")
 }
 
-impl super::Dialect for Dialect {
+/// A number within what a double can hold: one of a hundred thousand digits must become neither a cursor nor an entry
+/// of an index.
+fn bounded(numeric: &str) -> String {
+    format!("round(least(greatest({numeric}, -1e307), 1e307), 20)")
+}
+
+impl super::sql::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(postgres);
-    const FROM_VISIBLE: &'static str = from_visible!(postgres);
+    const ORDER_NAMES_NULLS: bool = true;
+    const LIKE: &'static str = "ILIKE";
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
-        let found = chain(field);
+        let found = chain("r.record", field);
         let (kind, typed, found_typed) = match value {
             Scalar::Text(text) => {
                 if matches!(op, Op::Like | Op::NotLike) {
@@ -79,19 +89,49 @@ impl super::Dialect for Dialect {
         }
     }
 
-    fn sort_columns(field: &Path, classes: Classes) -> String {
-        let found = chain(field);
+    fn keys(record: &str, field: &Path, classes: Classes) -> Keys {
+        let found = chain(record, field);
         let text_value = text_of(&found);
         let Classes { number, text, boolean } = classes;
-        // Within what a double can hold: a number of a hundred thousand digits must not become a cursor.
-        format!(
-            "CASE jsonb_typeof({found}) WHEN 'number' THEN {number} WHEN 'string' THEN {text} \
-                 WHEN 'boolean' THEN {boolean} ELSE {MISSING} END AS class, \
-             CASE jsonb_typeof({found}) \
-                 WHEN 'number' THEN round(least(greatest({found}::numeric, -1e307), 1e307), 20) \
-                 WHEN 'boolean' THEN ({found}::boolean)::integer::numeric END AS num, \
-             CASE jsonb_typeof({found}) WHEN 'string' THEN left({text_value}, {MAX_TEXT_CHARS}) END AS txt"
-        )
+        let numeric = bounded(&format!("{found}::numeric"));
+        Keys {
+            class: format!(
+                "(CASE jsonb_typeof({found}) WHEN 'number' THEN {number} WHEN 'string' THEN {text} \
+                     WHEN 'boolean' THEN {boolean} ELSE {MISSING} END)"
+            ),
+            num: format!(
+                "(CASE jsonb_typeof({found}) WHEN 'number' THEN {numeric} \
+                     WHEN 'boolean' THEN ({found}::boolean)::integer::numeric END)"
+            ),
+            txt: format!(
+                "(CASE jsonb_typeof({found}) WHEN 'string' THEN left({text_value}, {MAX_TEXT_CHARS}) END)"
+            ),
+        }
+    }
+
+    fn text(record: &str, field: &Path) -> String {
+        let found = chain(record, field);
+        format!("(CASE jsonb_typeof({found}) WHEN 'string' THEN {} END)", text_of(&found))
+    }
+
+    fn from_visible(_index: Option<&str>) -> Cow<'static, str> {
+        // The planner has statistics and finds the index by itself.
+        from_visible!(postgres).into()
+    }
+
+    fn key_of(sql: &mut Sql, value: &Scalar) -> String {
+        match value {
+            Scalar::Text(text) => {
+                let key = sql.bind(Value::Text(text.chars().take(MAX_TEXT_CHARS).collect::<String>()));
+                format!("{key}::text COLLATE \"C\"")
+            }
+            Scalar::Integer(n) => bounded(&format!("{}::bigint::numeric", sql.bind(Value::Integer(*n)))),
+            // By way of JSON, as the stored value: a cast from a double keeps 15 digits.
+            Scalar::Float(n) => {
+                bounded(&format!("to_jsonb({}::float8)::numeric", sql.bind(Value::Float(*n))))
+            }
+            Scalar::Boolean(b) => format!("{}::bigint::numeric", sql.bind(Value::Integer(i64::from(*b)))),
+        }
     }
 
     const PLACE: &'static str = "s.class::bigint, coalesce(s.num::text, s.txt)";

@@ -2,16 +2,19 @@
 //!
 //! SQLite keeps the parsed form of the last few JSON texts, so that a row is parsed once however often it is asked.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, TypeInfo, ValueRef};
 
-use super::{Classes, MISSING, Op, Path, Scalar, Sql, Value, columns, from_visible, operator, pattern};
-use crate::records::path::Step;
+use super::sql::{Classes, Keys, MISSING, Sql, Value, operator, pattern};
+use crate::records::filter::{Op, Scalar};
+use crate::records::path::{Path, Step};
 use crate::records::sort::MAX_TEXT_CHARS;
+use crate::store::records::{columns, from_visible};
 
-pub(super) struct Dialect;
+pub(in crate::store) struct Dialect;
 
 /// The JSON path as an SQL literal. Keys are quoted, because they may be digits.
 fn literal(field: &Path) -> String {
@@ -27,9 +30,10 @@ fn literal(field: &Path) -> String {
     out
 }
 
-impl super::Dialect for Dialect {
+impl super::sql::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(sqlite);
-    const FROM_VISIBLE: &'static str = from_visible!(sqlite);
+    const ORDER_NAMES_NULLS: bool = false;
+    const LIKE: &'static str = "LIKE";
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
         let path = literal(field);
@@ -53,17 +57,45 @@ impl super::Dialect for Dialect {
         }
     }
 
-    fn sort_columns(field: &Path, classes: Classes) -> String {
+    fn keys(record: &str, field: &Path, classes: Classes) -> Keys {
         let path = literal(field);
-        let kind = format!("json_type(r.record, {path})");
-        let found = format!("json_extract(r.record, {path})");
+        let kind = format!("json_type({record}, {path})");
+        let found = format!("json_extract({record}, {path})");
         let Classes { number, text, boolean } = classes;
-        format!(
-            "CASE {kind} WHEN 'integer' THEN {number} WHEN 'real' THEN {number} WHEN 'text' THEN {text} \
-                 WHEN 'true' THEN {boolean} WHEN 'false' THEN {boolean} ELSE {MISSING} END AS class, \
-             CASE WHEN {kind} IN ('integer', 'real', 'true', 'false') THEN {found} END AS num, \
-             CASE {kind} WHEN 'text' THEN substr({found}, 1, {MAX_TEXT_CHARS}) END AS txt"
-        )
+        Keys {
+            class: format!(
+                "(CASE {kind} WHEN 'integer' THEN {number} WHEN 'real' THEN {number} WHEN 'text' THEN {text} \
+                     WHEN 'true' THEN {boolean} WHEN 'false' THEN {boolean} ELSE {MISSING} END)"
+            ),
+            num: format!("(CASE WHEN {kind} IN ('integer', 'real', 'true', 'false') THEN {found} END)"),
+            txt: format!("(CASE {kind} WHEN 'text' THEN substr({found}, 1, {MAX_TEXT_CHARS}) END)"),
+        }
+    }
+
+    fn text(record: &str, field: &Path) -> String {
+        let path = literal(field);
+        format!("(CASE json_type({record}, {path}) WHEN 'text' THEN json_extract({record}, {path}) END)")
+    }
+
+    fn from_visible(index: Option<&str>) -> Cow<'static, str> {
+        index.map_or(Cow::Borrowed(from_visible!(sqlite)), |index| {
+            // There are no statistics to decide by, and this index was chosen for the query.
+            format!(
+                " FROM records r INDEXED BY {index} CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 "
+            )
+            .into()
+        })
+    }
+
+    fn key_of(sql: &mut Sql, value: &Scalar) -> String {
+        match value {
+            Scalar::Text(text) => {
+                sql.bind(Value::Text(text.chars().take(MAX_TEXT_CHARS).collect::<String>()))
+            }
+            Scalar::Integer(n) => sql.bind(Value::Integer(*n)),
+            Scalar::Float(n) => sql.bind(Value::Float(*n)),
+            Scalar::Boolean(b) => sql.bind(Value::Integer(i64::from(*b))),
+        }
     }
 
     const PLACE: &'static str = "s.class, s.num, s.txt";

@@ -1,4 +1,5 @@
 //! `/admin/stats`
 
 pub mod get;
+pub mod indexes;
 pub mod scripts;

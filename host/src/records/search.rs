@@ -1,0 +1,87 @@
+//! `db.search`: what may be asked for.
+
+use crate::atproto::Nsid;
+use crate::store::records::RecordRow;
+use crate::store::search::{self, SearchArgs};
+use crate::store::{Db, StoreError};
+
+use super::page::MAX_LIMIT;
+use super::path::Path;
+
+/// Rows when no limit is given.
+pub const DEFAULT_LIMIT: u32 = 10;
+/// A longer text is found in no field anybody searches, and costs time on every record.
+const MAX_TEXT_BYTES: usize = 1_024;
+
+#[derive(Clone, Debug)]
+pub struct Search {
+    collection: Nsid,
+    field: Path,
+    text: String,
+    limit: u32,
+}
+
+/// What is wrong with a search; the text is for the script's author.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SearchError {
+    #[error("invalid search field {0:?}")]
+    Field(String),
+    #[error("the search query is empty")]
+    Empty,
+    #[error("the search query is too long (at most {MAX_TEXT_BYTES} bytes)")]
+    TooLong,
+    #[error("the search query has U+0000 in it")]
+    Nul,
+}
+
+impl Search {
+    /// `limit` is clamped to 1..=100; 10 when absent.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn parse(
+        collection: Nsid,
+        field: &str,
+        text: String,
+        limit: Option<i64>,
+    ) -> Result<Self, SearchError> {
+        let path = Path::parse(field).map_err(|_| SearchError::Field(field.chars().take(80).collect()))?;
+        if text.is_empty() {
+            return Err(SearchError::Empty);
+        }
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(SearchError::TooLong);
+        }
+        if text.contains('\0') {
+            return Err(SearchError::Nul);
+        }
+        let limit = limit.map_or(DEFAULT_LIMIT, |n| n.clamp(1, i64::from(MAX_LIMIT)) as u32);
+        Ok(Self { collection, field: path, text, limit })
+    }
+}
+
+/// The best matches, best first.
+pub async fn read(db: &Db, search: &Search) -> Result<Vec<RecordRow>, StoreError> {
+    let Search { collection, field, text, limit } = search;
+    search::search(db, &SearchArgs { collection, field, text, limit: *limit }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_is_wrong() {
+        let parse = |field: &str, text: &str, limit| {
+            let collection = Nsid::try_from("com.example.note").unwrap();
+            Search::parse(collection, field, text.to_owned(), limit).map(|search| search.limit)
+        };
+        assert_eq!(parse("a.b[0]", "x", None), Ok(10));
+        assert_eq!(parse("a", "x", Some(-5)), Ok(1));
+        assert_eq!(parse("a", "x", Some(i64::MAX)), Ok(100));
+        assert_eq!(parse("$type", "x", None), Err(SearchError::Field("$type".into())));
+        assert_eq!(parse("a", "", None), Err(SearchError::Empty));
+        assert_eq!(parse("a", "a\0", None), Err(SearchError::Nul));
+        assert_eq!(parse("a", &"x".repeat(1_025), None), Err(SearchError::TooLong));
+    }
+}

@@ -1,0 +1,208 @@
+//! Which index a query goes by.
+//!
+//! Every condition that must hold (not those under an OR) may use an index of its field: equality, and ranges. One
+//! value is walked newest first, which is never worse than the collection. A range has to be sorted, and a filter
+//! beside a sort too, so they are counted first, up to [`FEW`]. A query for one account's records uses none: it has
+//! those in order already.
+
+use std::time::Duration;
+
+use crate::records::filter::{Combine, Filter, Op, Scalar};
+use crate::records::path::Path;
+use crate::records::sort::SortKey;
+use crate::store::fields::{Key, Kind, build};
+use crate::store::{Db, StoreError, lane};
+
+use super::sql::{Dialect, Sql, Value};
+use super::walk::Walk;
+use super::{Order, PostgresDialect, QueryArgs, SqliteDialect, bound, compile};
+
+/// Rows that are sorted rather than found in order: some milliseconds. When more match, walking in order finds a page
+/// among them as quickly.
+const FEW: i64 = 2_000;
+
+/// How to get at the rows.
+pub(super) enum Chosen<'a> {
+    /// Through the collection, or an account's part of it.
+    Scan,
+    Filter(Bounds<'a>),
+    Sort(Walk<'a>),
+}
+
+/// A part of an index for filters.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds<'a> {
+    index: i64,
+    pub(super) path: &'a Path,
+    pub(super) class: Class,
+    pub(super) conditions: Vec<(Op, &'a Scalar)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Number,
+    Text,
+    Boolean,
+}
+
+/// What a query could use.
+pub(super) struct Uses<'a> {
+    collection: i64,
+    /// Equal to a value, or, when none is, within a range.
+    conditions: Vec<(&'a Path, Op, &'a Scalar)>,
+    sort: Option<&'a Path>,
+}
+
+impl Chosen<'_> {
+    pub(super) fn index(&self) -> Option<i64> {
+        match self {
+            Self::Scan => None,
+            Self::Filter(bounds) => Some(bounds.index),
+            Self::Sort(walk) => Some(walk.index),
+        }
+    }
+}
+
+impl Bounds<'_> {
+    pub(super) fn index_name(&self) -> String {
+        build::name(Kind::Filter, self.index)
+    }
+
+    pub(super) fn is_one_value(&self) -> bool {
+        self.conditions.iter().any(|(op, _)| *op == Op::Eq)
+    }
+}
+
+fn class(value: &Scalar) -> Class {
+    match value {
+        Scalar::Text(_) => Class::Text,
+        Scalar::Integer(_) | Scalar::Float(_) => Class::Number,
+        Scalar::Boolean(_) => Class::Boolean,
+    }
+}
+
+impl<'a> Uses<'a> {
+    pub(super) fn of(collection: i64, args: &QueryArgs<'a>) -> Self {
+        let mut conditions = Vec::new();
+        let mut sort = None;
+        if args.did.is_none() {
+            if let Some(filter) = args.filter {
+                collect(filter, &mut conditions);
+            }
+            if conditions.iter().any(|(_, op, _)| *op == Op::Eq) {
+                conditions.retain(|(_, op, _)| *op == Op::Eq);
+            }
+            if let Order::By { sort: by, .. } = &args.order
+                && let SortKey::Field(path) = &by.key
+            {
+                sort = Some(path);
+            }
+        }
+        Self { collection, conditions, sort }
+    }
+
+    pub(super) async fn choose(&self, db: &Db, args: &QueryArgs<'a>) -> Result<Chosen<'a>, StoreError> {
+        let sort = self.sort.and_then(|path| {
+            let index = db.fields().index(self.collection, path, Kind::Sort)?;
+            let Order::By { sort, after } = &args.order else { return None };
+            Some(Walk { index, path, direction: sort.direction, after: *after })
+        });
+        let mut bounds = self.bounds(db);
+        let one_value = bounds.first().is_some_and(Bounds::is_one_value);
+        // One value newest first, or one value and nothing better: no need to count.
+        if one_value && bounds.len() == 1 && (self.sort.is_none() || sort.is_none()) {
+            return Ok(bounds.pop().map_or(Chosen::Scan, Chosen::Filter));
+        }
+        let mut fewest: Option<(i64, Bounds<'a>)> = None;
+        for candidate in bounds {
+            let count = count_within(db, self.collection, &candidate).await?;
+            if fewest.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
+                fewest = Some((count, candidate));
+            }
+        }
+        Ok(match (fewest, sort) {
+            (Some((count, bounds)), _) if count <= FEW => Chosen::Filter(bounds),
+            (_, Some(walk)) => Chosen::Sort(walk),
+            (Some((_, bounds)), None) if one_value || self.sort.is_some() => Chosen::Filter(bounds),
+            _ => Chosen::Scan,
+        })
+    }
+
+    /// The indexes that are there, each with what it is asked for.
+    fn bounds(&self, db: &Db) -> Vec<Bounds<'a>> {
+        let mut found: Vec<Bounds<'a>> = Vec::new();
+        for (path, op, value) in &self.conditions {
+            let Some(index) = db.fields().index(self.collection, path, Kind::Filter) else { continue };
+            let class = class(value);
+            match found.iter_mut().find(|bounds| bounds.index == index) {
+                // Two values of different types: nothing matches, and the conditions say so.
+                Some(bounds) if bounds.class == class => bounds.conditions.push((*op, value)),
+                Some(_) => {}
+                None => found.push(Bounds { index, path, class, conditions: vec![(*op, value)] }),
+            }
+        }
+        found
+    }
+
+    /// Notes what the query asked for and what it took, unless the index that it went by was for that.
+    pub(super) fn note(&self, db: &Db, used: Option<i64>, took: Duration) {
+        for key in self.keys() {
+            let index = db.fields().index(key.collection_id, &key.path, key.kind);
+            let answered = index.is_some() && (index == used || key.kind == Kind::Filter);
+            db.fields().note(key, (!answered).then_some(took));
+        }
+    }
+
+    pub(super) fn forget(&self, db: &Db) {
+        for key in self.keys() {
+            if let Some(index) = db.fields().index(key.collection_id, &key.path, key.kind) {
+                db.fields().forget(index);
+            }
+        }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        let filters = self.conditions.iter().map(|(path, ..)| (*path, Kind::Filter));
+        let keys = filters.chain(self.sort.map(|path| (path, Kind::Sort)));
+        keys.map(|(path, kind)| Key { collection_id: self.collection, path: path.clone(), kind })
+    }
+}
+
+/// The conditions that must hold.
+fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
+    match filter {
+        Filter::Condition { field, op: op @ (Op::Eq | Op::Lt | Op::Le | Op::Gt | Op::Ge), value } => {
+            into.push((field, *op, value));
+        }
+        Filter::Group { combine, children } if *combine == Combine::And || children.len() == 1 => {
+            children.iter().for_each(|child| collect(child, into));
+        }
+        Filter::Condition { .. } | Filter::Group { .. } => {}
+    }
+}
+
+/// How many rows an index has within bounds; one more than [`FEW`] stands for all above it.
+async fn count_within(db: &Db, collection: i64, bounds: &Bounds<'_>) -> Result<i64, StoreError> {
+    fn compiled<D: Dialect>(collection: i64, bounds: &Bounds<'_>, hint: &str) -> Sql {
+        let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
+        sql.push(&format!("SELECT count(*) FROM (SELECT 1 FROM records r {hint} WHERE "));
+        compile::within::<D>(&mut sql, collection, bounds);
+        let limit = sql.bind(Value::Integer(FEW + 1));
+        sql.push(&format!(" LIMIT {limit}) s"));
+        sql
+    }
+    macro_rules! fetch {
+        ($lane:expr, $sql:expr) => {{
+            let query = bound!($sql);
+            let row = lane::read!($lane, |conn| query.fetch_one(conn).await);
+            sqlx::Row::try_get(&row, 0)?
+        }};
+    }
+    Ok(match db {
+        Db::Sqlite(db) => {
+            let hint = format!("INDEXED BY {}", bounds.index_name());
+            fetch!(db.lane, compiled::<SqliteDialect>(collection, bounds, &hint))
+        }
+        Db::Postgres(db) => fetch!(db.lane, compiled::<PostgresDialect>(collection, bounds, "")),
+    })
+}

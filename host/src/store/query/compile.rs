@@ -1,0 +1,199 @@
+//! A query as one statement.
+
+use crate::records::filter::{Combine, Filter, Op};
+use crate::records::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
+use crate::store::Backend;
+
+use super::access::{Bounds, Class};
+use super::sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
+use super::{Order, PostgresDialect, QueryArgs, SqliteDialect};
+
+/// `bounds`: the index to go by, if there is one.
+pub(super) fn compile(
+    backend: Backend,
+    collection: i64,
+    args: &QueryArgs<'_>,
+    bounds: Option<&Bounds<'_>>,
+) -> Sql {
+    match backend {
+        Backend::Sqlite => compile_for::<SqliteDialect>(collection, args, bounds),
+        Backend::Postgres => compile_for::<PostgresDialect>(collection, args, bounds),
+    }
+}
+
+fn compile_for<D: Dialect>(collection: i64, args: &QueryArgs<'_>, bounds: Option<&Bounds<'_>>) -> Sql {
+    let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
+    match &args.order {
+        Order::Newest { after } => {
+            sql.push(&format!("SELECT {} ", D::COLUMNS));
+            from_where::<D>(&mut sql, collection, args, bounds);
+            if let Some(after) = after {
+                keyset_of_index(&mut sql, "<", after.indexed_at.0, after.id);
+            }
+            let keys = order_keys::<D>(bounds, "DESC");
+            sql.push(&format!(" ORDER BY {keys}r.indexed_at DESC, r.id DESC LIMIT "));
+        }
+        Order::By { sort, after } if sort.key == SortKey::IndexedAt => {
+            let (direction, than) = words(sort.direction);
+            sql.push(&format!("SELECT {}, {} ", D::COLUMNS, D::PLACE_INDEXED_AT));
+            from_where::<D>(&mut sql, collection, args, bounds);
+            if let Some(SortKeyset { value: SortValue::Number(text), id }) = after {
+                keyset_of_index(&mut sql, than, text.parse().unwrap_or_default(), *id);
+            }
+            let keys = order_keys::<D>(bounds, direction);
+            sql.push(&format!(" ORDER BY {keys}r.indexed_at {direction}, r.id {direction} LIMIT "));
+        }
+        Order::By { sort, after } => {
+            by_value::<D>(&mut sql, collection, args, sort, *after, bounds);
+            return sql;
+        }
+    }
+    let limit = sql.bind(Value::Integer(i64::from(args.limit)));
+    sql.push(&limit);
+    sql
+}
+
+/// Only ids and values are sorted; the rows are fetched for those that the page takes.
+fn by_value<D: Dialect>(
+    sql: &mut Sql,
+    collection: i64,
+    args: &QueryArgs<'_>,
+    sort: &Sort,
+    after: Option<&SortKeyset>,
+    bounds: Option<&Bounds<'_>>,
+) {
+    let classes = Classes::of(sort.direction);
+    let (direction, than) = words(sort.direction);
+    let keys = match &sort.key {
+        SortKey::Field(path) => {
+            let Keys { class, num, txt } = D::keys("r.record", path, classes);
+            format!("{class} AS class, {num} AS num, {txt} AS txt")
+        }
+        SortKey::Did => "1 AS class, NULL AS num, d.did AS txt".into(),
+        SortKey::Uri | SortKey::IndexedAt => "1 AS class, NULL AS num, d.did || '/' || r.rkey AS txt".into(),
+    };
+    sql.push(&format!(
+        "SELECT {}, {} FROM (SELECT k.* FROM (SELECT r.id AS id, {keys} ",
+        D::COLUMNS,
+        D::PLACE
+    ));
+    from_where::<D>(sql, collection, args, bounds);
+    sql.push(") k");
+    if let Some(after) = after {
+        let condition = keyset_of_value::<D>(sql, classes, than, after);
+        sql.push(&format!(" WHERE {condition}"));
+    }
+    let limit = sql.bind(Value::Integer(i64::from(args.limit)));
+    sql.push(&format!(
+        " ORDER BY k.class, k.num {direction}, k.txt {direction}, k.id {direction} LIMIT {limit}) s \
+         CROSS JOIN records r CROSS JOIN dids d WHERE r.id = s.id AND d.id = r.did_id \
+         ORDER BY s.class, s.num {direction}, s.txt {direction}, s.id {direction}"
+    ));
+}
+
+pub(super) fn words(direction: Direction) -> (&'static str, &'static str) {
+    match direction {
+        Direction::Asc => ("ASC", ">"),
+        Direction::Desc => ("DESC", "<"),
+    }
+}
+
+/// The rows of an index for one value are in order of time; what it takes for the database to see it.
+fn order_keys<D: Dialect>(bounds: Option<&Bounds<'_>>, direction: &str) -> String {
+    match bounds {
+        Some(bounds) if bounds.is_one_value() && D::ORDER_NAMES_NULLS => {
+            let Keys { num, txt, .. } = D::keys("r.record", bounds.path, Classes::INDEXED);
+            format!("{num} {direction}, {txt} {direction}, ")
+        }
+        _ => String::new(),
+    }
+}
+
+pub(super) fn from_where<D: Dialect>(
+    sql: &mut Sql,
+    collection: i64,
+    args: &QueryArgs<'_>,
+    bounds: Option<&Bounds<'_>>,
+) {
+    match bounds {
+        None => {
+            let collection = sql.bind(Value::Integer(collection));
+            sql.push(&format!("{}AND r.collection_id = {collection}", D::from_visible(None)));
+        }
+        Some(bounds) => {
+            sql.push(&D::from_visible(Some(&bounds.index_name())));
+            sql.push("AND ");
+            within::<D>(sql, collection, bounds);
+        }
+    }
+    and_asked::<D>(sql, args);
+}
+
+/// The rows of an index that are within the bounds. The collection is a literal: an index of one collection is only
+/// used by statements that name it.
+pub(super) fn within<D: Dialect>(sql: &mut Sql, collection: i64, bounds: &Bounds<'_>) {
+    let classes = Classes::INDEXED;
+    let Keys { class, num, txt } = D::keys("r.record", bounds.path, classes);
+    let (number, column, other) = match bounds.class {
+        Class::Number => (classes.number, &num, &txt),
+        Class::Boolean => (classes.boolean, &num, &txt),
+        Class::Text => (classes.text, &txt, &num),
+    };
+    sql.push(&format!("r.collection_id = {collection} AND {class} = {number} AND {other} IS NULL"));
+    for (op, value) in &bounds.conditions {
+        // A key may be shorter than its value, so values that differ may have one key: the condition itself, which
+        // follows, tells them apart.
+        let op = match op {
+            Op::Lt | Op::Le => "<=",
+            Op::Gt | Op::Ge => ">=",
+            _ => "=",
+        };
+        let value = D::key_of(sql, value);
+        sql.push(&format!(" AND {column} {op} {value}"));
+    }
+}
+
+/// The conditions that a caller gave.
+pub(super) fn and_asked<D: Dialect>(sql: &mut Sql, args: &QueryArgs<'_>) {
+    if let Some(did) = args.did {
+        let did = sql.bind(Value::Text(did.as_str().to_owned()));
+        sql.push(&format!(" AND r.did_id = (SELECT id FROM dids WHERE did = {did})"));
+    }
+    if let Some(filter) = args.filter {
+        let condition = condition::<D>(sql, filter);
+        sql.push(&format!(" AND {condition}"));
+    }
+}
+
+fn condition<D: Dialect>(sql: &mut Sql, filter: &Filter) -> String {
+    match filter {
+        Filter::Condition { field, op, value } => D::condition(sql, field, *op, value),
+        Filter::Group { combine, children } => {
+            let word = match combine {
+                Combine::And => " AND ",
+                Combine::Or => " OR ",
+            };
+            let children: Vec<_> = children.iter().map(|child| condition::<D>(sql, child)).collect();
+            format!("({})", children.join(word))
+        }
+    }
+}
+
+fn keyset_of_index(sql: &mut Sql, than: &str, indexed_at: i64, id: i64) {
+    let (time, id) = (sql.bind(Value::Integer(indexed_at)), sql.bind(Value::Integer(id)));
+    sql.push(&format!(" AND (r.indexed_at, r.id) {than} ({time}, {id})"));
+}
+
+fn keyset_of_value<D: Dialect>(sql: &mut Sql, classes: Classes, than: &str, after: &SortKeyset) -> String {
+    let id = sql.bind(Value::Integer(after.id));
+    let (class, column, value) = match &after.value {
+        SortValue::Missing => return format!("(k.class = {MISSING} AND k.id {than} {id})"),
+        SortValue::Number(text) => (classes.number, "num", D::number(sql, text)),
+        SortValue::Boolean(value) => (classes.boolean, "num", sql.bind(Value::Integer(i64::from(*value)))),
+        SortValue::Text(text) => (classes.text, "txt", sql.bind(Value::Text(text.clone()))),
+    };
+    format!(
+        "(k.class > {class} OR (k.class = {class} AND (k.{column} {than} {value} \
+         OR (k.{column} = {value} AND k.id {than} {id}))))"
+    )
+}

@@ -1,0 +1,130 @@
+//! `db.search`: a substring in one field of a collection's records, whatever the case of ASCII letters.
+//!
+//! Exact matches come first, then those that begin with the text, then the rest; within each by the field's value,
+//! then by age. A search table (SQLite) or a trigram index (PostgreSQL) narrows it down to the records that may match;
+//! the condition itself decides, so both give what a scan gives.
+
+use std::time::Instant;
+
+use crate::atproto::Nsid;
+use crate::records::path::Path;
+
+use super::fields::{Key, Kind, build};
+use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
+use super::records::{RawRow, RecordRow};
+use super::{Db, StoreError, intern, lane};
+
+/// Shorter texts have no trigram: they are looked for in every record.
+const MIN_INDEXED_CHARS: usize = 3;
+
+#[derive(Clone, Debug)]
+pub struct SearchArgs<'a> {
+    pub collection: &'a Nsid,
+    pub field: &'a Path,
+    /// Without U+0000.
+    pub text: &'a str,
+    pub limit: u32,
+}
+
+/// The best matches, best first.
+pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
+    let Some(collection) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
+    let index = db.fields().index(collection, args.field, Kind::Search);
+    let long_enough = args.text.chars().count() >= MIN_INDEXED_CHARS;
+    let index = index.filter(|_| long_enough);
+    let started = Instant::now();
+    let (rows, index) = match run(db, collection, args, index).await {
+        // The index went meanwhile: another process drops them too.
+        Err(StoreError::Database(error)) if index.is_some() => {
+            tracing::debug!(%error, "a search by an index failed and goes through the collection");
+            index.into_iter().for_each(|id| db.fields().forget(id));
+            (run(db, collection, args, None).await?, None)
+        }
+        found => (found?, index),
+    };
+    if long_enough {
+        let key = Key { collection_id: collection, path: args.field.clone(), kind: Kind::Search };
+        db.fields().note(key, index.is_none().then(|| started.elapsed()));
+    }
+    Ok(rows)
+}
+
+async fn run(
+    db: &Db,
+    collection: i64,
+    args: &SearchArgs<'_>,
+    index: Option<i64>,
+) -> Result<Vec<RecordRow>, StoreError> {
+    macro_rules! fetch {
+        ($lane:expr, $sql:expr) => {{
+            let query = bound!($sql);
+            let rows = lane::read!($lane, |conn| query.fetch_all(conn).await);
+            rows.into_iter().map(|row| Ok(row.raw(args.collection.clone())?)).collect()
+        }};
+    }
+    match db {
+        Db::Sqlite(db) => {
+            fetch!(db.lane, compile::<SqliteDialect>(collection, args, sqlite_from(index, args)))
+        }
+        Db::Postgres(db) => {
+            let visible = Source { text: PostgresDialect::from_visible(None).into_owned(), matched: None };
+            fetch!(db.lane, compile::<PostgresDialect>(collection, args, visible))
+        }
+    }
+}
+
+/// Visible records, from a search table if there is one.
+struct Source {
+    text: String,
+    /// What a search table is asked for, bound first.
+    matched: Option<String>,
+}
+
+fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
+    let Some(id) = index else {
+        return Source { text: SqliteDialect::from_visible(None).into_owned(), matched: None };
+    };
+    let name = build::name(Kind::Search, id);
+    Source {
+        text: format!(
+            " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \
+             WHERE f.txt MATCH $1 AND r.id = f.rowid AND d.id = r.did_id AND d.status = 0 "
+        ),
+        // A phrase: what is between the quotes has no other meaning.
+        matched: Some(format!("\"{}\"", args.text.replace('"', "\"\""))),
+    }
+}
+
+fn compile<D: Dialect>(collection: i64, args: &SearchArgs<'_>, from: Source) -> Sql {
+    let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
+    if let Some(matched) = from.matched {
+        sql.bind(Value::Text(matched));
+    }
+    let text = D::text("r.record", args.field);
+    let escaped = escape(args.text);
+    let like = D::LIKE;
+    let exact = sql.bind(Value::Text(escaped.clone()));
+    let prefix = sql.bind(Value::Text(format!("{escaped}%")));
+    let anywhere = sql.bind(Value::Text(format!("%{escaped}%")));
+    let limit = sql.bind(Value::Integer(i64::from(args.limit)));
+    sql.text.push_str(&format!(
+        "SELECT {columns}{from}AND r.collection_id = {collection} AND {text} {like} {anywhere} ESCAPE '\\' \
+         ORDER BY CASE WHEN {text} {like} {exact} ESCAPE '\\' THEN 0 \
+             WHEN {text} {like} {prefix} ESCAPE '\\' THEN 1 ELSE 2 END, {text}, r.id LIMIT {limit}",
+        columns = D::COLUMNS,
+        from = from.text,
+    ));
+    sql
+}
+
+/// The text as a pattern that matches itself alone.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
