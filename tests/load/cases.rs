@@ -21,6 +21,10 @@ const LOOP: &str = "function handle() local n = 0 for i = 1, 249990 do n = n + i
 const QUERY: &str =
     "function handle() return db.query{ collection = 'com.example.load.note', limit = 20 } end";
 
+/// One in a thousand records.
+const FILTER: &str = "function handle() return db.query{ collection = 'com.example.load.note', limit = 20, \
+    filter = { field = 'likes', value = 7 } } end";
+
 /// Runs every case in one place.
 pub async fn measure(place: &Place, plan: &Plan) -> anyhow::Result<Table> {
     let Place { name, url, baseline_url, database } = place;
@@ -56,8 +60,11 @@ pub async fn measure(place: &Place, plan: &Plan) -> anyhow::Result<Table> {
     let scripts = [
         ("script returning a constant table", server::add_script(&server, "constant", CONSTANT).await),
         ("script with db.query of 20 rows", server::add_script(&server, "query", QUERY).await),
+        ("script with db.query by one field, 20 rows", server::add_script(&server, "filter", FILTER).await),
         ("script with a loop of 500,000 instructions", server::add_script(&server, "loop", LOOP).await),
     ];
+    let build = server::wait_for_index(&server, "com.example.load.filter").await?;
+    table.note(format!("index of a field over {} records: built in {build:.0} ms", plan.records));
     server.stop();
     let restart = server.start_again().await;
     let meter = Meter { server: server.pid(), database };

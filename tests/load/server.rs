@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use http::Method;
 use serde_json::json;
 
 use crate::cpu;
@@ -50,6 +51,20 @@ pub async fn add_script(server: &Instance, name: &str, source: &str) -> String {
 pub async fn some_uri(server: &Instance) -> anyhow::Result<String> {
     let page = server.xrpc(&format!("{QUERY}?limit=1")).await;
     page.body["records"][0]["uri"].as_str().map(str::to_owned).with_context(|| json!(page.text).to_string())
+}
+
+/// Asks a query until the server has made an index for it; the milliseconds that its build took.
+pub async fn wait_for_index(server: &Instance, query: &str) -> anyhow::Result<f64> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        server.xrpc(query).await;
+        let stats = server.admin(Method::GET, "/admin/stats/indexes", None).await;
+        let ready = stats.body["indexes"].as_array().into_iter().flatten().find(|i| i["state"] == "ready");
+        if let Some(ready) = ready {
+            return ready["build_ms"].as_f64().with_context(|| stats.text.clone());
+        }
+        anyhow::ensure!(Instant::now() < deadline, "no index was made: {}", stats.text);
+    }
 }
 
 /// Waits until the index holds so many records; the highest resident memory seen on the way.

@@ -37,7 +37,9 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
         // The index went meanwhile: another process drops them too.
         Err(StoreError::Database(error)) if index.is_some() => {
             tracing::debug!(%error, "a search by an index failed and goes through the collection");
-            index.into_iter().for_each(|id| db.fields().forget(id));
+            if let Some(id) = index {
+                db.fields().forget(id);
+            }
             (run(db, collection, args, None).await?, None)
         }
         found => (found?, index),
@@ -107,7 +109,7 @@ fn compile<D: Dialect>(collection: i64, args: &SearchArgs<'_>, from: Source) -> 
     let prefix = sql.bind(Value::Text(format!("{escaped}%")));
     let anywhere = sql.bind(Value::Text(format!("%{escaped}%")));
     let limit = sql.bind(Value::Integer(i64::from(args.limit)));
-    sql.text.push_str(&format!(
+    sql.push(&format!(
         "SELECT {columns}{from}AND r.collection_id = {collection} AND {text} {like} {anywhere} ESCAPE '\\' \
          ORDER BY CASE WHEN {text} {like} {exact} ESCAPE '\\' THEN 0 \
              WHEN {text} {like} {prefix} ESCAPE '\\' THEN 1 ELSE 2 END, {text}, r.id LIMIT {limit}",

@@ -14,8 +14,8 @@ use crate::store::{Db, Postgres, StoreError};
 use super::{Key, Kind};
 
 /// More records than this and an index on SQLite would hold up writers for longer than they are willing to wait
-/// (10 s; an index takes some 4 µs a record).
-const MAX_SQLITE_RECORDS: i64 = 2_000_000;
+/// (10 s; an index takes some 5 µs a record).
+const MAX_SQLITE_RECORDS: i64 = 1_500_000;
 
 /// Ids that one step of filling a search table looks at: some 50 ms, which a write may wait.
 const FILL_STEP: i64 = 2_000;

@@ -175,7 +175,9 @@ fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
             into.push((field, *op, value));
         }
         Filter::Group { combine, children } if *combine == Combine::And || children.len() == 1 => {
-            children.iter().for_each(|child| collect(child, into));
+            for child in children {
+                collect(child, into);
+            }
         }
         Filter::Condition { .. } | Filter::Group { .. } => {}
     }

@@ -28,7 +28,7 @@ impl Sql {
         format!("${}", self.values.len())
     }
 
-    pub(super) fn push(&mut self, text: &str) {
+    pub(in crate::store) fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 }
