@@ -22,6 +22,9 @@ const VIEW_SCHEMA: &str = "script_views";
 /// PostgreSQL: where the scripts' own tables are.
 const OWN_SCHEMA: &str = "script_tables";
 
+/// `records` for statements that name the columns that they want: see `guard::quick`.
+const LEAN_RECORDS: &str = "records_lean";
+
 /// How long a statement may take.
 pub const STATEMENT_TIME: Duration = READ_TIME;
 /// Rows of an answer: ten pages. More is a report, which LIMIT and OFFSET cut into pieces.

@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use super::LEAN_RECORDS;
+
 /// A time column as text.
 macro_rules! time {
     ($column:literal) => {
@@ -21,15 +23,18 @@ macro_rules! time {
 
 /// The statements that make the views, for a connection on which the index is attached as `belvedere`.
 pub(super) fn sqlite() -> Vec<String> {
-    let mut views = vec![format!(
-        "CREATE TEMP VIEW records AS SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS uri, d.did AS did, \
-             c.nsid AS collection, r.rkey AS rkey, {} AS cid, {} AS indexed_at, r.indexed_at AS indexed_us, \
-             r.record AS record \
-         FROM belvedere.collections c JOIN belvedere.records r ON r.collection_id = c.id \
-             JOIN belvedere.dids d ON d.id = r.did_id AND d.status = 0",
-        cid_text("r.cid"),
-        time!("r.indexed_at"),
-    )];
+    let records = |name: &str, cid: &str| {
+        format!(
+            "CREATE TEMP VIEW {name} AS SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS uri, \
+                 d.did AS did, c.nsid AS collection, r.rkey AS rkey, {cid}{} AS indexed_at, \
+                 r.indexed_at AS indexed_us, r.record AS record \
+             FROM belvedere.collections c JOIN belvedere.records r ON r.collection_id = c.id \
+                 JOIN belvedere.dids d ON d.id = r.did_id AND d.status = 0",
+            time!("r.indexed_at"),
+        )
+    };
+    let cid = format!("{} AS cid, ", cid_text("r.cid"));
+    let mut views = vec![records("records", &cid), records(LEAN_RECORDS, "")];
     views.extend(OTHERS.iter().map(|view| (*view).to_owned()));
     views
 }

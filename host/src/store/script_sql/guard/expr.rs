@@ -91,7 +91,9 @@ impl Emit<'_> {
                 self.like(not(*negated, " ILIKE ", " NOT ILIKE "), expr, pattern, escape_char.as_deref())
             }
             Expr::BinaryOp { left, op, right } => {
-                if *op == BinaryOperator::Eq && self.uri_equals(left, right)? {
+                if *op == BinaryOperator::Eq
+                    && (self.uri_equals(left, right)? || self.collection_equals(left, right)?)
+                {
                     return Ok(());
                 }
                 let word = operators::word(op, self.backend)?;

@@ -114,8 +114,10 @@ pub fn check(sql: &str, params: &[Value], backend: Backend) -> Result<Statement,
     if params.len() > MAX_PARAMS {
         return Err(Refusal::TooLarge);
     }
+    let (statement, lean) = parse(sql, backend)?;
     let mut emit = Emit::new(backend, params);
-    let kind = match parse(sql, backend)? {
+    emit.lean = lean;
+    let kind = match statement {
         Ast::Query(query) => {
             emit.query(&query)?;
             Kind::Select
@@ -131,7 +133,8 @@ pub fn check(sql: &str, params: &[Value], backend: Backend) -> Result<Statement,
     Ok(Statement { sql: emit.out, kind, binds: emit.binds })
 }
 
-fn parse(sql: &str, backend: Backend) -> Result<Ast, Refusal> {
+/// The statement, and whether the lean form of `records` will do for it.
+fn parse(sql: &str, backend: Backend) -> Result<(Ast, bool), Refusal> {
     if sql.len() > MAX_BYTES {
         return Err(Refusal::TooLarge);
     }
@@ -145,6 +148,7 @@ fn parse(sql: &str, backend: Backend) -> Result<Ast, Refusal> {
         n if n > MAX_TOKENS => return Err(Refusal::TooLarge),
         _ => {}
     }
+    let lean = quick::is_lean(&tokens, backend);
     let mut parser = Parser::new(dialect).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens);
     let mut statements = parser.parse_statements().map_err(|error| match error {
         sqlparser::parser::ParserError::RecursionLimitExceeded => Refusal::TooLarge,
@@ -152,7 +156,7 @@ fn parse(sql: &str, backend: Backend) -> Result<Ast, Refusal> {
     })?;
     match (statements.pop(), statements.is_empty()) {
         (None, _) => Err(Refusal::Empty),
-        (Some(statement), true) => Ok(statement),
+        (Some(statement), true) => Ok((statement, lean)),
         (Some(_), false) => Err(Refusal::Several),
     }
 }
@@ -195,12 +199,14 @@ struct Emit<'a> {
     ctes: Vec<String>,
     /// The tables of each SELECT that is being written, innermost last.
     scopes: Vec<Vec<quick::Source>>,
+    /// Whether `records` is written as its lean form.
+    lean: bool,
 }
 
 impl<'a> Emit<'a> {
     fn new(backend: Backend, params: &'a [Value]) -> Self {
         let (out, binds, ctes, scopes) = Default::default();
-        Self { backend, params, out, binds, highest: 0, depth: 0, ctes, scopes }
+        Self { backend, params, out, binds, highest: 0, depth: 0, ctes, scopes, lean: false }
     }
 
     fn push(&mut self, text: &str) {

@@ -3,6 +3,7 @@
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, TableAlias};
 
+use super::super::LEAN_RECORDS;
 use super::{Emit, OWN_PREFIX, Refusal, VIEWS, absent};
 
 /// PostgreSQL cuts longer ones, and what is cut may be something else. Leaves room for what we put before a name.
@@ -75,7 +76,8 @@ impl Emit<'_> {
             (self.quoted(&format!("{CTE_PREFIX}{lower}")), plain)
         } else if VIEWS.contains(&lower.as_str()) {
             let schema = if self.is_postgres() { super::super::VIEW_SCHEMA } else { "temp" };
-            (format!("{schema}.{}", self.quoted(&lower)), lower)
+            let view = if self.lean && lower == "records" { LEAN_RECORDS } else { &lower };
+            (format!("{schema}.{}", self.quoted(view)), lower)
         } else if is_own(&lower) {
             (self.own_text(&lower), lower)
         } else {

@@ -1,16 +1,45 @@
 //! Conditions and orders on `records` that no index helps with as they stand, said again so that one does. What is
 //! added follows from what is there, so no row more or less is found.
+//! Where a statement names its columns, `records` has a lean form: on SQLite without the CID, whose expression is long to
+//! prepare, on PostgreSQL with the number of the collection, which a `*` must not show.
 //!
 //! - `uri = X`: the URI is put together of three columns, so those three are compared with the parts of X as well.
+//! - `collection = X` on PostgreSQL: the number of the collection is compared as well, which makes it a constant; else the
+//!   order of an index on it can't be used.
 //! - `ORDER BY indexed_at`: `indexed_us` is the same time as a number, and has an index.
 
 use sqlparser::ast::{
     Expr, GroupByExpr, Ident, OrderByExpr, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins,
     Value,
 };
+use sqlparser::tokenizer::Token;
 
+use super::super::super::Backend;
+use super::super::VIEW_SCHEMA;
 use super::names::single;
 use super::{Emit, Refusal};
+
+/// Whether the lean form of `records` will do: no `*` but that of `count(*)`, and on SQLite no CID.
+pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
+    let mut meant = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).peekable();
+    let mut before = None;
+    while let Some(token) = meant.next() {
+        match token {
+            Token::Mul => {
+                let in_brackets = before == Some(&Token::LParen) && meant.peek() == Some(&&Token::RParen);
+                if !in_brackets {
+                    return false;
+                }
+            }
+            Token::Word(word) if backend == Backend::Sqlite && word.value.eq_ignore_ascii_case("cid") => {
+                return false;
+            }
+            _ => {}
+        }
+        before = Some(token);
+    }
+    true
+}
 
 /// A table of a FROM, by the name that columns have in front.
 #[derive(Debug)]
@@ -88,6 +117,28 @@ impl Emit<'_> {
         let [is_did, is_collection, is_rkey] = parts(&uri, self.is_postgres());
         self.push(&format!(
             "({uri_column} = {uri} AND {did} = {is_did} AND {collection} = {is_collection} AND {rkey} = {is_rkey})"
+        ));
+        Ok(true)
+    }
+
+    /// Writes `left = right` with the number of the collection, if one side is the collection of a record and the other a
+    /// known text, on PostgreSQL. Otherwise writes nothing and returns false.
+    pub(super) fn collection_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, Refusal> {
+        if !self.is_postgres() || !self.lean {
+            return Ok(false);
+        }
+        let sides = [(left, right), (right, left)];
+        let found = sides.into_iter().find_map(|(column, other)| {
+            let before = self.column_of_records(column, "collection")?;
+            (matches!(other, Expr::Value(_)) && self.is_text(other)).then_some((before, other))
+        });
+        let Some((before, other)) = found else { return Ok(false) };
+        let start = self.out.len();
+        self.expr(other)?;
+        let nsid = self.out.split_off(start);
+        self.push(&format!(
+            "({before}\"collection\" = {nsid} AND {before}\"collection_id\" = \
+             (SELECT id FROM {VIEW_SCHEMA}.collection_ids WHERE nsid = {nsid}))"
         ));
         Ok(true)
     }

@@ -20,12 +20,12 @@ fn writes_a_select_anew() {
     let sql = "select Uri, r.record->>'text' as T -- a comment\n from Records r where did = 'it''s' and (a or not b) limit 5;";
     assert_eq!(
         written(Backend::Sqlite, sql),
-        "SELECT `Uri`, (`r`.`record` ->> 'text') AS `T` FROM temp.`records` AS `r` \
+        "SELECT `Uri`, (`r`.`record` ->> 'text') AS `T` FROM temp.`records_lean` AS `r` \
          WHERE ((`did` = 'it''s') AND (`a` OR (NOT `b`))) LIMIT 5"
     );
     assert_eq!(
         written(Backend::Postgres, sql),
-        "SELECT \"uri\", (\"r\".\"record\" ->> 'text') AS \"t\" FROM script_views.\"records\" AS \"r\" \
+        "SELECT \"uri\", (\"r\".\"record\" ->> 'text') AS \"t\" FROM script_views.\"records_lean\" AS \"r\" \
          WHERE ((\"did\" = 'it''s') AND (\"a\" OR (NOT \"b\"))) LIMIT 5"
     );
 }
@@ -331,7 +331,7 @@ fn uris_and_times_find_an_index() {
     let found = check(sql, &params, Backend::Postgres).unwrap().sql;
     assert_eq!(
         found,
-        "SELECT 1 FROM script_views.\"records\" AS \"records\" WHERE (\"uri\" = $1 AND \"did\" = split_part($1, '/', 3) \
+        "SELECT 1 FROM script_views.\"records_lean\" AS \"records\" WHERE (\"uri\" = $1 AND \"did\" = split_part($1, '/', 3) \
          AND \"collection\" = split_part($1, '/', 4) AND \"rkey\" = split_part($1, '/', 5))"
     );
     let quick = |sql: &str| written(Backend::Sqlite, sql).contains("`rkey` = substr");
@@ -347,6 +347,21 @@ fn uris_and_times_find_an_index() {
     assert!(!quick("SELECT 1 FROM records WHERE uri = 5"));
     assert!(!quick("SELECT 1 FROM records WHERE uri <> 'at://x'"));
     assert!(!quick("DELETE FROM script_x WHERE uri = 'at://x'"));
+
+    let lean = |backend, sql: &str| written(backend, sql).contains("records_lean");
+    for backend in BOTH {
+        assert!(lean(backend, "SELECT count(*), count( * ) FROM records"));
+        assert!(!lean(backend, "SELECT r.*, 1 FROM records r"));
+        assert!(!lean(backend, "WITH t AS (SELECT * FROM records) SELECT did FROM t"));
+        assert_eq!(lean(backend, "SELECT CID FROM records"), backend == Backend::Postgres);
+    }
+    let known = |sql: &str| written(Backend::Postgres, sql).contains("collection_ids");
+    assert!(known("SELECT did FROM records WHERE collection = 'a.b.c'"));
+    assert!(known("SELECT r.did FROM records r, labels l WHERE 'a.b.c' = r.collection"));
+    assert!(!known("SELECT did FROM record_refs WHERE collection = 'a.b.c'"));
+    assert!(!known("SELECT * FROM records WHERE collection = 'a.b.c'"));
+    assert!(on(Backend::Postgres, "SELECT collection_id FROM records_lean").is_err());
+    assert!(on(Backend::Postgres, "SELECT id FROM collection_ids").is_err());
 
     let orders = |sql: &str| written(Backend::Sqlite, sql).contains("indexed_us");
     assert!(orders("SELECT uri FROM records ORDER BY indexed_at DESC LIMIT 3"));
