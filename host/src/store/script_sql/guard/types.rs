@@ -47,9 +47,7 @@ const SQLITE: [&str; 3] = ["ANY", "BLOB", "DOUBLE"];
 impl Emit<'_> {
     /// The type as it is written.
     pub(super) fn type_name(&self, data_type: &DataType) -> Result<String, Refusal> {
-        if let DataType::Array(_) | DataType::Custom(..) | DataType::Interval { .. } = data_type {
-            // Their text is as long as the script likes, but flat.
-        }
+        // The text of a type is as long as the script likes, but flat.
         let text = data_type.to_string().to_ascii_uppercase();
         let (name, size) = match text.split_once('(') {
             Some((name, size)) => (name, Some(size)),
