@@ -198,6 +198,62 @@ function db.backlinks(links) end
 
 -- Record -------------------------------------------------------------------------------------------------------------
 
+---A record: its own fields, and what is beside them. `_uri` and its like can be read, not set.
+---@class belvedere.Record
+---@field _uri string? nil before the first save
+---@field _cid string? nil before the first save, and for rows of the index alone
+---@field _collection string
+---@field _rkey string?
+---@field _key_type string? `tid`, `any`, `nsid` or `literal:KEY`
+---@field _schema table? the lexicon's schema of the record
+---@field _repo string? what `set_repo` was given
+---@field save fun(self: belvedere.Record): belvedere.Record Creates it on the caller's PDS, or replaces it there.
+---@field delete fun(self: belvedere.Record): belvedere.Record On the caller's PDS and in the index.
+---@field save_local fun(self: belvedere.Record): belvedere.Record In the index only.
+---@field delete_local fun(self: belvedere.Record): belvedere.Record In the index only.
+---@field set_rkey fun(self: belvedere.Record, rkey: string): belvedere.Record
+---@field generate_rkey fun(self: belvedere.Record): string
+---@field set_key_type fun(self: belvedere.Record, type: string): belvedere.Record
+---@field set_repo fun(self: belvedere.Record, did: string): belvedere.Record
+---@field [string] any
+
+---@class belvedere.Saved
+---@field uri string
+---@field cid string
+
+---Records: building, loading, saving and deleting them. `save`, `save_all` and `delete` need a session with the caller's
+---PDS and raise `no-session` without one; a record of another repo raises `forbidden`; what the PDS refuses `upstream`.
+---@class belvedere.RecordType
+---@overload fun(collection: string, fields?: table<string, any>): belvedere.Record
+Record = {}
+
+---A new record with the defaults of its lexicon. The same as `Record(collection, fields)`.
+---@param collection string
+---@param fields? table<string, any>
+---@return belvedere.Record
+function Record.new(collection, fields) end
+
+---The record that the index has, or nil.
+---@param uri string
+---@return belvedere.Record?
+function Record.load(uri) end
+
+---Up to 100 at once, in their order; false for one that is not there.
+---@param uris string[]
+---@return (belvedere.Record|false)[]
+function Record.load_all(uris) end
+
+---Saves up to 200 in one commit: all or none.
+---@param records belvedere.Record[]
+---@return belvedere.Saved[]
+function Record.save_all(records) end
+
+---Removes a row of the index. False when there was none.
+---@param uri string
+---@param repo? string whose it is; the caller's when left out
+---@return boolean
+function Record.delete_local(uri, repo) end
+
 -- http ---------------------------------------------------------------------------------------------------------------
 
 -- xrpc ---------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,11 @@ static char json_null;
 #define ARRAY_METATABLE "belvedere.array"
 static Table *json_array_mark;
 
+/* The metatable of record objects, and what the JSON form of each has beside its fields: a weak table of tables. */
+#define RECORD_METATABLE "belvedere.record"
+#define RECORD_SHOWN "belvedere.record.shown"
+static Table *json_record_mark, *json_record_shown;
+
 static void encode_integer(Encoder *e, lua_Integer value) {
   e->out->len += (size_t)integer_text(buffer_reserve(e->L, e->out, INTEGER_TEXT), value);
 }
@@ -141,18 +146,38 @@ static void encode_array(Encoder *e, Table *t, lua_Unsigned length, int depth) {
   buffer_putc(e->L, e->out, ']');
 }
 
-static void encode_object(Encoder *e, Table *t, int depth) {
-  int first = 1;
-  buffer_putc(e->L, e->out, '{');
+/* The named fields that `except` (which may be NULL) has not. */
+static void encode_members(Encoder *e, Table *t, Table *except, int depth, int *first) {
   for (unsigned i = 0, n = sizenode(t); i < n; i++) {
     Node *node = gnode(t, i);
     if (isempty(gval(node))) continue;
-    if (!first) buffer_putc(e->L, e->out, ',');
-    first = 0;
-    encode_string(e, gco2ts(gckey(node)));
+    TString *name = gco2ts(gckey(node));
+    if (except && !isempty(luaH_getstr(except, name))) continue;
+    if (!*first) buffer_putc(e->L, e->out, ',');
+    *first = 0;
+    encode_string(e, name);
     buffer_putc(e->L, e->out, ':');
     encode_value(e, gval(node), depth);
   }
+}
+
+static void encode_object(Encoder *e, Table *t, int depth) {
+  int first = 1;
+  buffer_putc(e->L, e->out, '{');
+  encode_members(e, t, NULL, depth, &first);
+  buffer_putc(e->L, e->out, '}');
+}
+
+/* A record object is its fields and its URI. */
+static void encode_record(Encoder *e, Table *t, int depth) {
+  TValue key;
+  sethvalue(e->L, &key, t);
+  const TValue *found = luaH_get(json_record_shown, &key);
+  Table *shown = ttistable(found) ? hvalue(found) : NULL;
+  int first = 1;
+  buffer_putc(e->L, e->out, '{');
+  encode_members(e, t, shown, depth, &first);
+  if (shown) encode_members(e, shown, NULL, depth, &first);
   buffer_putc(e->L, e->out, '}');
 }
 
@@ -162,8 +187,8 @@ static void encode_table(Encoder *e, Table *t, int depth) {
   sethvalue2s(L, L->top.p, t); /* alive while its parts are written; the space was checked for */
   L->top.p++;
   Census census = table_census(e, t);
-  int marked = t->metatable == json_array_mark;
-  if (census.names && (census.indices || marked)) raise(L, "%s: a table mixes an array with named fields", e->what);
+  int marked = t->metatable == json_array_mark, record = t->metatable == json_record_mark;
+  if ((census.names || record) && (census.indices || marked)) raise(L, "%s: a table mixes an array with named fields", e->what);
   if (census.indices) {
     /* Holes are null, as long as it is a sequence by Lua's own measure or at least half full. */
     if (census.last > 2 * census.indices && census.last > luaH_getn(t))
@@ -171,6 +196,8 @@ static void encode_table(Encoder *e, Table *t, int depth) {
     encode_array(e, t, census.last, depth);
   } else if (marked) {
     buffer_literal(L, e->out, "[]");
+  } else if (record) {
+    encode_record(e, t, depth);
   } else {
     encode_object(e, t, depth);
   }

@@ -38,6 +38,18 @@ static void json_open(lua_State *L) {
   lua_setfield(L, -2, "__metatable");
   json_array_mark = hvalue(s2v(L->top.p - 1));
   lua_pop(L, 1);
+  luaL_newmetatable(L, RECORD_METATABLE);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  json_record_mark = hvalue(s2v(L->top.p - 1));
+  lua_newtable(L);
+  json_record_shown = hvalue(s2v(L->top.p - 1));
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "k");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, LUA_REGISTRYINDEX, RECORD_SHOWN);
+  lua_pop(L, 1);
   lua_pushlightuserdata(L, &json_null);
   lua_createtable(L, 0, 3);
   lua_pushcfunction(L, null_tostring);
@@ -83,6 +95,10 @@ static void push_internals(lua_State *L) {
   luaL_newlib(L, internals);
   lua_pushlightuserdata(L, &json_null);
   lua_setfield(L, -2, "null");
+  luaL_getmetatable(L, RECORD_METATABLE);
+  lua_setfield(L, -2, "record_metatable");
+  lua_getfield(L, LUA_REGISTRYINDEX, RECORD_SHOWN);
+  lua_setfield(L, -2, "record_shown");
 }
 
 /* Keeps a function that is called with the run's context before the script is. Only while the prelude loads. */

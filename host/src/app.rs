@@ -23,10 +23,11 @@ use crate::jobs::{JobQueue, Workers};
 use crate::lexicons::{Authorities, Registry};
 use crate::lifecycle::Lifecycle;
 use crate::net::{self, OutboundPolicy};
+use crate::pds::Sessions;
 use crate::random::Random;
 use crate::scripts::{
-    Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLabels, ServerLog, Services, Variables,
-    Web,
+    Engine, EngineConfig, EngineError, Library, Repos, ServerIndex, ServerLabels, ServerLog, Services,
+    Variables, Web,
 };
 use crate::store::{self, Db, StoreError};
 use crate::triggers::Triggers;
@@ -182,6 +183,13 @@ impl App {
         let web = Web::new(net.clone(), config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library), clock.clone(), random.clone());
         let in_process = Arc::new(InProcess::default());
+        let repos = Repos::new(
+            db.clone(),
+            Arc::clone(&registry),
+            Arc::clone(&library),
+            Sessions::none(),
+            net.clone(),
+        );
         let script_services = Services::new(
             Arc::new(ServerIndex(db.clone())),
             Arc::new(ServerLog { events: events.clone(), variables: variables.clone() }),
@@ -196,7 +204,8 @@ impl App {
             resolver.clone(),
             Arc::new(ServerLabels(db.clone(), clock.clone())),
             Arc::new(attestation),
-        );
+        )
+        .with_repos(repos.clone());
         let triggers = Triggers::new(
             engine.clone(),
             Arc::clone(&library),
@@ -214,6 +223,8 @@ impl App {
             config: stream_config,
             shutdown: lifecycle.drain.child_token(),
         });
+
+        repos.attach(stream.writer());
 
         let app = Arc::new(Self {
             tokens: ServiceTokens::new(identity.did.as_str().to_owned(), clock.clone()),

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{JobQueue, RunningJob};
+use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::events::{Event, EventLog};
 use crate::random::Random;
@@ -139,7 +140,7 @@ impl Workers {
         let Some(script) = self.library.get(&id) else {
             return Ran::Failed(format!("no script is bound to {id}"));
         };
-        if job.inherit_auth {
+        if job.inherit_auth && !self.may_act(job).await {
             return Ran::Failed("no PDS session is stored for the job's creator".to_owned());
         }
         let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), ending.clone());
@@ -148,6 +149,7 @@ impl Workers {
             caller_did: Some(&job.created_by),
             client: job.client.as_deref(),
             job: Some((&job.id, job.input.as_bytes())),
+            inherit_auth: job.inherit_auth,
             ..Invocation::default()
         };
         match self.engine.run(&script, invocation, &services).await {
@@ -159,6 +161,15 @@ impl Workers {
             Err(ScriptFailure { kind: FailureKind::Busy, .. }) => Ran::Again,
             Err(failure) => Ran::Failed(self.services.variables.redact(&failure.message).into_owned()),
         }
+    }
+
+    /// Whether the job's creator still has a session. When nobody can say, the run does.
+    async fn may_act(&self, job: &JobRow) -> bool {
+        let (Some(repos), Ok(creator)) = (&self.services.repos, Did::try_from(job.created_by.as_str()))
+        else {
+            return false;
+        };
+        !matches!(repos.session(&creator, job.client.as_deref()).await, Ok(None))
     }
 
     /// Renews the lease for as long as it is ours. Returns when it is not.

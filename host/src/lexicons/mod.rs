@@ -2,6 +2,7 @@
 
 mod authority;
 mod registry;
+mod schema;
 
 pub use authority::{Authorities, Authority, AuthorityError};
 pub use registry::{Lexicon, Registry, Snapshot};

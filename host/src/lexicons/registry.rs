@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
 
+use super::schema;
 use crate::atproto::Nsid;
 use crate::atproto::lexicon::LexiconKind;
 use crate::store::{self, Db, StoreError};
@@ -26,6 +28,8 @@ pub struct Lexicon {
 pub struct Snapshot {
     by_nsid: HashMap<Box<str>, Arc<Lexicon>>,
     tracked: Arc<[Nsid]>,
+    /// What scripts are told of each record lexicon, as JSON text.
+    schemas: HashMap<Box<str>, Bytes>,
 }
 
 impl Snapshot {
@@ -42,13 +46,18 @@ impl Snapshot {
         self.tracked.binary_search_by(|c| c.as_str().cmp(collection)).is_ok()
     }
 
+    /// `{key, required, defaults, record}` of a record lexicon, as JSON text.
+    pub fn record_schema(&self, collection: &str) -> Option<Bytes> {
+        self.schemas.get(collection).cloned()
+    }
+
     fn new(lexicons: impl IntoIterator<Item = Lexicon>) -> Self {
         let by_nsid: HashMap<Box<str>, Arc<Lexicon>> =
             lexicons.into_iter().map(|l| (l.id.as_str().into(), Arc::new(l))).collect();
         let mut tracked: Vec<Nsid> =
             by_nsid.values().filter(|l| l.kind == LexiconKind::Record).map(|l| l.id.clone()).collect();
         tracked.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        Self { by_nsid, tracked: tracked.into() }
+        Self { by_nsid, tracked: tracked.into(), schemas: HashMap::new() }
     }
 }
 
@@ -93,6 +102,8 @@ impl Registry {
     pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
         let _one_at_a_time = self.reloading.lock().await;
         let rows = store::lexicons::list(db).await?;
+        let schemas =
+            rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::for_scripts(row)?))).collect();
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
                 tracing::error!(id = row.id, "a stored lexicon has no NSID as its id and is left out");
@@ -105,7 +116,7 @@ impl Registry {
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        self.replace(Snapshot::new(lexicons));
+        self.replace(Snapshot { schemas, ..Snapshot::new(lexicons) });
         Ok(())
     }
 

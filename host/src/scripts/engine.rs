@@ -14,10 +14,12 @@ use super::tally::Tally;
 use super::tid::TidClock;
 use super::turns::Turns;
 use super::{
-    CompiledScript, Invocation, Outcome, ScriptFailure, Services, Trigger, TriggerKind, Usage, image, limits,
-    run,
+    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Trigger, TriggerKind, Usage,
+    image, limits, run,
 };
+use crate::atproto::Did;
 use crate::clock::Clock;
+use crate::pds::Session;
 use crate::random::Random;
 
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
@@ -156,8 +158,10 @@ impl Engine {
             client: invocation.client.map(Arc::from),
             depth: invocation.depth,
         };
-        let context = context(&identity, services);
-        let state = RunState::new(identity, services, Arc::clone(&self.0.tids));
+        let may_act = identity.kind == TriggerKind::Procedure || invocation.inherit_auth;
+        let session = if may_act { session(&identity, services).await? } else { None };
+        let context = context(&identity, services, session.is_some());
+        let state = RunState::new(identity, services, Arc::clone(&self.0.tids), session);
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
         let (returned, usage) = self
@@ -219,11 +223,20 @@ impl Engine {
     }
 }
 
+/// The session of a run's caller.
+async fn session(identity: &Identity, services: &Services) -> Result<Option<Arc<Session>>, ScriptFailure> {
+    let (Some(repos), Some(caller)) = (&services.repos, &identity.caller_did) else { return Ok(None) };
+    let Ok(caller) = Did::try_from(caller.as_str()) else { return Ok(None) };
+    repos.session(&caller, identity.client.as_deref()).await.map_err(|error| {
+        tracing::error!(%error, "the sessions can't be read");
+        ScriptFailure::new(FailureKind::Internal, "the sessions can't be read")
+    })
+}
+
 /// What the prelude's start hooks are told, as JSON: what kind of run it is, and what it has.
-fn context(identity: &Identity, services: &Services) -> Vec<u8> {
-    serde_json::json!({ "kind": identity.kind.context(), "signing": services.attestation.is_some() })
-        .to_string()
-        .into_bytes()
+fn context(identity: &Identity, services: &Services, session: bool) -> Vec<u8> {
+    let (kind, signing) = (identity.kind.context(), services.attestation.is_some());
+    serde_json::json!({ "kind": kind, "session": session, "signing": signing }).to_string().into_bytes()
 }
 
 /// How WebAssembly is compiled and held. All of it goes into the fingerprint of the kept image.

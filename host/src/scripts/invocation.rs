@@ -29,6 +29,8 @@ pub struct Invocation<'a> {
     pub client: Option<&'a str>,
     /// How many runs this one is nested in: 0 for what came from outside.
     pub depth: u32,
+    /// A job that may use its creator's session. Procedures may use their caller's anyway.
+    pub inherit_auth: bool,
 }
 
 /// An event, as the globals of its script show it.

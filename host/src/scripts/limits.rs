@@ -107,6 +107,15 @@ pub const BLOB_RUNS: usize = 8;
 /// Subjects in one look-up of labels: a page.
 pub const LABEL_SUBJECTS: usize = 100;
 
+/// Records in one `Record.load_all`: a page.
+pub const LOAD_URIS: usize = 100;
+
+/// Records a run may write, to repos and to the index. A PDS lets an account do a few thousand in an hour.
+pub const RECORD_WRITES: usize = 500;
+
+/// Bytes of the records a run writes: eight of the largest, or all of its writes with 16 KiB each.
+pub const RECORD_WRITE_BYTES: usize = 8 << 20;
+
 /// How deep methods may call each other through scripts (`xrpc.*`). Each level holds an instance of the pool.
 pub const XRPC_DEPTH: u32 = 8;
 

@@ -14,6 +14,7 @@ pub mod library;
 pub mod limits;
 mod queue;
 pub mod reach;
+mod repos;
 mod run;
 pub mod services;
 mod share;
@@ -33,6 +34,7 @@ pub use image::prepare;
 pub use invocation::{Happening, Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};
 pub use reach::{ServerIndex, ServerLabels, ServerLog};
+pub use repos::Repos;
 pub use services::{
     HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search, Services,
     Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,

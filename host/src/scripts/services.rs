@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::Variables;
 use super::sql_turns::SqlTurns;
+use super::{Repos, Variables};
 use crate::attestation::Attestation;
 use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
@@ -43,6 +43,8 @@ pub struct Services {
     pub labels: Option<Arc<dyn Labels>>,
     /// Signs records.
     pub attestation: Option<Arc<Attestation>>,
+    /// Repos and the index by record, for `Record`.
+    pub repos: Option<Repos>,
 }
 
 impl Services {
@@ -62,6 +64,7 @@ impl Services {
             resolver: None,
             labels: None,
             attestation: None,
+            repos: None,
         }
     }
 
@@ -101,6 +104,12 @@ impl Services {
     #[must_use]
     pub fn with_xrpc(mut self, xrpc: Arc<dyn Xrpc>) -> Self {
         self.xrpc = Some(xrpc);
+        self
+    }
+
+    #[must_use]
+    pub fn with_repos(mut self, repos: Repos) -> Self {
+        self.repos = Some(repos);
         self
     }
 

@@ -62,8 +62,7 @@ async fn run(
         input,
         client,
         depth,
-        event: None,
-        job: None,
+        ..Invocation::default()
     };
     let started = Instant::now();
     let result = app.engine.run(script, invocation, &app.script_services).await;

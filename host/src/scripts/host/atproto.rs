@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{blobs, fault};
+use super::{blobs, fault, repo};
 use crate::atproto::{Cid, Did};
 use crate::identity::{DidDocument, IdentityError};
 use crate::net::Limits;
@@ -36,7 +36,7 @@ impl Host for RunState {
         handle: u32,
         mime_type: String,
     ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(upload(self, handle, mime_type))
+        Ok(upload(self, handle, &mime_type).await)
     }
 
     async fn sign(&mut self, record: Vec<u8>) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
@@ -149,13 +149,34 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
     Ok(WitBlob { handle: state.blobs.keep(blob), mime_type, size })
 }
 
-fn upload(state: &mut RunState, handle: u32, _mime_type: String) -> Result<Vec<u8>, Fault> {
+async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Vec<u8>, Fault> {
     let function = "atproto.blob_upload";
-    state.count_call()?;
-    if state.blobs.get(handle).is_none() {
+    let repos = state.service(function, |services| services.repos.clone())?;
+    let web = state.service(function, |services| services.web.clone())?;
+    let Some(blob) = state.blobs.get(handle) else {
         return Err(fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}")));
+    };
+    let Some(session) = state.session.clone() else {
+        return Err(fault::new(
+            FaultCode::NoSession,
+            format!("{function}: no PDS auth in this script context"),
+        ));
+    };
+    if http::HeaderValue::try_from(mime_type).is_err() {
+        return Err(fault::new(FaultCode::BadInput, format!("{function}: {mime_type:?} is no content type")));
     }
-    Err(fault::new(FaultCode::NoSession, "no PDS auth in this script context"))
+    state.outbound.count(1)?;
+    let turn = state.turn(&web).await?;
+    let agent = repos.agent(&session).within(state.outbound.time_left()?);
+    let started = Instant::now();
+    let answer = agent.upload_blob(blob.bytes, mime_type).await;
+    drop(turn);
+    state.outbound.charge(0, started.elapsed());
+    match answer {
+        Ok(body) if serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok() => Ok(body.into()),
+        Ok(_) => Err(fault::new(FaultCode::Upstream, format!("{function}: the PDS's answer is no JSON"))),
+        Err(error) => Err(repo::refused(state, function, error)),
+    }
 }
 
 fn sign(state: &mut RunState, record: &[u8]) -> Result<Vec<u8>, Fault> {

@@ -10,6 +10,7 @@ wasmtime::component::bindgen!({
         "belvedere:script/http": async | trappable,
         "belvedere:script/atproto": async | trappable,
         "belvedere:script/xrpc": async | trappable,
+        "belvedere:script/repo": async | trappable,
         default: trappable,
     },
     exports: { default: async },

@@ -17,6 +17,7 @@ mod jobs;
 mod log;
 mod meter;
 mod outbound;
+mod repo;
 mod state;
 mod types;
 mod xrpc;

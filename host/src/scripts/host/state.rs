@@ -10,7 +10,9 @@ use super::bindings::belvedere::script::types::Fault;
 use super::blobs::Blobs;
 use super::fault;
 use super::outbound::Outbound;
+use super::repo::WriteCount;
 use crate::clock::Clock;
+use crate::pds::Session;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::sql_turns::SqlTurns;
@@ -45,12 +47,24 @@ pub(in crate::scripts) struct RunState {
     database_time: Duration,
     pub(super) outbound: Outbound,
     pub(super) blobs: Blobs,
+    pub(super) writes: WriteCount,
+    /// With the caller's PDS, when this run has one.
+    pub(super) session: Option<Arc<Session>>,
     memory_refused: bool,
 }
 
 impl RunState {
-    pub(in crate::scripts) fn new(identity: Identity, services: &Services, tids: Arc<TidClock>) -> Self {
-        Self { services: Some(services.clone()), ..Self::unconnected(identity, services.clock.clone(), tids) }
+    pub(in crate::scripts) fn new(
+        identity: Identity,
+        services: &Services,
+        tids: Arc<TidClock>,
+        session: Option<Arc<Session>>,
+    ) -> Self {
+        Self {
+            services: Some(services.clone()),
+            session,
+            ..Self::unconnected(identity, services.clock.clone(), tids)
+        }
     }
 
     /// For a check: log lines vanish, and everything else that is not the clock is refused.
@@ -70,6 +84,8 @@ impl RunState {
             outbound: Outbound::of(times),
             database_time: Duration::ZERO,
             blobs: Blobs::default(),
+            writes: WriteCount::default(),
+            session: None,
             memory_refused: false,
         }
     }
@@ -159,7 +175,6 @@ impl RunState {
     }
 
     /// Keeps an upstream answer for as long as the run lasts, and gives the number under which a fault names it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the capabilities that talk to a PDS use it"))]
     pub(super) fn keep_upstream(&mut self, answer: UpstreamAnswer) -> u32 {
         self.upstream.push(Arc::new(answer));
         (self.upstream.len() - 1) as u32

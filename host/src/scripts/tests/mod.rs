@@ -7,6 +7,7 @@ mod hostile;
 mod http;
 mod json;
 mod limits;
+mod record;
 mod sandbox;
 mod xrpc;
 

@@ -73,6 +73,7 @@ async fn what_reaches_outside_or_makes_code_is_gone() {
             .await
             .unwrap(),
         json!([
+            "Record",
             "TID",
             "_G",
             "_VERSION",
@@ -86,6 +87,7 @@ async fn what_reaches_outside_or_makes_code_is_gone() {
             "handle",
             "http",
             "ipairs",
+            "jobs",
             "json",
             "log",
             "math",

@@ -5,6 +5,7 @@
 //! `LATERAL` with a `LIMIT` of its own does on PostgreSQL.
 
 pub mod backlinks;
+mod many;
 mod packed;
 
 use bytes::Bytes;
@@ -14,6 +15,8 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
+
+pub use self::many::{get_many_full, latest_rev};
 
 use super::lane::read;
 use super::{Db, StoreError, intern, on};
@@ -258,12 +261,7 @@ pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>,
 
 /// Those of `uris` that exist, in no order.
 pub async fn get_many(db: &Db, uris: &[RecordUri]) -> Result<Vec<RecordRow>, StoreError> {
-    // Few and rare so far: one statement each keeps the number of statement texts down.
-    let mut found = Vec::with_capacity(uris.len());
-    for uri in uris {
-        found.extend(get(db, uri).await?);
-    }
-    Ok(found)
+    Ok(get_many_full(db, uris).await?.into_iter().map(|full| full.row).collect())
 }
 
 /// Hidden accounts are few: they are counted apart, so that the rest is a walk along one index.

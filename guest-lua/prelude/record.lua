@@ -1,0 +1,355 @@
+-- Record: building, loading, saving and deleting records.
+local host, internal = ...
+local schema_of, load, save = host.repo.schema, host.repo.load, host.repo.save
+local save_local, delete_local = host.repo.save_local, host.repo.delete_local
+local tid = host.clock.tid
+local array, raise, null = internal.array, internal.raise, internal.null
+local encode, decode = internal.encode, internal.decode
+local find, match = string.find, string.match
+local next, rawget, rawset, setmetatable, tostring, type = next, rawget, rawset, setmetatable, tostring, type
+
+-- A record object is a table with the record's fields and nothing else. What the runtime knows of it is in `states`,
+-- where no field and no rawset of a script reaches: collection, uri, cid, rkey, key_type, repo, and `hidden`, fields that
+-- are named like something of ours. `shown` has for each object what its JSON form has beside the fields; the JSON
+-- encoder knows it.
+local states = setmetatable({}, { __mode = "k" })
+local metatable, shown = internal.record_metatable, internal.record_shown
+local methods = {}
+
+-- As many as one commit takes.
+local MAX_WRITES = 200
+local MAX_RKEY = 512
+
+local function text(value, what)
+  if type(value) ~= "string" then
+    raise(what .. ": string expected, got " .. type(value))
+  end
+  return value
+end
+
+local function state_of(object, what)
+  local state = type(object) == "table" and states[object]
+  if not state then
+    raise(what .. ": a record expected, got " .. type(object))
+  end
+  return state
+end
+
+-- Schemas of this run, by collection; false for none.
+local schemas = {}
+
+local function schema(collection)
+  local known = schemas[collection]
+  if known == nil then
+    known = schema_of(collection)
+    if known == null then
+      known = false
+    end
+    schemas[collection] = known
+  end
+  return known
+end
+
+local function key_type(state)
+  if state.key_type == nil then
+    local known = schema(state.collection)
+    state.key_type = known and known.key or nil
+  end
+  return state.key_type
+end
+
+local internals = {
+  _uri = function(state) return state.uri end,
+  _cid = function(state) return state.cid end,
+  _collection = function(state) return state.collection end,
+  _rkey = function(state) return state.rkey end,
+  _repo = function(state) return state.repo end,
+  _key_type = key_type,
+  _schema = function(state)
+    local known = schema(state.collection)
+    return known and known.record or nil
+  end,
+}
+
+function metatable.__index(object, name)
+  local method = methods[name]
+  if method then
+    return method
+  end
+  local read = internals[name]
+  return read and read(states[object])
+end
+
+function metatable.__newindex(object, name, value)
+  if internals[name] then
+    raise("a record's " .. name .. " can't be set")
+  elseif methods[name] then
+    raise("a record's " .. name .. " is a function and can't be set")
+  end
+  rawset(object, name, value)
+end
+
+function metatable.__tostring(object)
+  local state = states[object]
+  return "Record(" .. state.collection .. ") [" .. (state.uri and "uri=" .. state.uri or "unsaved") .. "]"
+end
+
+local function is_at(object, state, uri, cid)
+  state.uri, state.cid = uri, cid
+  state.rkey = uri and match(uri, "[^/]*$")
+  shown[object].uri = uri
+end
+
+-- Takes over the fields of a plain table. `keep` tells whether fields named like our internals belong to the record.
+local function object_of(collection, fields, keep)
+  local hidden, also = {}, {}
+  for name, value in next, fields do
+    if internals[name] or methods[name] then
+      fields[name] = nil
+      if keep or methods[name] then
+        hidden[name], also[name] = value, value
+      end
+    end
+  end
+  states[fields] = { collection = collection, hidden = hidden }
+  shown[fields] = also
+  return setmetatable(fields, metatable)
+end
+
+local function create(collection, fields)
+  text(collection, "Record: collection")
+  local own = {}
+  if fields ~= nil and fields ~= null then
+    if type(fields) ~= "table" then
+      raise("Record: fields: table expected, got " .. type(fields))
+    end
+    for name, value in next, fields do
+      if type(name) ~= "string" then
+        raise("Record: fields: a name must be a string")
+      end
+      own[name] = value
+    end
+  end
+  local known = schema(collection)
+  if known then
+    for name, value in next, known.defaults do
+      if own[name] == nil then
+        if type(value) == "table" then
+          value = decode(encode(value)) -- one for each record
+        end
+        own[name] = value
+      end
+    end
+  end
+  return object_of(collection, own, false)
+end
+
+local function loaded(found)
+  local fields = found.value
+  fields["$type"] = nil
+  local object = object_of(match(found.uri, "^at://[^/]*/([^/]*)/"), fields, true)
+  is_at(object, states[object], found.uri, found.cid)
+  return object
+end
+
+local function check_rkey(rkey, what)
+  text(rkey, what)
+  if #rkey > MAX_RKEY or rkey == "." or rkey == ".." or not find(rkey, "^[%w._~:-]+$") then
+    raise(what .. ": not a record key")
+  end
+  return rkey
+end
+
+-- The record key that a key type fixes; a new one where it may be any; nil for a type that is not known.
+local function key_of(kind, what)
+  if kind == "tid" or kind == "any" then
+    return tid()
+  elseif kind == "nsid" then
+    raise(what .. ": records of this collection have an NSID as their key, use set_rkey()")
+  end
+  return kind and match(kind, "^literal:(.*)$")
+end
+
+-- What the host writes.
+local function write_of(object, state, what)
+  local value = {}
+  for name, field in next, object do
+    value[name] = field
+  end
+  for name, field in next, state.hidden do
+    value[name] = field
+  end
+  local known = schema(state.collection)
+  if known then
+    for i = 1, #known.required do
+      if value[known.required[i]] == nil then
+        raise(what .. ": missing required field '" .. known.required[i] .. "'")
+      end
+    end
+  end
+  value["$type"] = state.collection
+  return { uri = state.uri, repo = state.repo, collection = state.collection, rkey = state.rkey, value = value }
+end
+
+-- A new record whose key may be any gets it from the PDS.
+local function remote_write_of(object, state, what)
+  local write = write_of(object, state, what)
+  local kind = not write.rkey and key_type(state)
+  if kind and kind ~= "tid" and kind ~= "any" then
+    write.rkey = key_of(kind, what)
+  end
+  return write
+end
+
+-- Creates the record on the caller's PDS, or replaces it there when it has a _uri.
+function methods.save(object)
+  local state = state_of(object, "Record:save")
+  local done = save({ remote_write_of(object, state, "Record:save") })[1]
+  is_at(object, state, done.uri, done.cid)
+  return object
+end
+
+function methods.delete(object)
+  local state = state_of(object, "Record:delete")
+  if not state.uri then
+    raise("Record:delete: the record is not saved")
+  end
+  save({ { uri = state.uri, repo = state.repo, collection = state.collection } })
+  is_at(object, state, nil, nil)
+  return object
+end
+
+-- In the index only.
+function methods.save_local(object)
+  local state = state_of(object, "Record:save_local")
+  local write = write_of(object, state, "Record:save_local")
+  if not write.rkey then
+    write.rkey = key_of(key_type(state) or "tid", "Record:save_local")
+  end
+  local done = save_local(write)
+  is_at(object, state, done.uri, done.cid)
+  return object
+end
+
+function methods.delete_local(object)
+  local state = state_of(object, "Record:delete_local")
+  if not state.uri then
+    raise("Record:delete_local: the record is not saved")
+  end
+  delete_local(state.uri, state.repo)
+  is_at(object, state, nil, nil)
+  return object
+end
+
+function methods.set_rkey(object, rkey)
+  local state = state_of(object, "Record:set_rkey")
+  if state.uri then
+    raise("Record:set_rkey: the record is saved already")
+  end
+  state.rkey = check_rkey(rkey, "Record:set_rkey")
+  return object
+end
+
+function methods.generate_rkey(object)
+  local state = state_of(object, "Record:generate_rkey")
+  if state.uri then
+    raise("Record:generate_rkey: the record is saved already")
+  end
+  local rkey = key_of(key_type(state), "Record:generate_rkey")
+  if not rkey then
+    raise("Record:generate_rkey: the key type is not known, use set_key_type() or set_rkey()")
+  end
+  state.rkey = rkey
+  return rkey
+end
+
+function methods.set_key_type(object, kind)
+  local state = state_of(object, "Record:set_key_type")
+  text(kind, "Record:set_key_type")
+  local literal = match(kind, "^literal:(.*)$")
+  if literal then
+    check_rkey(literal, "Record:set_key_type: literal")
+  elseif kind ~= "tid" and kind ~= "any" and kind ~= "nsid" then
+    raise("Record:set_key_type: 'tid', 'any', 'nsid' or 'literal:<key>' expected")
+  end
+  state.key_type = kind
+  return object
+end
+
+function methods.set_repo(object, did)
+  local state = state_of(object, "Record:set_repo")
+  if not find(text(did, "Record:set_repo"), "^did:%l+:.") then
+    raise("Record:set_repo: not a DID")
+  end
+  state.repo = did
+  return object
+end
+
+Record = setmetatable({ new = create }, {
+  __call = function(_, ...)
+    return create(...)
+  end,
+  __metatable = false,
+})
+
+-- The record that the index has at a URI, or nil.
+function Record.load(uri)
+  local found = load({ text(uri, "Record.load: uri") })[1]
+  return found and loaded(found)
+end
+
+-- The same for many; false in the place of one that is not there.
+function Record.load_all(uris)
+  if type(uris) ~= "table" then
+    raise("Record.load_all: table expected, got " .. type(uris))
+  end
+  local objects = array({})
+  for i = 1, #uris do
+    text(uris[i], "Record.load_all: uri " .. i)
+    objects[i] = false
+  end
+  if #uris > 0 then
+    local found = load(uris)
+    for i = 1, #found do
+      objects[found[i].position + 1] = loaded(found[i])
+    end
+  end
+  return objects
+end
+
+-- Saves several in one commit: all or none. An array of { uri, cid } in their order.
+function Record.save_all(objects)
+  if type(objects) ~= "table" or states[objects] then
+    raise("Record.save_all: an array of records expected")
+  end
+  local writes, seen = {}, {}
+  if #objects > MAX_WRITES then
+    raise("Record.save_all: at most " .. MAX_WRITES .. " records at once", "limit")
+  end
+  for i = 1, #objects do
+    local object = objects[i]
+    local state = state_of(object, "Record.save_all: record " .. i)
+    if seen[object] then
+      raise("Record.save_all: record " .. i .. " is there twice")
+    end
+    seen[object] = true
+    writes[i] = remote_write_of(object, state, "Record.save_all: record " .. i)
+  end
+  local answers = array({})
+  if #writes > 0 then
+    local done = save(writes)
+    for i = 1, #writes do
+      is_at(objects[i], states[objects[i]], done[i].uri, done[i].cid)
+      answers[i] = { uri = done[i].uri, cid = done[i].cid }
+    end
+  end
+  return answers
+end
+
+-- Removes a record of the caller's repo, or of the repo that is named, from the index only. False when it is not there.
+function Record.delete_local(uri, repo)
+  if repo ~= nil then
+    text(repo, "Record.delete_local: repo")
+  end
+  return delete_local(text(uri, "Record.delete_local: uri"), repo)
+end

@@ -1,0 +1,171 @@
+//! The calls of one session.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use url::form_urlencoded;
+
+use super::answer::{self, Committed, PdsError};
+use super::{Action, Session, Write};
+use crate::atproto::RecordUri;
+use crate::net::{Client, Limits};
+
+/// A PDS writes to its own disk; one that takes longer has a problem.
+const WRITE_LIMITS: Limits = Limits { max_bytes: Limits::DOCUMENT_BYTES, total: Duration::from_secs(30) };
+
+/// Uploading 50 MiB takes a while.
+const UPLOAD_LIMITS: Limits = Limits { total: Duration::from_mins(2), ..WRITE_LIMITS };
+
+/// Calls a PDS in the name of a session's user.
+#[derive(Clone, Copy, Debug)]
+pub struct Agent<'a> {
+    net: &'a Client,
+    session: &'a Session,
+    /// At most this long for each call.
+    patience: Duration,
+}
+
+impl<'a> Agent<'a> {
+    pub fn new(net: &'a Client, session: &'a Session) -> Self {
+        Self { net, session, patience: UPLOAD_LIMITS.total }
+    }
+
+    /// With less time than the calls would have.
+    #[must_use]
+    pub fn within(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Does one write by its own method: `createRecord`, `putRecord` or `deleteRecord`.
+    ///
+    /// # Errors
+    /// When the PDS refuses or does not answer. After [`PdsError::Net`] and [`PdsError::Malformed`] it is not known
+    /// whether the write was done.
+    pub async fn write(&self, write: &Write) -> Result<Committed, PdsError> {
+        let (method, record) = match &write.action {
+            Action::Create(record) => ("com.atproto.repo.createRecord", Some(record)),
+            Action::Put(record) => ("com.atproto.repo.putRecord", Some(record)),
+            Action::Delete => ("com.atproto.repo.deleteRecord", None),
+        };
+        let mut body = Object::new("repo", self.session.did.as_str());
+        body.text("collection", write.collection.as_str());
+        if let Some(rkey) = &write.rkey {
+            body.text("rkey", rkey.as_str());
+        }
+        if let Some(record) = record {
+            body.raw("record", record)?;
+        }
+        let answer = self.procedure(method, body.finish()).await?;
+        if record.is_some() { answer::one(&answer) } else { answer::deleted(&answer) }
+    }
+
+    /// Does all writes in one commit, or none (`applyWrites`).
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn apply_writes(&self, writes: &[Write]) -> Result<Committed, PdsError> {
+        let mut list = Vec::with_capacity(writes.len());
+        for write in writes {
+            let (kind, record) = match &write.action {
+                Action::Create(record) => ("create", Some(record)),
+                Action::Put(record) => ("update", Some(record)),
+                Action::Delete => ("delete", None),
+            };
+            let mut item = Object::new("$type", &format!("com.atproto.repo.applyWrites#{kind}"));
+            item.text("collection", write.collection.as_str());
+            if let Some(rkey) = &write.rkey {
+                item.text("rkey", rkey.as_str());
+            }
+            if let Some(record) = record {
+                item.raw("value", record)?;
+            }
+            list.push(item.finish());
+        }
+        let mut body = Object::new("repo", self.session.did.as_str());
+        body.0.extend_from_slice(b",\"writes\":[");
+        body.0.extend_from_slice(&list.join(&b","[..]));
+        body.0.push(b']');
+        let answer = self.procedure("com.atproto.repo.applyWrites", body.finish()).await?;
+        answer::many(&answer, writes.len())
+    }
+
+    /// Uploads a blob; the PDS's answer as it came.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn upload_blob(&self, bytes: Bytes, mime_type: &str) -> Result<Bytes, PdsError> {
+        let kind = HeaderValue::try_from(mime_type)
+            .map_err(|_| PdsError::Malformed("the type of the blob is no header value".to_owned()))?;
+        self.call(Method::POST, "com.atproto.repo.uploadBlob", Some((kind, bytes)), UPLOAD_LIMITS).await
+    }
+
+    /// A record as the PDS has it: `{uri, cid, value}`.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn get_record(&self, uri: &RecordUri) -> Result<Value, PdsError> {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("repo", uri.did.as_str())
+            .append_pair("collection", uri.collection.as_str())
+            .append_pair("rkey", uri.rkey.as_str())
+            .finish();
+        let method = format!("com.atproto.repo.getRecord?{query}");
+        // A record may be as large as a document, and has its address around it.
+        let limits = Limits { max_bytes: 2 * Limits::DOCUMENT_BYTES, ..WRITE_LIMITS };
+        let body = self.call(Method::GET, &method, None, limits).await?;
+        serde_json::from_slice(&body).map_err(|error| PdsError::Malformed(error.to_string()))
+    }
+
+    async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
+        let json = HeaderValue::from_static("application/json");
+        self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS).await
+    }
+
+    async fn call(
+        &self,
+        verb: Method,
+        method: &str,
+        body: Option<(HeaderValue, Bytes)>,
+        limits: Limits,
+    ) -> Result<Bytes, PdsError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, self.session.credential.authorization().ok_or(PdsError::Credential)?);
+        let body = body.map(|(kind, body)| {
+            headers.insert(CONTENT_TYPE, kind);
+            body
+        });
+        let url = format!("{}/xrpc/{method}", self.session.endpoint);
+        let limits = Limits { total: limits.total.min(self.patience), ..limits };
+        answer::success(self.net.request(verb, &url, headers, body, limits).await?)
+    }
+}
+
+/// A JSON object under way, so that a record goes into it as the text it is.
+struct Object(Vec<u8>);
+
+impl Object {
+    fn new(name: &str, value: &str) -> Self {
+        Self(format!("{{\"{name}\":{}", json!(value)).into_bytes())
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.0.extend_from_slice(format!(",\"{name}\":{}", json!(value)).as_bytes());
+    }
+
+    /// A value that is JSON text already; what is not can't slip in.
+    fn raw(&mut self, name: &str, value: &[u8]) -> Result<(), PdsError> {
+        let checked: &RawValue = serde_json::from_slice(value)
+            .map_err(|error| PdsError::Malformed(format!("the record is no JSON: {error}")))?;
+        self.0.extend_from_slice(format!(",\"{name}\":{checked}").as_bytes());
+        Ok(())
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.0.push(b'}');
+        self.0
+    }
+}

@@ -1,0 +1,39 @@
+//! Writing to a user's repo: calls to their PDS with a session that they gave us.
+//!
+//! [`Sessions`] knows who has a [`Session`], and [`Agent`] makes the calls of one. Nothing here touches the index.
+
+mod agent;
+mod answer;
+mod session;
+#[cfg(test)]
+pub(crate) mod standin;
+#[cfg(test)]
+mod tests;
+
+pub use agent::Agent;
+pub use answer::{Committed, PdsError, Refusal};
+pub use session::{Credential, Session, Sessions};
+
+use bytes::Bytes;
+
+use crate::atproto::{Nsid, RecordKey};
+
+/// Writes in one `com.atproto.repo.applyWrites`: what PDSs take.
+pub const MAX_WRITES: usize = 200;
+
+/// One write to the repo of a session.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub collection: Nsid,
+    /// Only a new record can do without: the PDS then makes a key.
+    pub rkey: Option<RecordKey>,
+    pub action: Action,
+}
+
+/// With the record as JSON text, `$type` included.
+#[derive(Clone, Debug)]
+pub enum Action {
+    Create(Bytes),
+    Put(Bytes),
+    Delete,
+}

@@ -1,0 +1,155 @@
+//! What goes to a PDS, and what its answers mean.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::standin::Standin;
+use super::*;
+use crate::atproto::{Did, RecordUri};
+use crate::net::tests::loopback;
+
+const ALICE: &str = "did:plc:alice";
+
+fn write(rkey: Option<&str>, action: Action) -> Write {
+    let rkey = rkey.map(|rkey| RecordKey::try_from(rkey).unwrap());
+    Write { collection: Nsid::try_from("com.example.note").unwrap(), rkey, action }
+}
+
+fn record(text: &str) -> Bytes {
+    json!({ "$type": "com.example.note", "text": text }).to_string().into()
+}
+
+#[tokio::test]
+async fn each_write_has_its_method() {
+    let (pds, net) = (Standin::start().await, loopback());
+    let session = pds.session(ALICE);
+    let agent = Agent::new(&net, &session);
+    let made = agent.write(&write(None, Action::Create(record("a\"b")))).await.unwrap();
+    let (uri, cid) = made.records[0].clone().unwrap();
+    assert_eq!(uri.to_string(), "at://did:plc:alice/com.example.note/3madebythepds");
+    assert_eq!(made.rev, Some(pds.rev()));
+    let put = agent.write(&write(Some("k"), Action::Put(record("new")))).await.unwrap();
+    assert_ne!(put.records[0].clone().unwrap().1, cid);
+    let gone = agent.write(&write(Some("k"), Action::Delete)).await.unwrap();
+    assert_eq!(gone, Committed { rev: Some(pds.rev()), records: vec![None] });
+    let (repo, collection) = (ALICE, "com.example.note");
+    let note = |text| json!({ "$type": collection, "text": text });
+    assert_eq!(
+        pds.asked(),
+        [
+            (
+                "createRecord".to_owned(),
+                json!({ "repo": repo, "collection": collection, "record": note("a\"b") })
+            ),
+            (
+                "putRecord".to_owned(),
+                json!({ "repo": repo, "collection": collection, "rkey": "k", "record": note("new") })
+            ),
+            ("deleteRecord".to_owned(), json!({ "repo": repo, "collection": collection, "rkey": "k" })),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn many_writes_are_one_commit() {
+    let (pds, net) = (Standin::start().await, loopback());
+    let session = pds.session(ALICE);
+    let writes = [
+        write(Some("a"), Action::Create(record("a"))),
+        write(Some("b"), Action::Put(record("b"))),
+        write(Some("c"), Action::Delete),
+    ];
+    let committed = Agent::new(&net, &session).apply_writes(&writes).await.unwrap();
+    let keys: Vec<_> =
+        committed.records.iter().map(|place| place.as_ref().map(|(uri, _)| uri.rkey.to_string())).collect();
+    assert_eq!(keys, [Some("a".to_owned()), Some("b".to_owned()), None]);
+    let (method, body) = pds.asked().remove(0);
+    assert_eq!((method.as_str(), &body["repo"]), ("applyWrites", &json!(ALICE)));
+    assert_eq!(
+        body["writes"],
+        json!([
+            { "$type": "com.atproto.repo.applyWrites#create", "collection": "com.example.note", "rkey": "a",
+                "value": { "$type": "com.example.note", "text": "a" } },
+            { "$type": "com.atproto.repo.applyWrites#update", "collection": "com.example.note", "rkey": "b",
+                "value": { "$type": "com.example.note", "text": "b" } },
+            { "$type": "com.atproto.repo.applyWrites#delete", "collection": "com.example.note", "rkey": "c" },
+        ])
+    );
+}
+
+#[tokio::test]
+async fn blobs_go_as_they_are_and_records_can_be_read() {
+    let (pds, net) = (Standin::start().await, loopback());
+    let session = pds.session(ALICE);
+    let agent = Agent::new(&net, &session);
+    let answer = agent.upload_blob(Bytes::from_static(b"bytes"), "image/png").await.unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(answer, json!({ "blob": { "$type": "blob", "size": 5, "mimeType": "image/png" } }));
+    assert!(matches!(agent.upload_blob(Bytes::new(), "a\nb").await, Err(PdsError::Malformed(_))));
+    let uri = RecordUri::parse("at://did:web:x.test%3A80/com.example.note/a:b").unwrap();
+    let answer = agent.get_record(&uri).await.unwrap();
+    let query = "repo=did%3Aweb%3Ax.test%253A80&collection=com.example.note&rkey=a%3Ab";
+    assert_eq!(answer["uri"], json!(format!("com.atproto.repo.getRecord?{query}")));
+}
+
+#[tokio::test]
+async fn a_refusal_is_kept_whole() {
+    let (pds, net) = (Standin::start().await, loopback());
+    let session = pds.session(ALICE);
+    let agent = Agent::new(&net, &session);
+    let body = r#"{"error":"InvalidRecord","message":"no text"}"#;
+    pds.refuse(400, body);
+    let error = agent.write(&write(None, Action::Create(record("x")))).await.unwrap_err();
+    assert_eq!(error.to_string(), "the PDS answered 400: InvalidRecord: no text");
+    let PdsError::Refused(refusal) = error else { panic!("{error:?}") };
+    assert_eq!((refusal.status, &refusal.body[..]), (StatusCode::BAD_REQUEST, body.as_bytes()));
+    assert!(!refusal.is_not_found());
+    for (status, body, reason) in [
+        (502, "<html>", "no reason given"),
+        (400, r#"{"error":"RecordNotFound"}"#, "RecordNotFound"),
+        (404, r#"{"message":"nothing here"}"#, "nothing here"),
+    ] {
+        pds.refuse(status, body);
+        let error = agent.write(&write(Some("k"), Action::Delete)).await.unwrap_err();
+        let PdsError::Refused(refusal) = error else { panic!("{error:?}") };
+        assert_eq!((refusal.reason().as_str(), refusal.is_not_found()), (reason, status != 502));
+    }
+}
+
+#[tokio::test]
+async fn answers_that_make_no_sense_are_told_from_refusals() {
+    let (pds, net) = (Standin::start().await, loopback());
+    let session = pds.session(ALICE);
+    let agent = Agent::new(&net, &session);
+    for body in [
+        "",
+        "[]",
+        "{}",
+        r#"{"uri":"at://x","cid":"bafyreic"}"#,
+        r#"{"uri":"at://did:plc:alice/com.example.note/k","cid":"c"}"#,
+    ] {
+        pds.refuse(200, body);
+        let error = agent.write(&write(None, Action::Create(record("x")))).await.unwrap_err();
+        assert!(matches!(error, PdsError::Malformed(_)), "{body}: {error}");
+    }
+    // Old servers say nothing about a delete.
+    pds.refuse(200, "");
+    let gone = agent.write(&write(Some("k"), Action::Delete)).await.unwrap();
+    assert_eq!(gone, Committed { rev: None, records: vec![None] });
+    pds.refuse(200, r#"{"results":[]}"#);
+    let error = agent.apply_writes(&[write(Some("k"), Action::Delete)]).await.unwrap_err();
+    assert!(matches!(error, PdsError::Malformed(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_credential_is_never_shown() {
+    let pds = Standin::start().await;
+    let session = pds.session(ALICE);
+    let shown = format!("{session:?} {:?}", session.credential.authorization());
+    assert!(!shown.contains("token-of"), "{shown}");
+    let sessions = Sessions::fixed([session]);
+    let did = |text| Did::try_from(text).unwrap();
+    assert!(sessions.of(&did(ALICE), None).await.unwrap().is_some());
+    assert!(sessions.of(&did("did:plc:bob"), None).await.unwrap().is_none());
+    assert!(Sessions::none().of(&did(ALICE), None).await.unwrap().is_none());
+}

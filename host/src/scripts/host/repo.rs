@@ -1,0 +1,303 @@
+//! `repo`: records by schema and URI, and writes to the caller's repo and to the index. Whatever the guest says, a
+//! write goes to one repo, and only to records of that repo.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::fault;
+use super::outbound::fault_of;
+use super::state::RunState;
+use crate::atproto::record::{self, Inspected};
+use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
+use crate::pds::{self, Action, Committed, PdsError};
+use crate::scripts::failure::UpstreamAnswer;
+use crate::scripts::limits;
+use crate::scripts::repos::{LocalError, Repos};
+use crate::store::StoreError;
+
+impl Host for RunState {
+    async fn schema(&mut self, collection: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(schema(self, &collection))
+    }
+
+    async fn load(&mut self, uris: Vec<String>) -> wasmtime::Result<Result<Vec<Loaded>, Fault>> {
+        Ok(load(self, &uris).await)
+    }
+
+    async fn save(&mut self, writes: Vec<WitWrite>) -> wasmtime::Result<Result<Vec<Written>, Fault>> {
+        Ok(save(self, writes).await)
+    }
+
+    async fn save_local(&mut self, write: WitWrite) -> wasmtime::Result<Result<Written, Fault>> {
+        Ok(save_local(self, write).await)
+    }
+
+    async fn delete_local(
+        &mut self,
+        uri: String,
+        repo: Option<String>,
+    ) -> wasmtime::Result<Result<bool, Fault>> {
+        Ok(delete_local(self, &uri, repo.as_deref()).await)
+    }
+}
+
+/// What a run has written so far.
+#[derive(Debug, Default)]
+pub(super) struct WriteCount {
+    records: usize,
+    bytes: usize,
+}
+
+impl WriteCount {
+    fn add(&mut self, records: usize, bytes: usize) -> Result<(), Fault> {
+        self.records += records;
+        self.bytes += bytes;
+        if self.records > limits::RECORD_WRITES {
+            return Err(fault::limit("too many records written", limits::RECORD_WRITES));
+        }
+        if self.bytes > limits::RECORD_WRITE_BYTES {
+            return Err(fault::limit("too many bytes of records written", limits::RECORD_WRITE_BYTES));
+        }
+        Ok(())
+    }
+}
+
+fn bad(message: impl Into<String>) -> Fault {
+    fault::new(FaultCode::BadInput, message)
+}
+
+fn repos(state: &mut RunState) -> Result<Repos, Fault> {
+    state.service("Record", |services| services.repos.clone())
+}
+
+fn collection_of(text: &str) -> Result<Nsid, Fault> {
+    Nsid::try_from(text).map_err(|_| bad(format!("Record: collection {text:?} is not an NSID")))
+}
+
+fn uri_of(text: &str) -> Result<RecordUri, Fault> {
+    RecordUri::parse(text).map_err(|error| bad(format!("Record: {text:?} is {error}")))
+}
+
+fn database(error: &StoreError) -> Fault {
+    tracing::error!(function = "Record", %error, "the database failed a script");
+    fault::new(FaultCode::Unavailable, "Record: database unavailable")
+}
+
+fn schema(state: &mut RunState, collection: &str) -> Result<Vec<u8>, Fault> {
+    let repos = repos(state)?;
+    Ok(repos.schema(&collection_of(collection)?).map_or_else(|| b"null".to_vec(), Vec::from))
+}
+
+async fn load(state: &mut RunState, uris: &[String]) -> Result<Vec<Loaded>, Fault> {
+    let repos = repos(state)?;
+    if uris.len() > limits::LOAD_URIS {
+        let most = limits::LOAD_URIS;
+        return Err(fault::new(FaultCode::Limit, format!("Record.load_all: at most {most} URIs at once")));
+    }
+    let uris: Vec<RecordUri> = uris.iter().map(|uri| uri_of(uri)).collect::<Result<_, _>>()?;
+    let rows = repos.load(&uris).await.map_err(|error| database(&error))?;
+    state.count_rows(rows.len(), rows.iter().map(|full| full.row.record.len()).sum())?;
+    let mut found = Vec::with_capacity(uris.len());
+    for (position, uri) in uris.iter().enumerate() {
+        let is_it = |row: &crate::store::records::RecordRow| {
+            row.did == uri.did.as_str() && row.rkey == uri.rkey.as_str() && row.collection == uri.collection
+        };
+        let Some(full) = rows.iter().find(|full| is_it(&full.row)) else { continue };
+        found.push(Loaded {
+            position: position as u32,
+            uri: full.row.uri(),
+            cid: full.cid.map(|cid| cid.to_string()),
+            value: full.row.record.to_vec(),
+        });
+    }
+    Ok(found)
+}
+
+/// A write that may be done, as far as the host can tell: record and target make sense, and belong together.
+struct Checked {
+    target: Did,
+    collection: Nsid,
+    /// Of a record that exists.
+    uri: Option<RecordUri>,
+    rkey: Option<RecordKey>,
+    /// None to delete.
+    value: Option<(Bytes, Inspected)>,
+}
+
+fn check(state: &mut RunState, write: WitWrite) -> Result<Checked, Fault> {
+    let target = target(state, write.repo.as_deref())?;
+    let collection = collection_of(&write.collection)?;
+    let uri = write.uri.as_deref().map(uri_of).transpose()?;
+    if let Some(uri) = &uri {
+        owned(uri, &target)?;
+        if uri.collection != collection {
+            return Err(bad(format!("Record: {uri} is not of the collection {collection}")));
+        }
+    }
+    let rkey = match (&uri, write.rkey) {
+        (Some(uri), _) => Some(uri.rkey.clone()),
+        (None, Some(text)) => {
+            let rkey = RecordKey::try_from(text.as_str());
+            Some(rkey.map_err(|_| bad(format!("Record: {text:?} is not a record key")))?)
+        }
+        (None, None) => None,
+    };
+    let value = match write.value {
+        None => None,
+        Some(value) => {
+            let inspected = record::inspect(&value).map_err(|error| bad(format!("Record: {error}")))?;
+            Some((Bytes::from(value), inspected))
+        }
+    };
+    state.writes.add(1, value.as_ref().map_or(0, |(value, _)| value.len()))?;
+    Ok(Checked { target, collection, uri, rkey, value })
+}
+
+/// The repo that a write is for: the one the script names, or else the caller's.
+fn target(state: &RunState, named: Option<&str>) -> Result<Did, Fault> {
+    let Some(text) = named.or(state.identity.caller_did.as_deref()) else {
+        return Err(bad("Record: there is no caller; say with set_repo() whose record it is"));
+    };
+    Did::try_from(text).map_err(|_| bad(format!("Record: {text:?} is not a DID")))
+}
+
+/// Somebody else's record is never written, whatever the URI that a script was given.
+fn owned(uri: &RecordUri, target: &Did) -> Result<(), Fault> {
+    if uri.did == *target {
+        return Ok(());
+    }
+    Err(fault::forbidden(format!("Record: {uri} is not a record of {target}")))
+}
+
+async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written>, Fault> {
+    let repos = repos(state)?;
+    let Some(session) = state.session.clone() else {
+        return Err(fault::new(FaultCode::NoSession, "Record: no PDS auth in this script context"));
+    };
+    if writes.len() > pds::MAX_WRITES {
+        return Err(fault::limit("too many records in one commit", pds::MAX_WRITES));
+    }
+    let checked: Vec<Checked> =
+        writes.into_iter().map(|write| check(state, write)).collect::<Result<_, _>>()?;
+    let mut writes = Vec::with_capacity(checked.len());
+    for Checked { target, collection, uri, rkey, value } in checked {
+        if target != session.did {
+            let message = format!("Record: this run may not write to the repo of {target}");
+            return Err(fault::forbidden(message));
+        }
+        let action = match (uri, value) {
+            (_, Some((_, Inspected { cid: Err(why), .. }))) => return Err(bad(format!("Record: {why}"))),
+            (None, Some((value, _))) => Action::Create(value),
+            (Some(_), Some((value, _))) => Action::Put(value),
+            (Some(_), None) => Action::Delete,
+            (None, None) => return Err(bad("Record: a record that is not saved can't be deleted")),
+        };
+        writes.push(pds::Write { collection, rkey, action });
+    }
+    let committed = send(state, &repos, &session, &writes).await?;
+    let mut written = Vec::with_capacity(writes.len());
+    for (write, place) in writes.iter().zip(committed.records) {
+        let uri = match (&place, &write.rkey) {
+            (Some((uri, _)), _) => uri.clone(),
+            (None, Some(rkey)) => RecordUri {
+                did: session.did.clone(),
+                collection: write.collection.clone(),
+                rkey: rkey.clone(),
+            },
+            (None, None) => continue,
+        };
+        let cid = place.map(|(_, cid)| cid);
+        repos.mirror(uri.clone(), &write.action, cid, committed.rev).await;
+        let deleted = matches!(write.action, Action::Delete);
+        written
+            .push(Written { uri: (!deleted).then(|| uri.to_string()), cid: cid.map(|cid| cid.to_string()) });
+    }
+    Ok(written)
+}
+
+/// One write by its own method, several in one commit.
+async fn send(
+    state: &mut RunState,
+    repos: &Repos,
+    session: &pds::Session,
+    writes: &[pds::Write],
+) -> Result<Committed, Fault> {
+    let web = state.service("Record", |services| services.web.clone())?;
+    state.outbound.count(1)?;
+    let turn = state.turn(&web).await?;
+    let agent = repos.agent(session).within(state.outbound.time_left()?);
+    let started = Instant::now();
+    let answer = match writes {
+        [single] => agent.write(single).await,
+        several => agent.apply_writes(several).await,
+    };
+    drop(turn);
+    state.outbound.charge(0, started.elapsed());
+    let committed = match answer {
+        Err(PdsError::Refused(refusal))
+            if refusal.is_not_found() && matches!(writes, [pds::Write { action: Action::Delete, .. }]) =>
+        {
+            // What should go is gone.
+            Committed { rev: None, records: vec![None] }
+        }
+        other => other.map_err(|error| refused(state, "Record", error))?,
+    };
+    let as_asked = writes.iter().zip(&committed.records).all(|(write, place)| match (place, &write.action) {
+        (None, Action::Delete) => true,
+        (Some((uri, _)), Action::Create(_) | Action::Put(_)) => {
+            uri.did == session.did
+                && uri.collection == write.collection
+                && write.rkey.as_ref().is_none_or(|rkey| *rkey == uri.rkey)
+        }
+        _ => false,
+    });
+    if !as_asked {
+        let error = PdsError::Malformed("it wrote something else than it was asked to".to_owned());
+        return Err(refused(state, "Record", error));
+    }
+    Ok(committed)
+}
+
+/// What a script sees of a PDS that did not do what it was asked. The answer is kept, for a procedure to pass it on.
+pub(super) fn refused(state: &mut RunState, function: &str, error: PdsError) -> Fault {
+    let message = format!("{function}: {error}");
+    match error {
+        PdsError::Refused(refusal) => {
+            let status = refusal.status;
+            let upstream = state.keep_upstream(UpstreamAnswer { status, body: refusal.body });
+            Fault {
+                code: FaultCode::Upstream,
+                message,
+                status: Some(status.as_u16()),
+                upstream: Some(upstream),
+            }
+        }
+        PdsError::Net(error) => Fault { message, ..fault_of(&error) },
+        PdsError::Malformed(_) => fault::new(FaultCode::Upstream, message),
+        PdsError::Credential => fault::new(FaultCode::NoSession, message),
+    }
+}
+
+async fn save_local(state: &mut RunState, write: WitWrite) -> Result<Written, Fault> {
+    let repos = repos(state)?;
+    let Checked { target, collection, rkey, value, .. } = check(state, write)?;
+    let Some((value, inspected)) = value else { return Err(bad("Record:save_local: there is no record")) };
+    let Some(rkey) = rkey else { return Err(bad("Record:save_local: the record key is missing")) };
+    let uri = RecordUri { did: target, collection, rkey };
+    repos.save_local(&uri, &value, inspected.refs).await.map_err(|error| match error {
+        LocalError::Store(error) => database(&error),
+        LocalError::NoWriter => fault::new(FaultCode::Unavailable, format!("Record:save_local: {error}")),
+    })?;
+    Ok(Written { uri: Some(uri.to_string()), cid: None })
+}
+
+async fn delete_local(state: &mut RunState, uri: &str, repo: Option<&str>) -> Result<bool, Fault> {
+    let repos = repos(state)?;
+    let uri = uri_of(uri)?;
+    owned(&uri, &target(state, repo)?)?;
+    state.writes.add(1, 0)?;
+    repos.delete_local(&uri).await.map_err(|error| database(&error))
+}

@@ -1,0 +1,190 @@
+//! `Record`: what scripts can do with it, and what they can't, however they try (lua-runtime.md §10, §15).
+
+mod local;
+mod objects;
+mod saving;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::Invocation;
+use crate::atproto::{Did, RecordUri, record};
+use crate::clock::Clock;
+use crate::indexing::{self, NoScripts, Notice, Observer, StreamConfig, StreamHandle};
+use crate::lexicons::Registry;
+use crate::net::tests::loopback;
+use crate::pds::Sessions;
+use crate::pds::standin::Standin;
+use crate::random::Random;
+use crate::scripts::{Index, Library, Repos, ScriptFailure, ServerIndex, Trigger, Web};
+use crate::store::index::{Change, Upsert};
+use crate::store::lexicons::{NewLexicon, upsert};
+use crate::store::records::{FullRecordRow, get_full};
+use crate::store::{self, Db};
+
+#[path = "../../../../tests/support/postgres.rs"]
+pub(super) mod postgres;
+
+pub(super) const ALICE: &str = "did:plc:alice";
+pub(super) const BOB: &str = "did:plc:bob";
+pub(super) const NOTE: &str = "com.example.note";
+pub(super) const PROCEDURE: &str = "xrpc.procedure:com.example.do";
+
+/// A database with the collections of the tests, a writer, and a PDS where Alice lives.
+pub(super) struct Stage {
+    pub(super) stage: super::Stage,
+    pub(super) db: Db,
+    pub(super) pds: Standin,
+    pub(super) library: Arc<Library>,
+    stream: StreamHandle,
+    url: String,
+    _directory: Option<tempfile::TempDir>,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if self.url.starts_with("postgres") {
+            postgres::drop_database(&self.url);
+        }
+    }
+}
+
+struct Deaf;
+
+impl Observer for Deaf {
+    fn notice(&self, _notice: Notice) {}
+    fn identity_changed(&self, _did: &Did) {}
+}
+
+fn lexicon(id: &str, key: &str) -> NewLexicon {
+    let record = json!({ "type": "object", "required": ["text"], "properties": {
+        "text": { "type": "string" },
+        "lang": { "type": "string", "default": "en" },
+        "tags": { "type": "array", "items": { "type": "string" }, "default": ["none"] } } });
+    let document = json!({ "lexicon": 1, "id": id,
+        "defs": { "main": { "type": "record", "key": key, "record": record } } });
+    NewLexicon {
+        id: id.to_owned(),
+        lexicon_json: document.to_string(),
+        lexicon_type: "record".to_owned(),
+        source: "manual".to_owned(),
+        ..NewLexicon::default()
+    }
+}
+
+impl Stage {
+    pub(super) async fn sqlite() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/test.db", directory.path().display());
+        Self::on(&url, Some(directory)).await
+    }
+
+    pub(super) async fn postgres() -> Self {
+        Self::on(&postgres::create_database().await, None).await
+    }
+
+    async fn on(url: &str, directory: Option<tempfile::TempDir>) -> Self {
+        let db = Db::open(url, 4).await.unwrap();
+        db.migrate().await.unwrap();
+        for (id, key) in
+            [(NOTE, "tid"), ("com.example.profile", "literal:self"), ("com.example.feature", "nsid")]
+        {
+            upsert(&db, &lexicon(id, key), super::NOW).await.unwrap();
+        }
+        let registry = Arc::new(Registry::default());
+        registry.reload(&db).await.unwrap();
+        let (library, pds, net) = (Arc::new(Library::new()), Standin::start().await, loopback());
+        let stream = indexing::start(indexing::Deps {
+            db: db.clone(),
+            tracked: registry.subscribe(),
+            scripts: Arc::new(NoScripts),
+            observer: Arc::new(Deaf),
+            clock: Clock::system(),
+            random: Random::system(),
+            config: StreamConfig::default(),
+            shutdown: CancellationToken::new(),
+        });
+        let sessions = Sessions::fixed([pds.session(ALICE)]);
+        let repos = Repos::new(db.clone(), registry, Arc::clone(&library), sessions, net.clone());
+        repos.attach(stream.writer());
+        let mut stage = super::Stage::set().await;
+        stage.services = stage.services.with_repos(repos).with_web(Web::new(net, 8));
+        stage.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
+        Self { stage, db, pds, library, stream, url: url.to_owned(), _directory: directory }
+    }
+
+    pub(super) async fn run_as(
+        &self,
+        trigger: &str,
+        caller_did: Option<&str>,
+        body: &str,
+    ) -> Result<Value, ScriptFailure> {
+        let source = format!("function handle() {body} end");
+        let script = self.stage.engine.compile(Trigger::parse(trigger).unwrap(), &source).await;
+        let job = trigger.starts_with("job.run").then_some(("a-job", &b"{}"[..]));
+        let invocation = Invocation { caller_did, job, ..Invocation::default() };
+        let outcome = self.stage.engine.run(&script, invocation, &self.stage.services).await?;
+        Ok(serde_json::from_slice(&outcome.body).unwrap())
+    }
+
+    /// As Alice, in a procedure.
+    pub(super) async fn run(&self, body: &str) -> Value {
+        self.run_as(PROCEDURE, Some(ALICE), body).await.unwrap_or_else(|failure| panic!("{body}: {failure}"))
+    }
+
+    pub(super) async fn failure(&self, body: &str) -> ScriptFailure {
+        match self.run_as(PROCEDURE, Some(ALICE), body).await {
+            Err(failure) => failure,
+            Ok(value) => panic!("{body}: {value}"),
+        }
+    }
+
+    /// What the network says, later than everything that came before.
+    pub(super) async fn event(&self, uri: &str, value: &Value, rev_micros: u64) {
+        let RecordUri { did, collection, rkey } = RecordUri::parse(uri).unwrap();
+        let text = value.to_string();
+        let inspected = record::inspect(text.as_bytes()).unwrap();
+        let rev = crate::atproto::Tid::new(rev_micros, 3).unwrap();
+        let (cid, refs) = (inspected.cid.ok(), inspected.refs);
+        let change =
+            Upsert { did, collection, rkey, rev, cid, cid_verified: true, record: text.into(), refs };
+        self.stream.writer().submit(Change::Upsert(change)).await.unwrap();
+    }
+
+    pub(super) async fn row(&self, uri: &str) -> Option<FullRecordRow> {
+        get_full(&self.db, &RecordUri::parse(uri).unwrap()).await.unwrap()
+    }
+
+    pub(super) async fn value(&self, uri: &str) -> Option<Value> {
+        self.row(uri).await.map(|full| serde_json::from_slice(&full.row.record).unwrap())
+    }
+
+    pub(super) async fn rev(&self, uri: &str) -> Option<u64> {
+        store::records::latest_rev(&self.db, &RecordUri::parse(uri).unwrap()).await.unwrap()
+    }
+}
+
+/// Makes two tests of one: `name::sqlite` and `name::postgres`.
+macro_rules! on_both {
+    ($($(#[$meta:meta])* async fn $name:ident($stage:ident) $body:block)*) => {
+        $(mod $name {
+            use super::*;
+
+            $(#[$meta])*
+            async fn run($stage: super::super::Stage) $body
+
+            #[tokio::test]
+            async fn sqlite() {
+                run(super::super::Stage::sqlite().await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                run(super::super::Stage::postgres().await).await;
+            }
+        })*
+    };
+}
+use on_both;

@@ -1,0 +1,102 @@
+//! Many records by their URIs in one query.
+
+use std::collections::HashMap;
+
+use sqlx::Row as _;
+
+use super::super::lane::read;
+use super::super::{Db, StoreError, intern};
+use super::{FullRecordRow, RawRow, columns};
+use crate::atproto::{Nsid, RecordUri};
+
+const SQLITE: &str = concat!(
+    "SELECT ",
+    columns!(sqlite full),
+    ", r.collection_id FROM json_each($1) v CROSS JOIN dids d CROSS JOIN records r \
+     WHERE d.did = v.value ->> 1 AND d.status = 0 AND r.collection_id = v.value ->> 0 AND r.did_id = d.id \
+         AND r.rkey = v.value ->> 2"
+);
+
+const POSTGRES: &str = concat!(
+    "SELECT ",
+    columns!(postgres full),
+    ", r.collection_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS v (collection_id, did, rkey) \
+     CROSS JOIN LATERAL (SELECT id, did FROM dids WHERE dids.did = v.did AND status = 0 LIMIT 1) d \
+     CROSS JOIN LATERAL (SELECT * FROM records WHERE records.collection_id = v.collection_id \
+         AND records.did_id = d.id AND records.rkey = v.rkey LIMIT 1) r"
+);
+
+/// Those of `uris` that exist, in no order. A URI that is asked for twice may come twice.
+pub async fn get_many_full(db: &Db, uris: &[RecordUri]) -> Result<Vec<FullRecordRow>, StoreError> {
+    let mut ids: HashMap<&Nsid, Option<i64>> = HashMap::new();
+    let mut names: HashMap<i64, &Nsid> = HashMap::new();
+    let mut keys = Vec::with_capacity(uris.len());
+    for uri in uris {
+        let id = match ids.get(&uri.collection) {
+            Some(id) => *id,
+            None => {
+                let id = intern::collection_id(db, &uri.collection).await?;
+                ids.insert(&uri.collection, id);
+                id
+            }
+        };
+        let Some(id) = id else { continue };
+        names.insert(id, &uri.collection);
+        keys.push((id, uri.did.as_str(), uri.rkey.as_str()));
+    }
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    /// The collection is the last column.
+    const COLLECTION: usize = 8;
+    let named = |id: i64| {
+        let name = names.get(&id).copied().cloned();
+        name.ok_or_else(|| StoreError::Corrupt("a record of a collection that was not asked for".into()))
+    };
+    match db {
+        Db::Sqlite(db) => {
+            let keys = serde_json::to_string(&keys).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+            let rows = read!(db.lane, |conn| sqlx::query(SQLITE).bind(keys).fetch_all(conn).await);
+            rows.into_iter().map(|row| row_of(named(row.try_get(COLLECTION)?)?, row)).collect()
+        }
+        Db::Postgres(db) => {
+            let collections: Vec<i64> = keys.iter().map(|key| key.0).collect();
+            let dids: Vec<&str> = keys.iter().map(|key| key.1).collect();
+            let rkeys: Vec<&str> = keys.iter().map(|key| key.2).collect();
+            let query = sqlx::query(POSTGRES).bind(collections).bind(dids).bind(rkeys);
+            let rows = read!(db.lane, |conn| query.fetch_all(conn).await);
+            rows.into_iter().map(|row| row_of(named(row.try_get(COLLECTION)?)?, row)).collect()
+        }
+    }
+}
+
+fn row_of<R: RawRow>(collection: Nsid, row: R) -> Result<FullRecordRow, StoreError> {
+    row.raw_full(collection)
+}
+
+macro_rules! latest {
+    ($table:literal) => {
+        concat!(
+            "SELECT rev FROM ",
+            $table,
+            " WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3"
+        )
+    };
+}
+
+const LATEST_REV: &str =
+    concat!("SELECT max(rev) FROM (", latest!("records"), " UNION ALL ", latest!("tombstones"), ") AS revs");
+
+/// The greatest `rev` that the index knows of a record, visible or not, or of its deletion.
+pub async fn latest_rev(db: &Db, uri: &RecordUri) -> Result<Option<u64>, StoreError> {
+    let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
+    let rev: Option<i64> = super::super::on!(db, reader, |pool| {
+        sqlx::query_scalar(LATEST_REV)
+            .bind(collection)
+            .bind(uri.did.as_str())
+            .bind(uri.rkey.as_str())
+            .fetch_one(pool)
+            .await
+    })?;
+    Ok(rev.map(|rev| rev as u64))
+}
