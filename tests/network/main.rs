@@ -6,6 +6,7 @@
 //! a seed that is printed; `BELVEDERE_SEED=N` repeats a run.
 
 #![expect(clippy::print_stdout, reason = "tests speak to whoever runs them")]
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 #![expect(unreachable_pub, reason = "one binary: its modules share what they have")]
 
 mod accounts;

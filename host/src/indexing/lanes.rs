@@ -49,7 +49,7 @@ struct Lane {
 pub(super) struct Lanes {
     scripts: Arc<dyn RecordScripts>,
     writer: mpsc::Sender<Message>,
-    lanes: Mutex<HashMap<Did, Lane>>,
+    by_repo: Mutex<HashMap<Did, Lane>>,
     /// Events in lanes, the one at work included.
     waiting: AtomicUsize,
     left: Notify,
@@ -71,7 +71,7 @@ impl Lanes {
         Arc::new(Self {
             scripts,
             writer,
-            lanes: Mutex::default(),
+            by_repo: Mutex::default(),
             waiting: AtomicUsize::new(0),
             left: Notify::new(),
             most,
@@ -188,7 +188,7 @@ impl Lanes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Did, Lane>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_repo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

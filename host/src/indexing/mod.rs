@@ -30,9 +30,6 @@ mod watermark;
 mod writer;
 
 #[cfg(test)]
-#[path = "../../../tests/support/postgres.rs"]
-mod postgres;
-#[cfg(test)]
 #[path = "../../../tests/support/jetstream.rs"]
 mod standin;
 #[cfg(test)]

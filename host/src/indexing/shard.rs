@@ -150,9 +150,9 @@ impl Worker {
 async fn run(mut slices: mpsc::Receiver<Slice>, worker: Worker) {
     let mut tally = Tally::default();
     while let Some(Slice { ticket, envelopes }) = slices.recv().await {
-        let worked = worker.work(ticket, envelopes.into_iter(), &mut tally).await;
+        let done = worker.work(ticket, envelopes.into_iter(), &mut tally).await;
         tally.flush();
-        if worked.is_err() {
+        if done.is_err() {
             return;
         }
     }

@@ -24,6 +24,9 @@ pub mod lexicons;
 mod postgres;
 pub mod query;
 pub mod records;
+#[cfg(test)]
+#[path = "../../../tests/support/postgres.rs"]
+pub(crate) mod scratch;
 pub mod script_sql;
 pub mod script_variables;
 pub mod scripts;

@@ -16,7 +16,6 @@ use crate::clock::Clock;
 use crate::indexing::apply::{Applier, Item};
 use crate::indexing::commit::{Committer, Sink};
 use crate::indexing::intake::Intake;
-use crate::indexing::postgres;
 use crate::indexing::shard::Shards;
 use crate::indexing::standin::{Frame, Place, tid};
 use crate::indexing::status::Shared;
@@ -29,6 +28,7 @@ use crate::random::Random;
 use crate::store::Db;
 use crate::store::index::Batch;
 use crate::store::index::Change;
+use crate::store::scratch;
 
 use super::{BASE, NOTE, database, migrated, nsids, visible};
 
@@ -285,14 +285,14 @@ proptest! {
         shards in 1..4usize,
     ) {
         block_on(async {
-            let urls = [postgres::create_database().await, postgres::create_database().await];
+            let urls = [scratch::create_database().await, scratch::create_database().await];
             let [one, many] = &urls;
             let (one, many) = (migrated(one).await, migrated(many).await);
             let outcome = agree(&one, &many, &events, &chunks, shards).await;
             one.close().await;
             many.close().await;
             for url in &urls {
-                postgres::drop_database(url);
+                scratch::drop_database(url);
             }
             outcome
         })?;

@@ -224,10 +224,11 @@ mod tests {
         };
         let clock = Clock::fixed(Timestamp(0));
         let mut state = RunState::unconnected(identity, clock, Arc::new(TidClock::new(0)));
-        state.spend_on_database(limits::DATABASE_TIME - Duration::from_millis(1));
+        let rest = Duration::from_millis(1);
+        state.spend_on_database(limits::DATABASE_TIME.saturating_sub(rest));
         let code = |state: &mut RunState| state.index("db.get").err().map(|fault| fault.code);
         assert_eq!(code(&mut state), Some(FaultCode::Forbidden), "it has no index, but it may ask");
-        state.spend_on_database(Duration::from_millis(1));
+        state.spend_on_database(rest);
         assert_eq!(code(&mut state), Some(FaultCode::Limit));
     }
 }

@@ -22,10 +22,7 @@ use crate::scripts::{Index, Library, Repos, ScriptFailure, ServerIndex, Trigger,
 use crate::store::index::{Change, Upsert};
 use crate::store::lexicons::{NewLexicon, upsert};
 use crate::store::records::{FullRecordRow, get_full};
-use crate::store::{self, Db};
-
-#[path = "../../../../tests/support/postgres.rs"]
-pub(super) mod postgres;
+use crate::store::{self, Db, scratch};
 
 pub(super) const ALICE: &str = "did:plc:alice";
 pub(super) const BOB: &str = "did:plc:bob";
@@ -34,7 +31,7 @@ pub(super) const PROCEDURE: &str = "xrpc.procedure:com.example.do";
 
 /// A database with the collections of the tests, a writer, and a PDS where Alice lives.
 pub(super) struct Stage {
-    pub(super) stage: super::Stage,
+    scene: super::Stage,
     pub(super) db: Db,
     pub(super) pds: Standin,
     pub(super) library: Arc<Library>,
@@ -46,7 +43,7 @@ pub(super) struct Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if self.url.starts_with("postgres") {
-            postgres::drop_database(&self.url);
+            scratch::drop_database(&self.url);
         }
     }
 }
@@ -82,7 +79,7 @@ impl Stage {
     }
 
     pub(super) async fn postgres() -> Self {
-        Self::on(&postgres::create_database().await, None).await
+        Self::on(&scratch::create_database().await, None).await
     }
 
     async fn on(url: &str, directory: Option<tempfile::TempDir>) -> Self {
@@ -109,10 +106,10 @@ impl Stage {
         let sessions = Sessions::fixed([pds.session(ALICE)]);
         let repos = Repos::new(db.clone(), registry, Arc::clone(&library), sessions, net.clone());
         repos.attach(stream.writer());
-        let mut stage = super::Stage::set().await;
-        stage.services = stage.services.with_repos(repos).with_web(Web::new(net, 8));
-        stage.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
-        Self { stage, db, pds, library, stream, url: url.to_owned(), _directory: directory }
+        let mut scene = super::Stage::set().await;
+        scene.services = scene.services.with_repos(repos).with_web(Web::new(net, 8));
+        scene.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
+        Self { scene, db, pds, library, stream, url: url.to_owned(), _directory: directory }
     }
 
     pub(super) async fn run_as(
@@ -122,10 +119,10 @@ impl Stage {
         body: &str,
     ) -> Result<Value, ScriptFailure> {
         let source = format!("function handle() {body} end");
-        let script = self.stage.engine.compile(Trigger::parse(trigger).unwrap(), &source).await;
+        let script = self.scene.engine.compile(Trigger::parse(trigger).unwrap(), &source).await;
         let job = trigger.starts_with("job.run").then_some(("a-job", &b"{}"[..]));
         let invocation = Invocation { caller_did, job, ..Invocation::default() };
-        let outcome = self.stage.engine.run(&script, invocation, &self.stage.services).await?;
+        let outcome = self.scene.engine.run(&script, invocation, &self.scene.services).await?;
         Ok(serde_json::from_slice(&outcome.body).unwrap())
     }
 

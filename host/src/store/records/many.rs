@@ -26,52 +26,53 @@ const POSTGRES: &str = concat!(
          AND records.did_id = d.id AND records.rkey = v.rkey LIMIT 1) r"
 );
 
+/// Where [`row_of`] finds the collection: after the columns of a full row.
+const COLLECTION: usize = 8;
+
 /// Those of `uris` that exist, in no order. A URI that is asked for twice may come twice.
 pub async fn get_many_full(db: &Db, uris: &[RecordUri]) -> Result<Vec<FullRecordRow>, StoreError> {
     let mut ids: HashMap<&Nsid, Option<i64>> = HashMap::new();
-    let mut names: HashMap<i64, &Nsid> = HashMap::new();
+    let mut collections: HashMap<i64, &Nsid> = HashMap::new();
     let mut keys = Vec::with_capacity(uris.len());
     for uri in uris {
-        let id = match ids.get(&uri.collection) {
-            Some(id) => *id,
-            None => {
-                let id = intern::collection_id(db, &uri.collection).await?;
-                ids.insert(&uri.collection, id);
-                id
-            }
+        let id = if let Some(id) = ids.get(&uri.collection) {
+            *id
+        } else {
+            let id = intern::collection_id(db, &uri.collection).await?;
+            ids.insert(&uri.collection, id);
+            id
         };
         let Some(id) = id else { continue };
-        names.insert(id, &uri.collection);
+        collections.insert(id, &uri.collection);
         keys.push((id, uri.did.as_str(), uri.rkey.as_str()));
     }
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    /// The collection is the last column.
-    const COLLECTION: usize = 8;
-    let named = |id: i64| {
-        let name = names.get(&id).copied().cloned();
-        name.ok_or_else(|| StoreError::Corrupt("a record of a collection that was not asked for".into()))
-    };
     match db {
         Db::Sqlite(db) => {
             let keys = serde_json::to_string(&keys).map_err(|e| StoreError::Corrupt(e.to_string()))?;
             let rows = read!(db.lane, |conn| sqlx::query(SQLITE).bind(keys).fetch_all(conn).await);
-            rows.into_iter().map(|row| row_of(named(row.try_get(COLLECTION)?)?, row)).collect()
+            rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION)?, row)).collect()
         }
         Db::Postgres(db) => {
-            let collections: Vec<i64> = keys.iter().map(|key| key.0).collect();
+            let ids: Vec<i64> = keys.iter().map(|key| key.0).collect();
             let dids: Vec<&str> = keys.iter().map(|key| key.1).collect();
             let rkeys: Vec<&str> = keys.iter().map(|key| key.2).collect();
-            let query = sqlx::query(POSTGRES).bind(collections).bind(dids).bind(rkeys);
+            let query = sqlx::query(POSTGRES).bind(ids).bind(dids).bind(rkeys);
             let rows = read!(db.lane, |conn| query.fetch_all(conn).await);
-            rows.into_iter().map(|row| row_of(named(row.try_get(COLLECTION)?)?, row)).collect()
+            rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION)?, row)).collect()
         }
     }
 }
 
-fn row_of<R: RawRow>(collection: Nsid, row: R) -> Result<FullRecordRow, StoreError> {
-    row.raw_full(collection)
+fn row_of<R: RawRow>(
+    collections: &HashMap<i64, &Nsid>,
+    id: i64,
+    row: R,
+) -> Result<FullRecordRow, StoreError> {
+    let unknown = || StoreError::Corrupt("a record of a collection that was not asked for".into());
+    row.raw_full((*collections.get(&id).ok_or_else(unknown)?).clone())
 }
 
 macro_rules! latest {

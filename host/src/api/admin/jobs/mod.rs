@@ -26,13 +26,11 @@ async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
 /// Takes the one step that fits the job's status; 409 when none does.
 async fn step(app: &App, id: &str, steps: &[(&str, &str)], verb: &str) -> Result<(JobRow, String), Error> {
     let job = find(app, id).await?;
-    match jobs::transition(&app.db, id, steps, app.clock.now()).await.map_err(failed)? {
-        Some(status) => Ok((job, status)),
-        None => {
-            let now = find(app, id).await?.status;
-            Err(Error::conflict(format!("a job that is {now} can't be {verb}")))
-        }
+    if let Some(status) = jobs::transition(&app.db, id, steps, app.clock.now()).await.map_err(failed)? {
+        return Ok((job, status));
     }
+    let now = find(app, id).await?.status;
+    Err(Error::conflict(format!("a job that is {now} can't be {verb}")))
 }
 
 fn answer(status: &str) -> Response {

@@ -152,7 +152,7 @@ on_both! {
     }
 
     async fn where_a_script_decides_the_index_waits_for_its_word(stage) {
-        let script = stage.stage.engine.compile(Trigger::parse("record.index:com.example.note").unwrap(), "function handle() end").await;
+        let script = stage.scene.engine.compile(Trigger::parse("record.index:com.example.note").unwrap(), "function handle() end").await;
         stage.library.insert(script);
         let answer = stage.run(&format!(
             "local r = Record('{NOTE}', {{ text = 'x' }}):save() return {{ r._cid ~= nil, db.get(r._uri) == nil }}"
