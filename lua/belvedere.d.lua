@@ -256,9 +256,147 @@ function Record.delete_local(uri, repo) end
 
 -- http ---------------------------------------------------------------------------------------------------------------
 
+---@class belvedere.HttpOptions
+---@field headers? table<string, string> Names in any case. Those about the message's form (Host, Content-Length, …) are the server's.
+---@field body? string Text or bytes, at most 5 MiB; not for get and head.
+
+---@class belvedere.HttpRequest: belvedere.HttpOptions
+---@field url string
+---@field method? "get"|"post"|"put"|"patch"|"delete"|"head" In any case; get when left out.
+
+---@class belvedere.HttpAnswer
+---@field status integer
+---@field headers table<string, string> Names in lower case; of a header that came several times the values joined by ", ".
+---@field body string As it came: text or bytes.
+
+---@class belvedere.HttpFailure
+---@field error {code: string, message: string} Why there is no answer.
+
+---Requests to other servers. Any status is an answer; without one an error is raised: `bad-input`, `forbidden` (an
+---internal address), `limit` or `unavailable`.
+---@class belvedere.http
+http = {}
+
+---@param url string
+---@param options? belvedere.HttpOptions
+---@return belvedere.HttpAnswer
+function http.get(url, options) end
+
+---@param url string
+---@param options? belvedere.HttpOptions
+---@return belvedere.HttpAnswer
+function http.post(url, options) end
+
+---@param url string
+---@param options? belvedere.HttpOptions
+---@return belvedere.HttpAnswer
+function http.put(url, options) end
+
+---@param url string
+---@param options? belvedere.HttpOptions
+---@return belvedere.HttpAnswer
+function http.patch(url, options) end
+
+---@param url string
+---@param options? belvedere.HttpOptions
+---@return belvedere.HttpAnswer
+function http.delete(url, options) end
+
+---@param url string
+---@param options? belvedere.HttpOptions
+---@return belvedere.HttpAnswer
+function http.head(url, options) end
+
+---Up to 20 requests at once. The answers are in the order of the requests; one that failed has `error` and nothing else.
+---@param requests belvedere.HttpRequest[]
+---@return (belvedere.HttpAnswer|belvedere.HttpFailure)[]
+function http.send_all(requests) end
+
 -- xrpc ---------------------------------------------------------------------------------------------------------------
 
+---@alias belvedere.XrpcParam string|number|boolean
+
+---@class belvedere.XrpcAnswer
+---@field status integer
+---@field body string As it came: JSON text, as a rule.
+
+---Methods of this server, run in process as the same caller, and of others, asked on nobody's behalf. Any status is an
+---answer; without one an error is raised: `bad-input`, `forbidden`, `limit` or `unavailable`.
+---@class belvedere.xrpc
+xrpc = {}
+
+---What `GET /xrpc/nsid` answers.
+---@param nsid string
+---@param params? table<string, belvedere.XrpcParam|belvedere.XrpcParam[]>
+---@return belvedere.XrpcAnswer
+function xrpc.query(nsid, params) end
+
+---What `POST /xrpc/nsid` answers. Needs a caller; not in record and label events.
+---@param nsid string
+---@param input any The body, as JSON; nil sends none.
+---@param params? table<string, belvedere.XrpcParam|belvedere.XrpcParam[]>
+---@return belvedere.XrpcAnswer
+function xrpc.procedure(nsid, input, params) end
+
 -- atproto ------------------------------------------------------------------------------------------------------------
+
+---@class belvedere.Label
+---@field src string Who set it, a DID; the author for what a record says about itself.
+---@field uri string
+---@field val string
+---@field cts string When, RFC 3339; empty for what a record says about itself.
+
+---@class belvedere.Blob
+---@field size fun(self: belvedere.Blob): integer In bytes.
+---@field mime_type fun(self: belvedere.Blob): string
+
+---@class belvedere.Download
+---@field handle belvedere.Blob
+---@field mimeType string
+---@field size integer
+
+---The network's accounts, labels, blobs, and signatures over records.
+---@class belvedere.atproto
+atproto = {}
+
+---Origin of an account's PDS, nil when it has none. Raises `bad-input` for what is no DID, `unavailable` when nobody says.
+---@param did string
+---@return string?
+function atproto.resolve_service_endpoint(did) end
+
+---The labels on a record or an account that hold now, its author's own included.
+---@param uri string An at-uri or a DID.
+---@return belvedere.Label[]
+function atproto.get_labels(uri) end
+
+---The same for at most 100, in one query. Every URI has an entry.
+---@param uris string[]
+---@return table<string, belvedere.Label[]>
+function atproto.get_labels_batch(uris) end
+
+---A blob of an account, from its PDS, checked against its CID. The bytes stay on the server.
+---@param did string
+---@param cid string
+---@return belvedere.Download
+function atproto.blob_download(did, cid) end
+
+---Puts a downloaded blob onto the caller's PDS. Only in runs with a PDS session, else nil.
+---@param handle belvedere.Blob
+---@param content_type? string The blob's own when left out.
+---@return table answer What the PDS answered: `blob` is what goes into a record.
+function atproto.blob_upload(handle, content_type) end
+
+---This instance's signature over a record in the caller's repo. Raises `forbidden` without a caller.
+---@param record table
+---@return table signature `{$type, key, signature}`, to be put into the record's `signatures`.
+function atproto.sign(record) end
+
+---Whether a signature is this instance's, for this record in this repo.
+---@param record table
+---@param signature table
+---@param repo_did string
+---@return boolean
+function atproto.verify_signature(record, signature, repo_did) end
 
 -- Events -------------------------------------------------------------------------------------------------------------
 

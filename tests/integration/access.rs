@@ -179,6 +179,33 @@ async fn service_tokens_are_checked() {
 }
 
 #[tokio::test]
+async fn a_token_for_one_method_opens_no_other() {
+    const DO: &str = "com.example.do";
+    let plc = Plc::start().await;
+    let (server, _directory) = sqlite_server(&[("PLC_URL", &*plc.url())]).await;
+    server.upload(procedure_lexicon(DO), None).await;
+    server.upload(procedure_lexicon("com.example.other"), None).await;
+    server
+        .bind_to("xrpc.procedure:com.example.other", "function handle() return { did = caller_did } end")
+        .await;
+    let person = plc.person("did:plc:person", Algorithm::Es256k);
+    let (did, path) = (audience(&server), format!("/xrpc/{DO}"));
+    let call = async |change: Value| bearer(&server, Method::POST, &path, &person.token(&did, change)).await;
+
+    let named = "function handle() return json.decode(xrpc.procedure('com.example.other').body) end";
+    server.bind_to(&format!("xrpc.procedure:{DO}"), named).await;
+    let answer = call(json!({ "lxm": DO })).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{}", answer.text);
+    assert_eq!(call(json!({})).await.body["did"], person.did.as_str(), "a token for all methods");
+
+    let built = "function handle() local ok, e = pcall(xrpc.procedure, 'com.example.' .. 'other') \
+        return { ok = ok, code = not ok and e.code } end";
+    server.bind_to(&format!("xrpc.procedure:{DO}"), built).await;
+    assert_eq!(call(json!({ "lxm": DO })).await.body, json!({ "ok": false, "code": "forbidden" }));
+    assert_eq!(call(json!({})).await.body["ok"], json!(true));
+}
+
+#[tokio::test]
 async fn xrpc_wants_a_client() {
     let (server, _directory) = sqlite_server(&[]).await;
     server.upload(query_lexicon(QUERY), None).await;

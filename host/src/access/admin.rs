@@ -90,7 +90,7 @@ async fn identify(app: &App, headers: &HeaderMap) -> Result<Admin, Error> {
             Ok(admin)
         }
         Credential::Bearer(token) => {
-            let did = app.tokens.verify(&app.resolver, token, None).await?;
+            let did = app.tokens.verify(&app.resolver, token, None).await?.did;
             let admin = app.users.of_did(app, &did, now).await?;
             app.users.touch(app, &admin.user_id, now);
             Ok(admin)

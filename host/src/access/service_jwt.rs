@@ -79,6 +79,14 @@ pub enum Refused {
     Busy,
 }
 
+/// Who a token speaks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    pub did: Did,
+    /// For the method that is called and no other (`lxm`).
+    pub bound: bool,
+}
+
 /// Checks tokens and remembers those used.
 #[derive(Debug)]
 pub struct ServiceTokens {
@@ -94,7 +102,7 @@ impl ServiceTokens {
         Self { audience, clock, replay: Replay::default(), look_ups: Semaphore::new(LOOK_UPS) }
     }
 
-    /// The DID that signed the token. `method` is the NSID being called; `None` where there is none (`/admin`),
+    /// Who signed the token. `method` is the NSID being called; `None` where there is none (`/admin`),
     /// and then a token that is bound to a method is refused: whoever got it for that method got it for no more.
     ///
     /// # Errors
@@ -104,7 +112,7 @@ impl ServiceTokens {
         keys: &impl SigningKeys,
         token: &str,
         method: Option<&str>,
-    ) -> Result<Did, Refused> {
+    ) -> Result<Spoken, Refused> {
         let jws = jws::parse(token)?;
         if jws
             .header
@@ -131,7 +139,7 @@ impl ServiceTokens {
         {
             return Err(Refused::Replayed);
         }
-        Ok(issuer)
+        Ok(Spoken { did: issuer, bound: claims.lxm.is_some() })
     }
 
     fn check_claims(&self, claims: &ServiceClaims, method: Option<&str>) -> Result<(), Refused> {
@@ -228,7 +236,7 @@ mod tests {
         ServiceTokens::new(DID.to_owned(), Clock::fixed(Timestamp(NOW * 1_000_000)))
     }
 
-    async fn check(header: Value, change: Value, method: Option<&str>) -> (Result<Did, Refused>, u32) {
+    async fn check(header: Value, change: Value, method: Option<&str>) -> (Result<Spoken, Refused>, u32) {
         let issuer = Issuer::new(Algorithm::Es256k);
         let token = issuer.token(header, &claims(change));
         let result = tokens().verify(&issuer, &token, method).await;
@@ -247,13 +255,14 @@ mod tests {
                 json!({ "nbf": NOW }),
             ] {
                 let token = issuer.token(json!({ "alg": alg, "typ": "JWT" }), &claims(change));
-                assert_eq!(tokens().verify(&issuer, &token, None).await.unwrap().as_str(), "did:plc:abc");
+                let spoken = tokens().verify(&issuer, &token, None).await.unwrap();
+                assert_eq!((spoken.did.as_str(), spoken.bound), ("did:plc:abc", false));
             }
         }
         let method = Some("com.example.list");
         let (bound, _) =
             check(json!({ "alg": "ES256K" }), json!({ "lxm": "com.example.list" }), method).await;
-        assert!(bound.is_ok());
+        assert!(bound.unwrap().bound);
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use super::rate_limit::{Budget, Limit};
+use super::service_jwt::Spoken;
 use super::{ApiClient, Credential};
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind};
@@ -19,6 +20,7 @@ pub struct XrpcCaller {
     /// The application. `None` only for those who need none: service tokens, and later session cookies.
     pub client: Option<Arc<ApiClient>>,
     user: Option<Did>,
+    bound: bool,
     budget: Option<Budget>,
     depth: u32,
 }
@@ -32,6 +34,11 @@ impl XrpcCaller {
     /// The authenticated user; `None` for an anonymous call.
     pub fn did(&self) -> Option<&Did> {
         self.user.as_ref()
+    }
+
+    /// Whether the user's proof is good for this method only: what serves it may call no other procedure in their name.
+    pub fn is_bound(&self) -> bool {
+        self.bound
     }
 
     /// What the caller has left after this call.
@@ -125,6 +132,7 @@ pub fn admit_nested(
     app: &App,
     client: Option<&str>,
     user: Option<Did>,
+    bound: bool,
     depth: u32,
     method: &str,
 ) -> Result<XrpcCaller, Error> {
@@ -139,7 +147,7 @@ pub fn admit_nested(
         }
         (None, None) => None,
     };
-    Ok(XrpcCaller { client, user, budget, depth })
+    Ok(XrpcCaller { client, user, bound, budget, depth })
 }
 
 /// The bucket of a caller with a service token and no client.
@@ -174,15 +182,15 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
         }
         // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
         Credential::Bearer(token) => {
-            let did = match app.tokens.verify(&app.resolver, token, Some(method)).await {
-                Ok(did) => did,
+            let Spoken { did, bound } = match app.tokens.verify(&app.resolver, token, Some(method)).await {
+                Ok(spoken) => spoken,
                 Err(refused) => return Err(refused.into()),
             };
             if caller.client.is_none() {
                 let limit = default_limit(defaults);
                 caller.budget = Some(app.buckets.take(&service_bucket(&did), limit, cost, now)?);
             }
-            caller.user = Some(did);
+            (caller.user, caller.bound) = (Some(did), bound);
         }
         Credential::Unknown => {
             return Err(Error::unauthorized("this kind of authorization is not accepted here"));

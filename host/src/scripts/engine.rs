@@ -15,7 +15,7 @@ use super::tid::TidClock;
 use super::turns::Turns;
 use super::{
     CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Trigger, TriggerKind, Usage,
-    image, limits, run,
+    image, limits, methods, run,
 };
 use crate::atproto::Did;
 use crate::clock::Clock;
@@ -132,6 +132,7 @@ impl Engine {
             source: source.into(),
             bytecode,
             tally: Tally::default(),
+            methods: methods::named_in(source),
         }
     }
 
@@ -156,6 +157,7 @@ impl Engine {
             kind: script.trigger.kind(),
             caller_did: invocation.caller_did.map(str::to_owned),
             client: invocation.client.map(Arc::from),
+            bound: invocation.bound,
             depth: invocation.depth,
         };
         let may_act = identity.kind == TriggerKind::Procedure || invocation.inherit_auth;
@@ -217,6 +219,7 @@ impl Engine {
             kind: trigger.kind(),
             caller_did: None,
             client: None,
+            bound: false,
             depth: 0,
         };
         RunState::unconnected(identity, Clock::system(), Arc::clone(&self.0.tids))

@@ -72,8 +72,14 @@ async fn make(engine: &Engine) -> Result<Vec<u8>> {
         .wasm_backtrace_max_frames(None)
         .cranelift_opt_level(wasmtime::OptLevel::None);
     let builder = Engine::new(&config)?;
-    let identity =
-        Identity { trigger: "".into(), kind: TriggerKind::Query, caller_did: None, client: None, depth: 0 };
+    let identity = Identity {
+        trigger: "".into(),
+        kind: TriggerKind::Query,
+        caller_did: None,
+        client: None,
+        bound: false,
+        depth: 0,
+    };
     let state = RunState::unconnected(identity, Clock::system(), Arc::new(TidClock::new(0)));
     let mut store = Store::new(&builder, state);
     let mut wizer = Wizer::new();

@@ -19,9 +19,15 @@ pub struct CompiledScript {
     /// back to the built-in behaviour.
     pub(super) bytecode: Result<Bytes, ScriptFailure>,
     pub(super) tally: Tally,
+    pub(super) methods: Vec<String>,
 }
 
 impl CompiledScript {
+    /// The methods that its text names in `xrpc.query("…")` and `xrpc.procedure("…")`, sorted.
+    pub fn methods(&self) -> &[String] {
+        &self.methods
+    }
+
     pub fn trigger(&self) -> &Trigger {
         &self.trigger
     }

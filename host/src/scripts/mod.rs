@@ -12,6 +12,7 @@ mod image;
 pub mod invocation;
 pub mod library;
 pub mod limits;
+mod methods;
 mod queue;
 pub mod reach;
 mod repos;

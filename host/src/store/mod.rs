@@ -36,7 +36,7 @@ mod sqlite;
 mod types;
 pub mod users;
 
-use sqlx::migrate::{Migrate, Migrator};
+use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 pub use error::StoreError;
 pub use postgres::Postgres;
@@ -135,18 +135,24 @@ impl Db {
 
     /// Brings the schema up to date. Several processes may call it at once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        let result = match self {
-            Self::Sqlite(db) => SQLITE_MIGRATIONS.run(&db.writer).await,
-            Self::Postgres(db) => POSTGRES_MIGRATIONS.run(&db.pool).await,
-        };
-        match result {
-            Ok(()) => Ok(()),
-            // sqlx takes no lock on SQLite: of two processes that start together one may find the tables made
-            // meanwhile. What counts is whether anything is still missing.
-            Err(error) => match self.pending_migrations().await {
-                Ok(0) if matches!(error, sqlx::migrate::MigrateError::ExecuteMigration(..)) => Ok(()),
-                _ => Err(error.into()),
-            },
+        let mut missing = usize::MAX;
+        loop {
+            let result = match self {
+                Self::Sqlite(db) => SQLITE_MIGRATIONS.run(&db.writer).await,
+                Self::Postgres(db) => POSTGRES_MIGRATIONS.run(&db.pool).await,
+            };
+            let error = match result {
+                Ok(()) => return Ok(()),
+                Err(error @ MigrateError::ExecuteMigration(..)) => error,
+                Err(error) => return Err(error.into()),
+            };
+            // sqlx takes no lock on SQLite: of two processes that start together one may find that the other has just
+            // done what it is about to do. As long as there is progress, somebody makes it.
+            match self.pending_migrations().await {
+                Ok(0) => return Ok(()),
+                Ok(still) if still < missing => missing = still,
+                _ => return Err(error.into()),
+            }
         }
     }
 

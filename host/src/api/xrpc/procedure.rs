@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::{forward, scripted};
 use crate::access::XrpcCaller;
 use crate::app::App;
+use crate::atproto::Nsid;
 use crate::atproto::lexicon::LexiconKind;
 use crate::http::{Error, Request, Response};
-use crate::scripts::TriggerKind;
+use crate::scripts::{CompiledScript, TriggerKind};
 
 /// Nobody has a stored session before the OAuth endpoints exist, so a procedure without a script ends in the answer
 /// that a caller without one gets.
@@ -24,7 +25,15 @@ pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Resu
         return Ok(forward::forward(&app, &request).await?);
     };
     match app.library.get(&format!("{}:{}", TriggerKind::Procedure.as_str(), lexicon.id)) {
+        Some(script) if caller.is_bound() && calls_others(&script, &lexicon.id) => {
+            Err(Error::unauthorized("the token is for this method only, and its script calls others"))
+        }
         Some(script) => scripted::procedure(&app, &script, &lexicon, &caller, &request).await,
         None => Err(Error::unauthorized("no PDS session is stored for this user")),
     }
+}
+
+/// Whether the script of `method` names any other method.
+fn calls_others(script: &CompiledScript, method: &Nsid) -> bool {
+    script.methods().iter().any(|named| named != method.as_str())
 }

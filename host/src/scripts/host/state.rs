@@ -26,6 +26,8 @@ pub(in crate::scripts) struct Identity {
     pub(in crate::scripts) caller_did: Option<String>,
     /// The API client, by id.
     pub(in crate::scripts) client: Option<Arc<str>>,
+    /// The caller's proof is good for this method only.
+    pub(in crate::scripts) bound: bool,
     /// How many runs this one is nested in (`xrpc.*`).
     pub(in crate::scripts) depth: u32,
 }
@@ -220,6 +222,7 @@ mod tests {
             kind: TriggerKind::Query,
             caller_did: None,
             client: None,
+            bound: false,
             depth: 0,
         };
         let clock = Clock::fixed(Timestamp(0));

@@ -44,6 +44,10 @@ async fn call(
     if verb == XrpcVerb::Procedure && identity.caller_did.is_none() {
         return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
     }
+    if verb == XrpcVerb::Procedure && identity.bound {
+        let message = "the caller's token is for the called method only";
+        return Err(fault::forbidden(format!("{function}: {message}")));
+    }
     if identity.depth >= limits::XRPC_DEPTH {
         return Err(fault::limit("too many methods that call each other", limits::XRPC_DEPTH));
     }
@@ -54,6 +58,7 @@ async fn call(
         input: input.map(Bytes::from),
         caller_did: identity.caller_did.clone(),
         client: identity.client.clone(),
+        bound: identity.bound,
         depth: identity.depth + 1,
     };
     state.outbound.count_xrpc()?;

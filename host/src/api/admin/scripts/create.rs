@@ -38,7 +38,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let script = NewScript {
         id: body.id.clone(),
         script_type: body.script_type.clone(),
-        outbound_xrpcs: outbound_xrpcs(&body.body),
+        outbound_xrpcs: outbound_xrpcs(&compiled),
         body: body.body,
         description,
     };

@@ -50,10 +50,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 
     let patch = ScriptPatch {
         script_type: body.script_type,
-        body: body.body.map(|text| {
-            let outbound = outbound_xrpcs(&text);
-            (text, outbound)
-        }),
+        body: body.body.map(|text| (text, compiled.as_ref().and_then(outbound_xrpcs))),
         description,
     };
     let row = scripts::patch(&app.db, id, &patch, app.clock.now())
