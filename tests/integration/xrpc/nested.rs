@@ -110,7 +110,7 @@ crate::in_both_worlds! {
         server.bind_to("xrpc.procedure:com.example.second",
             "function handle() return { text = input.text, caller = caller_did } end").await;
         let alice = world.plc.person(ALICE, Algorithm::Es256k);
-        let token = alice.token(&server.did(), json!({ "lxm": "com.example.first" }));
+        let token = alice.token(&server.did(), json!({}));
         let answer = server.procedure("com.example.first", &token, &json!({ "text": "hi" })).await;
         assert_eq!(answer.body, json!({ "second": { "text": "hi!", "caller": ALICE }, "other": 201 }), "{}", answer.text);
         let asked = pds.asked();
@@ -121,7 +121,7 @@ crate::in_both_worlds! {
         server.admin(Method::PUT, "/admin/settings/xrpc-proxy", Some(&rules)).await;
         server.bind_to("xrpc.procedure:com.example.second",
             "function handle() return { xrpc.query('net.example.get').status } end").await;
-        let token = alice.token(&server.did(), json!({ "lxm": "com.example.second" }));
+        let token = alice.token(&server.did(), json!({}));
         let answer = server.procedure("com.example.second", &token, &json!({})).await;
         assert_eq!(answer.body, json!([403]), "{}", answer.text);
     }
