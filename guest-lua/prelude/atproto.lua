@@ -4,7 +4,7 @@ local endpoint, labels = host.atproto.resolve_service_endpoint, host.atproto.lab
 local download, upload = host.atproto.blob_download, host.atproto.blob_upload
 local sign, verify = host.atproto.sign, host.atproto.verify_signature
 local raise, on_start = internal.raise, internal.on_start
-local next, setmetatable, type = next, setmetatable, type
+local setmetatable, type = setmetatable, type
 
 local function text(value, what)
   if type(value) ~= "string" then
@@ -13,16 +13,11 @@ local function text(value, what)
   return value
 end
 
--- The fields alone: a record object would come with its uri, which is no part of what its repo holds.
 local function record_of(value, what)
   if type(value) ~= "table" then
     raise(what .. ": table expected, got " .. type(value))
   end
-  local fields = {}
-  for name, field in next, value do
-    fields[name] = field
-  end
-  return fields
+  return internal.stored_form(value)
 end
 
 -- What the host knows of each blob, by the object that scripts hold. Nothing of it is in the object.

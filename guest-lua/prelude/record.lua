@@ -170,15 +170,25 @@ local function key_of(kind, what)
   return kind and match(kind, "^literal:(.*)$")
 end
 
+-- A table as a repo holds it: a record object with its `$type` and the fields that it does not show.
+local function stored_form(fields)
+  local state, value = states[fields], {}
+  for name, field in next, fields do
+    value[name] = field
+  end
+  if state then
+    for name, field in next, state.hidden do
+      value[name] = field
+    end
+    value["$type"] = state.collection
+  end
+  return value
+end
+internal.stored_form = stored_form
+
 -- What the host writes.
 local function write_of(object, state, what)
-  local value = {}
-  for name, field in next, object do
-    value[name] = field
-  end
-  for name, field in next, state.hidden do
-    value[name] = field
-  end
+  local value = stored_form(object)
   local known = schema(state.collection)
   if known then
     for i = 1, #known.required do
@@ -187,7 +197,6 @@ local function write_of(object, state, what)
       end
     end
   end
-  value["$type"] = state.collection
   return { uri = state.uri, repo = state.repo, collection = state.collection, rkey = state.rkey, value = value }
 end
 

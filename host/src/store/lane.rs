@@ -7,12 +7,15 @@
 //! Every read has a deadline: scripts ask questions here that nobody has seen before. PostgreSQL keeps it by itself
 //! (`statement_timeout`, in the options that the lane is given); SQLite asks a [`Watch`] every few thousand steps.
 
+use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use libsqlite3_sys::SQLITE_DBCONFIG_ENABLE_QPSG;
 use sqlx::sqlite::LockedSqliteHandle;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -67,13 +70,18 @@ pub(super) struct Bound {
 
 #[expect(
     unsafe_code,
-    reason = "sqlx has no name for this function; the handle is locked and open while we hold it"
+    reason = "sqlx has no name for these functions; the handle is locked and open while we hold it"
 )]
 fn keep_to(handle: &mut LockedSqliteHandle<'_>, bounds: &[Bound]) {
+    let database = handle.as_raw_handle().as_ptr();
     for bound in bounds {
         // Returns the bound of before.
-        unsafe { libsqlite3_sys::sqlite3_limit(handle.as_raw_handle().as_ptr(), bound.what, bound.most) };
+        unsafe { libsqlite3_sys::sqlite3_limit(database, bound.what, bound.most) };
     }
+    // Plans are made without looking at the parameters. As soon as there is an index of a part of `records`, SQLite would
+    // otherwise prepare every statement again for every parameter. Says no only to options that it does not know.
+    let (on, no_answer) = (c_int::from(true), ptr::null_mut::<c_int>());
+    unsafe { libsqlite3_sys::sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_QPSG, on, no_answer) };
 }
 
 /// A connection that a lane can set up.

@@ -23,7 +23,7 @@ use crate::atproto::{Did, Nsid};
 use crate::records::filter::Filter;
 use crate::records::sort::{Sort, SortKey, SortKeyset, SortValue};
 
-use super::records::{Keyset, RawRow, RecordRow};
+use super::records::{Keyset, RawRow, RecordRow, packed};
 use super::{Backend, Db, StoreError, intern, lane};
 
 pub(super) use postgres::Dialect as PostgresDialect;
@@ -154,6 +154,13 @@ async fn fetch(db: &Db, sql: Sql, args: &QueryArgs<'_>) -> Result<Vec<QueryRow>,
         }};
     }
     match db {
+        Db::Sqlite(db) if matches!(args.order, Order::Newest { .. }) => {
+            let sql = Sql { text: packed::statement(&sql.text), ..sql };
+            let query = bound!(sql);
+            let text = lane::read!(db.lane, |conn| query.fetch_one(conn).await).try_get(0)?;
+            let rows = packed::unpack(text, args.collection, args.limit)?;
+            Ok(rows.into_iter().map(|row| QueryRow { row, place: None }).collect())
+        }
         Db::Sqlite(db) => fetch!(db.lane),
         Db::Postgres(db) => fetch!(db.lane),
     }

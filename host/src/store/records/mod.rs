@@ -6,7 +6,7 @@
 
 pub mod backlinks;
 mod many;
-mod packed;
+pub(super) mod packed;
 
 use bytes::Bytes;
 use sqlx::Row;

@@ -44,14 +44,28 @@ pub(super) async fn list(
         query = query.bind(after.indexed_at).bind(after.id);
     }
     let text: Option<String> = read!(lane, |conn| query.fetch_one(conn).await);
-    match text {
-        None => Ok(Vec::new()),
-        Some(text) => unpack(text, args.collection, args.limit)
-            .ok_or_else(|| StoreError::Corrupt("a list of records does not add up".into())),
-    }
+    unpack(text, args.collection, args.limit)
 }
 
-fn unpack(text: String, collection: &Nsid, limit: u32) -> Option<Vec<RecordRow>> {
+/// A statement that gives the rows of `inner` joined into one text. Its columns are [`super::columns`], and it has a LIMIT.
+pub(in crate::store) fn statement(inner: &str) -> String {
+    format!(
+        "SELECT group_concat(id || ' ' || indexed_at || ' ' || did || ' ' || rkey || ' ' || octet_length(record) \
+         || ' ' || record, '') FROM ({inner})"
+    )
+}
+
+/// The rows of a joined text; SQLite joins none to NULL.
+pub(in crate::store) fn unpack(
+    text: Option<String>,
+    collection: &Nsid,
+    limit: u32,
+) -> Result<Vec<RecordRow>, StoreError> {
+    let rows = text.map_or_else(|| Some(Vec::new()), |text| slices(text, collection, limit));
+    rows.ok_or_else(|| StoreError::Corrupt("a list of records does not add up".into()))
+}
+
+fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<RecordRow>> {
     let all = Bytes::from(text);
     let mut rows = Vec::with_capacity(limit.min(128) as usize);
     let mut at = 0;
@@ -87,7 +101,7 @@ mod tests {
     #[test]
     fn unpacks_what_was_packed_and_nothing_else() {
         let note = Nsid::try_from("com.example.note").unwrap();
-        let unpack = |text: &str| unpack(text.to_owned(), &note, 10);
+        let unpack = |text: &str| slices(text.to_owned(), &note, 10);
         let rows = unpack("7 -5 did:plc:a self 14 {\"a\":\"b \u{e4} c\"}8 9 did:plc:b x 2 {}").unwrap();
         let shown: Vec<_> = rows.iter().map(|r| (r.id, r.indexed_at.0, r.uri(), r.record.clone())).collect();
         assert_eq!(

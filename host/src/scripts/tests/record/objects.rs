@@ -1,8 +1,12 @@
 //! Record objects: what they are made of, and that nobody reaches behind them.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::{ALICE, BOB, NOTE, Stage};
+use crate::attestation::Attestation;
+use crate::crypto::{Algorithm, PrivateKey};
 use crate::scripts::{FailureKind, FaultCode};
 
 #[tokio::test]
@@ -166,4 +170,26 @@ async fn keys_follow_the_key_type() {
         assert!(failure.message.starts_with(&format!("{}:1: ", super::PROCEDURE)), "{call}: {failure}");
     }
     assert!(stage.pds.asked().is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
+async fn a_signature_is_over_what_the_repo_will_hold() {
+    let mut stage = Stage::sqlite().await;
+    let key = PrivateKey::from_bytes(Algorithm::Es256k, &[9; 32]).unwrap();
+    let attestation =
+        Attestation::new(key, "did:web:x.test#attestation".to_owned(), "com.example.sig".to_owned());
+    stage.scene.services.attestation = Some(Arc::new(attestation));
+    let answer = stage
+        .run(
+            "local r = Record('com.example.note', { text = 'signed' }):set_rkey('k')
+             r.signatures = { atproto.sign(r) }
+             r:save()
+             local stored, plain = Record.load(r._uri), { ['$type'] = 'com.example.note', text = 'signed', lang = 'en', tags = { 'none' } }
+             local function holds(record) return atproto.verify_signature(record, stored.signatures[1], caller_did) end
+             local same, as_table = holds(stored), holds(plain)
+             stored.text = 'changed'
+             return { same, as_table, holds(stored) }",
+        )
+        .await;
+    assert_eq!(answer, json!([true, true, false]));
 }
