@@ -62,7 +62,7 @@ pub enum RawError {
     TooSlow,
     #[error("more than {MAX_ROWS} rows: add a LIMIT")]
     TooManyRows,
-    #[error("more than {} MiB of rows: add a LIMIT, or select less", MAX_ANSWER_BYTES >> 20)]
+    #[error("the answer, or a value on the way to it, is too large: {} MiB at most", MAX_ANSWER_BYTES >> 20)]
     TooLarge,
     #[error("the scripts' own tables have all the room that they may have ({} MiB)", MAX_OWN_BYTES >> 20)]
     Full,
@@ -80,12 +80,20 @@ impl From<sqlx::Error> for RawError {
             if super::error::is_timeout(&code) {
                 return Self::TooSlow;
             }
+            if is_out_of_room(&code, database.message()) {
+                return Self::TooLarge;
+            }
             if is_statements_fault(&code) {
                 return Self::Database(database.message().to_owned());
             }
         }
         Self::Store(error.into())
     }
+}
+
+/// PostgreSQL has no code of its own for a value that grows beyond a gigabyte.
+fn is_out_of_room(code: &str, message: &str) -> bool {
+    code == "53200" || (code == "XX000" && message.starts_with("invalid memory alloc request size"))
 }
 
 /// PostgreSQL's classes for data, constraints, syntax and names, limits and features; SQLite's ERROR, TOOBIG,
