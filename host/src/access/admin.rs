@@ -37,6 +37,18 @@ impl Admin {
         self.is_super || self.permissions.contains(permission)
     }
 
+    /// The permissions of these names, for somebody else.
+    ///
+    /// # Errors
+    /// 400 for what is no permission, 403 for one that the caller does not hold.
+    pub fn granting<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'static str>, Error> {
+        let granted = names.into_iter().map(|name| match Permission::named(name)? {
+            permission if self.may(permission) => Ok(permission.as_str()),
+            _ => Err(Error::forbidden("cannot grant a permission that you do not have")),
+        });
+        granted.collect()
+    }
+
     /// A user as the store has it; `None` when the store holds what is no DID.
     pub(super) fn in_person(user: &UserRow) -> Option<Self> {
         Some(Self {

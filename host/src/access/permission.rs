@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::http::Error;
+
 macro_rules! permissions {
     ($($category:literal { $($variant:ident $key:literal $name:literal $description:literal;)+ })+) => {
         /// What an admin user or an API key may do. The order is that of the catalogue.
@@ -39,6 +41,16 @@ macro_rules! permissions {
             }
         }
     };
+}
+
+impl Permission {
+    /// As [`Permission::parse`], for what a caller wrote.
+    ///
+    /// # Errors
+    /// 400 for a name that is no permission.
+    pub fn named(text: &str) -> Result<Self, Error> {
+        Self::parse(text).ok_or_else(|| Error::bad_request(format!("{text} is not a permission")))
+    }
 }
 
 permissions! {

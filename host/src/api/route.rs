@@ -75,6 +75,20 @@ impl Route {
         Self { method, path, permissions: Some(needed), bind }
     }
 
+    /// The super user in person: none of its keys.
+    pub fn super_user<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        Self::admin(method, path, PermissionSet::all(), move |app, caller: Admin, request| async move {
+            if !caller.is_super {
+                return Err(Error::forbidden("only the super user may do that, and not with an API key"));
+            }
+            handler(app, caller, request).await
+        })
+    }
+
     /// An API client, perhaps with a user. The path names the method as `{nsid}`.
     pub fn xrpc<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where

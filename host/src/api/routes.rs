@@ -1,6 +1,6 @@
 //! THE route table: every path of the server, one line a route, with who may call it.
 //!
-//! A route is made by [`Route::public`], [`Route::admin`] or [`Route::xrpc`], and the type of the handler follows:
+//! A route is made by [`Route::public`], [`Route::admin`], [`Route::super_user`] or [`Route::xrpc`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`], which only a permission check makes. So a route without a rule does not
 //! compile. XRPC methods are looked up in the lexicon registry, not here.
 
@@ -76,6 +76,12 @@ fn table() -> RouteTable {
         Route::admin(GET, "/admin/api-keys", P::ApiKeysRead, admin::api_keys::list::handle),
         Route::admin(POST, "/admin/api-keys", P::ApiKeysCreate, admin::api_keys::create::handle),
         Route::admin(DELETE, "/admin/api-keys/{id}", P::ApiKeysDelete, admin::api_keys::revoke::handle),
+        Route::admin(GET, "/admin/users", P::UsersRead, admin::users::list::handle),
+        Route::admin(POST, "/admin/users", P::UsersCreate, admin::users::create::handle),
+        Route::super_user(POST, "/admin/users/transfer-super", admin::users::transfer_super::handle),
+        Route::admin(GET, "/admin/users/{id}", P::UsersRead, admin::users::get::handle),
+        Route::admin(DELETE, "/admin/users/{id}", P::UsersDelete, admin::users::delete::handle),
+        Route::admin(PATCH, "/admin/users/{id}/permissions", P::UsersUpdate, admin::users::permissions::handle),
         Route::admin(GET, "/admin/permissions", P::UsersRead, admin::permissions::list::handle),
 
         Route::admin(GET, "/admin/api-clients", P::ApiClientsView, admin::api_clients::list::handle),

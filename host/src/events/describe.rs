@@ -138,6 +138,15 @@ impl Event {
                 let detail = json!({ "template": template, "permissions": permissions });
                 row("user.created", Info, actor, Some(did), detail)
             }
+            Self::UserPermissionsUpdated { actor, id, granted, revoked } => {
+                let detail = json!({ "granted": granted, "revoked": revoked });
+                row("user.permissions_updated", Info, Some(actor), Some(id), detail)
+            }
+            Self::UserDeleted { actor, id } => row("user.deleted", Info, Some(actor), Some(id), json!({})),
+            Self::UserSuperTransferred { actor, from, to } => {
+                let detail = json!({ "from_user_id": from, "to_user_id": to });
+                row("user.super_transferred", Warn, Some(actor), Some(to), detail)
+            }
             Self::PermissionDenied { caller, user_id, permission } => {
                 let detail = json!({ "user_id": user_id, "required_permission": permission });
                 row("auth.permission_denied", Warn, Some(caller), Some(permission), detail)

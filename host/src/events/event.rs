@@ -136,6 +136,21 @@ pub enum Event {
         template: Option<String>,
         permissions: Vec<String>,
     },
+    UserPermissionsUpdated {
+        actor: String,
+        id: String,
+        granted: Vec<String>,
+        revoked: Vec<String>,
+    },
+    UserDeleted {
+        actor: String,
+        id: String,
+    },
+    UserSuperTransferred {
+        actor: String,
+        from: String,
+        to: String,
+    },
     PermissionDenied {
         caller: String,
         user_id: String,

@@ -9,3 +9,4 @@ mod script_variables;
 mod scripts;
 mod settings;
 mod stats;
+mod users;

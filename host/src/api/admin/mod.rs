@@ -12,3 +12,4 @@ pub mod script_variables;
 pub mod scripts;
 pub mod settings;
 pub mod stats;
+pub mod users;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Admin, AdminKey, Permission};
+use crate::access::{Admin, AdminKey};
 use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
@@ -32,16 +32,8 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if body.name.trim().is_empty() {
         return Err(Error::bad_request("name must not be blank"));
     }
-    for name in &body.permissions {
-        let permission = Permission::parse(name)
-            .ok_or_else(|| Error::bad_request(format!("{name} is not a permission")))?;
-        if !admin.may(permission) {
-            return Err(Error::forbidden("cannot grant a permission that you do not have"));
-        }
-    }
-
+    let permissions = admin.granting(body.permissions.iter().map(String::as_str))?;
     let key = AdminKey::generate(&app.random);
-    let permissions: Vec<&str> = body.permissions.iter().map(String::as_str).collect();
     let new = NewApiKey {
         id: &app.random.uuid(),
         user_id: &admin.user_id,

@@ -1,0 +1,29 @@
+//! `DELETE /admin/users/{id}`: the user and its keys stop working at once.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::not_found;
+use crate::access::Admin;
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::users;
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if id == admin.user_id {
+        return Err(Error::forbidden("you can't delete yourself"));
+    }
+    if !users::delete(&app.db, id, app.clock.now()).await.map_err(failed)? {
+        return Err(match users::get(&app.db, id).await.map_err(failed)? {
+            Some(_) => Error::forbidden("the super user can't be deleted"),
+            None => not_found(),
+        });
+    }
+    app.admin_keys.forget();
+    app.events.record(Event::UserDeleted { actor: admin.did.to_string(), id: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

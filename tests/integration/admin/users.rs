@@ -1,0 +1,145 @@
+//! `/admin/users`
+
+use belvedere::crypto::Algorithm;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, BOB, World};
+use crate::support::instance::{Answer, OPERATOR};
+use crate::support::plc::Person;
+
+/// A call with somebody's service token.
+async fn as_person(
+    world: &World,
+    person: &Person,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Answer {
+    let token = person.token(&world.server.did(), json!({}));
+    let headers = [("authorization", &*format!("Bearer {token}"))];
+    world.server.request(method, path, &headers, body.map(Value::to_string)).await
+}
+
+async fn made(world: &World, body: Value) -> Value {
+    let answer = world.server.admin(Method::POST, "/admin/users", Some(&body)).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    answer.body
+}
+
+crate::in_both_worlds! {
+    async fn a_user_may_what_it_was_given(world) {
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        let nobody = as_person(&world, &alice, Method::GET, "/admin/stats", None).await;
+        assert_eq!((nobody.status.as_u16(), nobody.error()), (403, "forbidden"));
+        let user = made(&world, json!({ "did": ALICE })).await;
+        assert_eq!((&user["did"], &user["is_super"], &user["permissions"]), (&json!(ALICE), &json!(false), &json!([])));
+        let path = format!("/admin/users/{}", user["id"].as_str().unwrap());
+        let nothing = as_person(&world, &alice, Method::GET, "/admin/stats", None).await;
+        assert_eq!((nothing.status.as_u16(), nothing.error()), (403, "insufficient permissions"));
+
+        let change = json!({ "grant": ["stats:read", "api-keys:create", "lexicons:read"], "revoke": ["events:read"] });
+        let answer = world.server.admin(Method::PATCH, &format!("{path}/permissions"), Some(&change)).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["permissions"]),
+            (200, &json!(["api-keys:create", "lexicons:read", "stats:read"])), "{}", answer.text);
+        assert_eq!(as_person(&world, &alice, Method::GET, "/admin/stats", None).await.status, 200);
+
+        // What is taken goes for the user's keys too, at once.
+        let key = json!({ "name": "k", "permissions": ["stats:read", "lexicons:read"] });
+        let key = as_person(&world, &alice, Method::POST, "/admin/api-keys", Some(&key)).await;
+        let bearer = format!("Bearer {}", key.body["key"].as_str().unwrap());
+        let with_key = async || {
+            world.server.request(Method::GET, "/admin/stats", &[("authorization", &bearer)], None).await.status.as_u16()
+        };
+        assert_eq!(with_key().await, 200);
+        let change = json!({ "revoke": ["stats:read"] });
+        assert_eq!(world.server.admin(Method::PATCH, &format!("{path}/permissions"), Some(&change)).await.status, 200);
+        assert_eq!(with_key().await, 403);
+
+        let shown = world.server.admin(Method::GET, &path, None).await;
+        assert_eq!(shown.body["permissions"], json!(["api-keys:create", "lexicons:read"]));
+        assert!(shown.body["last_used_at"].is_string() && shown.body["created_at"].is_string(), "{}", shown.text);
+        let all = world.server.admin(Method::GET, "/admin/users", None).await;
+        let dids: Vec<_> = all.body.as_array().unwrap().iter().map(|u| u["did"].as_str().unwrap()).collect();
+        assert!(dids.contains(&ALICE), "{}", all.text);
+
+        assert_eq!(world.server.admin(Method::DELETE, &path, None).await.status, 204);
+        assert_eq!(world.server.admin(Method::DELETE, &path, None).await.status, 404);
+        assert_eq!(world.server.admin(Method::GET, &path, None).await.status, 404);
+        assert_eq!(with_key().await, 401, "its keys are gone");
+        let events = world.server.admin(Method::GET, "/admin/events?category=user", None).await;
+        let types: Vec<_> = events.body["events"].as_array().unwrap().iter().map(|e| e["event_type"].as_str().unwrap()).collect();
+        assert_eq!(types[..4], ["user.deleted", "user.permissions_updated", "user.permissions_updated", "user.created"]);
+    }
+
+    async fn nobody_gives_more_than_they_have(world) {
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        let user = made(&world, json!({ "did": ALICE, "template": "viewer",
+            "permissions": ["users:create", "users:update", "users:delete", "stats:read"] })).await;
+        assert_eq!(user["permissions"].as_array().unwrap().len(), 13, "{user}");
+        let bob = made(&world, json!({ "did": BOB })).await;
+        let of_bob = format!("/admin/users/{}/permissions", bob["id"].as_str().unwrap());
+        let of_alice = format!("/admin/users/{}/permissions", user["id"].as_str().unwrap());
+        for (method, path, body) in [
+            (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "permissions": ["scripts:manage"] })),
+            (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "template": "operator" })),
+            (Method::PATCH, &of_bob, json!({ "grant": ["scripts:manage"] })),
+            (Method::PATCH, &of_alice, json!({ "grant": ["scripts:manage"] })),
+            (Method::POST, "/admin/users/transfer-super", json!({ "target_user_id": user["id"] })),
+        ] {
+            let answer = as_person(&world, &alice, method, path, Some(&body)).await;
+            assert_eq!(answer.status, 403, "{path} {body}: {}", answer.text);
+        }
+        let answer = as_person(&world, &alice, Method::PATCH, &of_bob, Some(&json!({ "grant": ["events:read"] }))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        // A key is nobody in person, whoever's it is.
+        let answer = world.server
+            .admin(Method::POST, "/admin/users/transfer-super", Some(&json!({ "target_user_id": user["id"] }))).await;
+        assert_eq!(answer.status, 403, "{}", answer.text);
+        let own = format!("/admin/users/{}", user["id"].as_str().unwrap());
+        assert_eq!(as_person(&world, &alice, Method::DELETE, &own, None).await.status, 403, "nobody deletes themselves");
+    }
+
+    async fn bad_users_are_refused(world) {
+        let user = made(&world, json!({ "did": ALICE })).await;
+        let path = format!("/admin/users/{}/permissions", user["id"].as_str().unwrap());
+        for (method, path, body, status) in [
+            (Method::POST, "/admin/users", json!({ "did": ALICE }), 409),
+            (Method::POST, "/admin/users", json!({ "did": "alice.example" }), 400),
+            (Method::POST, "/admin/users", json!({}), 400),
+            (Method::POST, "/admin/users", json!({ "did": BOB, "template": "emperor" }), 400),
+            (Method::POST, "/admin/users", json!({ "did": BOB, "permissions": ["lexicons:fly"] }), 400),
+            (Method::PATCH, &path, json!({ "grant": ["lexicons:fly"] }), 400),
+            (Method::PATCH, &path, json!({ "revoke": ["lexicons:fly"] }), 400),
+            (Method::PATCH, &path, json!({ "grant": ["stats:read"], "revoke": ["stats:read"] }), 400),
+            (Method::PATCH, "/admin/users/nobody/permissions", json!({ "grant": ["stats:read"] }), 404),
+        ] {
+            let answer = world.server.admin(method, path, Some(&body)).await;
+            assert_eq!(answer.status.as_u16(), status, "{path} {body}: {}", answer.text);
+        }
+        assert_eq!(world.server.admin(Method::PATCH, &path, Some(&json!({}))).await.status, 200, "nothing asked, nothing done");
+    }
+
+    async fn the_super_user_in_person_makes_another_one(world) {
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        let operator = world.plc.person(OPERATOR, Algorithm::Es256k);
+        let user = made(&world, json!({ "did": ALICE })).await;
+        let path = "/admin/users/transfer-super";
+        let to = |id: &Value| json!({ "target_user_id": id });
+        let unknown = as_person(&world, &operator, Method::POST, path, Some(&to(&json!("nobody")))).await;
+        assert_eq!(unknown.status, 404, "{}", unknown.text);
+        let answer = as_person(&world, &operator, Method::POST, path, Some(&to(&user["id"]))).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["is_super"]), (200, &json!(true)), "{}", answer.text);
+        let again = as_person(&world, &operator, Method::POST, path, Some(&to(&user["id"]))).await;
+        assert_eq!(again.status, 403, "only once");
+        let all = as_person(&world, &alice, Method::GET, "/admin/users", None).await;
+        let former = all.body.as_array().unwrap().iter().find(|u| u["did"] == OPERATOR).unwrap().clone();
+        assert_eq!(former["is_super"], false);
+        let own = format!("/admin/users/{}", user["id"].as_str().unwrap());
+        let deleted = world.server.admin(Method::DELETE, &own, None).await;
+        assert_eq!(deleted.status, 403, "the super user stays: {}", deleted.text);
+        let taken = json!({ "revoke": ["stats:read"] });
+        let answer = world.server.admin(Method::PATCH, &format!("{own}/permissions"), Some(&taken)).await;
+        assert_eq!(answer.status, 403, "{}", answer.text);
+    }
+}
