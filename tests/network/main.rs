@@ -21,6 +21,7 @@ mod server;
 mod story;
 mod stream;
 mod wait;
+mod writes;
 
 #[path = "../support/postgres.rs"]
 mod postgres;

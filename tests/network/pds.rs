@@ -23,6 +23,16 @@ impl Account {
         Self { network, did: text("did"), handle: text("handle"), token: text("accessJwt") }
     }
 
+    /// Origin of the PDS.
+    pub fn endpoint(&self) -> &str {
+        &self.network.pds
+    }
+
+    /// The access token of the session that came with the account.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     pub fn uri(&self, collection: &str, rkey: &str) -> String {
         format!("at://{}/{collection}/{rkey}", self.did)
     }

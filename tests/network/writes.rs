@@ -1,0 +1,117 @@
+//! Our calls to a PDS against the real one: what it is sent, and what it answers.
+
+use belvedere::atproto::{Did, Nsid, RecordKey};
+use belvedere::config::Secret;
+use belvedere::net::{Client, OutboundPolicy};
+use belvedere::pds::{Action, Agent, Committed, Credential, PdsError, Session, Write};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::network::network;
+use crate::pds::Account;
+
+const NOTE: &str = "com.example.writes.note";
+
+fn session(account: &Account) -> Session {
+    Session {
+        did: Did::try_from(account.did.as_str()).unwrap(),
+        endpoint: account.endpoint().to_owned(),
+        credential: Credential::Bearer(Secret::new(account.token().to_owned())),
+    }
+}
+
+fn write(rkey: Option<&str>, action: Action) -> Write {
+    let rkey = rkey.map(|rkey| RecordKey::try_from(rkey).unwrap());
+    Write { collection: Nsid::try_from(NOTE).unwrap(), rkey, action }
+}
+
+fn note(text: &str) -> Bytes {
+    json!({ "$type": NOTE, "text": text }).to_string().into()
+}
+
+/// URI and CID of the single record of a commit.
+fn place(committed: &Committed) -> (String, String) {
+    let (uri, cid) = committed.records[0].as_ref().unwrap();
+    (uri.to_string(), cid.to_string())
+}
+
+#[tokio::test]
+async fn the_pds_does_what_it_is_asked() {
+    let alice = network().await.account().await;
+    let net = Client::new(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() }).unwrap();
+    let session = session(&alice);
+    let agent = Agent::new(&net, &session);
+
+    // The PDS makes the key of a new record, and we compute the CID that it computes.
+    let created = agent.write(&write(None, Action::Create(note("first")))).await.unwrap();
+    let (uri, cid) = place(&created);
+    assert_eq!(
+        belvedere::atproto::record::inspect(&note("first")).unwrap().cid.unwrap().to_string(),
+        cid,
+        "what the index stores before the stream has it"
+    );
+    let rkey = uri.rsplit('/').next().unwrap().to_owned();
+    let put = agent.write(&write(Some(&rkey), Action::Put(note("second")))).await.unwrap();
+    assert_eq!(place(&put).0, uri);
+    assert!(put.rev > created.rev && created.rev.is_some(), "commits tell their revs, in order");
+    let found = agent.get_record(&put.records[0].as_ref().unwrap().0).await.unwrap();
+    assert_eq!((&found["value"]["text"], &found["cid"]), (&json!("second"), &json!(place(&put).1)));
+
+    let many = [
+        write(Some("a"), Action::Create(note("a"))),
+        write(Some(&rkey), Action::Put(note("third"))),
+        write(None, Action::Create(note("b"))),
+    ];
+    let done = agent.apply_writes(&many).await.unwrap();
+    assert!(done.rev > put.rev && done.records.iter().all(Option::is_some), "{done:?}");
+    let texts = async || {
+        let records = alice.records(NOTE).await;
+        let mut texts: Vec<Value> = records.into_values().map(|(_, value)| value["text"].clone()).collect();
+        texts.sort_by_key(Value::to_string);
+        texts
+    };
+    assert_eq!(texts().await, [json!("a"), json!("b"), json!("third")]);
+    // One that can't be done, and none is.
+    let refused = agent
+        .apply_writes(&[
+            write(Some("c"), Action::Create(note("c"))),
+            write(Some("gone"), Action::Put(note("x"))),
+        ])
+        .await;
+    // This PDS answers 500 to it.
+    assert!(matches!(&refused, Err(PdsError::Refused(_))), "{refused:?}");
+    assert_eq!(texts().await.len(), 3);
+
+    let deleted = agent.write(&write(Some("a"), Action::Delete)).await.unwrap();
+    assert!(deleted.rev > done.rev && deleted.records == [None]);
+    // It is gone either way: this PDS says yes without a commit.
+    agent.write(&write(Some("a"), Action::Delete)).await.unwrap();
+    assert_eq!(texts().await, [json!("b"), json!("third")]);
+
+    let blob = agent.upload_blob(Bytes::from_static(b"not really a picture"), "image/png").await.unwrap();
+    let blob: Value = serde_json::from_slice(&blob).unwrap();
+    let with_blob = json!({ "$type": NOTE, "text": "picture", "image": blob["blob"] }).to_string().into();
+    let saved = agent.write(&write(None, Action::Create(with_blob))).await.unwrap();
+    let found = agent.get_record(&saved.records[0].as_ref().unwrap().0).await.unwrap();
+    assert_eq!(found["value"]["image"]["mimeType"], "image/png", "{found}");
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_good_is_refused_and_another_repo_too() {
+    let (alice, bob) = (network().await.account().await, network().await.account().await);
+    let net = Client::new(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() }).unwrap();
+    let create = write(None, Action::Create(note("x")));
+    let forged =
+        Session { credential: Credential::Bearer(Secret::new("forged".to_owned())), ..session(&alice) };
+    let others = Session { did: Did::try_from(bob.did.as_str()).unwrap(), ..session(&alice) };
+    for (session, status) in [(forged, 400..402), (others, 400..404)] {
+        match Agent::new(&net, &session).write(&create).await {
+            Err(PdsError::Refused(refusal)) => {
+                assert!(status.contains(&refusal.status.as_u16()), "{refusal:?}");
+                assert!(!refusal.reason().is_empty());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(bob.records(NOTE).await.is_empty());
+}
