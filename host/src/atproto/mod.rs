@@ -9,6 +9,7 @@ mod json;
 pub mod lexicon;
 pub mod record;
 pub mod record_uri;
+pub mod scope;
 #[cfg(test)]
 pub(crate) mod vectors;
 

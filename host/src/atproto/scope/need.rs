@@ -1,0 +1,107 @@
+//! What is asked of a set of scopes.
+
+use super::permission::{AccountAction, AccountAttribute, IdentityAttribute, Names, RepoAction};
+use super::{Scope, Scopes};
+use crate::atproto::Nsid;
+
+/// The one namespace that the generic scope of old does not open.
+const CHAT: &str = "chat.bsky.";
+
+/// One thing that a scope may allow. `None` stands for all collections, methods or audiences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need<'a> {
+    Repo {
+        collection: Option<&'a str>,
+        action: RepoAction,
+    },
+    Rpc {
+        method: Option<&'a str>,
+        /// With the service's fragment.
+        audience: Option<&'a str>,
+    },
+    /// A media type in lower case without parameters, or a range like `image/*`.
+    Blob {
+        kind: &'a str,
+    },
+    Account {
+        attribute: AccountAttribute,
+        action: AccountAction,
+    },
+    Identity {
+        attribute: IdentityAttribute,
+    },
+}
+
+/// Each of the names, or all at once.
+fn each(names: &Names) -> Vec<Option<&str>> {
+    match names {
+        Names::Any => vec![None],
+        Names::These(names) => names.iter().map(|name| Some(Nsid::as_str(name))).collect(),
+    }
+}
+
+impl<'a> Need<'a> {
+    /// All that a scope allows, part by part; `None` for one that allows nothing by itself or more than can be told.
+    pub(super) fn all_of(scope: &'a Scope) -> Option<Vec<Self>> {
+        Some(match scope {
+            Scope::Repo(repo) => {
+                let pairs = each(&repo.collections).into_iter();
+                pairs
+                    .flat_map(|collection| {
+                        repo.actions.iter().map(move |&action| Self::Repo { collection, action })
+                    })
+                    .collect()
+            }
+            Scope::Rpc(rpc) => {
+                let audience = rpc.audience.as_deref();
+                each(&rpc.methods).into_iter().map(|method| Self::Rpc { method, audience }).collect()
+            }
+            Scope::Blob(blob) => blob.types.iter().map(|kind| Self::Blob { kind }).collect(),
+            Scope::Account(account) => {
+                let attribute = account.attribute;
+                account.actions.iter().map(|&action| Self::Account { attribute, action }).collect()
+            }
+            Scope::Identity(identity) => vec![Self::Identity { attribute: identity.attribute }],
+            Scope::Atproto
+            | Scope::TransitionGeneric
+            | Scope::TransitionEmail
+            | Scope::TransitionChat
+            | Scope::Include(_)
+            | Scope::Other(_) => return None,
+        })
+    }
+
+    /// Whether one of the scopes is enough.
+    pub(super) fn is_met(&self, scopes: &Scopes) -> bool {
+        scopes.iter().any(|scope| self.is_met_by(scope))
+    }
+
+    fn is_met_by(&self, scope: &Scope) -> bool {
+        match (self, scope) {
+            (Self::Repo { .. } | Self::Blob { .. }, Scope::TransitionGeneric) => true,
+            // All methods would be those of chats too.
+            (Self::Rpc { method, .. }, Scope::TransitionGeneric) => {
+                method.is_some_and(|m| !m.starts_with(CHAT))
+            }
+            (Self::Rpc { method, .. }, Scope::TransitionChat) => method.is_some_and(|m| m.starts_with(CHAT)),
+            (Self::Account { attribute, action }, Scope::TransitionEmail) => {
+                (*attribute, *action) == (AccountAttribute::Email, AccountAction::Read)
+            }
+            (Self::Repo { collection, action }, Scope::Repo(repo)) => {
+                repo.actions.contains(action) && repo.collections.has(*collection)
+            }
+            (Self::Rpc { method, audience }, Scope::Rpc(rpc)) => {
+                (rpc.audience.is_none() || rpc.audience.as_deref() == *audience) && rpc.methods.has(*method)
+            }
+            (Self::Blob { kind }, Scope::Blob(blob)) => blob.has(kind),
+            (Self::Account { attribute, action }, Scope::Account(account)) => {
+                account.attribute == *attribute
+                    && (account.actions.contains(action) || account.actions.contains(&AccountAction::Manage))
+            }
+            (Self::Identity { attribute }, Scope::Identity(identity)) => {
+                identity.attribute == IdentityAttribute::Any || identity.attribute == *attribute
+            }
+            _ => false,
+        }
+    }
+}
