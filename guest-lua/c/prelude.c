@@ -15,6 +15,13 @@ static int prelude_decode(lua_State *L) {
   return 1;
 }
 
+/* text(value, what): the value, which must be a string. */
+static int prelude_text(lua_State *L) {
+  if (lua_type(L, 1) != LUA_TSTRING) wrong_type(L, 1, luaL_checkstring(L, 2), "string");
+  lua_settop(L, 1);
+  return 1;
+}
+
 /* A new array with the sequence part of a table. */
 static int prelude_array(lua_State *L) {
   lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
@@ -91,7 +98,8 @@ static void libraries_open(lua_State *L) {
 /* Pushes what prelude files get beside the host's interfaces. */
 static void push_internals(lua_State *L) {
   static const luaL_Reg internals[] = {
-      {"raise", prelude_raise}, {"encode", prelude_encode}, {"decode", prelude_decode}, {"array", prelude_array}, {NULL, NULL}};
+      {"raise", prelude_raise}, {"encode", prelude_encode}, {"decode", prelude_decode}, {"array", prelude_array},
+      {"text", prelude_text},   {NULL, NULL}};
   luaL_newlib(L, internals);
   lua_pushlightuserdata(L, &json_null);
   lua_setfield(L, -2, "null");

@@ -3,15 +3,8 @@ local host, internal = ...
 local endpoint, labels = host.atproto.resolve_service_endpoint, host.atproto.labels
 local download, upload = host.atproto.blob_download, host.atproto.blob_upload
 local sign, verify = host.atproto.sign, host.atproto.verify_signature
-local raise, on_start = internal.raise, internal.on_start
+local raise, text, on_start = internal.raise, internal.text, internal.on_start
 local setmetatable, type = setmetatable, type
-
-local function text(value, what)
-  if type(value) ~= "string" then
-    raise(what .. ": string expected, got " .. type(value))
-  end
-  return value
-end
 
 local function record_of(value, what)
   if type(value) ~= "table" then

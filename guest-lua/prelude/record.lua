@@ -3,7 +3,7 @@ local host, internal = ...
 local schema_of, load, save = host.repo.schema, host.repo.load, host.repo.save
 local save_local, delete_local = host.repo.save_local, host.repo.delete_local
 local tid = host.clock.tid
-local array, raise, null = internal.array, internal.raise, internal.null
+local array, raise, text, null = internal.array, internal.raise, internal.text, internal.null
 local encode, decode = internal.encode, internal.decode
 local find, match = string.find, string.match
 local next, rawget, rawset, setmetatable, tostring, type = next, rawget, rawset, setmetatable, tostring, type
@@ -19,13 +19,6 @@ local methods = {}
 -- As many as one commit takes.
 local MAX_WRITES = 200
 local MAX_RKEY = 512
-
-local function text(value, what)
-  if type(value) ~= "string" then
-    raise(what .. ": string expected, got " .. type(value))
-  end
-  return value
-end
 
 local function state_of(object, what)
   local state = type(object) == "table" and states[object]

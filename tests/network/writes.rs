@@ -54,8 +54,7 @@ async fn the_pds_does_what_it_is_asked() {
     let put = agent.write(&write(Some(&rkey), Action::Put(note("second")))).await.unwrap();
     assert_eq!(place(&put).0, uri);
     assert!(put.rev > created.rev && created.rev.is_some(), "commits tell their revs, in order");
-    let found = agent.get_record(&put.records[0].as_ref().unwrap().0).await.unwrap();
-    assert_eq!((&found["value"]["text"], &found["cid"]), (&json!("second"), &json!(place(&put).1)));
+    assert_eq!(alice.records(NOTE).await[&uri], (place(&put).1, json!({ "$type": NOTE, "text": "second" })));
 
     let many = [
         write(Some("a"), Action::Create(note("a"))),
@@ -92,8 +91,8 @@ async fn the_pds_does_what_it_is_asked() {
     let blob: Value = serde_json::from_slice(&blob).unwrap();
     let with_blob = json!({ "$type": NOTE, "text": "picture", "image": blob["blob"] }).to_string().into();
     let saved = agent.write(&write(None, Action::Create(with_blob))).await.unwrap();
-    let found = agent.get_record(&saved.records[0].as_ref().unwrap().0).await.unwrap();
-    assert_eq!(found["value"]["image"]["mimeType"], "image/png", "{found}");
+    let (_, found) = &alice.records(NOTE).await[&place(&saved).0];
+    assert_eq!(found["image"]["mimeType"], "image/png", "{found}");
 }
 
 #[tokio::test]

@@ -5,13 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use url::form_urlencoded;
 
 use super::answer::{self, Committed, PdsError};
 use super::{Action, Session, Write};
-use crate::atproto::RecordUri;
 use crate::net::{Client, Limits};
 
 /// A PDS writes to its own disk; one that takes longer has a problem.
@@ -101,23 +99,6 @@ impl<'a> Agent<'a> {
         let kind = HeaderValue::try_from(mime_type)
             .map_err(|_| PdsError::Malformed("the type of the blob is no header value".to_owned()))?;
         self.call(Method::POST, "com.atproto.repo.uploadBlob", Some((kind, bytes)), UPLOAD_LIMITS).await
-    }
-
-    /// A record as the PDS has it: `{uri, cid, value}`.
-    ///
-    /// # Errors
-    /// As [`Self::write`].
-    pub async fn get_record(&self, uri: &RecordUri) -> Result<Value, PdsError> {
-        let query = form_urlencoded::Serializer::new(String::new())
-            .append_pair("repo", uri.did.as_str())
-            .append_pair("collection", uri.collection.as_str())
-            .append_pair("rkey", uri.rkey.as_str())
-            .finish();
-        let method = format!("com.atproto.repo.getRecord?{query}");
-        // A record may be as large as a document, and has its address around it.
-        let limits = Limits { max_bytes: 2 * Limits::DOCUMENT_BYTES, ..WRITE_LIMITS };
-        let body = self.call(Method::GET, &method, None, limits).await?;
-        serde_json::from_slice(&body).map_err(|error| PdsError::Malformed(error.to_string()))
     }
 
     async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
