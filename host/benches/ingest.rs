@@ -102,7 +102,7 @@ async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<Triggers> {
     let trigger = format!("record.index:{COLLECTION}");
     library.reload(&engine, [(trigger.as_str(), "function handle() return true end")]).await;
     let random = Random::system();
-    let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone(), false);
+    let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
     let log = ServerLog { events: events.clone(), variables: Variables::default() };
     let services = Services::new(Arc::new(ServerIndex(db.clone())), Arc::new(log), clock.clone(), random);
     Ok(Triggers::new(engine, Arc::new(library), services, events, db.clone()))

@@ -29,6 +29,7 @@ use crate::scripts::{
     Engine, EngineConfig, EngineError, Library, Repos, ServerIndex, ServerLabels, ServerLog, Services,
     Variables, Web,
 };
+use crate::settings::{self, Settings};
 use crate::store::{self, Db, StoreError};
 use crate::triggers::Triggers;
 
@@ -52,6 +53,7 @@ pub struct App {
     pub tokens: ServiceTokens,
     pub buckets: Buckets,
     /// What calls cost whose lexicon does not say.
+    pub settings: Settings,
     pub costs: Costs,
     pub registry: Arc<Registry>,
     /// The guarded way to everybody else.
@@ -156,8 +158,9 @@ impl App {
         library.reload(&engine, scripts.iter().map(|s| (s.id.as_str(), s.body.as_str()))).await;
         let clients = Clients::default();
         clients.reload(&db).await.map_err(named)?;
-        let costs = Costs::default();
-        costs.reload(&db).await.map_err(named)?;
+        let (settings, costs) = (Settings::new(&config), Costs::default());
+        settings.reload(&db).await.map_err(named)?;
+        costs.reload(&settings);
 
         let sealing = SealingKey::new(*secrets.encryption.reveal());
         let attestation = Attestation::load(
@@ -176,8 +179,8 @@ impl App {
         let plc = url::Url::parse(&config.indexing.plc_url).expect("the configuration was checked");
         let net = net_client(&config, &identity)?;
         let resolver = Resolver::new(net.clone(), plc, clock.clone());
-        let (events, _writer) =
-            EventLog::start(db.clone(), clock.clone(), random.clone(), config.events.verbose);
+        let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
+        events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
         let variables = Variables::default();
         variables.load(&sealing, &store::script_variables::list(&db).await.map_err(named)?);
         let web = Web::new(net.clone(), config.scripts.pool_size);
@@ -240,6 +243,7 @@ impl App {
             admin_keys: AdminKeys::default(),
             users: Users::default(),
             buckets: Buckets::default(),
+            settings,
             costs,
             registry,
             forwards: Semaphore::new(forward::MAX_AT_ONCE),
@@ -261,6 +265,17 @@ impl App {
         app.start_workers();
         app.start_sweeps();
         Ok(app)
+    }
+
+    /// Takes over the settings that are stored now, everywhere they count.
+    ///
+    /// # Errors
+    /// When the store can't be read; then nothing changes.
+    pub async fn reload_settings(&self) -> Result<(), StoreError> {
+        self.settings.reload(&self.db).await?;
+        self.costs.reload(&self.settings);
+        self.events.set_verbose(self.settings.flag(settings::VERBOSE_EVENT_LOGGING));
+        Ok(())
     }
 
     /// Work that scripts asked for, until the server drains.
@@ -285,6 +300,15 @@ impl App {
         self.tasks.spawn(retention::run(self.db.clone(), self.clock.clone(), keep, drain.clone()));
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(self.db.clone(), self.clock.clone(), limit, drain.clone()));
+        let (app, stop) = (Arc::clone(self), drain.clone());
+        self.tasks.spawn(async move {
+            let pause = || tokio::time::sleep(settings::REFRESH_EVERY);
+            while stop.run_until_cancelled(pause()).await.is_some() {
+                if let Err(error) = app.reload_settings().await {
+                    tracing::warn!(%error, "the settings could not be read; those known stay");
+                }
+            }
+        });
         let app = Arc::clone(self);
         self.tasks.spawn(async move {
             let pause = || tokio::time::sleep(rate_limit::SWEEP_EVERY);

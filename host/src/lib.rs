@@ -22,5 +22,6 @@ pub mod pds; // writing to a user's repo, with a session they gave us
 pub mod random; // the only source of randomness
 pub mod records; // reading the index
 pub mod scripts; // the Lua engine
+pub mod settings; // what admins change while the server runs
 pub mod store; // all SQL
 pub mod triggers; // scripts that decide about events

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::atproto::{Did, LexiconKind};
 use crate::config;
 use crate::http::{Error, Request};
-use crate::store::{Db, StoreError, settings};
+use crate::settings::Settings;
 
 /// Who is behind an XRPC request.
 #[derive(Clone, Debug, Default)]
@@ -68,17 +68,14 @@ pub struct Costs(ArcSwap<DefaultCosts>);
 
 impl Costs {
     /// Takes over what the settings say now.
-    ///
-    /// # Errors
-    /// When the store can't be read; the costs known before stay.
-    pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
+    pub fn reload(&self, settings: &Settings) {
         let mut costs = DefaultCosts::default();
         for (key, cost) in [
             ("rate_limit.default_query_cost", &mut costs.query),
             ("rate_limit.default_procedure_cost", &mut costs.procedure),
             ("rate_limit.default_proxy_cost", &mut costs.proxy),
         ] {
-            let Some(text) = settings::get(db, key).await? else { continue };
+            let Some(text) = settings.get(key) else { continue };
             if let Ok(number) = text.trim().parse() {
                 *cost = number;
             } else {
@@ -86,7 +83,6 @@ impl Costs {
             }
         }
         self.0.store(Arc::new(costs));
-        Ok(())
     }
 
     fn of(&self, app: &App, method: &str) -> u32 {

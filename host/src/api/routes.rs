@@ -27,6 +27,7 @@ fn table() -> RouteTable {
         Route::public(GET, "/livez", health::livez),
         Route::public(GET, "/readyz", health::readyz),
 
+        Route::public(GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
         Route::xrpc(GET, "/xrpc/{nsid}", xrpc::query::handle),
         Route::xrpc(POST, "/xrpc/{nsid}", xrpc::procedure::handle),
 
@@ -66,6 +67,9 @@ fn table() -> RouteTable {
         Route::admin(PATCH, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::update::handle),
         Route::admin(DELETE, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::delete::handle),
 
+        Route::admin(GET, "/admin/settings", P::SettingsManage, admin::settings::list::handle),
+        Route::admin(PUT, "/admin/settings/{key}", P::SettingsManage, admin::settings::put::handle),
+        Route::admin(DELETE, "/admin/settings/{key}", P::SettingsManage, admin::settings::delete::handle),
         Route::admin(GET, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::get::handle),
         Route::admin(PUT, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::put::handle),
 

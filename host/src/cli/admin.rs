@@ -45,7 +45,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     let db = open_store(&config.database).await?;
     let random = Random::system();
     let clock = Clock::system();
-    let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone(), false);
+    let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
     let key = create_key(&db, &events, &random, clock.now(), &did, &name, wanted).await;
     events.flush().await;
     db.close().await;
@@ -158,7 +158,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_did_becomes_super_and_the_next_what_it_is_given() {
         let ((db, _dir), random, now) = (db().await, Random::seeded(1), Timestamp(1));
-        let (events, _) = EventLog::start(db.clone(), Clock::fixed(now), random.clone(), false);
+        let (events, _) = EventLog::start(db.clone(), Clock::fixed(now), random.clone());
         let first = Did::try_from("did:plc:first").unwrap();
         let key = create_key(&db, &events, &random, now, &first, "a", None).await.unwrap();
         let (row, user) = api_keys::find_by_hash(&db, &key.hash()).await.unwrap().unwrap();

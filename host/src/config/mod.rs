@@ -9,6 +9,7 @@ mod auth;
 mod database;
 mod events;
 mod indexing;
+mod instance;
 mod observe;
 mod outbound;
 mod parse;
@@ -26,6 +27,7 @@ pub use auth::{Auth, AuthArgs};
 pub use database::{Database, DatabaseArgs};
 pub use events::{Events, EventsArgs};
 pub use indexing::{Indexing, IndexingArgs};
+pub use instance::{Instance, InstanceArgs};
 pub use observe::{LogFormat, Observe, ObserveArgs};
 pub use outbound::{Outbound, OutboundArgs};
 pub use problems::{Problem, Problems};
@@ -40,6 +42,8 @@ pub use server::{Identity, Server, ServerArgs};
 pub struct Args {
     #[command(flatten)]
     pub server: ServerArgs,
+    #[command(flatten)]
+    pub instance: InstanceArgs,
     #[command(flatten)]
     pub database: DatabaseArgs,
     #[command(flatten)]
@@ -66,6 +70,7 @@ pub struct Args {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub server: Server,
+    pub instance: Instance,
     pub database: Database,
     pub indexing: Indexing,
     pub auth: Auth,
@@ -87,6 +92,7 @@ impl Args {
         let mut problems = Problems::default();
         let server = self.server.check(&mut problems);
         let config = Config {
+            instance: self.instance.check(&mut problems),
             database: self.database.check(&server.data_dir, &mut problems),
             indexing: self.indexing.check(&mut problems),
             auth: self.auth.check(&mut problems),

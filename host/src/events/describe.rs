@@ -54,7 +54,10 @@ impl Event {
                 row("script.deleted", Info, Some(actor), Some(trigger), json!({}))
             }
             Self::SettingUpdated { actor, key, detail } => {
-                row("setting.updated", Info, Some(actor), Some(key.to_owned()), detail)
+                row("setting.updated", Info, Some(actor), Some(key), detail)
+            }
+            Self::SettingDeleted { actor, key } => {
+                row("setting.deleted", Info, Some(actor), Some(key), json!({}))
             }
             Self::ScriptVariableUpserted { actor, key } => {
                 row("script_variable.upserted", Info, Some(actor), Some(key), json!({}))

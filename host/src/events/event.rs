@@ -63,8 +63,12 @@ pub enum Event {
 
     SettingUpdated {
         actor: String,
-        key: &'static str,
+        key: String,
         detail: Value,
+    },
+    SettingDeleted {
+        actor: String,
+        key: String,
     },
 
     /// A record or label script; only with verbose event logging.

@@ -1,7 +1,7 @@
 //! Takes events from anywhere and writes them in batches.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -32,7 +32,7 @@ pub struct EventLog {
     lost: Arc<AtomicU64>,
     clock: Clock,
     random: Random,
-    verbose: bool,
+    verbose: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for EventLog {
@@ -43,10 +43,10 @@ impl std::fmt::Debug for EventLog {
 
 impl EventLog {
     /// Starts the writer. It ends, with everything written, when the last clone of the log is gone.
-    pub fn start(db: Db, clock: Clock, random: Random, verbose: bool) -> (Self, JoinHandle<()>) {
+    pub fn start(db: Db, clock: Clock, random: Random) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let writer = tokio::spawn(write(db, receiver));
-        (Self { sender, lost: Arc::default(), clock, random, verbose }, writer)
+        (Self { sender, lost: Arc::default(), clock, random, verbose: Arc::default() }, writer)
     }
 
     /// Logs an event. Never waits and never fails: a full queue drops the event, counts it and says so.
@@ -72,13 +72,18 @@ impl EventLog {
 
     /// Logs an event that is kept only with `VERBOSE_EVENT_LOGGING`.
     pub fn record_verbose(&self, event: impl FnOnce() -> Event) {
-        if self.verbose {
+        if self.is_verbose() {
             self.record(event());
         }
     }
 
     pub fn is_verbose(&self) -> bool {
-        self.verbose
+        self.verbose.load(Ordering::Relaxed)
+    }
+
+    /// Whether [`Self::record_verbose`] logs, from now on.
+    pub fn set_verbose(&self, verbose: bool) {
+        self.verbose.store(verbose, Ordering::Relaxed);
     }
 
     /// Waits until every event recorded so far is in the store, so that a reader sees what it caused.

@@ -3,6 +3,9 @@
 use http::Method;
 use serde_json::json;
 
+use crate::support::db;
+use crate::support::instance::{Instance, query_lexicon};
+
 const PATH: &str = "/admin/settings/xrpc-proxy";
 
 crate::in_both_worlds! {
@@ -34,4 +37,96 @@ crate::in_both_worlds! {
         assert_eq!(server.admin(Method::PUT, PATH, Some(&open)).await.status, 204);
         assert_eq!(get().await, json!({ "mode": "open", "nsids": [] }));
     }
+
+    async fn what_is_stored_wins_until_it_is_taken_back(world) {
+        let server = &world.server;
+        let list = async || server.admin(Method::GET, "/admin/settings", None).await.body;
+        let describe = async || {
+            let path = "/xrpc/com.atproto.server.describeServer";
+            let answer = server.request(Method::GET, path, &[], None).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            answer.body
+        };
+        assert_eq!(list().await, json!([]));
+        assert_eq!(describe().await, json!({ "did": server.did(), "availableUserDomains": [], "links": {} }));
+
+        let put = async |key: &str, value: &str| {
+            let body = json!({ "value": value });
+            server.admin(Method::PUT, &format!("/admin/settings/{key}"), Some(&body)).await
+        };
+        assert_eq!(put("tos_uri", "https://example.com/tos").await.status, 204);
+        assert_eq!(put("app_name", "Notes").await.status, 204);
+        assert_eq!(list().await, json!([
+            { "key": "app_name", "value": "Notes", "source": "database" },
+            { "key": "tos_uri", "value": "https://example.com/tos", "source": "database" },
+        ]));
+        assert_eq!(describe().await["links"], json!({ "termsOfService": "https://example.com/tos" }));
+        assert_eq!(server.admin(Method::DELETE, "/admin/settings/tos_uri", None).await.status, 204);
+        assert_eq!(server.admin(Method::DELETE, "/admin/settings/tos_uri", None).await.status, 404);
+        assert_eq!(describe().await["links"], json!({}));
+        let log = server.admin(Method::GET, "/admin/events?category=setting", None).await;
+        let seen: Vec<_> = log.body["events"].as_array().unwrap().iter()
+            .map(|e| json!([e["event_type"], e["subject"]])).collect();
+        assert_eq!(seen, [json!(["setting.deleted", "tos_uri"]), json!(["setting.updated", "app_name"]),
+            json!(["setting.updated", "tos_uri"])]);
+
+        for (key, body) in [
+            ("tos_uri", json!({ "value": "javascript:alert(1)" })),
+            ("verbose_event_logging", json!({ "value": "sometimes" })),
+            ("rate_limit.default_query_cost", json!({ "value": "-1" })),
+            ("xrpc_proxy_config", json!({ "value": "{}" })),
+            ("UPPER", json!({ "value": "x" })),
+            ("app_name", json!({ "value": 5 })),
+            ("app_name", json!({})),
+        ] {
+            let refused = server.admin(Method::PUT, &format!("/admin/settings/{key}"), Some(&body)).await;
+            assert_eq!(refused.status, 400, "{key} {body}: {}", refused.text);
+        }
+    }
+
+    async fn a_change_counts_at_once(world) {
+        let server = &world.server;
+        server.upload(query_lexicon("com.example.counted"), None).await;
+        server.bind("com.example.counted", "function handle() return {} end").await;
+        let put = async |key: &str, value: &str| {
+            let body = json!({ "value": value });
+            let answer = server.admin(Method::PUT, &format!("/admin/settings/{key}"), Some(&body)).await;
+            assert_eq!(answer.status, 204, "{}", answer.text);
+        };
+        let remaining = async || {
+            let answer = server.xrpc("com.example.counted").await;
+            answer.headers["ratelimit-remaining"].to_str().unwrap().parse::<i64>().unwrap()
+        };
+        let before = remaining().await;
+        put("rate_limit.default_query_cost", "1000").await;
+        assert!(remaining().await <= before - 900, "the call costs what the setting says");
+
+        let executed = async || {
+            let events = server.admin(Method::GET, "/admin/events?event_type=script.executed", None).await;
+            events.body["events"].as_array().unwrap().len()
+        };
+        assert_eq!(executed().await, 0);
+        put("verbose_event_logging", "true").await;
+        server.xrpc("com.example.counted").await;
+        assert_eq!(executed().await, 1);
+        put("verbose_event_logging", "false").await;
+        server.xrpc("com.example.counted").await;
+        assert_eq!(executed().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn the_environment_stands_beneath() {
+    let (url, _directory) = db::sqlite_url();
+    let more = [("APP_NAME", "From outside"), ("VERBOSE_EVENT_LOGGING", "yes")];
+    let server = Instance::start_with(&url, "none", &more).await;
+    let list = async || server.admin(Method::GET, "/admin/settings", None).await.body;
+    let name = |value: &str, source: &str| json!({ "key": "app_name", "value": value, "source": source });
+    let verbose = json!({ "key": "verbose_event_logging", "value": "true", "source": "env" });
+    assert_eq!(list().await, json!([name("From outside", "env"), verbose]));
+    let body = json!({ "value": "Stored" });
+    assert_eq!(server.admin(Method::PUT, "/admin/settings/app_name", Some(&body)).await.status, 204);
+    assert_eq!(list().await, json!([name("Stored", "database"), verbose]));
+    assert_eq!(server.admin(Method::DELETE, "/admin/settings/app_name", None).await.status, 204);
+    assert_eq!(list().await, json!([name("From outside", "env"), verbose]));
 }

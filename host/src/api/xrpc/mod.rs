@@ -2,6 +2,7 @@
 
 mod blob_hosts;
 mod builtin;
+pub mod describe_server;
 pub mod forward;
 pub mod nested;
 mod params;

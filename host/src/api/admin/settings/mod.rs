@@ -1,3 +1,6 @@
 //! `/admin/settings`: what operators change while the server runs.
 
+pub mod delete;
+pub mod list;
+pub mod put;
 pub mod xrpc_proxy;

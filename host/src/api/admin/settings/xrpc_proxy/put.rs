@@ -27,7 +27,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     settings::set(&app.db, SETTING, &text, app.clock.now()).await.map_err(failed)?;
     app.events.record(Event::SettingUpdated {
         actor: admin.did.to_string(),
-        key: SETTING,
+        key: SETTING.to_owned(),
         detail: serde_json::json!({ "mode": rules.mode, "nsids": rules.nsids.len() }),
     });
     Ok(response::empty(StatusCode::NO_CONTENT))

@@ -1,0 +1,185 @@
+//! Settings of the instance (service.md, Instance settings): what admins have stored, and beneath it the environment's.
+//!
+//! All of them are in memory, so that asking costs nothing. A change counts at once in this process, and within
+//! [`REFRESH_EVERY`] in others on the same database.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use serde::Serialize;
+use url::Url;
+
+use crate::config::Config;
+use crate::store::{Db, StoreError, settings};
+
+pub const REFRESH_EVERY: Duration = Duration::from_secs(30);
+
+pub const TOS_URI: &str = "tos_uri";
+pub const POLICY_URI: &str = "policy_uri";
+pub const VERBOSE_EVENT_LOGGING: &str = "verbose_event_logging";
+
+/// Characters of a key: NSID-like names fit.
+const MAX_KEY: usize = 128;
+/// Bytes of a value: names, addresses and numbers; files have places of their own.
+const MAX_VALUE: usize = 4 << 10;
+
+/// Settings that have an endpoint of their own, which knows what they mean.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("logo", "/admin/settings/logo"),
+    ("logo_data", "/admin/settings/logo"),
+    ("logo_content_type", "/admin/settings/logo"),
+    ("db-info", "/admin/settings/db-info"),
+    ("telemetry", "/admin/settings/telemetry"),
+    ("xrpc_proxy_config", "/admin/settings/xrpc-proxy"),
+];
+
+#[derive(Debug, Default)]
+pub struct Settings {
+    environment: BTreeMap<&'static str, String>,
+    stored: ArcSwap<BTreeMap<String, String>>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Database,
+    Env,
+}
+
+impl Settings {
+    /// With what the environment says; nothing is stored before the first [`Self::reload`].
+    pub fn new(config: &Config) -> Self {
+        let mut environment = config.instance.settings();
+        if config.events.verbose {
+            environment.insert(VERBOSE_EVENT_LOGGING, "true".to_owned());
+        }
+        Self { environment, stored: ArcSwap::default() }
+    }
+
+    /// Takes over what is stored now.
+    ///
+    /// # Errors
+    /// When the store can't be read; what was known stays.
+    pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
+        let stored = settings::list(db).await?.into_iter().collect();
+        self.stored.store(Arc::new(stored));
+        Ok(())
+    }
+
+    /// The value that counts.
+    pub fn get(&self, key: &str) -> Option<String> {
+        let stored = self.stored.load();
+        stored.get(key).or_else(|| self.environment.get(key)).cloned()
+    }
+
+    pub fn flag(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
+    }
+
+    /// All values that count: the stored ones by key, then what the environment adds.
+    pub fn list(&self) -> Vec<(String, String, Source)> {
+        let stored = self.stored.load();
+        let beneath = self.environment.iter().filter(|(key, _)| !stored.contains_key(**key));
+        let beneath = beneath.map(|(key, value)| ((*key).to_owned(), value.clone(), Source::Env));
+        stored
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone(), Source::Database))
+            .chain(beneath)
+            .collect()
+    }
+}
+
+/// Why a setting is not stored.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("a key is 1 to {MAX_KEY} characters of a-z, 0-9, '.', '_' and '-'")]
+    Key,
+    #[error("a value is at most {MAX_VALUE} bytes")]
+    TooLong,
+    #[error("this setting is changed at {0}")]
+    Elsewhere(&'static str),
+    #[error("{key} must be {expected}")]
+    Value { key: String, expected: &'static str },
+}
+
+/// Whether a setting may be stored. Keys that mean nothing here are somebody else's and may say anything.
+///
+/// # Errors
+/// What is wrong with key or value.
+pub fn check(key: &str, value: &str) -> Result<(), Refused> {
+    if let Some((_, place)) = ELSEWHERE.iter().find(|(name, _)| *name == key) {
+        return Err(Refused::Elsewhere(place));
+    }
+    let is_key = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
+    if key.is_empty() || key.len() > MAX_KEY || !key.bytes().all(is_key) {
+        return Err(Refused::Key);
+    }
+    if value.len() > MAX_VALUE {
+        return Err(Refused::TooLong);
+    }
+    let (is_good, expected) = match key {
+        "client_uri" | "logo_uri" | TOS_URI | POLICY_URI => {
+            let is_web =
+                Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+            (is_web, "an http or https address")
+        }
+        VERBOSE_EVENT_LOGGING => (matches!(value, "true" | "false"), "true or false"),
+        key if key.starts_with("feature.") => (matches!(value, "true" | "false"), "true or false"),
+        key if key.starts_with("rate_limit.") => (value.parse::<u32>().is_ok(), "a whole number from 0 on"),
+        _ => (true, ""),
+    };
+    if is_good { Ok(()) } else { Err(Refused::Value { key: key.to_owned(), expected }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_wins_and_the_environment_stands_beneath() {
+        let settings = Settings {
+            environment: BTreeMap::from([
+                ("app_name", "env".to_owned()),
+                (TOS_URI, "https://env".to_owned()),
+            ]),
+            stored: ArcSwap::from_pointee(BTreeMap::from([("app_name".to_owned(), "stored".to_owned())])),
+        };
+        assert_eq!(settings.get("app_name").as_deref(), Some("stored"));
+        assert_eq!(settings.get(TOS_URI).as_deref(), Some("https://env"));
+        assert_eq!(settings.get("other"), None);
+        let list = settings.list();
+        assert_eq!(list[0], ("app_name".into(), "stored".into(), Source::Database));
+        assert_eq!(list[1..], [("tos_uri".into(), "https://env".into(), Source::Env)]);
+    }
+
+    #[test]
+    fn known_settings_have_values_that_make_sense() {
+        for (key, value) in [
+            ("app_name", "Anything at all"),
+            ("tos_uri", "https://example.com/tos"),
+            ("verbose_event_logging", "false"),
+            ("rate_limit.default_query_cost", "0"),
+            ("somebody.elses-key_1", ""),
+        ] {
+            assert_eq!(check(key, value), Ok(()), "{key}");
+        }
+        for (key, value, message) in [
+            ("", "x", "a key is 1 to 128"),
+            ("Key", "x", "a key is 1 to 128"),
+            ("a/b", "x", "a key is 1 to 128"),
+            ("tos_uri", "javascript:alert(1)", "tos_uri must be an http or https address"),
+            ("policy_uri", "example.com", "an http or https address"),
+            ("verbose_event_logging", "yes", "true or false"),
+            ("rate_limit.default_query_cost", "-1", "a whole number"),
+            ("xrpc_proxy_config", "{}", "changed at /admin/settings/xrpc-proxy"),
+            ("logo", "x", "changed at /admin/settings/logo"),
+        ] {
+            let refused = check(key, value).unwrap_err().to_string();
+            assert!(refused.contains(message), "{key}: {refused}");
+        }
+        assert_eq!(check("app_name", &"x".repeat(MAX_VALUE + 1)), Err(Refused::TooLong));
+    }
+}
