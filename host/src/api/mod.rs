@@ -7,6 +7,7 @@ pub mod paging;
 mod patch;
 pub mod route;
 pub mod routes;
+pub mod settings;
 pub mod xrpc;
 
 pub use failed::{failed, unreadable};

@@ -64,12 +64,27 @@ impl Route {
         H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
+        Self::admin_upload(method, path, permissions, limits::JSON_BODY, handler)
+    }
+
+    /// As [`Self::admin`], with a body of up to `most` bytes.
+    pub fn admin_upload<H, F>(
+        method: Method,
+        path: &'static str,
+        permissions: impl Into<PermissionSet>,
+        most: usize,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
         let needed = permissions.into();
         assert!(!needed.is_empty(), "{path} names no permission");
         // The caller is told before its body is read: a stranger's megabytes stay on the wire.
         let bind = bound(move |app, mut request, unread: Unread| async move {
             let caller = admin::admit(&app, request.headers(), needed).await?;
-            request.body = unread.read(limits::JSON_BODY).await?;
+            request.body = unread.read(most).await?;
             handler(app, caller, request).await
         });
         Self { method, path, permissions: Some(needed), bind }

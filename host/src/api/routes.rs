@@ -9,10 +9,11 @@ use std::sync::Arc;
 use http::Method;
 
 use super::route::{Route, RouteTable};
-use super::{admin, health, xrpc};
+use super::{admin, health, settings, xrpc};
 use crate::access::Permission as P;
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
+use crate::settings::logo;
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -26,6 +27,8 @@ fn table() -> RouteTable {
         Route::public(GET, "/health", health::health),
         Route::public(GET, "/livez", health::livez),
         Route::public(GET, "/readyz", health::readyz),
+
+        Route::public(GET, "/settings/logo", settings::logo::handle),
 
         Route::public(GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
         Route::xrpc(GET, "/xrpc/{nsid}", xrpc::query::handle),
@@ -70,6 +73,8 @@ fn table() -> RouteTable {
         Route::admin(GET, "/admin/settings", P::SettingsManage, admin::settings::list::handle),
         Route::admin(PUT, "/admin/settings/{key}", P::SettingsManage, admin::settings::put::handle),
         Route::admin(DELETE, "/admin/settings/{key}", P::SettingsManage, admin::settings::delete::handle),
+        Route::admin_upload(PUT, "/admin/settings/logo", P::SettingsManage, logo::MAX_BYTES, admin::settings::logo::put::handle),
+        Route::admin(DELETE, "/admin/settings/logo", P::SettingsManage, admin::settings::logo::delete::handle),
         Route::admin(GET, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::get::handle),
         Route::admin(PUT, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::put::handle),
 

@@ -4,10 +4,10 @@ use crate::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-/// Key and value pairs by key.
-pub async fn list(db: &Db) -> Result<Vec<(String, String)>, StoreError> {
-    let sql = "SELECT key, value FROM settings ORDER BY key";
-    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
+/// Key and value pairs by key, without `but`, which may be large.
+pub async fn list(db: &Db, but: &str) -> Result<Vec<(String, String)>, StoreError> {
+    let sql = "SELECT key, value FROM settings WHERE key <> $1 ORDER BY key";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(but).fetch_all(pool).await)?)
 }
 
 pub async fn get(db: &Db, key: &str) -> Result<Option<String>, StoreError> {

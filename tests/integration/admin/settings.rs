@@ -113,6 +113,43 @@ crate::in_both_worlds! {
         server.xrpc("com.example.counted").await;
         assert_eq!(executed().await, 1);
     }
+
+    async fn the_logo_is_for_everybody_and_does_nothing_by_itself(world) {
+        let server = &world.server;
+        let key = format!("Bearer {}", server.admin_key);
+        let put = async |kind: &str, body: String| {
+            let headers = [("authorization", &*key), ("content-type", kind)];
+            server.request(Method::PUT, "/admin/settings/logo", &headers, Some(body)).await
+        };
+        let get = async || server.request(Method::GET, "/settings/logo", &[], None).await;
+        assert_eq!(get().await.status, 404);
+        let svg = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>";
+        assert_eq!(put("image/svg+xml", svg.to_owned()).await.status, 204);
+        let shown = get().await;
+        assert_eq!((shown.status.as_u16(), shown.text.as_str()), (200, svg));
+        let header = |name: &str| shown.headers[name].to_str().unwrap();
+        assert_eq!((header("content-type"), header("x-content-type-options")), ("image/svg+xml", "nosniff"));
+        assert!(header("content-security-policy").contains("default-src 'none'; "));
+        assert_eq!(header("cache-control"), "public, max-age=3600");
+        let list = server.admin(Method::GET, "/admin/settings", None).await;
+        assert_eq!(list.body, json!([]), "files are no part of the list");
+
+        for (kind, body, status) in [
+            ("text/html", "x".to_owned(), 400),
+            ("image/", "x".to_owned(), 400),
+            ("image/png; x=y", "x".to_owned(), 400),
+            ("image/png", String::new(), 400),
+            ("image/png", "x".repeat((5 << 20) + 1), 413),
+        ] {
+            let refused = put(kind, body).await;
+            assert_eq!(refused.status.as_u16(), status, "{kind}: {}", refused.text);
+        }
+        assert_eq!(put("image/png", "x".repeat(5 << 20)).await.status, 204, "as large as may be");
+        for _ in 0..2 {
+            assert_eq!(server.admin(Method::DELETE, "/admin/settings/logo", None).await.status, 204);
+        }
+        assert_eq!(get().await.status, 404);
+    }
 }
 
 #[tokio::test]

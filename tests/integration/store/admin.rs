@@ -92,7 +92,8 @@ on_both! {
         settings::set(&db, "a", "", Timestamp(2)).await.unwrap();
         assert_eq!(settings::get(&db, "app_name").await.unwrap().as_deref(), Some("Two"));
         let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
-        assert_eq!(settings::list(&db).await.unwrap(), [pair("a", ""), pair("app_name", "Two")]);
+        assert_eq!(settings::list(&db, "").await.unwrap(), [pair("a", ""), pair("app_name", "Two")]);
+        assert_eq!(settings::list(&db, "a").await.unwrap(), [pair("app_name", "Two")]);
         assert!(settings::delete(&db, "app_name").await.unwrap());
         assert!(!settings::delete(&db, "app_name").await.unwrap());
     }

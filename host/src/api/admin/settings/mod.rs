@@ -2,5 +2,6 @@
 
 pub mod delete;
 pub mod list;
+pub mod logo;
 pub mod put;
 pub mod xrpc_proxy;

@@ -3,6 +3,8 @@
 //! All of them are in memory, so that asking costs nothing. A change counts at once in this process, and within
 //! [`REFRESH_EVERY`] in others on the same database.
 
+pub mod logo;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,14 +28,8 @@ const MAX_KEY: usize = 128;
 const MAX_VALUE: usize = 4 << 10;
 
 /// Settings that have an endpoint of their own, which knows what they mean.
-const ELSEWHERE: [(&str, &str); 6] = [
-    ("logo", "/admin/settings/logo"),
-    ("logo_data", "/admin/settings/logo"),
-    ("logo_content_type", "/admin/settings/logo"),
-    ("db-info", "/admin/settings/db-info"),
-    ("telemetry", "/admin/settings/telemetry"),
-    ("xrpc_proxy_config", "/admin/settings/xrpc-proxy"),
-];
+const ELSEWHERE: [(&str, &str); 2] =
+    [(logo::KEY, "/admin/settings/logo"), ("xrpc_proxy_config", "/admin/settings/xrpc-proxy")];
 
 #[derive(Debug, Default)]
 pub struct Settings {
@@ -64,7 +60,7 @@ impl Settings {
     /// # Errors
     /// When the store can't be read; what was known stays.
     pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
-        let stored = settings::list(db).await?.into_iter().collect();
+        let stored = settings::list(db, logo::KEY).await?.into_iter().collect();
         self.stored.store(Arc::new(stored));
         Ok(())
     }
@@ -79,7 +75,7 @@ impl Settings {
         self.get(key).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
     }
 
-    /// All values that count: the stored ones by key, then what the environment adds.
+    /// All values that count but the logo: the stored ones by key, then what the environment adds.
     pub fn list(&self) -> Vec<(String, String, Source)> {
         let stored = self.stored.load();
         let beneath = self.environment.iter().filter(|(key, _)| !stored.contains_key(**key));

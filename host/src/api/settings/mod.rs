@@ -1,0 +1,3 @@
+//! `/settings`: what everybody may see of the instance's settings.
+
+pub mod logo;
