@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 use url::Url;
 
+use crate::access::forwarding;
 use crate::config::Config;
 use crate::store::{Db, StoreError, settings};
 
@@ -29,7 +30,7 @@ const MAX_VALUE: usize = 4 << 10;
 
 /// Settings that have an endpoint of their own, which knows what they mean.
 const ELSEWHERE: [(&str, &str); 2] =
-    [(logo::KEY, "/admin/settings/logo"), ("xrpc_proxy_config", "/admin/settings/xrpc-proxy")];
+    [(logo::KEY, "/admin/settings/logo"), (forwarding::SETTING, "/admin/settings/xrpc-proxy")];
 
 #[derive(Debug, Default)]
 pub struct Settings {

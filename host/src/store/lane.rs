@@ -258,3 +258,58 @@ macro_rules! read {
     }};
 }
 pub(super) use read;
+
+#[cfg(test)]
+mod tests {
+    use sqlx::Row as _;
+    use sqlx::sqlite::SqliteConnectOptions;
+
+    use super::*;
+    use crate::store::error::is_timeout;
+    use crate::store::{Db, scratch};
+
+    /// SQLite takes an index of a part of a table for a parameter only when it may look at the parameter, and then prepares
+    /// the statement anew for each.
+    #[tokio::test]
+    async fn plans_do_not_look_at_parameters() {
+        let lane = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1)
+            .beginning_with(vec![
+                "CREATE TABLE t (part INTEGER, n INTEGER)".to_owned(),
+                "CREATE INDEX of_one ON t (n) WHERE part = 1".to_owned(),
+            ]);
+        let mut held = lane.get().await.unwrap();
+        let plan = async |connection: &mut SqliteConnection, sql: &'static str| {
+            let row = sqlx::query(sql).bind(1).fetch_one(connection).await.unwrap();
+            row.get::<String, _>("detail")
+        };
+        let bound = plan(&mut held, "EXPLAIN QUERY PLAN SELECT n FROM t WHERE part = $1 AND n > 5").await;
+        assert!(!bound.contains("of_one"), "{bound}");
+        let named = plan(&mut held, "EXPLAIN QUERY PLAN SELECT n FROM t WHERE part = 1 AND n > $1").await;
+        assert!(named.contains("of_one"), "a statement that names the part has its index: {named}");
+    }
+
+    #[tokio::test]
+    async fn a_read_ends_at_its_deadline() {
+        let sqlite = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1);
+        let mut held = sqlite.get().await.unwrap();
+        held.watch.allow(Duration::from_millis(20));
+        let forever =
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+        let error = sqlx::query(forever).fetch_one(&mut *held).await.unwrap_err();
+        let code = error
+            .as_database_error()
+            .and_then(sqlx::error::DatabaseError::code)
+            .unwrap_or_default()
+            .into_owned();
+        assert!(is_timeout(&code), "{error}");
+
+        let url = scratch::create_database().await;
+        let Db::Postgres(postgres) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
+        let mut held = postgres.lane.get().await.unwrap();
+        let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *held).await.unwrap();
+        assert_eq!(limit, format!("{}s", READ_TIME.as_secs()));
+        drop(held);
+        postgres.close().await;
+        scratch::drop_database(&url);
+    }
+}
