@@ -81,6 +81,17 @@ async fn sizes_are_bounded() {
     let answer = raw(&server, (start + &chunk.repeat(20)).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 
+    // What is announced as too large is refused before it comes, here by the route that takes the most.
+    for (length, refused) in [((5 << 20) + 1, true), (5 << 20, false)] {
+        let head = format!(
+            "PUT /admin/settings/logo HTTP/1.1\r\nhost: x\r\nauthorization: {key}\r\ncontent-type: image/png\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n"
+        );
+        let body = if refused { String::new() } else { "x".repeat(length) };
+        let answer = raw(&server, (head + &body).as_bytes()).await;
+        assert!(answer.starts_with(if refused { "HTTP/1.1 413" } else { "HTTP/1.1 204" }), "{answer}");
+    }
+
     // Whoever may not call is told so before its body is read.
     let start = "POST /admin/lexicons HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n";
     let answer = raw(&server, start.as_bytes()).await;

@@ -139,7 +139,6 @@ crate::in_both_worlds! {
             ("image/", "x".to_owned(), 400),
             ("image/png; x=y", "x".to_owned(), 400),
             ("image/png", String::new(), 400),
-            ("image/png", "x".repeat((5 << 20) + 1), 413),
         ] {
             let refused = put(kind, body).await;
             assert_eq!(refused.status.as_u16(), status, "{kind}: {}", refused.text);
