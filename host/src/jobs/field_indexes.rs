@@ -72,6 +72,7 @@ pub async fn advise(db: &Db, clock: &Clock, limit: u32) -> Result<(), StoreError
                 Verdict::Forget => table::remove(db, entry.id).await?,
             }
         }
+        turn.end().await?;
     }
     table::refresh(db).await
 }

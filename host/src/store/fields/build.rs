@@ -6,7 +6,7 @@
 //!
 //! An index covers one collection, so that writes to the others pay nothing for it.
 
-use sqlx::{AssertSqlSafe, PgConnection, SqlitePool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, SqlitePool};
 
 use crate::store::query::{Classes, Dialect, Keys, PostgresDialect, SqliteDialect};
 use crate::store::{Db, Postgres, StoreError};
@@ -78,6 +78,18 @@ async fn try_lock(db: &Postgres) -> Result<Option<PgConnection>, StoreError> {
 }
 
 impl Turn<'_> {
+    /// Gives the turn back. Without this PostgreSQL does so in its own time, once it sees the connection gone.
+    ///
+    /// # Errors
+    /// Of the database; the turn is gone all the same.
+    pub async fn end(self) -> Result<(), StoreError> {
+        if let Self::Postgres(mut conn) = self {
+            sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut conn).await?;
+            conn.close().await?;
+        }
+        Ok(())
+    }
+
     /// Makes an index of which nothing must be there.
     ///
     /// # Errors
