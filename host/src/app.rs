@@ -6,7 +6,10 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{AdminKeys, Buckets, Clients, Costs, ServiceTokens, Users, rate_limit};
+use crate::access::{
+    AdminKeys, Buckets, Clients, Costs, DpopProofs, Nonces, Origins, ServiceTokens, UsedProofs, Users,
+    rate_limit,
+};
 use crate::api::health::Migrated;
 use crate::api::xrpc::forward;
 use crate::api::xrpc::nested::InProcess;
@@ -23,7 +26,8 @@ use crate::jobs::{JobQueue, Workers};
 use crate::lexicons::{Authorities, Registry};
 use crate::lifecycle::Lifecycle;
 use crate::net::{self, OutboundPolicy};
-use crate::pds::Sessions;
+use crate::oauth::{Courier, Discovery};
+use crate::pds::{Sessions, Vault};
 use crate::random::Random;
 use crate::scripts::{
     Engine, EngineConfig, EngineError, Library, Repos, ServerIndex, ServerLabels, ServerLog, Services,
@@ -49,6 +53,10 @@ pub struct App {
     pub clients: Clients,
     pub admin_keys: AdminKeys,
     pub users: Users,
+    /// Origins that are our own.
+    pub origins: Origins,
+    /// Checks DPoP proofs and remembers the used ones.
+    pub proofs: DpopProofs,
     /// Checks service tokens and remembers the used ones.
     pub tokens: ServiceTokens,
     pub buckets: Buckets,
@@ -59,6 +67,12 @@ pub struct App {
     /// The guarded way to everybody else.
     pub net: net::Client,
     pub resolver: Resolver,
+    /// Which authorization server speaks for an account.
+    pub discovery: Discovery,
+    /// Requests with DPoP proofs of ours.
+    pub courier: Courier,
+    /// The sessions with users' PDSs.
+    pub vault: Vault,
     /// Who answers for methods that have no lexicon here.
     pub authorities: Authorities,
     /// Places for calls that are forwarded.
@@ -70,6 +84,8 @@ pub struct App {
     pub triggers: Triggers,
     /// The queue of background jobs.
     pub jobs: JobQueue,
+    /// Users' repos, as far as sessions reach.
+    pub repos: Repos,
     /// What scripts may reach.
     pub script_services: Services,
     /// Their way to other servers.
@@ -186,11 +202,20 @@ impl App {
         let web = Web::new(net.clone(), config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library), clock.clone(), random.clone());
         let in_process = Arc::new(InProcess::default());
+        let tasks = TaskTracker::new();
+        let courier = Courier::new(net.clone(), clock.clone(), random.clone());
+        let discovery = Discovery::new(net.clone(), resolver.clone());
+        let vault =
+            Vault::new(db.clone(), sealing.clone(), courier.clone(), discovery.clone(), tasks.clone());
+        let origins = Origins::new(&identity.origin);
+        let used = UsedProofs::start(db.clone(), clock.clone(), &tasks, lifecycle.drain.clone());
+        let nonces = config.auth.dpop_nonces.then(|| Nonces::new(secrets.session.reveal()));
+        let proofs = DpopProofs::new(db.clone(), clock.clone(), origins.clone(), used, nonces);
         let repos = Repos::new(
             db.clone(),
             Arc::clone(&registry),
             Arc::clone(&library),
-            Sessions::none(),
+            Sessions::Stored(vault.clone()),
             net.clone(),
         );
         let script_services = Services::new(
@@ -230,6 +255,11 @@ impl App {
         repos.attach(stream.writer());
 
         let app = Arc::new(Self {
+            origins,
+            proofs,
+            discovery,
+            courier,
+            vault,
             tokens: ServiceTokens::new(identity.did.as_str().to_owned(), clock.clone()),
             config,
             identity,
@@ -255,10 +285,11 @@ impl App {
             library,
             triggers,
             jobs,
+            repos,
             script_services,
             web,
             stream,
-            tasks: TaskTracker::new(),
+            tasks,
             lifecycle,
         });
         in_process.open(&app);

@@ -18,6 +18,7 @@ pub mod jobs; // background work and retention sweeps
 pub mod lexicons; // the registry of uploaded lexicons
 pub mod lifecycle; // signals, drain, hard stop
 pub mod net; // the only outbound client, guarded
+pub mod oauth; // authorization servers: discovery, proofs, tokens
 pub mod pds; // writing to a user's repo, with a session they gave us
 pub mod random; // the only source of randomness
 pub mod records; // reading the index

@@ -26,6 +26,15 @@ pub async fn add_query(server: &Server, key: &str, nsid: &str, collection: &str)
     upload(server, key, json!({ "lexicon_json": lexicon, "target_collection": collection })).await;
 }
 
+/// Uploads a procedure lexicon that writes to `collection`.
+pub async fn add_procedure(server: &Server, key: &str, nsid: &str, collection: &str) {
+    let lexicon = json!({
+        "lexicon": 1, "id": nsid,
+        "defs": { "main": { "type": "procedure", "input": { "encoding": "application/json" } } },
+    });
+    upload(server, key, json!({ "lexicon_json": lexicon, "target_collection": collection })).await;
+}
+
 async fn upload(server: &Server, key: &str, body: Value) {
     let answer =
         expect(201, server.request(Method::POST, "/admin/lexicons").bearer_auth(key).json(&body)).await;

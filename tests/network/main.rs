@@ -10,10 +10,12 @@
 #![expect(unreachable_pub, reason = "one binary: its modules share what they have")]
 
 mod accounts;
+mod app;
 mod crash;
 mod database;
 mod index;
 mod network;
+mod oauth;
 mod outside;
 mod pds;
 mod record_events;

@@ -89,6 +89,19 @@ impl Network {
         self.control("/jetstream/drop", &json!({})).await;
     }
 
+    /// An application's flow with the PDS, as its user consents to it; the tokens.
+    pub async fn oauth(&self, user: &Account, options: Value) -> Value {
+        let mut body = json!({ "handle": user.handle, "password": user.password });
+        body.as_object_mut().expect("an object").extend(options.as_object().expect("an object").clone());
+        self.control("/oauth", &body).await
+    }
+
+    /// The user follows a link to the PDS, signs in and consents; where they are sent back to.
+    pub async fn consent(&self, user: &Account, url: &str) -> String {
+        let body = json!({ "url": url, "username": user.handle, "password": user.password });
+        self.control("/consent", &body).await["url"].as_str().expect("a URL").to_owned()
+    }
+
     async fn control(&self, path: &str, body: &Value) -> Value {
         let answer =
             http().post(format!("{}{path}", self.control)).json(body).send().await.expect("control answers");

@@ -14,13 +14,20 @@ pub struct Account {
     network: &'static Network,
     pub did: String,
     pub handle: String,
+    pub password: String,
     token: String,
 }
 
 impl Account {
     pub fn new(network: &'static Network, created: &Value) -> Self {
         let text = |name: &str| created[name].as_str().expect("an account has all fields").to_owned();
-        Self { network, did: text("did"), handle: text("handle"), token: text("accessJwt") }
+        Self {
+            network,
+            did: text("did"),
+            handle: text("handle"),
+            password: text("password"),
+            token: text("accessJwt"),
+        }
     }
 
     /// Origin of the PDS.

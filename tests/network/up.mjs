@@ -26,6 +26,8 @@ const { Jetstream } = await import('./lib/jetstream.mjs')
 const { startRelay } = await import('./lib/relay.mjs')
 const { ADMIN_PASSWORD, createAccount, startPds } = await import('./lib/pds.mjs')
 const { startLabeler } = await import('./lib/labeler.mjs')
+const { runOAuth } = await import('./lib/oauth.mjs')
+const { signInAndConsent } = await import('./lib/oauth-user.mjs')
 const { startControl } = await import('./lib/control.mjs')
 
 const plcPort = await freePort()
@@ -49,6 +51,13 @@ const control = await startControl({
     'POST /account': ({ name }) => createAccount({ pdsUrl: pds.url, dns, name }),
     'POST /dns': ({ name, txt }) => { if (txt === null) dns.delete(name); else dns.set(name, [txt].flat()) },
     'POST /label': (label) => labeler.label(label), // { uri, val, cid?, neg?, exp? }
+    // An app's flow: { handle, password, key, scope, clientId, redirectUri } to tokens. The key is the app's DPoP key.
+    'POST /oauth': async (options) => {
+      const { refresh, nonces, dpop_jwk, ...tokens } = await runOAuth({ pds: pds.url, ...options })
+      return tokens
+    },
+    // A user follows a link to the PDS: { url, username, password, approve? } to where they are sent back.
+    'POST /consent': async ({ url, ...user }) => ({ url: await signInAndConsent(url, user) }),
     'POST /jetstream/drop': () => jetstream.drop(),
     'POST /jetstream/pause': ({ on }) => jetstream.pause(on),
     'GET /jetstream': () => jetstream.stats(),

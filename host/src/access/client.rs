@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
-use http::header::{HeaderName, ORIGIN};
+use http::header::{HeaderName, HeaderValue, ORIGIN};
 use tokio::sync::Mutex;
 
 use super::rate_limit::Limit;
@@ -29,6 +29,15 @@ const WARN_EVERY_SECONDS: i64 = 60;
 pub struct ApiClient {
     pub id: String,
     pub key: String,
+    /// URL of the client's OAuth metadata, by which authorization servers know it.
+    pub client_id_url: String,
+    /// Space-separated; what its sessions may ask for.
+    pub scopes: String,
+    /// The top-level client that registered it.
+    pub parent: Option<String>,
+    /// Where its pages are. Only public clients are bound to them.
+    pub allowed_origins: Vec<String>,
+    /// None: a public client.
     secret_hash: Option<String>,
     /// Origins that its pages have: that of `client_uri`, and the allowed ones.
     origins: Vec<String>,
@@ -108,6 +117,17 @@ impl ApiClient {
         }
     }
 
+    /// Whether it can keep no secret: an application in a browser or on a phone.
+    pub fn is_public(&self) -> bool {
+        self.secret_hash.is_none()
+    }
+
+    /// Whether this is its secret. A public client has none.
+    pub fn has_secret(&self, secret: &HeaderValue) -> bool {
+        let hash = sha256_hex(secret.as_bytes());
+        self.secret_hash.as_ref().is_some_and(|known| ct_eq(hash.as_bytes(), known.as_bytes()))
+    }
+
     /// Compares the request with the registration. A mismatch is logged and not refused (service.md, XRPC client
     /// identification 3).
     pub fn check_softly(&self, request: &Request, now: Timestamp) {
@@ -115,11 +135,7 @@ impl ApiClient {
             Some(origin) if !self.origins.iter().any(|known| known == origin) => "the Origin is not its own",
             Some(_) => return,
             None => match (request.headers().get(X_CLIENT_SECRET), &self.secret_hash) {
-                (Some(secret), Some(hash))
-                    if !ct_eq(sha256_hex(secret.as_bytes()).as_bytes(), hash.as_bytes()) =>
-                {
-                    "the X-Client-Secret is wrong"
-                }
+                (Some(secret), Some(_)) if !self.has_secret(secret) => "the X-Client-Secret is wrong",
                 (Some(_), None) => "it has no secret, yet sent one",
                 _ => return,
             },
@@ -147,8 +163,12 @@ impl From<ApiClientRow> for ApiClient {
         Self {
             id: row.id,
             key: row.client_key,
+            client_id_url: row.client_id_url,
+            scopes: row.scopes,
+            parent: row.parent_client_id,
             secret_hash: row.client_secret_hash,
-            origins: own.into_iter().chain(row.allowed_origins).collect(),
+            origins: own.into_iter().chain(row.allowed_origins.iter().cloned()).collect(),
+            allowed_origins: row.allowed_origins,
             rate_limit_capacity: row.rate_limit_capacity.map(|c| c as f64),
             rate_limit_refill_rate: row.rate_limit_refill_rate,
             warned_at: AtomicI64::new(i64::MIN),

@@ -1,31 +1,43 @@
 //! Who is calling and what they may do.
 //!
-//! Two surfaces: `/admin` ([`admin`]: a user and a permission) and `/xrpc` ([`xrpc`]: an API client, and perhaps a
-//! user). Every rule that says no says it here, so that a handler only runs for a caller that may call it.
+//! Three surfaces: `/admin` ([`admin`]: a user and a permission), `/xrpc` ([`xrpc`]: an API client, and perhaps a user)
+//! and `/oauth` ([`oauth`]: an API client, and what it has of a user). Every rule that says no says it here, so that a handler only runs for a caller that may call it.
 
 pub mod admin;
 mod authorization;
 pub mod client;
+pub mod client_keys;
+pub mod dpop;
 pub mod forwarding;
 pub mod keys;
+mod nonces;
+pub mod oauth;
+mod origins;
 mod permission;
 pub mod rate_limit;
 mod replay;
+pub mod scopes;
 pub mod secrets;
 pub mod service_jwt;
 mod template;
+mod used_proofs;
 pub mod users;
 pub mod xrpc;
 
 pub use admin::{Admin, Via};
 pub use authorization::Credential;
 pub use client::{ApiClient, Clients};
+pub use dpop::{DpopProofs, DpopSession};
 pub use forwarding::ForwardingRules;
 pub use keys::AdminKeys;
+pub use nonces::Nonces;
+pub use oauth::Holder;
+pub use origins::Origins;
 pub use permission::{Permission, PermissionSet};
 pub use rate_limit::Buckets;
 pub use secrets::{AdminKey, ClientCredentials};
 pub use service_jwt::ServiceTokens;
 pub use template::Template;
+pub use used_proofs::UsedProofs;
 pub use users::Users;
 pub use xrpc::{Costs, XrpcCaller};

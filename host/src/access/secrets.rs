@@ -12,7 +12,10 @@ pub const CLIENT_SECRET_PREFIX: &str = "bvs_";
 /// Admin API keys.
 pub const ADMIN_KEY_PREFIX: &str = "bva_";
 
-/// Random bytes in a client key and in an admin key: too many to guess.
+/// Provisioned DPoP keys: a name, which is good for nothing without the client's credentials.
+pub const PROVISION_PREFIX: &str = "bvp_";
+
+/// Random bytes in a client key, an admin key and a provision id: too many to guess.
 const KEY_BYTES: usize = 16;
 /// Random bytes in a client secret.
 const SECRET_BYTES: usize = 32;
@@ -23,6 +26,11 @@ const SHOWN: usize = ADMIN_KEY_PREFIX.len() + 8;
 /// and no slow hash is needed.
 pub fn hash(secret: &str) -> String {
     hex::encode(Sha256::digest(secret.as_bytes()))
+}
+
+/// A new provision id.
+pub fn provision_id(random: &Random) -> String {
+    format!("{PROVISION_PREFIX}{}", random.hex(KEY_BYTES))
 }
 
 /// A new admin API key.

@@ -20,6 +20,7 @@ pub struct XrpcCaller {
     /// The application. `None` only for those who need none: service tokens, and later session cookies.
     pub client: Option<Arc<ApiClient>>,
     user: Option<Did>,
+    session: Option<Arc<str>>,
     bound: bool,
     budget: Option<Budget>,
     depth: u32,
@@ -34,6 +35,11 @@ impl XrpcCaller {
     /// The authenticated user; `None` for an anonymous call.
     pub fn did(&self) -> Option<&Did> {
         self.user.as_ref()
+    }
+
+    /// The session with the user's PDS that their proof belongs to, by id. A service token belongs to none.
+    pub fn session(&self) -> Option<&Arc<str>> {
+        self.session.as_ref()
     }
 
     /// Whether the user's proof is good for this method only: what serves it may call no other procedure in their name.
@@ -124,10 +130,12 @@ pub async fn admit(app: &App, request: &Request, method: &str) -> Result<XrpcCal
 ///
 /// # Errors
 /// 401 when the client is not active any more, 429 when the bucket is empty.
+#[expect(clippy::too_many_arguments, reason = "what a run knows of its caller, part by part")]
 pub fn admit_nested(
     app: &App,
     client: Option<&str>,
     user: Option<Did>,
+    session: Option<Arc<str>>,
     bound: bool,
     depth: u32,
     method: &str,
@@ -143,7 +151,7 @@ pub fn admit_nested(
         }
         (None, None) => None,
     };
-    Ok(XrpcCaller { client, user, bound, budget, depth })
+    Ok(XrpcCaller { client, user, session, bound, budget, depth })
 }
 
 /// The bucket of a caller with a service token and no client.
@@ -167,8 +175,13 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
     match Credential::of(request.headers()) {
         // 1. DPoP: sessions of third-party applications, always with a client key.
         // 4. The session cookie of the dashboard, which needs no client key, comes in where there is no header.
-        Credential::Dpop(_) | Credential::Absent if caller.client.is_none() => return Err(no_client()),
-        Credential::Dpop(_) => return Err(Error::unauthorized("DPoP sessions are not known here yet")),
+        Credential::Dpop(token) => {
+            let client = caller.client.as_deref().ok_or_else(no_client)?;
+            let (method, path) = (request.method(), request.uri().path());
+            let proved = app.proofs.verify_request(client, method, path, request.headers(), token).await?;
+            (caller.user, caller.session) = (Some(proved.did), Some(proved.id.into()));
+        }
+        Credential::Absent if caller.client.is_none() => return Err(no_client()),
         // 2. Space credentials: space routes only, and this is none.
         Credential::Space(_) => {
             return Err(Error::unauthorized("space credentials are for space routes only"));

@@ -3,6 +3,7 @@
 pub mod admin;
 mod failed;
 pub mod health;
+pub mod oauth;
 pub mod paging;
 mod patch;
 pub mod route;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Method;
 
 use crate::access::rate_limit::Budget;
-use crate::access::{Admin, PermissionSet, XrpcCaller, admin, xrpc};
+use crate::access::{Admin, ApiClient, Holder, PermissionSet, XrpcCaller, admin, oauth, xrpc};
 use crate::app::App;
 use crate::http::body::Unread;
 use crate::http::router::{Endpoint, Handler};
@@ -104,23 +104,63 @@ impl Route {
         })
     }
 
-    /// An API client, perhaps with a user. The path names the method as `{nsid}`.
+    /// An application that may provision keys and register sessions, proved to be itself.
+    pub fn application<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Arc<ApiClient>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: Unread| async move {
+            let client = oauth::admit_application(&app, request.headers())?;
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, client, request).await
+        });
+        Self { method, path, permissions: None, bind }
+    }
+
+    /// Whoever may ask about a user's sessions: the application with its secret, or one of the user's devices.
+    pub fn holder<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Holder, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: Unread| async move {
+            let holder = oauth::admit_holder(&app, &request).await?;
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, holder, request).await
+        });
+        Self { method, path, permissions: None, bind }
+    }
+
+    /// An API client, perhaps with a user. The last part of the path is the method.
     pub fn xrpc<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, XrpcCaller, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, mut request, unread: Unread| async move {
-            let caller = match xrpc::admit(&app, &request, request.param("nsid")).await {
+        Self::xrpc_upload(method, path, move |app, caller, mut request, unread: Unread| async move {
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, caller, request).await
+        })
+    }
+
+    /// As [`Self::xrpc`], for a handler that takes the body as it comes in.
+    pub fn xrpc_upload<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, XrpcCaller, Request, Unread) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, request, unread: Unread| async move {
+            let nsid = request
+                .params
+                .first()
+                .map_or_else(|| path.rsplit('/').next().unwrap_or_default(), |(_, nsid)| nsid.as_str());
+            let caller = match xrpc::admit(&app, &request, nsid).await {
                 Ok(caller) => caller,
                 Err(turned) => return Err(paid(turned.error, turned.budget)),
             };
             let budget = caller.budget();
-            let answer = async {
-                request.body = unread.read(limits::JSON_BODY).await?;
-                handler(app, caller, request).await
-            };
-            match answer.await {
+            match handler(app, caller, request, unread).await {
                 Ok(mut response) => {
                     if let Some(budget) = budget {
                         response.headers_mut().extend(budget.headers());

@@ -1,6 +1,7 @@
 //! THE route table: every path of the server, one line a route, with who may call it.
 //!
-//! A route is made by [`Route::public`], [`Route::admin`], [`Route::super_user`] or [`Route::xrpc`], and the type of the handler follows:
+//! A route is made by [`Route::public`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
+//! [`Route::application`] or [`Route::holder`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`], which only a permission check makes. So a route without a rule does not
 //! compile. XRPC methods are looked up in the lexicon registry, not here.
 
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::route::{Route, RouteTable};
-use super::{admin, health, settings, xrpc};
+use super::{admin, health, oauth, settings, xrpc};
 use crate::access::Permission as P;
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
@@ -31,8 +32,17 @@ fn table() -> RouteTable {
         Route::public(GET, "/settings/logo", settings::logo::handle),
 
         Route::public(GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
+        Route::xrpc(GET, "/xrpc/app.bsky.actor.getProfile", xrpc::get_profile::handle),
+        Route::xrpc_upload(POST, "/xrpc/com.atproto.repo.uploadBlob", xrpc::upload_blob::handle),
         Route::xrpc(GET, "/xrpc/{nsid}", xrpc::query::handle),
         Route::xrpc(POST, "/xrpc/{nsid}", xrpc::procedure::handle),
+
+        Route::application(POST, "/oauth/dpop-keys", oauth::dpop_keys::handle),
+        Route::application(POST, "/oauth/sessions", oauth::sessions::create::handle),
+        Route::holder(GET, "/oauth/sessions/{did}", oauth::sessions::get::handle),
+        Route::holder(DELETE, "/oauth/sessions/{did}", oauth::sessions::delete::handle),
+        Route::holder(GET, "/oauth/sessions/{did}/devices", oauth::sessions::devices::list::handle),
+        Route::holder(DELETE, "/oauth/sessions/{did}/devices/{session_id}", oauth::sessions::devices::delete::handle),
 
         Route::admin(GET, "/admin/lexicons", P::LexiconsRead, admin::lexicons::list::handle),
         Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),

@@ -12,6 +12,12 @@ use super::record::MAX_DEPTH;
 /// What a query value keeps as it is: RFC 3986's unreserved characters and the colon, which DIDs are full of.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
+/// Where the PDS at an origin gives out a blob.
+pub fn url(pds: &str, did: &str, cid: &str) -> String {
+    let [did, cid] = [did, cid].map(|text| utf8_percent_encode(text, QUERY));
+    format!("{pds}/xrpc/com.atproto.sync.getBlob?did={did}&cid={cid}")
+}
+
 /// Adds `url` to every `{"$type":"blob"}` of `json`, the JSON text of a record of `did` whose repo `pds` (an origin)
 /// hosts; the rest of the text is untouched. A `url` that the record's author put there is replaced: the caller takes
 /// it for ours. `None` when there is nothing to add, or when the text is not the JSON that [`super::record::inspect`]
@@ -25,13 +31,10 @@ pub fn splice_urls(json: &str, pds: &str, did: &str) -> Option<String> {
         return None;
     }
     walk.blobs.sort_unstable_by_key(|blob| blob.place.start);
-    let did = utf8_percent_encode(did, QUERY);
     let mut out = String::with_capacity(json.len() + walk.blobs.len() * (pds.len() + 160));
     let mut copied = 0;
     for Blob { place, cid, new } in walk.blobs {
-        let cid = utf8_percent_encode(&cid, QUERY);
-        let url = format!("{pds}/xrpc/com.atproto.sync.getBlob?did={did}&cid={cid}");
-        let url = serde_json::Value::String(url).to_string();
+        let url = serde_json::Value::String(url(pds, did, &cid)).to_string();
         // Blobs do not nest in a `url` that is replaced unless somebody means mischief: those inside are gone with it.
         out.push_str(json.get(copied..place.start)?);
         if new {

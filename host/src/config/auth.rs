@@ -13,12 +13,17 @@ pub struct AuthArgs {
     /// Namespace of the procedures that manage API clients [default: dev.service]
     #[arg(long, env = "SERVICE_NAMESPACE", global = true, value_name = "NSID PREFIX")]
     pub service_namespace: Option<String>,
+    /// Whether DPoP proofs must carry a nonce of ours: off, or required [default: off]
+    #[arg(long, env = "DPOP_NONCES", global = true, value_name = "off|required")]
+    pub dpop_nonces: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Auth {
     /// Reserved for the client-management procedures: `<namespace>.createApiClient` and so on.
     pub service_namespace: String,
+    /// Whether DPoP proofs must carry a nonce of ours.
+    pub dpop_nonces: bool,
 }
 
 impl AuthArgs {
@@ -29,6 +34,14 @@ impl AuthArgs {
             problems
                 .add("SERVICE_NAMESPACE", format!("{service_namespace:?} is not the beginning of an NSID"));
         }
-        Auth { service_namespace }
+        let dpop_nonces = match parse::text(self.dpop_nonces).as_deref() {
+            None | Some("off") => false,
+            Some("required") => true,
+            Some(other) => {
+                problems.add("DPOP_NONCES", format!("{other:?} is neither off nor required"));
+                false
+            }
+        };
+        Auth { service_namespace, dpop_nonces }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer};
 use zeroize::{Zeroize, Zeroizing};
 
 /// Wiped from memory when dropped, and never shown by `Debug`.
@@ -16,6 +17,13 @@ impl<T: Zeroize> Secret<T> {
     /// The value itself. Don't log it, don't return it.
     pub fn reveal(&self) -> &T {
         &self.0
+    }
+}
+
+/// Out of a request's body.
+impl<'de, T: Zeroize + Deserialize<'de>> Deserialize<'de> for Secret<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        T::deserialize(d).map(Self::new)
     }
 }
 

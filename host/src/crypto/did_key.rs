@@ -130,6 +130,14 @@ impl PublicKey {
         }))
     }
 
+    /// Both coordinates, for a JWK; `None` on the other curve.
+    pub(super) fn p256_coordinates(&self) -> Option<([u8; 32], [u8; 32])> {
+        let Point::P256(key) = &self.0 else { return None };
+        let point = key.to_sec1_point(false);
+        let (x, y) = point.as_bytes().get(1..)?.split_at_checked(32)?;
+        Some((x.try_into().ok()?, y.try_into().ok()?))
+    }
+
     pub fn algorithm(&self) -> Algorithm {
         match self.0 {
             Point::P256(_) => Algorithm::Es256,

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::did_key::{Algorithm, HighS, PrivateKey, PublicKey};
 use super::json;
@@ -86,9 +86,13 @@ pub fn parse(token: &str) -> Result<Jws<'_>, JwsError> {
 
 /// Signs claims: the compact form, with `typ` JWT.
 pub fn sign(key: &PrivateKey, claims: &Value) -> String {
-    let header = format!(r#"{{"typ":"JWT","alg":"{}"}}"#, key.algorithm().as_str());
-    let mut token =
-        format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims.to_string()));
+    sign_with(key, &json!({ "typ": "JWT", "alg": key.algorithm().as_str() }), claims)
+}
+
+/// Signs claims under a header, which must name the key's algorithm.
+pub fn sign_with(key: &PrivateKey, header: &Value, claims: &Value) -> String {
+    let text = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
+    let mut token = format!("{}.{}", text(header), text(claims));
     let signature = key.sign(token.as_bytes());
     token.push('.');
     URL_SAFE_NO_PAD.encode_string(signature, &mut token);
@@ -144,7 +148,7 @@ fn object(bytes: &[u8], why: &'static str) -> Result<Value, JwsError> {
 }
 
 /// A NumericDate, which may have a fraction: the fraction is cut.
-fn seconds<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
+pub(super) fn seconds<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
     /// Around the year 9999; beyond it nothing is a date.
     const MAX: f64 = 253_402_300_799.0;
     let seconds = f64::deserialize(d)?;

@@ -171,6 +171,23 @@ impl Event {
             Self::ApiClientDeleted { actor, id } => {
                 row("api_client.deleted", Info, Some(actor), Some(id), json!({}))
             }
+            Self::DpopKeyProvisioned { provision_id, client_key, thumbprint } => {
+                let detail = json!({ "client_key": client_key, "thumbprint": thumbprint });
+                row("dpop_key.provisioned", Info, None, Some(provision_id), detail)
+            }
+            Self::DpopSessionCreated { did, client_key, scopes, refreshable } => {
+                // Without a refresh token it ends within minutes.
+                let severity = if refreshable { Info } else { Warn };
+                let detail = json!({ "scopes": scopes, "refreshable": refreshable });
+                row("dpop_session.created", severity, Some(did), Some(client_key), detail)
+            }
+            Self::DpopSessionDeleted { did, client_key } => {
+                row("dpop_session.deleted", Info, Some(did), Some(client_key), json!({}))
+            }
+            Self::DpopDeviceDeleted { did, client_key, session_id } => {
+                let detail = json!({ "session_id": session_id });
+                row("dpop_session.device_deleted", Info, Some(did), Some(client_key), detail)
+            }
             Self::ServiceAuthDenied { caller, method, fragment, reason } => {
                 let detail = json!({ "fragment": fragment, "reason": reason });
                 row("service_auth.access_denied", Error, Some(caller), Some(method), detail)

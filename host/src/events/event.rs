@@ -184,6 +184,27 @@ pub enum Event {
         actor: String,
         id: String,
     },
+    DpopKeyProvisioned {
+        provision_id: String,
+        client_key: String,
+        thumbprint: String,
+    },
+    DpopSessionCreated {
+        did: String,
+        client_key: String,
+        /// Space-separated.
+        scopes: String,
+        refreshable: bool,
+    },
+    DpopSessionDeleted {
+        did: String,
+        client_key: String,
+    },
+    DpopDeviceDeleted {
+        did: String,
+        client_key: String,
+        session_id: String,
+    },
     ServiceAuthDenied {
         caller: String,
         method: String,

@@ -11,6 +11,7 @@ use super::{JobQueue, RunningJob};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::events::{Event, EventLog};
+use crate::pds::SessionOf;
 use crate::random::Random;
 use crate::scripts::{Engine, FailureKind, Invocation, Library, ScriptFailure, Services, TriggerKind};
 use crate::store::jobs::{self, End, JobRow};
@@ -169,7 +170,8 @@ impl Workers {
         else {
             return false;
         };
-        !matches!(repos.session(&creator, job.client.as_deref()).await, Ok(None))
+        let of = SessionOf::Account { did: &creator, client: job.client.as_deref() };
+        !matches!(repos.session(of).await, Ok(None))
     }
 
     /// Renews the lease for as long as it is ours. Returns when it is not.

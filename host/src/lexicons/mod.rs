@@ -5,4 +5,4 @@ mod registry;
 mod schema;
 
 pub use authority::{Authorities, Authority, AuthorityError};
-pub use registry::{Lexicon, Registry, Snapshot};
+pub use registry::{Action, Lexicon, Registry, Snapshot};

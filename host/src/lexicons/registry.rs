@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::sync::{Mutex, watch};
 
 use super::schema;
 use crate::atproto::Nsid;
-use crate::atproto::lexicon::LexiconKind;
+use crate::atproto::lexicon::{LexiconKind, Mismatch, Schemas};
 use crate::store::{self, Db, StoreError};
 
 /// What a request for a method, or an event of a collection, has to know of its lexicon.
@@ -19,8 +20,30 @@ pub struct Lexicon {
     pub kind: LexiconKind,
     /// The collection that the built-in behaviour of a query or procedure reads or writes.
     pub target_collection: Option<Nsid>,
+    /// What a procedure without a script does; `None`: put when the body names a record, else create.
+    pub action: Option<Action>,
     /// Tokens that one call takes from the client's bucket; `None` means the instance's default.
     pub token_cost: Option<u32>,
+}
+
+/// What a procedure without a script does with its target collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Action {
+    /// `upsert` is what procedures do that have no action.
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "create" => Some(Self::Create),
+            "update" => Some(Self::Update),
+            "delete" => Some(Self::Delete),
+            _ => None,
+        }
+    }
 }
 
 /// All lexicons at one moment.
@@ -30,6 +53,8 @@ pub struct Snapshot {
     tracked: Arc<[Nsid]>,
     /// What scripts are told of each record lexicon, as JSON text.
     schemas: HashMap<Box<str>, Bytes>,
+    /// What records are compared with.
+    documents: Schemas,
 }
 
 impl Snapshot {
@@ -51,13 +76,21 @@ impl Snapshot {
         self.schemas.get(collection).cloned()
     }
 
+    /// Compares a record with its lexicon.
+    ///
+    /// # Errors
+    /// The first complaints.
+    pub fn check_record(&self, collection: &str, record: &Value) -> Result<(), Mismatch> {
+        self.documents.check(collection, record)
+    }
+
     fn new(lexicons: impl IntoIterator<Item = Lexicon>) -> Self {
         let by_nsid: HashMap<Box<str>, Arc<Lexicon>> =
             lexicons.into_iter().map(|l| (l.id.as_str().into(), Arc::new(l))).collect();
         let mut tracked: Vec<Nsid> =
             by_nsid.values().filter(|l| l.kind == LexiconKind::Record).map(|l| l.id.clone()).collect();
         tracked.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        Self { by_nsid, tracked: tracked.into(), schemas: HashMap::new() }
+        Self { by_nsid, tracked: tracked.into(), ..Self::default() }
     }
 }
 
@@ -104,6 +137,7 @@ impl Registry {
         let rows = store::lexicons::list(db).await?;
         let schemas =
             rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::for_scripts(row)?))).collect();
+        let documents = Schemas::new(rows.iter().map(|row| row.lexicon_json.as_str()));
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
                 tracing::error!(id = row.id, "a stored lexicon has no NSID as its id and is left out");
@@ -113,10 +147,11 @@ impl Registry {
                 id,
                 kind: LexiconKind::from_name(&row.lexicon_type),
                 target_collection: row.target_collection.and_then(|c| Nsid::try_from(c.as_str()).ok()),
+                action: row.action.as_deref().and_then(Action::from_name),
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        self.replace(Snapshot { schemas, ..Snapshot::new(lexicons) });
+        self.replace(Snapshot { schemas, documents, ..Snapshot::new(lexicons) });
         Ok(())
     }
 
@@ -144,7 +179,13 @@ mod tests {
     use super::*;
 
     fn lexicon(id: &str, kind: LexiconKind) -> Lexicon {
-        Lexicon { id: Nsid::try_from(id).unwrap(), kind, target_collection: None, token_cost: None }
+        Lexicon {
+            id: Nsid::try_from(id).unwrap(),
+            kind,
+            target_collection: None,
+            action: None,
+            token_cost: None,
+        }
     }
 
     #[test]

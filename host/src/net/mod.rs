@@ -55,6 +55,27 @@ impl Limits {
     pub const DOCUMENT_BYTES: usize = 1 << 20;
 }
 
+/// The body of a request.
+#[derive(Debug)]
+pub struct Outgoing(reqwest::Body);
+
+impl Outgoing {
+    /// A body that is sent as it comes in, never held whole. Its length is announced when it is known.
+    pub fn streamed<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self(reqwest::Body::wrap(body))
+    }
+}
+
+impl From<Bytes> for Outgoing {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes.into())
+    }
+}
+
 /// A whole answer.
 #[derive(Clone, Debug)]
 pub struct Fetched {
@@ -135,6 +156,21 @@ impl Client {
         body: Option<Bytes>,
         limits: Limits,
     ) -> Result<Fetched, NetError> {
+        self.send(method, url, headers, body.map(Outgoing::from), limits).await
+    }
+
+    /// As [`Self::request`], with a body that may still be on its way to us.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        body: Option<Outgoing>,
+        limits: Limits,
+    ) -> Result<Fetched, NetError> {
         let url = parse(url)?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(NetError::Refused(format!("{}: the scheme is not https", shown(&url))));
@@ -145,7 +181,7 @@ impl Client {
         };
         let mut request = client.request(method, url).headers(headers).timeout(limits.total);
         if let Some(body) = body {
-            request = request.body(body);
+            request = request.body(body.0);
         }
         let mut response = request.send().await.map_err(from_reqwest)?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));

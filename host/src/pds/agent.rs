@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::answer::{self, Committed, PdsError};
 use super::{Action, Session, Write};
-use crate::net::{Client, Limits};
+use crate::net::{Client, Limits, Outgoing};
+use crate::oauth::Parcel;
 
 /// A PDS writes to its own disk; one that takes longer has a problem.
 const WRITE_LIMITS: Limits = Limits { max_bytes: Limits::DOCUMENT_BYTES, total: Duration::from_secs(30) };
@@ -44,6 +45,14 @@ impl<'a> Agent<'a> {
     /// When the PDS refuses or does not answer. After [`PdsError::Net`] and [`PdsError::Malformed`] it is not known
     /// whether the write was done.
     pub async fn write(&self, write: &Write) -> Result<Committed, PdsError> {
+        self.write_and_show(write).await.map(|(committed, _)| committed)
+    }
+
+    /// As [`Self::write`], with the PDS's answer as it came.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn write_and_show(&self, write: &Write) -> Result<(Committed, Bytes), PdsError> {
         let (method, record) = match &write.action {
             Action::Create(record) => ("com.atproto.repo.createRecord", Some(record)),
             Action::Put(record) => ("com.atproto.repo.putRecord", Some(record)),
@@ -58,7 +67,8 @@ impl<'a> Agent<'a> {
             body.raw("record", record)?;
         }
         let answer = self.procedure(method, body.finish()).await?;
-        if record.is_some() { answer::one(&answer) } else { answer::deleted(&answer) }
+        let committed = if record.is_some() { answer::one(&answer)? } else { answer::deleted(&answer)? };
+        Ok((committed, answer))
     }
 
     /// Does all writes in one commit, or none (`applyWrites`).
@@ -101,6 +111,29 @@ impl<'a> Agent<'a> {
         self.call(Method::POST, "com.atproto.repo.uploadBlob", Some((kind, bytes)), UPLOAD_LIMITS).await
     }
 
+    /// Uploads a blob that is still on its way to us; the PDS's answer as it came.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn upload_stream(&self, body: Outgoing, mime_type: HeaderValue) -> Result<Bytes, PdsError> {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, mime_type)]);
+        let url = self.url("com.atproto.repo.uploadBlob");
+        let limits = self.limits(UPLOAD_LIMITS);
+        let parcel = Parcel { method: Method::POST, url: &url, headers, body: None, limits };
+        let url = self.url("com.atproto.server.getSession");
+        let limits = self.limits(WRITE_LIMITS);
+        let ahead = Parcel { method: Method::GET, url: &url, headers: HeaderMap::new(), body: None, limits };
+        answer::success(self.session.credential.send_once(self.net, &ahead, parcel, body).await?)
+    }
+
+    /// A query; its answer as it came.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn query(&self, method_and_params: &str) -> Result<Bytes, PdsError> {
+        self.call(Method::GET, method_and_params, None, WRITE_LIMITS).await
+    }
+
     async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
         let json = HeaderValue::from_static("application/json");
         self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS).await
@@ -114,14 +147,21 @@ impl<'a> Agent<'a> {
         limits: Limits,
     ) -> Result<Bytes, PdsError> {
         let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, self.session.credential.authorization().ok_or(PdsError::Credential)?);
         let body = body.map(|(kind, body)| {
             headers.insert(CONTENT_TYPE, kind);
             body
         });
-        let url = format!("{}/xrpc/{method}", self.session.endpoint);
-        let limits = Limits { total: limits.total.min(self.patience), ..limits };
-        answer::success(self.net.request(verb, &url, headers, body, limits).await?)
+        let (url, limits) = (self.url(method), self.limits(limits));
+        let parcel = Parcel { method: verb, url: &url, headers, body, limits };
+        answer::success(self.session.credential.send(self.net, parcel).await?)
+    }
+
+    fn url(&self, method: &str) -> String {
+        format!("{}/xrpc/{method}", self.session.endpoint)
+    }
+
+    fn limits(&self, limits: Limits) -> Limits {
+        Limits { total: limits.total.min(self.patience), ..limits }
     }
 }
 

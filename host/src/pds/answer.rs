@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
 
+use super::RenewError;
 use crate::atproto::{Cid, RecordUri, Tid};
 use crate::net::{Fetched, NetError};
 
@@ -26,6 +27,11 @@ pub enum PdsError {
     Malformed(String),
     #[error("the session's credential can't be sent")]
     Credential,
+    #[error("the session has ended: the user has to sign in again")]
+    Ended,
+    /// The tokens are over, and newer ones can't be had now.
+    #[error("the session can't be renewed: {0}")]
+    Renewal(Box<RenewError>),
 }
 
 /// A commit to a repo.

@@ -1,18 +1,23 @@
 //! Writing to a user's repo: calls to their PDS with a session that they gave us.
 //!
-//! [`Sessions`] knows who has a [`Session`], and [`Agent`] makes the calls of one. Nothing here touches the index.
+//! [`Sessions`] knows who has a [`Session`], [`Vault`] opens the stored ones and renews their tokens, and [`Agent`] makes
+//! the calls of one. Nothing here touches the index.
 
 mod agent;
 mod answer;
+mod bound;
 mod session;
 #[cfg(test)]
 pub(crate) mod standin;
 #[cfg(test)]
 mod tests;
+mod vault;
 
 pub use agent::Agent;
 pub use answer::{Committed, PdsError, Refusal};
-pub use session::{Credential, Session, Sessions};
+pub use bound::BoundSession;
+pub use session::{Credential, Session, SessionOf, Sessions};
+pub use vault::{RenewError, Vault};
 
 use bytes::Bytes;
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::atproto::Did;
 use crate::clock::Clock;
-use crate::pds::Session;
+use crate::pds::{Session, SessionOf};
 use crate::random::Random;
 
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
@@ -157,6 +157,7 @@ impl Engine {
             kind: script.trigger.kind(),
             caller_did: invocation.caller_did.map(str::to_owned),
             client: invocation.client.map(Arc::from),
+            session: invocation.session.map(Arc::from),
             bound: invocation.bound,
             depth: invocation.depth,
         };
@@ -219,6 +220,7 @@ impl Engine {
             kind: trigger.kind(),
             caller_did: None,
             client: None,
+            session: None,
             bound: false,
             depth: 0,
         };
@@ -230,7 +232,11 @@ impl Engine {
 async fn session(identity: &Identity, services: &Services) -> Result<Option<Arc<Session>>, ScriptFailure> {
     let (Some(repos), Some(caller)) = (&services.repos, &identity.caller_did) else { return Ok(None) };
     let Ok(caller) = Did::try_from(caller.as_str()) else { return Ok(None) };
-    repos.session(&caller, identity.client.as_deref()).await.map_err(|error| {
+    let which = match identity.session.as_deref() {
+        Some(id) => SessionOf::Id(id),
+        None => SessionOf::Account { did: &caller, client: identity.client.as_deref() },
+    };
+    repos.session(which).await.map_err(|error| {
         tracing::error!(%error, "the sessions can't be read");
         ScriptFailure::new(FailureKind::Internal, "the sessions can't be read")
     })

@@ -77,6 +77,7 @@ async fn make(engine: &Engine) -> Result<Vec<u8>> {
         kind: TriggerKind::Query,
         caller_did: None,
         client: None,
+        session: None,
         bound: false,
         depth: 0,
     };

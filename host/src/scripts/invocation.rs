@@ -27,6 +27,9 @@ pub struct Invocation<'a> {
     pub job: Option<(&'a str, &'a [u8])>,
     /// The API client whose share of the processor the run takes from; `None` takes from nobody's.
     pub client: Option<&'a str>,
+    /// The session with the caller's PDS that their proof belongs to, by id; otherwise their newest of the client is
+    /// taken.
+    pub session: Option<&'a str>,
     /// The caller's proof is good for this method only: no other procedure is called in their name.
     pub bound: bool,
     /// How many runs this one is nested in: 0 for what came from outside.

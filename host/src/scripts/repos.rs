@@ -1,4 +1,5 @@
-//! Records for scripts: schemas, the index by URI, sessions, and bringing into the index what was written.
+//! Records for scripts and procedures: schemas, the index by URI, sessions, and bringing into the index what was
+//! written.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -7,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Library, TriggerKind};
-use crate::atproto::{Cid, Did, Nsid, RecordUri, Tid, record};
+use crate::atproto::{Cid, Nsid, RecordUri, Tid, record};
 use crate::indexing::WriterHandle;
 use crate::lexicons::Registry;
 use crate::net;
-use crate::pds::{Action, Agent, Session, Sessions};
+use crate::pds::{Action, Agent, Session, SessionOf, Sessions};
 use crate::store::index::{Change, Delete, Upsert};
 use crate::store::records::{FullRecordRow, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
@@ -68,11 +69,11 @@ impl Repos {
 
     /// # Errors
     /// When the sessions can't be read.
-    pub async fn session(&self, did: &Did, client: Option<&str>) -> Result<Option<Arc<Session>>, StoreError> {
-        self.0.sessions.of(did, client).await
+    pub async fn session(&self, which: SessionOf<'_>) -> Result<Option<Arc<Session>>, StoreError> {
+        self.0.sessions.find(which).await
     }
 
-    pub(super) fn agent<'a>(&'a self, session: &'a Session) -> Agent<'a> {
+    pub fn agent<'a>(&'a self, session: &'a Session) -> Agent<'a> {
         Agent::new(&self.0.net, session)
     }
 
@@ -87,7 +88,7 @@ impl Repos {
     /// Brings into the index what the PDS has accepted, so that its writer can read it at once. The echo of the stream
     /// has the same `rev` and is no second write. Where a script decides about such events, the index waits for the echo
     /// and the script's word; a collection that the stream does not follow is not mirrored, for it would grow old.
-    pub(super) async fn mirror(&self, uri: RecordUri, action: &Action, cid: Option<Cid>, rev: Option<Tid>) {
+    pub async fn mirror(&self, uri: RecordUri, action: &Action, cid: Option<Cid>, rev: Option<Tid>) {
         let kind = match action {
             Action::Create(_) => TriggerKind::RecordCreate,
             Action::Put(_) => TriggerKind::RecordUpdate,

@@ -275,6 +275,8 @@ pub struct XrpcCall {
     pub caller_did: Option<String>,
     /// The API client, by id.
     pub client: Option<Arc<str>>,
+    /// The session with the caller's PDS that their proof belongs to, by id.
+    pub session: Option<Arc<str>>,
     /// The caller's proof is good for the method of the run that calls only.
     pub bound: bool,
     /// How many runs the call is nested in.

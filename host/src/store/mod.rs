@@ -7,10 +7,13 @@
 //! Values: times are BIGINT microseconds UTC, ids are text, JSON is text (records are `jsonb` on PostgreSQL).
 //! Absence is `Option`; whether it is a 404 is the caller's business. Errors are [`StoreError`].
 
+pub mod api_client_keys;
 pub mod api_clients;
 pub mod api_keys;
 pub mod cursors;
 pub mod dead_letters;
+pub mod domains;
+pub mod dpop_keys;
 mod error;
 pub mod events;
 pub mod fields;
@@ -21,6 +24,8 @@ pub mod jobs;
 pub mod labels;
 mod lane;
 pub mod lexicons;
+pub mod oauth_sessions;
+pub mod oauth_states;
 mod postgres;
 pub mod query;
 pub mod records;
@@ -34,7 +39,9 @@ pub mod search;
 pub mod settings;
 mod sqlite;
 mod types;
+pub mod used_proofs;
 pub mod users;
+pub mod web_sessions;
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 

@@ -84,7 +84,15 @@ fn caller(app: &App, nsid: &Nsid, call: &XrpcCall) -> Result<XrpcCaller, Error> 
         .caller_did
         .as_deref()
         .map(|did| Did::try_from(did).map_err(|_| Error::unauthorized("the caller's DID is malformed")));
-    xrpc::admit_nested(app, call.client.as_deref(), user.transpose()?, call.bound, call.depth, nsid.as_str())
+    xrpc::admit_nested(
+        app,
+        call.client.as_deref(),
+        user.transpose()?,
+        call.session.clone(),
+        call.bound,
+        call.depth,
+        nsid.as_str(),
+    )
 }
 
 /// The request that the caller would have sent.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{forward, scripted};
+use super::{forward, scripted, write};
 use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::Nsid;
@@ -11,8 +11,6 @@ use crate::atproto::lexicon::LexiconKind;
 use crate::http::{Error, Request, Response};
 use crate::scripts::{CompiledScript, TriggerKind};
 
-/// Nobody has a stored session before the OAuth endpoints exist, so a procedure without a script ends in the answer
-/// that a caller without one gets.
 pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Result<Response, Error> {
     let lexicon = app.registry.get(request.param("nsid"));
     if lexicon.as_ref().is_some_and(|lexicon| lexicon.kind != LexiconKind::Procedure) {
@@ -29,7 +27,7 @@ pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Resu
             Err(Error::unauthorized("the token is for this method only, and its script calls others"))
         }
         Some(script) => scripted::procedure(&app, &script, &lexicon, &caller, &request).await,
-        None => Err(Error::unauthorized("no PDS session is stored for this user")),
+        None => write::write(&app, &lexicon, &caller, &request).await,
     }
 }
 

@@ -51,7 +51,7 @@ async fn run(
     params: Vec<(String, String)>,
     input: Option<&[u8]>,
 ) -> Result<Response, Error> {
-    let (depth, bound) = (caller.depth(), caller.is_bound());
+    let (depth, bound, session) = (caller.depth(), caller.is_bound(), caller.session().cloned());
     let client = caller.client.as_deref().map(|client| client.id.as_str());
     let caller = caller.did();
     let invocation = Invocation {
@@ -61,6 +61,7 @@ async fn run(
         params: Some(&params),
         input,
         client,
+        session: session.as_deref(),
         bound,
         depth,
         ..Invocation::default()

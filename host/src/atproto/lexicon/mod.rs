@@ -6,12 +6,14 @@
 
 mod check;
 mod node;
+mod schemas;
 #[cfg(test)]
 mod tests;
 
 use serde_json::{Map, Value};
 
 use self::node::Node;
+pub use self::schemas::{Mismatch, Schemas};
 use super::{Nsid, RecordKey};
 
 /// What a lexicon is good for, by the type of its `main` definition.

@@ -277,7 +277,8 @@ pub(super) fn refused(state: &mut RunState, function: &str, error: PdsError) -> 
         }
         PdsError::Net(error) => Fault { message, ..fault_of(&error) },
         PdsError::Malformed(_) => fault::new(FaultCode::Upstream, message),
-        PdsError::Credential => fault::new(FaultCode::NoSession, message),
+        PdsError::Credential | PdsError::Ended => fault::new(FaultCode::NoSession, message),
+        PdsError::Renewal(_) => fault::new(FaultCode::Unavailable, message),
     }
 }
 

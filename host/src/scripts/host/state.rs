@@ -26,6 +26,8 @@ pub(in crate::scripts) struct Identity {
     pub(in crate::scripts) caller_did: Option<String>,
     /// The API client, by id.
     pub(in crate::scripts) client: Option<Arc<str>>,
+    /// The session with the caller's PDS that their proof belongs to, by id.
+    pub(in crate::scripts) session: Option<Arc<str>>,
     /// The caller's proof is good for this method only.
     pub(in crate::scripts) bound: bool,
     /// How many runs this one is nested in (`xrpc.*`).
@@ -222,6 +224,7 @@ mod tests {
             kind: TriggerKind::Query,
             caller_did: None,
             client: None,
+            session: None,
             bound: false,
             depth: 0,
         };

@@ -58,6 +58,7 @@ async fn call(
         input: input.map(Bytes::from),
         caller_did: identity.caller_did.clone(),
         client: identity.client.clone(),
+        session: identity.session.clone(),
         bound: identity.bound,
         depth: identity.depth + 1,
     };

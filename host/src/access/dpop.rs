@@ -1,0 +1,240 @@
+//! DPoP on requests to us (RFC 9449 §4.3; auth-and-clients.md §5): an application shows the access token of a user's
+//! session and proves with the session's key that it is its own. Every check is made, in this order: the form, the
+//! method, the URL, the time, the token's hash, the key, the session, the signature, the token, the nonce, and last
+//! whether the proof was used before; only then is it used up.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use http::{Method, StatusCode};
+use url::Url;
+
+use super::nonces::Nonces;
+use super::used_proofs::{Unknown, UsedProofs};
+use super::{ApiClient, Origins};
+use crate::atproto::Did;
+use crate::clock::{Clock, Timestamp};
+use crate::crypto::dpop::{Proof, ProofError, token_hash};
+use crate::crypto::{ct_eq, sha256_hex};
+use crate::http::Error;
+use crate::store::oauth_sessions::{self, Presented};
+use crate::store::{Db, StoreError};
+
+pub const DPOP: HeaderName = HeaderName::from_static("dpop");
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
+/// A proof is good for this long (service.md, Limits).
+const WINDOW_SECONDS: i64 = 300;
+
+/// How far a caller's clock may be ahead of ours.
+const AHEAD_SECONDS: i64 = 30;
+
+/// A `jti` is a random string or a UUID; what is longer is somebody's payload.
+const MAX_JTI_BYTES: usize = 256;
+
+/// Checks proofs, and remembers those used. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DpopProofs {
+    db: Db,
+    clock: Clock,
+    origins: Origins,
+    used: UsedProofs,
+    nonces: Option<Nonces>,
+}
+
+/// What a caller shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    pub method: &'a Method,
+    /// As it was sent: percent-encoding is the client's to choose.
+    pub path: &'a str,
+    pub token: &'a str,
+    pub proof: &'a str,
+}
+
+/// The session that a caller has proved to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DpopSession {
+    pub id: String,
+    pub key_id: String,
+    pub did: Did,
+    /// Space-separated.
+    pub scopes: String,
+}
+
+/// Why a proof is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("DPoP auth requires DPoP header")]
+    Missing,
+    #[error("more than one DPoP header")]
+    Several,
+    #[error("invalid DPoP proof: {0}")]
+    Malformed(#[from] ProofError),
+    #[error("DPoP proof is for another method")]
+    Method,
+    #[error("DPoP proof is for another URL")]
+    Url,
+    #[error("DPoP proof is from the future")]
+    Early,
+    #[error("DPoP proof is too old")]
+    Late,
+    #[error("DPoP proof has no ath")]
+    NoHash,
+    #[error("DPoP proof is for another access token")]
+    Hash,
+    #[error("DPoP proof has no usable jti")]
+    Jti,
+    #[error("no DPoP key matching proof thumbprint")]
+    UnknownKey,
+    #[error("no matching DPoP session")]
+    NoSession,
+    #[error("DPoP proof signature does not verify")]
+    Signature,
+    #[error("access token is not the one the session was registered with")]
+    Token,
+    /// The PDS's token is over, and nothing can renew it.
+    #[error("token_expired")]
+    Expired,
+    /// With the nonce to use.
+    #[error("use_dpop_nonce")]
+    Nonce(String),
+    #[error("DPoP proof replay detected")]
+    Replayed,
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl DpopProofs {
+    /// With `nonces`, proofs must carry one of them.
+    pub fn new(db: Db, clock: Clock, origins: Origins, used: UsedProofs, nonces: Option<Nonces>) -> Self {
+        Self { db, clock, origins, used, nonces }
+    }
+
+    /// The session that a request's headers prove, of a client.
+    ///
+    /// # Errors
+    /// Says which check failed.
+    pub async fn verify_request(
+        &self,
+        client: &ApiClient,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        token: &str,
+    ) -> Result<DpopSession, Refused> {
+        let mut proofs = headers.get_all(DPOP).iter();
+        let proof = proofs.next().ok_or(Refused::Missing)?;
+        if proofs.next().is_some() {
+            return Err(Refused::Several);
+        }
+        // What is no text fails as a proof.
+        let proof = proof.to_str().unwrap_or_default();
+        self.verify(client, &Shown { method, path, token, proof }).await
+    }
+
+    /// The session that a proof and its token stand for, of a client.
+    ///
+    /// # Errors
+    /// Says which check failed.
+    pub async fn verify(&self, client: &ApiClient, shown: &Shown<'_>) -> Result<DpopSession, Refused> {
+        let proof = Proof::parse(shown.proof)?;
+        self.check_claims(&proof, shown)?;
+        let presented = oauth_sessions::presented(&self.db, &client.id, &proof.thumbprint).await?;
+        let presented = presented.ok_or(Refused::UnknownKey)?;
+        let Presented { key_id, id: Some(id), did: Some(did), scopes, token_hash, refreshable, expires_at } =
+            presented
+        else {
+            return Err(Refused::NoSession);
+        };
+        proof.verify().map_err(|_| Refused::Signature)?;
+        let registered = token_hash.unwrap_or_default();
+        if !ct_eq(sha256_hex(shown.token.as_bytes()).as_bytes(), registered.as_bytes()) {
+            return Err(Refused::Token);
+        }
+        if let Some(nonces) = &self.nonces {
+            let now = self.clock.now();
+            let good = proof.claims.nonce.as_deref().is_some_and(|nonce| nonces.accept(nonce, now));
+            if !good {
+                return Err(Refused::Nonce(nonces.current(now)));
+            }
+        }
+        let expires = Timestamp(0).plus_seconds(proof.claims.iat + WINDOW_SECONDS + 1);
+        if !self.used.first_use(&proof.thumbprint, &proof.claims.jti, expires).await? {
+            return Err(Refused::Replayed);
+        }
+        if refreshable == Some(false) && expires_at.is_some_and(|at| at <= self.clock.now()) {
+            return Err(Refused::Expired);
+        }
+        let did = Did::try_from(did.as_str());
+        let did = did.map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: its DID is none")))?;
+        Ok(DpopSession { id, key_id, did, scopes: scopes.unwrap_or_default() })
+    }
+
+    fn check_claims(&self, proof: &Proof<'_>, shown: &Shown<'_>) -> Result<(), Refused> {
+        let claims = &proof.claims;
+        if !claims.htm.eq_ignore_ascii_case(shown.method.as_str()) {
+            return Err(Refused::Method);
+        }
+        if !self.is_ours(&claims.htu, shown.path) {
+            return Err(Refused::Url);
+        }
+        let now = self.clock.now().as_seconds();
+        if claims.iat > now + AHEAD_SECONDS {
+            return Err(Refused::Early);
+        }
+        if claims.iat < now - WINDOW_SECONDS {
+            return Err(Refused::Late);
+        }
+        let ath = claims.ath.as_deref().ok_or(Refused::NoHash)?;
+        if !ct_eq(ath.as_bytes(), token_hash(shown.token).as_bytes()) {
+            return Err(Refused::Hash);
+        }
+        if claims.jti.is_empty() || claims.jti.len() > MAX_JTI_BYTES {
+            return Err(Refused::Jti);
+        }
+        Ok(())
+    }
+
+    /// Whether `htu` is this path on one of our origins. Query and fragment don't count (RFC 9449 §4.3).
+    fn is_ours(&self, htu: &str, path: &str) -> bool {
+        let Some(htu) = htu.split(['?', '#']).next() else { return false };
+        let Some((_, rest)) = htu.split_once("://") else { return false };
+        let named = rest.find('/').map_or("/", |slash| &rest[slash..]);
+        named == path
+            && Url::parse(htu).is_ok_and(|url| {
+                let bare = url.username().is_empty() && url.password().is_none();
+                bare && self.origins.contains(&url.origin().ascii_serialization())
+            })
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        let text = refused.to_string();
+        // RFC 9449 §7.1 and RFC 6750 §3.1: what a client can do about it.
+        let code = match refused {
+            Refused::Unknown(_) => return Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
+            Refused::Store(error) => return crate::api::failed(error),
+            Refused::Nonce(nonce) => {
+                let error =
+                    Self::unauthorized(text).with_header(WWW_AUTHENTICATE, challenge("use_dpop_nonce"));
+                return match HeaderValue::try_from(nonce) {
+                    Ok(nonce) => error.with_header(DPOP_NONCE, nonce),
+                    Err(_) => error,
+                };
+            }
+            Refused::UnknownKey | Refused::NoSession | Refused::Token | Refused::Expired => "invalid_token",
+            _ => "invalid_dpop_proof",
+        };
+        Self::unauthorized(text).with_header(WWW_AUTHENTICATE, challenge(code))
+    }
+}
+
+fn challenge(code: &'static str) -> HeaderValue {
+    HeaderValue::from_static(match code {
+        "use_dpop_nonce" => r#"DPoP error="use_dpop_nonce", algs="ES256""#,
+        "invalid_token" => r#"DPoP error="invalid_token", algs="ES256""#,
+        _ => r#"DPoP error="invalid_dpop_proof", algs="ES256""#,
+    })
+}

@@ -1,0 +1,53 @@
+//! Nonces that we want in DPoP proofs (RFC 9449 §9), when the operator asks for them. Nothing is stored: a nonce is the
+//! instance's signature of its time, so all hosts with the same secret take each other's.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::clock::Timestamp;
+use crate::crypto::{MacKey, ct_eq};
+
+/// Seconds after which there is a new nonce. The one before is good too, so that nobody is caught in between.
+const LIFE_SECONDS: i64 = 120;
+
+/// Bytes of a tag that are shown: too many to guess.
+const SHOWN: usize = 16;
+
+#[derive(Clone, Debug)]
+pub struct Nonces(MacKey);
+
+impl Nonces {
+    /// `secret` is the instance's session secret.
+    pub fn new(secret: &str) -> Self {
+        Self(MacKey::derive(secret.as_bytes(), "dpop nonce"))
+    }
+
+    pub fn current(&self, now: Timestamp) -> String {
+        self.of_period(now.as_seconds().div_euclid(LIFE_SECONDS))
+    }
+
+    /// Whether a nonce is the current one or the one before.
+    pub fn accept(&self, nonce: &str, now: Timestamp) -> bool {
+        let period = now.as_seconds().div_euclid(LIFE_SECONDS);
+        [period, period - 1].iter().any(|period| ct_eq(self.of_period(*period).as_bytes(), nonce.as_bytes()))
+    }
+
+    fn of_period(&self, period: i64) -> String {
+        URL_SAFE_NO_PAD.encode(&self.0.tag(&period.to_be_bytes())[..SHOWN])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_good_for_its_time_and_the_next() {
+        let (nonces, start) = (Nonces::new("secret"), Timestamp(0).plus_seconds(LIFE_SECONDS * 1_000_000));
+        let nonce = nonces.current(start);
+        let after = |seconds| nonces.accept(&nonce, start.plus_seconds(seconds));
+        assert!(after(0) && after(LIFE_SECONDS) && after(2 * LIFE_SECONDS - 1));
+        assert!(!after(2 * LIFE_SECONDS) && !after(-1));
+        assert!(!nonces.accept("", start) && !Nonces::new("other").accept(&nonce, start));
+    }
+}

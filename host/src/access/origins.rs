@@ -1,0 +1,44 @@
+//! Origins that are the instance's own: PUBLIC_URL and the registered domains. What a proof, a cookie, a redirect or a
+//! page may name is compared with these, never with a Host header, which is the caller's to choose.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+use http::header::HOST;
+
+/// The origins, replaced as a whole when domains change. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Origins {
+    /// That of PUBLIC_URL.
+    own: Arc<str>,
+    all: Arc<ArcSwap<Vec<String>>>,
+}
+
+impl Origins {
+    /// With PUBLIC_URL's origin alone.
+    pub fn new(own: &str) -> Self {
+        Self { own: own.into(), all: Arc::new(ArcSwap::from_pointee(vec![own.to_owned()])) }
+    }
+
+    /// From now on these, beside PUBLIC_URL's.
+    pub fn replace(&self, domains: impl IntoIterator<Item = String>) {
+        let mut all = vec![self.own.to_string()];
+        all.extend(domains.into_iter().filter(|url| **url != *self.own));
+        self.all.store(Arc::new(all));
+    }
+
+    pub fn contains(&self, origin: &str) -> bool {
+        self.all.load().iter().any(|own| own == origin)
+    }
+
+    /// The origin that a request came to, as its Host says; PUBLIC_URL's when that is none of ours (a proxy may have
+    /// another name for us).
+    pub fn of_host(&self, headers: &HeaderMap) -> String {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let all = self.all.load();
+        let found =
+            all.iter().find(|own| own.split_once("://").is_some_and(|(_, authority)| authority == host));
+        found.cloned().unwrap_or_else(|| self.own.to_string())
+    }
+}

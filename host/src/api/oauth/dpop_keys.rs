@@ -1,0 +1,70 @@
+//! `POST /oauth/dpop-keys`: a new key pair for the application, which it uses for its OAuth flow with a user's PDS. The
+//! private key is shown here and never again; we keep it to act for the user later.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::access::{ApiClient, secrets};
+use crate::api::failed;
+use crate::app::App;
+use crate::crypto::{Algorithm, PrivateKey, jwk};
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::dpop_keys::{self, DpopKeyRow};
+
+#[derive(Deserialize)]
+struct Body {
+    pkce_challenge: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    provision_id: String,
+    dpop_key: Value,
+}
+
+pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> Result<Response, Error> {
+    let body: Body = request.json()?;
+    let pkce_challenge = match body.pkce_challenge {
+        Some(challenge) if client.is_public() => Some(checked(challenge)?),
+        None if client.is_public() => {
+            return Err(Error::bad_request("public clients must provide pkce_challenge"));
+        }
+        // A confidential client proves itself with its secret.
+        _ => None,
+    };
+    let key = PrivateKey::generate(Algorithm::Es256, &app.random);
+    let (Some(private), Some(thumbprint)) = (jwk::private_jwk(&key), jwk::thumbprint(&key.public())) else {
+        return Err(Error::internal("a key of another curve was made"));
+    };
+    let id = secrets::provision_id(&app.random);
+    let row = DpopKeyRow {
+        sealed: app.vault.seal_key(&id, &key),
+        id,
+        client_id: Some(client.id.clone()),
+        thumbprint,
+        pkce_challenge,
+        did: None,
+        created_at: app.clock.now(),
+    };
+    dpop_keys::create(&app.db, &row).await.map_err(failed)?;
+    app.events.record(Event::DpopKeyProvisioned {
+        provision_id: row.id.clone(),
+        client_key: client.key.clone(),
+        thumbprint: row.thumbprint,
+    });
+    Ok(response::json(StatusCode::CREATED, &Answer { provision_id: row.id, dpop_key: private }))
+}
+
+/// S256 of RFC 7636 §4.2: base64url of 32 bytes.
+fn checked(challenge: String) -> Result<String, Error> {
+    if URL_SAFE_NO_PAD.decode(&challenge).is_ok_and(|hash| hash.len() == 32) {
+        return Ok(challenge);
+    }
+    Err(Error::bad_request("pkce_challenge must be base64url of a SHA-256, without padding"))
+}

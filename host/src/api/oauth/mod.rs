@@ -1,0 +1,4 @@
+//! `/oauth/*`: applications get DPoP keys and register the sessions that they made with them.
+
+pub mod dpop_keys;
+pub mod sessions;

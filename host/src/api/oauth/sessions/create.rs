@@ -1,0 +1,181 @@
+//! `POST /oauth/sessions`: the application hands over the tokens that it got with a provisioned key. Where they are good,
+//! and whose they are, is asked of the account's own PDS; what the application says of it only has to agree.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::HeaderMap;
+use http::{Method, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use crate::access::scopes::{self, NotGranted};
+use crate::access::{ApiClient, client_keys};
+use crate::api::failed;
+use crate::app::App;
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::config::Secret;
+use crate::crypto::{PrivateKey, ct_eq, sha256, sha256_hex};
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::net::Limits;
+use crate::oauth::{Account, Parcel, origin_of};
+use crate::store::dpop_keys::{self, DpopKeyRow};
+use crate::store::oauth_sessions::{self, NewSession};
+
+/// A key that nobody used within this was forgotten by its application.
+pub const PROVISION_SECONDS: i64 = 3600;
+
+#[derive(Deserialize)]
+struct Body {
+    provision_id: String,
+    did: String,
+    access_token: Secret<String>,
+    refresh_token: Option<Secret<String>>,
+    expires_at: Option<String>,
+    scopes: String,
+    pds_url: Option<String>,
+    issuer: Option<String>,
+    pkce_verifier: Option<Secret<String>>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    session_id: &'a str,
+    did: &'a str,
+    scopes: Vec<&'a str>,
+}
+
+pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> Result<Response, Error> {
+    let body: Body = request.json()?;
+    let did = Did::try_from(body.did.as_str()).map_err(|_| Error::bad_request("did is not a DID"))?;
+    let expires_at = body.expires_at.as_deref().map(Timestamp::parse).transpose();
+    let expires_at = expires_at.map_err(|_| Error::bad_request("expires_at is not an ISO 8601 timestamp"))?;
+    let key = provisioned(&app, &client, &body.provision_id, &did).await?;
+    verify_pkce(&key, body.pkce_verifier.as_ref())?;
+    scopes::within(&app.db, &client.scopes, &body.scopes).await.map_err(not_granted)?;
+
+    let account = located(&app, &did, &body).await?;
+    let private = app.vault.open_key(&key.id, &key.sealed).map_err(|error| Error::internal(error))?;
+    verify_owner(&app, &account, &private, &did, &body.access_token).await?;
+
+    let access_token = body.access_token.reveal();
+    let refresh_token = body.refresh_token.as_ref().map(|token| token.reveal().as_str());
+    let sealed = app.vault.seal_tokens(&key.id, access_token, refresh_token);
+    let kid = client_keys::pinned(&app, &client).await.map_err(failed)?;
+    let session = NewSession {
+        id: &app.random.uuid(),
+        key_id: &key.id,
+        client_id: Some(&client.id),
+        did: did.as_str(),
+        scopes: &body.scopes,
+        token_hash: &sha256_hex(access_token.as_bytes()),
+        pds: &account.pds,
+        issuer: &account.server.issuer,
+        oauth_client_id: &client.client_id_url,
+        assertion_kid: kid.as_deref(),
+        sealed: &sealed,
+        refreshable: refresh_token.is_some(),
+        expires_at,
+    };
+    let id = oauth_sessions::register(&app.db, &session, app.clock.now()).await.map_err(failed)?;
+    let id = id.ok_or_else(bound_elsewhere)?;
+    app.events.record(Event::DpopSessionCreated {
+        did: did.to_string(),
+        client_key: client.key.clone(),
+        scopes: body.scopes.clone(),
+        refreshable: refresh_token.is_some(),
+    });
+    let scopes = body.scopes.split_ascii_whitespace().collect();
+    Ok(response::json(StatusCode::CREATED, &Answer { session_id: &id, did: did.as_str(), scopes }))
+}
+
+/// The key, if it is this client's to use for this account.
+async fn provisioned(app: &App, client: &ApiClient, id: &str, did: &Did) -> Result<DpopKeyRow, Error> {
+    let unknown = || Error::not_found("DPoP key not found");
+    let key = dpop_keys::get(&app.db, id).await.map_err(failed)?.ok_or_else(unknown)?;
+    if key.client_id.as_deref() != Some(&client.id) {
+        return Err(Error::unauthorized("provision_id does not belong to this client"));
+    }
+    match &key.did {
+        Some(bound) if bound != did.as_str() => Err(bound_elsewhere()),
+        // The sweep may not have come by yet.
+        None if key.created_at.plus_seconds(PROVISION_SECONDS) <= app.clock.now() => {
+            Err(Error::not_found("DPoP key has expired: provision another one"))
+        }
+        _ => Ok(key),
+    }
+}
+
+fn bound_elsewhere() -> Error {
+    Error::unauthorized("provision_id is in use for another account")
+}
+
+/// RFC 7636 §4.6, between the application that asked for the key and the one that registers the session.
+fn verify_pkce(key: &DpopKeyRow, verifier: Option<&Secret<String>>) -> Result<(), Error> {
+    let Some(challenge) = &key.pkce_challenge else { return Ok(()) };
+    let verifier = verifier.ok_or_else(|| Error::bad_request("public clients must provide pkce_verifier"))?;
+    let hash = URL_SAFE_NO_PAD.encode(sha256(verifier.reveal().as_bytes()));
+    if ct_eq(hash.as_bytes(), challenge.as_bytes()) {
+        return Ok(());
+    }
+    Err(Error::unauthorized("PKCE verification failed"))
+}
+
+fn not_granted(error: NotGranted) -> Error {
+    match error {
+        NotGranted::Store(error) => failed(error),
+        other => Error::bad_request(other.to_string()),
+    }
+}
+
+/// Where the account lives and who speaks for it: its DID document's and its PDS's word.
+async fn located(app: &App, did: &Did, body: &Body) -> Result<Account, Error> {
+    let account = app.discovery.account(did).await.map_err(|error| {
+        let status = if error.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::BAD_REQUEST };
+        Error::new(status, error.to_string())
+    })?;
+    let differs = |said: &Option<String>, found: &str| {
+        said.as_deref().is_some_and(|said| origin_of(said).as_deref() != Some(found))
+    };
+    if differs(&body.pds_url, &account.pds) {
+        return Err(Error::bad_request(format!("pds_url is not the account's PDS, {}", account.pds)));
+    }
+    if differs(&body.issuer, &account.server.issuer) {
+        let issuer = &account.server.issuer;
+        return Err(Error::bad_request(format!(
+            "issuer is not the account's authorization server, {issuer}"
+        )));
+    }
+    Ok(account)
+}
+
+/// Asks the PDS whose token it is, with a proof by the provisioned key: so it is good there, and bound to that key.
+async fn verify_owner(
+    app: &App,
+    account: &Account,
+    key: &PrivateKey,
+    did: &Did,
+    token: &Secret<String>,
+) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct GetSession {
+        did: String,
+    }
+    let url = format!("{}/xrpc/com.atproto.server.getSession", account.pds);
+    let headers = HeaderMap::new();
+    let parcel = Parcel { method: Method::GET, url: &url, headers, body: None, limits: Limits::DOCUMENT };
+    let fetched = app.courier.send(key, Some(token.reveal()), &parcel).await.map_err(|error| {
+        Error::new(StatusCode::BAD_GATEWAY, format!("the account's PDS does not answer: {error}"))
+    })?;
+    if !fetched.status.is_success() {
+        let status = fetched.status.as_u16();
+        return Err(Error::unauthorized(format!("access token verification failed ({status})")));
+    }
+    match serde_json::from_slice::<GetSession>(&fetched.body) {
+        Ok(session) if session.did == did.as_str() => Ok(()),
+        Ok(_) => Err(Error::unauthorized("access token does not belong to the claimed DID")),
+        Err(_) => Err(Error::unauthorized("access token verification failed (no session)")),
+    }
+}

@@ -1,0 +1,4 @@
+//! `/oauth/sessions/{did}/devices`
+
+pub mod delete;
+pub mod list;

@@ -1,0 +1,45 @@
+//! What a caller is told when their PDS did not do what it was asked.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::access::XrpcCaller;
+use crate::api::failed;
+use crate::app::App;
+use crate::http::{Error, Response, response};
+use crate::pds::{PdsError, Session, SessionOf};
+
+/// The session that the caller's calls to their PDS go through: the one that they proved to hold, or else the newest that
+/// their application registered.
+///
+/// # Errors
+/// 401 without a user, or when there is none.
+pub(super) async fn session(app: &App, caller: &XrpcCaller) -> Result<Arc<Session>, Error> {
+    let did = caller.did().ok_or_else(|| Error::unauthorized("authentication required"))?;
+    let which = match caller.session() {
+        Some(id) => SessionOf::Id(id),
+        None => SessionOf::Account { did, client: caller.client.as_deref().map(|client| client.id.as_str()) },
+    };
+    let session = app.repos.session(which).await.map_err(failed)?;
+    session.ok_or_else(|| Error::unauthorized("no PDS session is stored for this user"))
+}
+
+/// A refusal goes on as it is (service.md, Errors); what is not the caller's to repair is a bad gateway.
+///
+/// # Errors
+/// All but a refusal.
+pub(super) fn answered(error: PdsError) -> Result<Response, Error> {
+    let gateway = |text: &'static str, error: PdsError| {
+        tracing::warn!(%error, "a call to a PDS failed");
+        Err(Error::new(StatusCode::BAD_GATEWAY, text))
+    };
+    match error {
+        PdsError::Refused(refusal) => Ok(response::json_bytes(refusal.status, refusal.body)),
+        PdsError::Ended => Err(Error::unauthorized("session expired, please re-authenticate")),
+        error @ PdsError::Net(_) => gateway("the PDS does not answer", error),
+        error @ PdsError::Malformed(_) => gateway("the PDS's answer makes no sense", error),
+        error @ PdsError::Renewal(_) => gateway("the session can't be renewed now", error),
+        error @ PdsError::Credential => Err(Error::internal(error)),
+    }
+}

@@ -1,0 +1,40 @@
+//! `POST /xrpc/com.atproto.repo.uploadBlob`: a blob goes to the caller's PDS as it comes in.
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{StatusCode, header};
+
+use super::pds_error;
+use crate::access::XrpcCaller;
+use crate::app::App;
+use crate::http::body::Unread;
+use crate::http::{Error, Request, Response, response};
+use crate::net::Outgoing;
+
+/// service.md, Limits.
+const MAX_BYTES: usize = 50 << 20;
+
+pub async fn handle(
+    app: Arc<App>,
+    caller: XrpcCaller,
+    request: Request,
+    unread: Unread,
+) -> Result<Response, Error> {
+    let session = pds_error::session(&app, &caller).await?;
+    if request.headers().contains_key(header::CONTENT_ENCODING) {
+        return Err(Error::bad_request("blobs are uploaded without a Content-Encoding"));
+    }
+    let kind = request.headers().get(CONTENT_TYPE).cloned();
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let (body, arrival) = unread.stream(MAX_BYTES)?;
+    let uploaded = app.repos.agent(&session).upload_stream(Outgoing::streamed(body), kind).await;
+    match uploaded {
+        Ok(answer) => Ok(response::json_bytes(StatusCode::OK, answer)),
+        Err(error) => {
+            // A PDS that was sent half a blob has nothing to say about it.
+            arrival.check()?;
+            pds_error::answered(error)
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a procedure without a script does: write to its target collection in the caller's repo, and index what was
+//! written (service.md, Public and XRPC; auth-and-clients.md §8).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::pds_error;
+use crate::access::XrpcCaller;
+use crate::app::App;
+use crate::atproto::{Did, Nsid, RecordKey, RecordUri, record};
+use crate::http::{Error, Request, Response, response};
+use crate::lexicons::{self, Lexicon};
+use crate::pds::{Action, Write};
+
+/// Fields of the body that steer the write and are none of the record.
+const STEERING: [&str; 3] = ["uri", "shouldPublish", "delegateDid"];
+
+pub(super) async fn write(
+    app: &Arc<App>,
+    lexicon: &Lexicon,
+    caller: &XrpcCaller,
+    request: &Request,
+) -> Result<Response, Error> {
+    let Some(collection) = &lexicon.target_collection else {
+        let text = "the procedure has neither a script nor a target_collection";
+        return Err(Error::bad_request(text));
+    };
+    let session = pds_error::session(app, caller).await?;
+    let write = asked(app, lexicon.action, collection, &session.did, request)?;
+    let agent = app.repos.agent(&session);
+    let (committed, body) = match agent.write_and_show(&write).await {
+        Ok(done) => done,
+        Err(error) => return pds_error::answered(error),
+    };
+    let place = committed.records.into_iter().flatten().next();
+    let (uri, cid) = match (place, write.rkey) {
+        (Some((uri, cid)), _) => (Some(uri), Some(cid)),
+        (None, Some(rkey)) => {
+            (Some(RecordUri { did: session.did.clone(), collection: collection.clone(), rkey }), None)
+        }
+        (None, None) => (None, None),
+    };
+    // A PDS speaks for the repo it was asked to write to, and for no other.
+    if let Some(uri) = uri.filter(|uri| uri.did == session.did && uri.collection == *collection) {
+        app.repos.mirror(uri, &write.action, cid, committed.rev).await;
+    }
+    Ok(response::json_bytes(StatusCode::OK, body))
+}
+
+/// The write that a body asks for.
+fn asked(
+    app: &App,
+    action: Option<lexicons::Action>,
+    collection: &Nsid,
+    repo: &Did,
+    request: &Request,
+) -> Result<Write, Error> {
+    let mut fields: Map<String, Value> = request.json()?;
+    let uri = match fields.get("uri") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(uri)) => Some(own_uri(uri, collection, repo)?),
+        Some(_) => return Err(Error::bad_request("uri must be an AT URI")),
+    };
+    for name in STEERING {
+        fields.remove(name);
+    }
+    let needs =
+        |what: &str| Error::bad_request(format!("this procedure {what} records: say which one in uri"));
+    let rkey = uri.map(|uri| uri.rkey);
+    match (action, rkey) {
+        (Some(lexicons::Action::Create), Some(_)) => {
+            Err(Error::bad_request("this procedure creates records: leave uri out"))
+        }
+        (Some(lexicons::Action::Update), None) => Err(needs("updates")),
+        (Some(lexicons::Action::Delete), None) => Err(needs("deletes")),
+        (Some(lexicons::Action::Delete), rkey @ Some(_)) => {
+            Ok(Write { collection: collection.clone(), rkey, action: Action::Delete })
+        }
+        (_, rkey @ Some(_)) => {
+            let record = record_of(app, collection, fields)?;
+            Ok(Write { collection: collection.clone(), rkey, action: Action::Put(record) })
+        }
+        (_, None) => {
+            let rkey = fixed_key(app, collection);
+            let record = record_of(app, collection, fields)?;
+            Ok(Write { collection: collection.clone(), rkey, action: Action::Create(record) })
+        }
+    }
+}
+
+/// A URI that names a record of the caller's in the procedure's collection.
+fn own_uri(text: &str, collection: &Nsid, repo: &Did) -> Result<RecordUri, Error> {
+    let uri = RecordUri::parse(text).map_err(|error| Error::bad_request(format!("uri: {error}")))?;
+    if uri.did != *repo {
+        return Err(Error::forbidden("uri names a record of another repo"));
+    }
+    if uri.collection != *collection {
+        return Err(Error::bad_request(format!("uri names a record that is not of {collection}")));
+    }
+    Ok(uri)
+}
+
+/// The record, complete and as its lexicon wants it.
+fn record_of(app: &App, collection: &Nsid, mut fields: Map<String, Value>) -> Result<Bytes, Error> {
+    if fields.get("$type").is_some_and(|kind| kind != collection.as_str()) {
+        return Err(Error::bad_request(format!("$type must be {collection}, or be left out")));
+    }
+    fields.insert("$type".to_owned(), collection.as_str().into());
+    let record = Value::Object(fields);
+    app.registry
+        .snapshot()
+        .check_record(collection.as_str(), &record)
+        .map_err(|invalid| Error::bad_request(format!("invalid record: {invalid}")))?;
+    let text = Bytes::from(record.to_string());
+    let inspected = record::inspect(&text).map_err(|error| Error::bad_request(error.to_string()))?;
+    inspected.cid.map_err(|error| Error::bad_request(format!("invalid record: {error}")))?;
+    Ok(text)
+}
+
+/// The one key that records of a collection have, when its lexicon fixes it (`literal:self`).
+fn fixed_key(app: &App, collection: &Nsid) -> Option<RecordKey> {
+    let schema = app.registry.snapshot().record_schema(collection.as_str())?;
+    let schema: Value = serde_json::from_slice(&schema).ok()?;
+    RecordKey::try_from(schema.get("key")?.as_str()?.strip_prefix("literal:")?).ok()
+}

@@ -1,0 +1,331 @@
+//! Stored sessions: opening them, and renewing their tokens, each exactly once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moka::sync::Cache;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+use zeroize::Zeroizing;
+
+use super::{BoundSession, Credential, Session};
+use crate::atproto::Did;
+use crate::clock::{Clock, Timestamp};
+use crate::config::Secret;
+use crate::crypto::{Algorithm, PrivateKey, SealingKey};
+use crate::oauth::{ClientIdentity, Courier, Discovery, DiscoveryError, FlowError, Tokens, flow};
+use crate::random::Random;
+use crate::store::oauth_sessions::{self, SessionRow};
+use crate::store::{Db, StoreError, api_client_keys};
+
+/// A host that refreshes has this long; then another may. More than the exchange can take, with its retries.
+const LEASE_SECONDS: i64 = 60;
+
+/// How often it is looked whether another host is done.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Locks kept of sessions that were refreshed: one is needed while it is held, which is seconds.
+const LOCKS: u64 = 100_000;
+
+/// Opens and renews sessions. Cheap to clone.
+#[derive(Clone)]
+pub struct Vault(Arc<Parts>);
+
+struct Parts {
+    db: Db,
+    sealing: SealingKey,
+    courier: Courier,
+    discovery: Discovery,
+    /// Renewals are finished, whoever waits for them: an answer that nobody stored is a session lost.
+    tasks: TaskTracker,
+    /// Renewals of this process, by session.
+    locks: Cache<String, Arc<Mutex<()>>>,
+}
+
+/// The tokens of a session, of one version.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub access: Secret<String>,
+    pub expires_at: Option<Timestamp>,
+    pub refreshable: bool,
+    pub(super) version: i64,
+}
+
+/// Why there are no newer tokens.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// The user or the server has ended it, or it can't be refreshed any more.
+    #[error("the session has ended")]
+    Ended,
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    #[error("another host has been refreshing the session for too long")]
+    Stuck,
+    #[error("the key that the session authenticates with is gone")]
+    NoClientKey,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("a stored session can't be decrypted")]
+    Sealed,
+}
+
+/// What is sealed of a session.
+#[derive(Deserialize, Serialize)]
+struct SealedTokens<'a> {
+    access_token: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refresh_token: Option<&'a str>,
+}
+
+/// What the tokens and the key of a session are sealed for: the key's id, which a session keeps for life.
+fn tokens_purpose(key_id: &str) -> String {
+    format!("oauth_sessions.tokens.{key_id}")
+}
+
+fn key_purpose(key_id: &str) -> String {
+    format!("dpop_keys.{key_id}")
+}
+
+impl Vault {
+    pub fn new(
+        db: Db,
+        sealing: SealingKey,
+        courier: Courier,
+        discovery: Discovery,
+        tasks: TaskTracker,
+    ) -> Self {
+        let locks = Cache::builder().max_capacity(LOCKS).build();
+        Self(Arc::new(Parts { db, sealing, courier, discovery, tasks, locks }))
+    }
+
+    pub(super) fn courier(&self) -> &Courier {
+        &self.0.courier
+    }
+
+    fn clock(&self) -> &Clock {
+        self.0.courier.clock()
+    }
+
+    fn random(&self) -> &Random {
+        self.0.courier.random()
+    }
+
+    /// Seals the tokens of the session that the key of this id has.
+    pub fn seal_tokens(&self, key_id: &str, access_token: &str, refresh_token: Option<&str>) -> Vec<u8> {
+        let tokens = SealedTokens { access_token, refresh_token };
+        // Two strings always serialize.
+        let text = Zeroizing::new(serde_json::to_vec(&tokens).unwrap_or_default());
+        self.0.sealing.seal(self.random(), &tokens_purpose(key_id), &text)
+    }
+
+    pub fn seal_key(&self, key_id: &str, key: &PrivateKey) -> Vec<u8> {
+        self.0.sealing.seal(self.random(), &key_purpose(key_id), &*key.to_bytes())
+    }
+
+    /// # Errors
+    /// When it was sealed under another key.
+    pub fn open_key(&self, key_id: &str, sealed: &[u8]) -> Result<PrivateKey, RenewError> {
+        let scalar = self.0.sealing.open(&key_purpose(key_id), sealed).map_err(|_| RenewError::Sealed)?;
+        PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| RenewError::Sealed)
+    }
+
+    /// The session with an id.
+    ///
+    /// # Errors
+    /// When the store can't be read, or what it holds can't be decrypted.
+    pub async fn by_id(&self, id: &str) -> Result<Option<Session>, StoreError> {
+        self.opened(oauth_sessions::get(&self.0.db, id).await?)
+    }
+
+    /// The newest session of an account under an API client (by id), or of the instance's own logins.
+    ///
+    /// # Errors
+    /// As [`Self::by_id`].
+    pub async fn newest(&self, did: &Did, client: Option<&str>) -> Result<Option<Session>, StoreError> {
+        self.opened(oauth_sessions::newest(&self.0.db, did.as_str(), client).await?)
+    }
+
+    fn opened(&self, row: Option<SessionRow>) -> Result<Option<Session>, StoreError> {
+        let Some(row) = row else { return Ok(None) };
+        let damaged = |what| StoreError::Corrupt(format!("oauth_sessions {}: {what}", row.id));
+        let did = Did::try_from(row.did.as_str()).map_err(|_| damaged("its DID is none"))?;
+        let unreadable = |_| damaged("sealed under another TOKEN_ENCRYPTION_KEY, or damaged");
+        let key = self.open_key(&row.key_id, &row.sealed_key).map_err(unreadable)?;
+        let held = self.held(&row).map_err(unreadable)?;
+        let bound = BoundSession::new(self.clone(), row.id.clone(), key, held);
+        Ok(Some(Session { did, endpoint: row.pds, credential: Credential::Dpop(Arc::new(bound)) }))
+    }
+
+    fn held(&self, row: &SessionRow) -> Result<Held, RenewError> {
+        let text = self.tokens_text(row)?;
+        let tokens: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
+        Ok(Held {
+            access: Secret::new(tokens.access_token.to_owned()),
+            expires_at: row.expires_at,
+            refreshable: row.refreshable,
+            version: row.version,
+        })
+    }
+
+    fn tokens_text(&self, row: &SessionRow) -> Result<Zeroizing<Vec<u8>>, RenewError> {
+        self.0.sealing.open(&tokens_purpose(&row.key_id), &row.sealed).map_err(|_| RenewError::Sealed)
+    }
+
+    /// Tokens that are newer than those of `version`: somebody else's, or from the authorization server. Of all callers,
+    /// on all hosts, one asks the server: a refresh token is good for one use, and a second one ends the session.
+    ///
+    /// # Errors
+    /// When there are none to be had.
+    pub(super) async fn renew(&self, id: &str, version: i64) -> Result<Held, RenewError> {
+        let (vault, id) = (self.clone(), id.to_owned());
+        // In a task of its own, because a caller that goes away must not take the answer with it.
+        let renewal = self.0.tasks.spawn(async move { vault.renewed(&id, version).await });
+        renewal.await.unwrap_or(Err(RenewError::Stuck))
+    }
+
+    async fn renewed(&self, id: &str, version: i64) -> Result<Held, RenewError> {
+        let lock = self.0.locks.get_with_by_ref(id, Arc::default);
+        let _one_of_this_process = lock.lock().await;
+        let give_up = self.clock().now().plus_seconds(LEASE_SECONDS);
+        loop {
+            let row = oauth_sessions::get(&self.0.db, id).await?.ok_or(RenewError::Ended)?;
+            if row.version > version {
+                return self.held(&row);
+            }
+            if !row.refreshable {
+                return Err(RenewError::Ended);
+            }
+            let now = self.clock().now();
+            let until = now.plus_seconds(LEASE_SECONDS);
+            if oauth_sessions::lease(&self.0.db, id, row.version, now, until).await? {
+                return self.ask(&row).await;
+            }
+            if now >= give_up {
+                return Err(RenewError::Stuck);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Asks the authorization server, with the right to do so.
+    async fn ask(&self, row: &SessionRow) -> Result<Held, RenewError> {
+        match self.exchange(row).await {
+            Ok(tokens) => self.keep(row, &tokens).await,
+            Err(RenewError::Flow(error)) if error.is_invalid_grant() => {
+                // Of this version nothing can be had any more. A newer one, registered meanwhile, stays.
+                oauth_sessions::delete_version(&self.0.db, &row.id, row.version).await?;
+                tracing::info!(
+                    session = row.id,
+                    did = row.did,
+                    "the authorization server has ended a session"
+                );
+                let newer = oauth_sessions::get(&self.0.db, &row.id).await?.ok_or(RenewError::Ended)?;
+                self.held(&newer)
+            }
+            Err(error) => {
+                oauth_sessions::release(&self.0.db, &row.id, row.version).await?;
+                tracing::warn!(session = row.id, did = row.did, %error, "a session could not be refreshed");
+                Err(error)
+            }
+        }
+    }
+
+    async fn exchange(&self, row: &SessionRow) -> Result<Tokens, RenewError> {
+        let text = self.tokens_text(row)?;
+        let old: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
+        let refresh_token = old.refresh_token.ok_or(RenewError::Ended)?;
+        let key = self.open_key(&row.key_id, &row.sealed_key)?;
+        let client = self.identity(row).await?;
+        let server = self.0.discovery.server(&row.issuer).await?;
+        let tokens = flow::refresh(&self.0.courier, &server, &client, &key, refresh_token).await?;
+        if tokens.sub.as_deref().is_some_and(|sub| sub != row.did) {
+            return Err(FlowError::Malformed("the new token is another account's").into());
+        }
+        Ok(tokens)
+    }
+
+    async fn keep(&self, row: &SessionRow, new: &Tokens) -> Result<Held, RenewError> {
+        let text = self.tokens_text(row)?;
+        let old: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
+        // A server that does not rotate its refresh tokens leaves the field out (RFC 6749 §6).
+        let refresh = new.refresh_token.as_ref().map(|token| token.reveal().as_str()).or(old.refresh_token);
+        let sealed = self.seal_tokens(&row.key_id, new.access_token.reveal(), refresh);
+        let (refreshable, now) = (refresh.is_some(), self.clock().now());
+        let (db, id) = (&self.0.db, &row.id);
+        let kept =
+            oauth_sessions::refreshed(db, id, row.version, &sealed, refreshable, new.expires_at, now).await?;
+        if kept {
+            return Ok(Held {
+                access: new.access_token.clone(),
+                expires_at: new.expires_at,
+                refreshable,
+                version: row.version + 1,
+            });
+        }
+        // Registered anew while we asked: those tokens are newer.
+        let row = oauth_sessions::get(db, id).await?.ok_or(RenewError::Ended)?;
+        self.held(&row)
+    }
+
+    /// Ends a session at its authorization server, as far as that lets us, and forgets it.
+    ///
+    /// # Errors
+    /// When the store can't be used. A server that does not answer is no error: its session runs out.
+    pub async fn end(&self, id: &str) -> Result<bool, StoreError> {
+        let Some(row) = oauth_sessions::get(&self.0.db, id).await? else { return Ok(false) };
+        let gone = oauth_sessions::delete(&self.0.db, id).await?;
+        let vault = self.clone();
+        self.0.tasks.spawn(async move {
+            if let Err(error) = vault.revoke(&row).await {
+                tracing::info!(session = row.id, %error, "a session could not be revoked at its server");
+            }
+        });
+        Ok(gone)
+    }
+
+    async fn revoke(&self, row: &SessionRow) -> Result<(), RenewError> {
+        let text = self.tokens_text(row)?;
+        let tokens: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
+        let key = self.open_key(&row.key_id, &row.sealed_key)?;
+        let client = self.identity(row).await?;
+        let server = self.0.discovery.server(&row.issuer).await?;
+        let token = tokens.refresh_token.unwrap_or(tokens.access_token);
+        Ok(flow::revoke(&self.0.courier, &server, &client, &key, token).await?)
+    }
+
+    /// Who the session's client is to its authorization server.
+    async fn identity(&self, row: &SessionRow) -> Result<ClientIdentity, RenewError> {
+        let key = match (&row.client_id, &row.assertion_kid) {
+            (Some(client), Some(kid)) => {
+                let key = api_client_keys::get(&self.0.db, client, kid).await?;
+                let key = key.ok_or(RenewError::NoClientKey)?;
+                Some((kid.clone(), self.open_client_key(kid, &key.sealed)?))
+            }
+            _ => None,
+        };
+        Ok(ClientIdentity { client_id: row.oauth_client_id.clone(), key })
+    }
+
+    /// Seals the key by which an API client authenticates.
+    pub fn seal_client_key(&self, kid: &str, key: &PrivateKey) -> Vec<u8> {
+        self.0.sealing.seal(self.random(), &format!("api_client_keys.{kid}"), &*key.to_bytes())
+    }
+
+    /// # Errors
+    /// When it was sealed under another key.
+    pub fn open_client_key(&self, kid: &str, sealed: &[u8]) -> Result<PrivateKey, RenewError> {
+        let purpose = format!("api_client_keys.{kid}");
+        let scalar = self.0.sealing.open(&purpose, sealed).map_err(|_| RenewError::Sealed)?;
+        PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| RenewError::Sealed)
+    }
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Vault")
+    }
+}

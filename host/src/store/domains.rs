@@ -1,0 +1,79 @@
+//! Origins that the instance is reached by; one of them is the primary.
+
+use crate::clock::Timestamp;
+
+use super::{Db, StoreError, on};
+
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct DomainRow {
+    pub id: String,
+    /// Scheme, host and port, without a trailing slash.
+    pub url: String,
+    pub is_primary: bool,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Oldest first.
+pub async fn list(db: &Db) -> Result<Vec<DomainRow>, StoreError> {
+    let sql = "SELECT id, url, is_primary, created_at, updated_at FROM domains ORDER BY created_at, id";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
+}
+
+/// [`StoreError::Conflict`] when the origin is there already.
+pub async fn create(db: &Db, domain: &DomainRow) -> Result<(), StoreError> {
+    let sql = "INSERT INTO domains (id, url, is_primary, created_at, updated_at) VALUES ($1, $2, $3, $4, $5)";
+    on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(&domain.id)
+            .bind(&domain.url)
+            .bind(domain.is_primary)
+            .bind(domain.created_at)
+            .bind(domain.updated_at)
+            .execute(pool)
+            .await
+            .map(drop)
+    })?;
+    Ok(())
+}
+
+/// Makes the origin of PUBLIC_URL the primary one, whatever was: added when it is new (under `id`).
+pub async fn set_origin(db: &Db, id: &str, url: &str, now: Timestamp) -> Result<(), StoreError> {
+    let add = "INSERT INTO domains (id, url, is_primary, created_at, updated_at) \
+               VALUES ($1, $2, FALSE, $3, $3) ON CONFLICT (url) DO NOTHING";
+    let found = "SELECT id FROM domains WHERE url = $1";
+    on!(db, writer, |pool| sqlx::query(add).bind(id).bind(url).bind(now).execute(pool).await.map(drop))?;
+    let id: String = on!(db, writer, |pool| sqlx::query_scalar(found).bind(url).fetch_one(pool).await)?;
+    set_primary(db, &id, now).await.map(drop)
+}
+
+/// `false` when there is no such domain.
+pub async fn set_primary(db: &Db, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+    // Two statements, because one could have two primaries on its way.
+    let unset = "UPDATE domains SET is_primary = FALSE, updated_at = $2 WHERE is_primary = TRUE AND id <> $1 \
+                 AND EXISTS (SELECT 1 FROM domains WHERE id = $1)";
+    let set = "UPDATE domains SET is_primary = TRUE, \
+                   updated_at = CASE WHEN is_primary = TRUE THEN updated_at ELSE $2 END WHERE id = $1";
+    let found = on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        sqlx::query(unset).bind(id).bind(now).execute(&mut *tx).await?;
+        let found = sqlx::query(set).bind(id).bind(now).execute(&mut *tx).await?.rows_affected();
+        tx.commit().await?;
+        found
+    });
+    Ok(found > 0)
+}
+
+/// Removes a domain that is not the primary. `None` when there is none, `Some(false)` when it is the primary.
+pub async fn delete(db: &Db, id: &str) -> Result<Option<bool>, StoreError> {
+    let sql = "DELETE FROM domains WHERE id = $1 AND is_primary = FALSE";
+    let exists = "SELECT 1 FROM domains WHERE id = $1";
+    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
+    if gone > 0 {
+        return Ok(Some(true));
+    }
+    let there: Option<i64> = on!(db, writer, |pool| {
+        sqlx::query_scalar::<_, i32>(exists).bind(id).fetch_optional(pool).await?.map(i64::from)
+    });
+    Ok(there.map(|_| false))
+}

@@ -1,0 +1,63 @@
+//! DPoP keys: made for applications (and for our own logins), each good for one session.
+
+use crate::clock::Timestamp;
+
+use super::{Db, StoreError, on};
+
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct DpopKeyRow {
+    /// The provision id.
+    pub id: String,
+    /// `None`: a login of the instance's own.
+    pub client_id: Option<String>,
+    pub thumbprint: String,
+    pub sealed: Vec<u8>,
+    /// base64url of the SHA-256 of a verifier; public clients only.
+    pub pkce_challenge: Option<String>,
+    /// The account that the first session was registered for.
+    pub did: Option<String>,
+    pub created_at: Timestamp,
+}
+
+pub async fn create(db: &Db, key: &DpopKeyRow) -> Result<(), StoreError> {
+    let sql = "INSERT INTO dpop_keys (id, client_id, thumbprint, sealed, pkce_challenge, did, created_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(&key.id)
+            .bind(&key.client_id)
+            .bind(&key.thumbprint)
+            .bind(&key.sealed)
+            .bind(&key.pkce_challenge)
+            .bind(&key.did)
+            .bind(key.created_at)
+            .execute(pool)
+            .await
+            .map(drop)
+    })?;
+    Ok(())
+}
+
+pub async fn get(db: &Db, id: &str) -> Result<Option<DpopKeyRow>, StoreError> {
+    let sql = "SELECT id, client_id, thumbprint, sealed, pkce_challenge, did, created_at FROM dpop_keys WHERE id = $1";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
+}
+
+/// Forgets a key, and its session with it.
+pub async fn delete(db: &Db, id: &str) -> Result<(), StoreError> {
+    let sql = "DELETE FROM dpop_keys WHERE id = $1";
+    on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await.map(drop))?;
+    Ok(())
+}
+
+/// Forgets keys made before `before` that no session was ever registered for. Returns how many.
+pub async fn delete_unused(db: &Db, before: Timestamp) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM dpop_keys WHERE did IS NULL AND created_at < $1";
+    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(before).execute(pool).await?.rows_affected()))
+}
+
+/// How many keys of a client wait for their session.
+pub async fn count_unused(db: &Db, client_id: &str) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM dpop_keys WHERE client_id = $1 AND did IS NULL";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(client_id).fetch_one(pool).await)?)
+}

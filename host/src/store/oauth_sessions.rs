@@ -1,0 +1,218 @@
+//! Sessions with users' PDSs: one for each DPoP key. What is secret in them is sealed; this room never sees a token.
+
+use sqlx::AssertSqlSafe;
+
+use crate::clock::Timestamp;
+
+use super::{Db, StoreError, on};
+
+/// A session as calls to its PDS need it, with its key.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct SessionRow {
+    pub id: String,
+    pub key_id: String,
+    /// The API client that registered it; `None` for the instance's own logins.
+    pub client_id: Option<String>,
+    pub did: String,
+    /// Space-separated.
+    pub scopes: String,
+    /// Origin of the PDS.
+    pub pds: String,
+    pub issuer: String,
+    /// Who we are to the authorization server.
+    pub oauth_client_id: String,
+    /// The key that client assertions are signed with; `None` for a client without one.
+    pub assertion_kid: Option<String>,
+    pub sealed: Vec<u8>,
+    pub sealed_key: Vec<u8>,
+    /// Whether there is a refresh token.
+    pub refreshable: bool,
+    pub expires_at: Option<Timestamp>,
+    /// Counts up with every change of the tokens.
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// What a registration brings.
+#[derive(Clone, Debug)]
+pub struct NewSession<'a> {
+    /// Used unless the key has a session already, which then keeps its own.
+    pub id: &'a str,
+    pub key_id: &'a str,
+    pub client_id: Option<&'a str>,
+    pub did: &'a str,
+    pub scopes: &'a str,
+    pub token_hash: &'a str,
+    pub pds: &'a str,
+    pub issuer: &'a str,
+    pub oauth_client_id: &'a str,
+    pub assertion_kid: Option<&'a str>,
+    pub sealed: &'a [u8],
+    pub refreshable: bool,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A key as a proof names it, and the session it has.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Presented {
+    pub key_id: String,
+    /// `None` while nothing is registered for the key.
+    pub id: Option<String>,
+    pub did: Option<String>,
+    pub scopes: Option<String>,
+    pub token_hash: Option<String>,
+    pub refreshable: Option<bool>,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// One of a user's devices.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct DeviceRow {
+    pub id: String,
+    pub key_id: String,
+    pub scopes: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+const COLUMNS: &str = "s.id, s.key_id, s.client_id, s.did, s.scopes, s.pds, s.issuer, s.oauth_client_id, \
+     s.assertion_kid, s.sealed, k.sealed AS sealed_key, s.refreshable, s.expires_at, s.version, s.created_at, \
+     s.updated_at FROM oauth_sessions s JOIN dpop_keys k ON k.id = s.key_id";
+
+/// Keeps a session for a key and binds the key to the account, if it is not bound to another. Registered again, a key
+/// keeps its session's id and gets the new tokens. Gives the id; `None` when the key is gone or another account's.
+pub async fn register(
+    db: &Db,
+    session: &NewSession<'_>,
+    now: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    let bind = "UPDATE dpop_keys SET did = $2 WHERE id = $1 AND (did IS NULL OR did = $2)";
+    let keep = "INSERT INTO oauth_sessions (id, key_id, client_id, did, scopes, token_hash, pds, issuer, \
+                    oauth_client_id, assertion_kid, sealed, refreshable, expires_at, version, created_at, updated_at) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 1, $14, $14) \
+                ON CONFLICT (key_id) DO UPDATE SET scopes = excluded.scopes, token_hash = excluded.token_hash, \
+                    pds = excluded.pds, issuer = excluded.issuer, oauth_client_id = excluded.oauth_client_id, \
+                    assertion_kid = excluded.assertion_kid, sealed = excluded.sealed, \
+                    refreshable = excluded.refreshable, expires_at = excluded.expires_at, \
+                    version = oauth_sessions.version + 1, lease_until = NULL, updated_at = excluded.updated_at \
+                RETURNING id";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let bound = sqlx::query(bind).bind(session.key_id).bind(session.did).execute(&mut *tx).await?;
+        if bound.rows_affected() == 0 {
+            return Ok(None);
+        }
+        let id: String = sqlx::query_scalar(keep)
+            .bind(session.id)
+            .bind(session.key_id)
+            .bind(session.client_id)
+            .bind(session.did)
+            .bind(session.scopes)
+            .bind(session.token_hash)
+            .bind(session.pds)
+            .bind(session.issuer)
+            .bind(session.oauth_client_id)
+            .bind(session.assertion_kid)
+            .bind(session.sealed)
+            .bind(session.refreshable)
+            .bind(session.expires_at)
+            .bind(now)
+            .fetch_one(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(Some(id))
+    })
+}
+
+/// What a client's proof by the key of this thumbprint stands for; `None` when the client has no such key.
+pub async fn presented(db: &Db, client_id: &str, thumbprint: &str) -> Result<Option<Presented>, StoreError> {
+    let sql = "SELECT k.id AS key_id, s.id, s.did, s.scopes, s.token_hash, s.refreshable, s.expires_at \
+               FROM dpop_keys k LEFT JOIN oauth_sessions s ON s.key_id = k.id \
+               WHERE k.thumbprint = $1 AND k.client_id = $2";
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_as(sql).bind(thumbprint).bind(client_id).fetch_optional(pool).await
+    })?)
+}
+
+pub async fn get(db: &Db, id: &str) -> Result<Option<SessionRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} WHERE s.id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
+}
+
+/// The session of an account that was used or renewed last: of one API client, or of the instance's own logins.
+pub async fn newest(db: &Db, did: &str, client_id: Option<&str>) -> Result<Option<SessionRow>, StoreError> {
+    let of = if client_id.is_some() { "s.client_id = $2" } else { "s.client_id IS NULL AND $2 IS NULL" };
+    let sql =
+        format!("SELECT {COLUMNS} WHERE s.did = $1 AND {of} ORDER BY s.updated_at DESC, s.id DESC LIMIT 1");
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_as(AssertSqlSafe(sql)).bind(did).bind(client_id).fetch_optional(pool).await
+    })?)
+}
+
+/// The sessions of a user under a client, oldest first.
+pub async fn devices(db: &Db, client_id: &str, did: &str) -> Result<Vec<DeviceRow>, StoreError> {
+    let sql = "SELECT id, key_id, scopes, created_at, updated_at FROM oauth_sessions \
+               WHERE client_id = $1 AND did = $2 ORDER BY created_at, id";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).bind(did).fetch_all(pool).await)?)
+}
+
+/// Takes the right to refresh the tokens of this version until `until`, which nobody else has then. `false` when somebody
+/// has it, or the tokens are newer already.
+pub async fn lease(
+    db: &Db,
+    id: &str,
+    version: i64,
+    now: Timestamp,
+    until: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE oauth_sessions SET lease_until = $4 \
+               WHERE id = $1 AND version = $2 AND (lease_until IS NULL OR lease_until < $3)";
+    let taken = on!(db, writer, |pool| {
+        sqlx::query(sql).bind(id).bind(version).bind(now).bind(until).execute(pool).await?.rows_affected()
+    });
+    Ok(taken > 0)
+}
+
+/// Gives the right to refresh back without new tokens.
+pub async fn release(db: &Db, id: &str, version: i64) -> Result<(), StoreError> {
+    let sql = "UPDATE oauth_sessions SET lease_until = NULL WHERE id = $1 AND version = $2";
+    on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(version).execute(pool).await.map(drop))?;
+    Ok(())
+}
+
+/// Replaces the tokens of a version by newer ones. `false` when they are not of that version any more.
+pub async fn refreshed(
+    db: &Db,
+    id: &str,
+    version: i64,
+    sealed: &[u8],
+    refreshable: bool,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE oauth_sessions SET sealed = $3, refreshable = $4, expires_at = $5, version = version + 1, \
+                   lease_until = NULL, updated_at = $6 WHERE id = $1 AND version = $2";
+    let written = on!(db, writer, |pool| {
+        let query = sqlx::query(sql).bind(id).bind(version).bind(sealed).bind(refreshable).bind(expires_at);
+        query.bind(now).execute(pool).await?.rows_affected()
+    });
+    Ok(written > 0)
+}
+
+/// Removes a session whose tokens are still of this version, and its key.
+pub async fn delete_version(db: &Db, id: &str, version: i64) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM dpop_keys WHERE id IN \
+               (SELECT key_id FROM oauth_sessions WHERE id = $1 AND version = $2)";
+    let gone = on!(db, writer, |pool| {
+        sqlx::query(sql).bind(id).bind(version).execute(pool).await?.rows_affected()
+    });
+    Ok(gone > 0)
+}
+
+/// Removes a session, and its key. `false` when there is none.
+pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM dpop_keys WHERE id IN (SELECT key_id FROM oauth_sessions WHERE id = $1)";
+    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
+    Ok(gone > 0)
+}

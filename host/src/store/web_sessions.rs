@@ -1,0 +1,46 @@
+//! Browsers that are logged in. The cookie holds a random id; only its hash is here.
+
+use crate::clock::Timestamp;
+
+use super::{Db, StoreError, on};
+
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct WebSessionRow {
+    /// SHA-256 hex of the cookie's id.
+    pub id: String,
+    pub did: String,
+    /// The session with the PDS that the login made.
+    pub oauth_session_id: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+pub async fn create(db: &Db, session: &WebSessionRow) -> Result<(), StoreError> {
+    let sql = "INSERT INTO web_sessions (id, did, oauth_session_id, created_at, expires_at) \
+               VALUES ($1, $2, $3, $4, $5)";
+    on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(&session.id)
+            .bind(&session.did)
+            .bind(&session.oauth_session_id)
+            .bind(session.created_at)
+            .bind(session.expires_at)
+            .execute(pool)
+            .await
+            .map(drop)
+    })?;
+    Ok(())
+}
+
+/// `None` when there is none, or it has expired.
+pub async fn get(db: &Db, id: &str, now: Timestamp) -> Result<Option<WebSessionRow>, StoreError> {
+    let sql = "SELECT id, did, oauth_session_id, created_at, expires_at FROM web_sessions \
+               WHERE id = $1 AND expires_at > $2";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).bind(now).fetch_optional(pool).await)?)
+}
+
+/// Forgets those that have expired. Returns how many.
+pub async fn prune(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM web_sessions WHERE expires_at <= $1";
+    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(now).execute(pool).await?.rows_affected()))
+}

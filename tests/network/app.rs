@@ -1,0 +1,112 @@
+//! A third-party application: it gets keys from the server, makes sessions with the real PDS, and calls with proofs.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use belvedere::clock::Clock;
+use belvedere::crypto::dpop::{ProofFor, prove};
+use belvedere::crypto::{Algorithm, PrivateKey};
+use belvedere::random::Random;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::network::Network;
+use crate::pds::Account;
+use crate::server::{Server, expect};
+
+pub struct App {
+    pub client_key: String,
+    pub secret: String,
+    client_id: String,
+    scopes: &'static str,
+}
+
+const REDIRECT: &str = "http://127.0.0.1:8080/callback";
+
+/// What an app has of one user on one device.
+pub struct Device {
+    pub session: String,
+    pub token: String,
+    key: PrivateKey,
+    client_key: String,
+}
+
+impl App {
+    /// Registers a confidential app whose sessions may have these scopes. To the PDS it is a loopback client.
+    pub async fn register(server: &Server, admin_key: &str, scopes: &'static str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let redirect = format!("{REDIRECT}/{number}");
+        let client_id = url::Url::parse_with_params(
+            "http://localhost",
+            [("redirect_uri", &*redirect), ("scope", scopes)],
+        );
+        let client_id = client_id.unwrap().to_string().replace("localhost/?", "localhost?");
+        let body = json!({
+            "name": "app", "client_id_url": client_id, "client_uri": "https://app.example",
+            "redirect_uris": [redirect], "scopes": scopes,
+        });
+        let request = server.request(Method::POST, "/admin/api-clients").bearer_auth(admin_key);
+        let made = expect(201, request.json(&body)).await;
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        Self { client_key: text("client_key"), secret: text("client_secret"), client_id, scopes }
+    }
+
+    /// A request with the app's credentials.
+    pub fn request(&self, server: &Server, method: Method, path: &str) -> RequestBuilder {
+        server
+            .request(method, path)
+            .header("x-client-key", &self.client_key)
+            .header("x-client-secret", &self.secret)
+    }
+
+    /// The user logs in on a device: a key of the server's, the app's own flow with the PDS, and the tokens registered.
+    pub async fn log_in(&self, server: &Server, network: &Network, user: &Account, more: Value) -> Device {
+        let provisioned =
+            expect(201, self.request(server, Method::POST, "/oauth/dpop-keys").json(&json!({}))).await;
+        let jwk = &provisioned["dpop_key"];
+        let redirect = url::Url::parse(&self.client_id).unwrap();
+        let redirect =
+            redirect.query_pairs().find(|(name, _)| name == "redirect_uri").unwrap().1.into_owned();
+        let options =
+            json!({ "key": jwk, "scope": self.scopes, "clientId": self.client_id, "redirectUri": redirect });
+        let tokens = network.oauth(user, options).await;
+        let mut body = json!({
+            "provision_id": provisioned["provision_id"], "did": user.did, "access_token": tokens["access_token"],
+            "refresh_token": tokens["refresh_token"], "scopes": tokens["scope"], "pds_url": network.pds,
+            "issuer": tokens["issuer"],
+        });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let registered = expect(201, self.request(server, Method::POST, "/oauth/sessions").json(&body)).await;
+        assert_eq!(registered["did"], user.did.as_str());
+        let scalar = URL_SAFE_NO_PAD.decode(jwk["d"].as_str().unwrap()).unwrap();
+        Device {
+            session: registered["session_id"].as_str().unwrap().to_owned(),
+            token: tokens["access_token"].as_str().unwrap().to_owned(),
+            key: PrivateKey::from_bytes(Algorithm::Es256, &scalar).unwrap(),
+            client_key: self.client_key.clone(),
+        }
+    }
+}
+
+impl Device {
+    /// A request with the app's key and the user's proof, and nothing else.
+    pub fn request(&self, server: &Server, method: Method, path: &str) -> RequestBuilder {
+        let url = format!("{}{path}", server.url);
+        let proof = ProofFor {
+            method: method.as_str(),
+            url: url.split('?').next().unwrap(),
+            now: Clock::system().now().as_seconds(),
+            jti: &Random::system().hex(16),
+            access_token: Some(&self.token),
+            nonce: None,
+        };
+        let proof = prove(&self.key, &proof).unwrap();
+        server
+            .request(method, path)
+            .header("authorization", format!("DPoP {}", self.token))
+            .header("dpop", proof)
+            .header("x-client-key", &self.client_key)
+    }
+}

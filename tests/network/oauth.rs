@@ -1,0 +1,88 @@
+//! The story of a third-party app: its users log in with their real PDS, it writes in their names, and what it wrote is
+//! indexed at once.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::database::Database;
+use crate::index::{add_procedure, add_query, track};
+use crate::network::network;
+use crate::server::{Server, expect};
+
+const NOTE: &str = "com.example.oauth.note";
+const PUT: &str = "com.example.oauth.putNote";
+const LIST: &str = "com.example.oauth.listNotes";
+const SCOPES: &str = "atproto transition:generic";
+
+crate::on_both!(an_app_writes_for_its_users);
+async fn an_app_writes_for_its_users(database: Database) {
+    let network = network().await;
+    let (admin, alice) = (network.account().await, network.account().await);
+    let mut server = Server::new(network, database);
+    server.start().await;
+    let key = server.create_key(&admin.did);
+    track(&server, &key, NOTE).await;
+    add_query(&server, &key, LIST, NOTE).await;
+    add_procedure(&server, &key, PUT, NOTE).await;
+    let app = App::register(&server, &key, SCOPES).await;
+
+    // The tokens seem to be over already, so the first call renews them: the app goes on with what it has.
+    let over = json!({ "expires_at": "2020-01-01T00:00:00Z" });
+    let phone = app.log_in(&server, network, &alice, over).await;
+    let put = |body: Value| phone.request(&server, Method::POST, &format!("/xrpc/{PUT}")).json(&body);
+    let list = || phone.request(&server, Method::GET, &format!("/xrpc/{LIST}?did={}", alice.did));
+    let created = expect(200, put(json!({ "text": "first" }))).await;
+    let uri = created["uri"].as_str().unwrap().to_owned();
+    assert_eq!(expect(200, list()).await["records"], json!([{ "$type": NOTE, "text": "first", "uri": uri }]));
+    let on_pds = &alice.records(NOTE).await[&uri];
+    assert_eq!(
+        *on_pds,
+        (created["cid"].as_str().unwrap().to_owned(), json!({ "$type": NOTE, "text": "first" }))
+    );
+
+    // Changed, and after a restart once more.
+    expect(200, put(json!({ "uri": uri, "text": "second" }))).await;
+    assert_eq!(expect(200, list()).await["records"][0]["text"], "second");
+    server.kill();
+    server.start().await;
+    let put = |body: Value| phone.request(&server, Method::POST, &format!("/xrpc/{PUT}")).json(&body);
+    expect(200, put(json!({ "uri": uri, "text": "third" }))).await;
+    assert_eq!(alice.records(NOTE).await[&uri].1["text"], "third");
+
+    // What the lexicon or the PDS does not allow goes nowhere.
+    let wrong = expect(400, put(json!({ "text": 7 }))).await;
+    assert!(wrong["error"].as_str().unwrap().contains("text"), "{wrong}");
+    let others = format!("at://{}/{NOTE}/x", admin.did);
+    expect(403, put(json!({ "uri": others, "text": "mine" }))).await;
+    assert_eq!(alice.records(NOTE).await.len(), 1);
+
+    // A blob, and the profile.
+    let path = "/xrpc/com.atproto.repo.uploadBlob";
+    let upload = phone.request(&server, Method::POST, path).header("content-type", "text/plain");
+    let blob = expect(200, upload.body(vec![b'x'; 3 << 20])).await;
+    assert_eq!((&blob["blob"]["mimeType"], &blob["blob"]["size"]), (&json!("text/plain"), &json!(3 << 20)));
+    let profile = expect(200, phone.request(&server, Method::GET, "/xrpc/app.bsky.actor.getProfile")).await;
+    assert_eq!(profile, json!({ "did": alice.did, "handle": alice.handle }));
+
+    // A second device, which logs the first one out.
+    let laptop = app.log_in(&server, network, &alice, json!({})).await;
+    let devices = format!("/oauth/sessions/{}/devices", alice.did);
+    let listed = expect(200, laptop.request(&server, Method::GET, &devices)).await;
+    let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|d| d["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [&phone.session, &laptop.session]);
+    let delete = laptop.request(&server, Method::DELETE, &format!("{devices}/{}", phone.session));
+    assert_eq!(delete.send().await.unwrap().status(), 204);
+    let gone = expect(401, phone.request(&server, Method::GET, &format!("/xrpc/{LIST}"))).await;
+    assert_eq!(gone["error"], "no DPoP key matching proof thumbprint");
+    expect(200, laptop.request(&server, Method::GET, &format!("/xrpc/{LIST}"))).await;
+
+    // Logged out.
+    let session = format!("/oauth/sessions/{}", alice.did);
+    let known = expect(200, laptop.request(&server, Method::GET, &session)).await;
+    assert_eq!(known, json!({ "did": alice.did, "scopes": ["atproto", "transition:generic"] }));
+    assert_eq!(laptop.request(&server, Method::DELETE, &session).send().await.unwrap().status(), 204);
+    assert_eq!(laptop.request(&server, Method::DELETE, &session).send().await.unwrap().status(), 404);
+    expect(401, laptop.request(&server, Method::POST, &format!("/xrpc/{PUT}")).json(&json!({}))).await;
+    server.stop().await;
+}
