@@ -1,6 +1,7 @@
 //! A running server on either database, with a stand-in for Jetstream.
 
 use belvedere::clock::Clock;
+use belvedere::store::Db;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -20,6 +21,7 @@ pub struct World {
     pub stream: Standin,
     /// Knows nobody until a test says so.
     pub plc: Plc,
+    database: String,
     last_event: i64,
     clock: Clock,
     _directory: Option<TempDir>,
@@ -39,7 +41,18 @@ impl World {
         let stream = Standin::start().await;
         let plc = Plc::start().await;
         let server = Instance::start_with(url, &stream.url(), &[("PLC_URL", &plc.url())]).await;
-        Self { server, stream, plc, last_event: 0, clock: Clock::system(), _directory: directory }
+        let database = url.to_owned();
+        Self { server, stream, plc, database, last_event: 0, clock: Clock::system(), _directory: directory }
+    }
+
+    /// Does what no caller can, in the database itself.
+    pub async fn execute(&self, sql: &'static str) {
+        let db = Db::open(&self.database, 1).await.unwrap();
+        match &db {
+            Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
+            Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
+        }
+        db.close().await;
     }
 
     /// The collection of notes and the query over it.

@@ -16,6 +16,7 @@ mod examples;
 mod fixtures;
 mod health;
 mod http;
+mod oauth;
 mod record_events;
 mod script_command;
 mod store;

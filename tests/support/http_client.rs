@@ -30,7 +30,7 @@ pub async fn send(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    if body.is_some() {
+    if body.is_some() && !headers.iter().any(|(name, _)| *name == "content-type") {
         request = request.header("content-type", "application/json");
     }
     let body = Full::new(body.map(Bytes::from).unwrap_or_default());

@@ -5,6 +5,7 @@ pub mod dns;
 pub mod http_client;
 pub mod instance;
 pub mod jetstream;
+pub mod oauth_pds;
 pub mod plc;
 pub mod postgres;
 pub mod process;

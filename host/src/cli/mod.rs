@@ -144,6 +144,7 @@ mod tests {
             "RELAY_URL",
             "PLC_URL",
             "SERVICE_NAMESPACE",
+            "DPOP_NONCES",
             "SESSION_SECRET",
             "TOKEN_ENCRYPTION_KEY",
             "DEFAULT_RATE_LIMIT_CAPACITY",

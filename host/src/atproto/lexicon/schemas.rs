@@ -79,7 +79,11 @@ mod tests {
         let check = |record: Value| schemas().check("com.example.note", &record).map_err(|e| e.to_string());
         assert_eq!(check(json!({ "text": "short", "more": 1 })), Ok(()));
         let error = check(json!({ "text": "too long", "at": "yesterday" })).unwrap_err();
-        assert!(error.contains("text: string too long") && error.contains("; at record.at"), "{error}");
+        assert!(
+            error.contains("record.text: string too long") && error.contains("record.at: invalid"),
+            "{error}"
+        );
+        assert_eq!(error.matches("; ").count(), 1, "{error}");
         let missing = check(json!({})).unwrap_err();
         assert!(missing.contains("text: required field missing"), "{missing}");
     }

@@ -1,0 +1,9 @@
+//! `/oauth/*`, DPoP on `/xrpc`, and what sessions with a PDS do.
+
+mod device;
+mod proofs;
+mod provisioning;
+mod registration;
+mod renewal;
+mod sessions;
+mod writes;

@@ -1,0 +1,165 @@
+//! Tokens are renewed ahead of time and when the PDS wants it, once for everybody, on all hosts.
+
+use std::sync::Arc;
+
+use belvedere::clock::{Clock, Timestamp};
+use belvedere::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
+use belvedere::identity::Resolver;
+use belvedere::net::{Client, OutboundPolicy};
+use belvedere::oauth::{Courier, Discovery};
+use belvedere::pds::{Agent, Vault};
+use belvedere::random::Random;
+use belvedere::store::Db;
+use belvedere::store::dpop_keys::{self, DpopKeyRow};
+use belvedere::store::oauth_sessions::{self, NewSession};
+use http::Method;
+use serde_json::json;
+use tokio_util::task::TaskTracker;
+
+use super::device::{App, pds};
+use crate::fixtures::{ALICE, NOTES};
+use crate::on_both;
+use crate::support::db::TestDb;
+use crate::support::instance::procedure_lexicon;
+use crate::support::oauth_pds::OauthPds;
+
+const PUT: &str = "com.example.putNote";
+
+crate::in_both_worlds! {
+    async fn tokens_that_are_over_are_renewed(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(server, "one").await;
+        let soon = Timestamp(Clock::system().now().0).plus_seconds(5).to_string();
+        let device = app.device(server, &pds, ALICE, json!({ "expires_at": soon })).await;
+        let put = async || device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await;
+        // Ahead of time, because the token ends within seconds.
+        assert_eq!(put().await.status, 200);
+        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (1, 1));
+        let form = pds.asked("/oauth/token");
+        let form = String::from_utf8_lossy(&form[0].body).into_owned();
+        assert!(form.contains("client_id=https%3A%2F%2Fone.example%2Fclient.json") && form.contains("grant_type=refresh_token"), "{form}");
+        // When the PDS says so, and the write is then done once.
+        pds.expire_all();
+        assert_eq!(put().await.status, 200);
+        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (2, 3));
+        // The nonce changed: one more request, nothing else.
+        pds.demand_nonce("fresh");
+        assert_eq!(put().await.status, 200);
+        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (2, 5));
+        // The user took it back: the session is gone, here too.
+        pds.revoke_all();
+        let ended = put().await;
+        assert_eq!((ended.status.as_u16(), ended.error()), (401, "session expired, please re-authenticate"));
+        assert_eq!(put().await.error(), "no DPoP key matching proof thumbprint");
+        assert_eq!(pds.reused(), 0);
+    }
+
+    async fn an_authorization_server_that_is_away_costs_no_session(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(server, "one").await;
+        let device = app.device(server, &pds, ALICE, json!({})).await;
+        pds.expire_all();
+        pds.instead("/oauth/token", 503, json!({ "error": "busy" }));
+        let put = async || device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await;
+        let away = put().await;
+        assert_eq!((away.status.as_u16(), away.error()), (502, "the session can't be renewed now"));
+        let listed = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await;
+        assert_eq!(listed.status, 200, "{}", listed.text);
+    }
+}
+
+/// Sessions: far more than callers have at the same moment.
+const MANY: usize = 1000;
+
+/// Calls of each that find the tokens over at the same time, on each host.
+const CALLS: usize = 3;
+
+struct Host(Vault, Client);
+
+fn host(db: &Db, plc: &str) -> Host {
+    belvedere::net::install_tls_provider();
+    let policy = OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() };
+    let (net, clock, random) = (Client::new(policy).unwrap(), Clock::system(), Random::system());
+    let courier = Courier::new(net.clone(), clock.clone(), random);
+    let resolver = Resolver::new(net.clone(), plc.parse().unwrap(), clock);
+    let discovery = Discovery::new(net.clone(), resolver);
+    Host(Vault::new(db.clone(), SealingKey::new([7; 32]), courier, discovery, TaskTracker::new()), net)
+}
+
+async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
+    let (key, id) = (PrivateKey::generate(Algorithm::Es256, &Random::system()), format!("session-{n}"));
+    let row = DpopKeyRow {
+        id: format!("key-{n}"),
+        client_id: None,
+        thumbprint: jwk::thumbprint(&key.public()).unwrap(),
+        sealed: vault.seal_key(&format!("key-{n}"), &key),
+        pkce_challenge: None,
+        did: None,
+        created_at: Timestamp(0),
+    };
+    dpop_keys::create(db, &row).await.unwrap();
+    let (access, refresh) = pds.grant(ALICE);
+    pds.expire(&access);
+    let session = NewSession {
+        id: &id,
+        key_id: &row.id,
+        client_id: None,
+        did: ALICE,
+        scopes: "atproto",
+        token_hash: "",
+        pds: &pds.url(),
+        issuer: &pds.url(),
+        oauth_client_id: "https://app.example/client.json",
+        assertion_kid: None,
+        sealed: &vault.seal_tokens(&row.id, &access, Some(&refresh)),
+        refreshable: true,
+        expires_at: None,
+    };
+    oauth_sessions::register(db, &session, Timestamp(0)).await.unwrap().unwrap()
+}
+
+async fn renew_all(db: TestDb, hosts: usize) {
+    let pds = OauthPds::start().await;
+    // Each host has connections of its own, as a process has.
+    let mut all = Vec::new();
+    for _ in 0..hosts {
+        all.push(host(&Db::open(&db.url, 8).await.unwrap(), "http://127.0.0.1:9"));
+    }
+    let mut ids = Vec::new();
+    for n in 0..MANY {
+        ids.push(register(&db, &all[0].0, &pds, n).await);
+    }
+    let (pds, all) = (Arc::new(pds), Arc::new(all));
+    let mut calls = tokio::task::JoinSet::new();
+    for id in ids {
+        for call in 0..CALLS * hosts {
+            let (id, all) = (id.clone(), Arc::clone(&all));
+            calls.spawn(async move {
+                let Host(vault, net) = &all[call % all.len()];
+                let session = vault.by_id(&id).await.unwrap().unwrap();
+                Agent::new(net, &session).query("com.atproto.server.getSession").await.unwrap()
+            });
+        }
+    }
+    while let Some(answer) = calls.join_next().await {
+        answer.unwrap();
+    }
+    assert_eq!((pds.refreshes() as usize, pds.reused()), (MANY, 0));
+}
+
+on_both! {
+    async fn a_thousand_sessions_are_renewed_a_thousand_times(db) {
+        renew_all(db, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hosts_renew_as_one() {
+    renew_all(crate::support::db::postgres().await, 2).await;
+}

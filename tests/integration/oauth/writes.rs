@@ -1,0 +1,158 @@
+//! Procedures without a script, and scripts, on sessions of applications.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::device::{App, Device, pds};
+use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
+use crate::support::instance::{Answer, procedure_lexicon};
+
+const PUT: &str = "com.example.putNote";
+
+async fn upload(world: &World, nsid: &str, action: &str) {
+    let body = json!({ "lexicon_json": procedure_lexicon(nsid), "target_collection": NOTES, "action": action,
+        "backfill": false });
+    let answer = world.server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
+    assert!(answer.status.is_success(), "{}", answer.text);
+}
+
+async fn call(world: &World, device: &Device, nsid: &str, body: Value) -> Answer {
+    device.request(&world.server, Method::POST, &format!("/xrpc/{nsid}"), Some(&body)).await
+}
+
+crate::in_both_worlds! {
+    async fn what_is_written_can_be_read_at_once(world) {
+        let world = world.with_notes().await;
+        upload(&world, PUT, "upsert").await;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(&world.server, "one").await;
+        let device = app.device(&world.server, &pds, ALICE, json!({})).await;
+        let created = call(&world, &device, PUT, json!({ "text": "hello", "shouldPublish": true })).await;
+        assert_eq!((created.status.as_u16(), &created.body["validationStatus"]), (200, &json!("unknown")), "{}", created.text);
+        let uri = created.body["uri"].as_str().unwrap();
+        let read = world.server.xrpc(&format!("{LIST}?uri={uri}")).await;
+        assert_eq!(read.body["record"], json!({ "$type": NOTES, "text": "hello", "uri": uri }));
+        let sent: Value = serde_json::from_slice(&pds.asked("/xrpc/com.atproto.repo.createRecord")[0].body).unwrap();
+        assert_eq!(sent, json!({ "repo": ALICE, "collection": NOTES, "record": { "$type": NOTES, "text": "hello" } }));
+        let put = call(&world, &device, PUT, json!({ "uri": uri, "text": "changed" })).await;
+        assert_eq!((put.status.as_u16(), &put.body["uri"]), (200, &json!(uri)));
+        assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "changed");
+
+        upload(&world, "com.example.removeNote", "delete").await;
+        assert_eq!(call(&world, &device, "com.example.removeNote", json!({ "uri": uri })).await.status, 200);
+        assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.status, 404);
+    }
+
+    async fn what_is_wrong_is_said_before_anything_is_sent(world) {
+        let world = world.with_notes().await;
+        for (nsid, action) in [(PUT, "upsert"), ("com.example.create", "create"), ("com.example.update", "update"),
+            ("com.example.remove", "delete")] {
+            upload(&world, nsid, action).await;
+        }
+        world.server.upload(procedure_lexicon("com.example.nothing"), None).await;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(&world.server, "one").await;
+        let device = app.device(&world.server, &pds, ALICE, json!({})).await;
+        let own = format!("at://{ALICE}/{NOTES}/k");
+        for (nsid, body, status, error) in [
+            (PUT, json!([]), 400, "invalid request body"),
+            (PUT, json!({ "text": 7 }), 400, "invalid record: at record.text"),
+            (PUT, json!({ "text": "a", "n": 0.5 }), 400, "invalid record: a number"),
+            (PUT, json!({ "$type": "com.example.other" }), 400, "$type must be"),
+            (PUT, json!({ "uri": 7 }), 400, "uri must be an AT URI"),
+            (PUT, json!({ "uri": "at://x" }), 400, "uri: "),
+            (PUT, json!({ "uri": format!("at://{BOB}/{NOTES}/k") }), 403, "uri names a record of another repo"),
+            (PUT, json!({ "uri": format!("at://{ALICE}/com.example.other/k") }), 400, "uri names a record that is not of"),
+            ("com.example.create", json!({ "uri": own }), 400, "this procedure creates records"),
+            ("com.example.update", json!({ "text": "a" }), 400, "this procedure updates records"),
+            ("com.example.remove", json!({}), 400, "this procedure deletes records"),
+            ("com.example.nothing", json!({}), 400, "the procedure has neither a script"),
+        ] {
+            let answer = call(&world, &device, nsid, body.clone()).await;
+            assert_eq!(answer.status, status, "{nsid} {body} {}", answer.text);
+            assert!(answer.error().starts_with(error), "{nsid} {body} {}", answer.text);
+        }
+        assert!(pds.asked("/xrpc/com.atproto.repo").is_empty());
+        // What the PDS refuses comes back as it is, and is not indexed.
+        pds.instead("/xrpc/com.atproto.repo.createRecord", 418, json!({ "error": "Teapot", "message": "no" }));
+        let refused = call(&world, &device, PUT, json!({ "text": "a" })).await;
+        assert_eq!((refused.status.as_u16(), &refused.body), (418, &json!({ "error": "Teapot", "message": "no" })));
+        assert_eq!(world.server.records().await, 0);
+    }
+
+    async fn a_script_writes_on_the_session_of_its_caller(world) {
+        let world = world.with_notes().await;
+        upload(&world, PUT, "upsert").await;
+        world.server.bind_to(&format!("xrpc.procedure:{PUT}"), r"
+            function handle()
+                local r = Record(collection, { text = input.text })
+                r:save()
+                r.text = r.text .. '!'
+                r:save()
+                return { uri = r._uri, caller = caller_did }
+            end").await;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(&world.server, "one").await;
+        let device = app.device(&world.server, &pds, ALICE, json!({})).await;
+        let other = app.device(&world.server, &pds, ALICE, json!({})).await;
+        let done = call(&world, &device, PUT, json!({ "text": "hi" })).await;
+        assert_eq!((done.status.as_u16(), &done.body["caller"]), (200, &json!(ALICE)), "{}", done.text);
+        let uri = done.body["uri"].as_str().unwrap();
+        assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "hi!");
+        // The session of the proof, not the newest of the user.
+        let tokens: Vec<_> = pds.asked("/xrpc/com.atproto.repo").iter().map(|a| a.headers["authorization"].clone()).collect();
+        assert_eq!(tokens, [format!("DPoP {}", device.token), format!("DPoP {}", device.token)]);
+        assert_ne!(device.token, other.token);
+        // The PDS ended it: the script is told, and whoever does not catch it hears it.
+        pds.revoke_all();
+        let ended = call(&world, &device, PUT, json!({ "text": "hi" })).await;
+        assert_eq!(ended.status, 500, "{}", ended.text);
+    }
+
+    async fn a_blob_goes_through_and_too_large_a_one_does_not(world) {
+        let server = &world.server;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(server, "one").await;
+        let device = app.device(server, &pds, ALICE, json!({})).await;
+        let path = "/xrpc/com.atproto.repo.uploadBlob";
+        pds.demand_nonce("one");
+        let send = async |more: &[(&str, &str)], body: String| {
+            let (token, proof) = (format!("DPoP {}", device.token), device.proof(server, &Method::POST, path));
+            let mut headers =
+                vec![("x-client-key", &*device.client_key), ("authorization", &*token), ("dpop", &*proof)];
+            headers.extend(more);
+            server.request(Method::POST, path, &headers, Some(body)).await
+        };
+        let answer = send(&[("content-type", "image/png")], "x".repeat(1 << 20)).await;
+        assert_eq!(answer.body["blob"], json!({ "$type": "blob", "size": 1 << 20, "mimeType": "image/png" }), "{}", answer.text);
+        let answer = send(&[("content-type", "a/b; c=d")], "y".to_owned()).await;
+        assert_eq!(answer.body["blob"]["mimeType"], "a/b; c=d");
+        // The blob itself was sent once each time, whatever the PDS wanted first.
+        assert_eq!(pds.asked(path).len(), 2);
+        let large = (50 << 20) + 1;
+        let answer = send(&[("content-length", &large.to_string())], String::new()).await;
+        assert_eq!(answer.status, 413, "{}", answer.text);
+        let answer = send(&[("content-encoding", "gzip")], "x".to_owned()).await;
+        assert_eq!(answer.status, 400);
+        let anonymous = server.request(Method::POST, path, &[("x-client-key", &device.client_key)], None).await;
+        assert_eq!((anonymous.status.as_u16(), anonymous.error()), (401, "authentication required"));
+        assert_eq!(pds.asked(path).len(), 2);
+    }
+
+    async fn a_profile_is_the_callers_own(world) {
+        let server = &world.server;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(server, "one").await;
+        let device = app.device(server, &pds, ALICE, json!({})).await;
+        let path = "/xrpc/app.bsky.actor.getProfile";
+        let get = async || device.request(server, Method::GET, path, None).await;
+        assert_eq!(get().await.body, json!({ "did": ALICE, "handle": ALICE }));
+        pds.instead("/xrpc/com.atproto.repo.getRecord", 200, json!({ "value": { "displayName": "Alice",
+            "description": "me", "avatar": { "$type": "blob", "ref": { "$link": "bafycid" } } } }));
+        let avatar = format!("{}/xrpc/com.atproto.sync.getBlob?did={ALICE}&cid=bafycid", pds.url());
+        assert_eq!(get().await.body, json!({ "did": ALICE, "handle": ALICE, "displayName": "Alice",
+            "description": "me", "avatarURL": avatar }));
+        let anonymous = server.request(Method::GET, path, &[("x-client-key", &device.client_key)], None).await;
+        assert_eq!(anonymous.status, 401);
+    }
+}

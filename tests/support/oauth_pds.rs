@@ -1,0 +1,230 @@
+//! A PDS with its authorization server, as far as sessions go: it hands out tokens, knows whose they are, renews each
+//! refresh token once, and takes writes. Proofs are read, not verified: the real PDS of `tests/network` does that.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::upstream::{Asked, Upstream, respond};
+
+/// The running server.
+pub struct OauthPds {
+    upstream: Upstream,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Good access tokens, and whose they are.
+    access: HashMap<String, String>,
+    /// Good refresh tokens.
+    refresh: HashMap<String, String>,
+    /// Refresh tokens that were used.
+    spent: HashSet<String>,
+    count: u32,
+    refreshes: u32,
+    reused: u32,
+    /// What proofs must carry.
+    nonce: Option<String>,
+    /// Answers instead of the usual ones, by path.
+    instead: HashMap<String, (StatusCode, Value)>,
+    redirects: HashMap<String, String>,
+}
+
+impl OauthPds {
+    pub async fn start() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let origin = Arc::new(OnceLock::new());
+        let (known, own) = (Arc::clone(&state), Arc::clone(&origin));
+        let upstream = Upstream::start(move |asked| {
+            let origin: &String = own.get().expect("it is asked only once it is known");
+            known.lock().expect("no test panics here").answer(origin, asked)
+        })
+        .await;
+        origin.set(upstream.url()).expect("set once");
+        Self { upstream, state }
+    }
+
+    pub fn url(&self) -> String {
+        self.upstream.url()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics here")
+    }
+
+    /// An access token and a refresh token of an account, as an application gets them.
+    pub fn grant(&self, did: &str) -> (String, String) {
+        self.state().grant(did)
+    }
+
+    /// The access token is over from now on.
+    pub fn expire(&self, access: &str) {
+        self.state().access.remove(access);
+    }
+
+    /// All access tokens are.
+    pub fn expire_all(&self) {
+        self.state().access.clear();
+    }
+
+    /// The session is over: nothing renews it.
+    pub fn revoke_all(&self) {
+        let mut state = self.state();
+        state.access.clear();
+        state.refresh.clear();
+    }
+
+    /// From now on proofs must carry this.
+    pub fn demand_nonce(&self, nonce: &str) {
+        self.state().nonce = Some(nonce.to_owned());
+    }
+
+    /// From now on a path is answered with this.
+    pub fn instead(&self, path: &str, status: u16, body: Value) {
+        let status = StatusCode::from_u16(status).expect("a status");
+        self.state().instead.insert(path.to_owned(), (status, body));
+    }
+
+    /// From now on a path sends elsewhere.
+    pub fn redirect(&self, path: &str, to: &str) {
+        self.state().redirects.insert(path.to_owned(), to.to_owned());
+    }
+
+    /// Times that tokens were renewed.
+    pub fn refreshes(&self) -> u32 {
+        self.state().refreshes
+    }
+
+    /// Times that somebody came with a refresh token that was used.
+    pub fn reused(&self) -> u32 {
+        self.state().reused
+    }
+
+    /// What it was asked, of a path.
+    pub fn asked(&self, path: &str) -> Vec<Asked> {
+        self.upstream.asked().into_iter().filter(|asked| asked.path_and_query.starts_with(path)).collect()
+    }
+}
+
+impl State {
+    fn grant(&mut self, did: &str) -> (String, String) {
+        self.count += 1;
+        let (access, refresh) =
+            (format!("access-{}-{did}", self.count), format!("refresh-{}-{did}", self.count));
+        self.access.insert(access.clone(), did.to_owned());
+        self.refresh.insert(refresh.clone(), did.to_owned());
+        (access, refresh)
+    }
+
+    fn answer(&mut self, origin: &str, asked: &Asked) -> Response<Bytes> {
+        let path = asked.path_and_query.split('?').next().unwrap_or_default();
+        if let Some((status, body)) = self.instead.get(path) {
+            return respond(status.as_u16(), "application/json", body.to_string());
+        }
+        if let Some(to) = self.redirects.get(path) {
+            let mut response = respond(302, "text/plain", "");
+            response.headers_mut().insert("location", to.parse().expect("a URL"));
+            return response;
+        }
+        let json = |status, body: Value| respond(status, "application/json", body.to_string());
+        match path {
+            "/.well-known/oauth-protected-resource" => {
+                return json(200, json!({ "resource": origin, "authorization_servers": [origin] }));
+            }
+            "/.well-known/oauth-authorization-server" => {
+                return json(
+                    200,
+                    json!({
+                        "issuer": origin, "authorization_endpoint": format!("{origin}/oauth/authorize"),
+                        "token_endpoint": format!("{origin}/oauth/token"),
+                        "pushed_authorization_request_endpoint": format!("{origin}/oauth/par"),
+                        "revocation_endpoint": format!("{origin}/oauth/revoke"),
+                    }),
+                );
+            }
+            _ => {}
+        }
+        if let Some(nonce) = &self.nonce
+            && claims(asked)["nonce"] != nonce.as_str()
+        {
+            let mut response = json(401, json!({ "error": "use_dpop_nonce" }));
+            response.headers_mut().insert("dpop-nonce", nonce.parse().expect("a header"));
+            return response;
+        }
+        match path {
+            "/oauth/token" => self.token(asked),
+            "/oauth/revoke" => json(200, json!({})),
+            _ => self.xrpc(path, asked),
+        }
+    }
+
+    fn token(&mut self, asked: &Asked) -> Response<Bytes> {
+        let json = |status, body: Value| respond(status, "application/json", body.to_string());
+        let form: HashMap<_, _> = url::form_urlencoded::parse(&asked.body).into_owned().collect();
+        let refresh = form.get("refresh_token").cloned().unwrap_or_default();
+        let Some(did) = self.refresh.remove(&refresh) else {
+            self.reused += u32::from(self.spent.contains(&refresh));
+            return json(400, json!({ "error": "invalid_grant" }));
+        };
+        self.spent.insert(refresh);
+        self.refreshes += 1;
+        let (access, refresh) = self.grant(&did);
+        json(
+            200,
+            json!({ "access_token": access, "refresh_token": refresh, "token_type": "DPoP",
+            "expires_in": 3600, "scope": "atproto", "sub": did }),
+        )
+    }
+
+    fn xrpc(&mut self, path: &str, asked: &Asked) -> Response<Bytes> {
+        let json = |status, body: Value| respond(status, "application/json", body.to_string());
+        let token =
+            asked.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let Some(did) = token.strip_prefix("DPoP ").and_then(|token| self.access.get(token)).cloned() else {
+            let mut response = json(401, json!({ "error": "invalid_token", "message": "no" }));
+            let challenge = r#"DPoP error="invalid_token""#.parse().expect("a header");
+            response.headers_mut().insert("www-authenticate", challenge);
+            return response;
+        };
+        let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+        let commit = |count: u32| {
+            let rev = belvedere::atproto::Tid::new(1_700_000_000_000_000 + u64::from(count), 0);
+            json!({ "cid": "bafyreic", "rev": rev.expect("a TID").to_string() })
+        };
+        self.count += 1;
+        match path.trim_start_matches("/xrpc/") {
+            "com.atproto.server.getSession" => json(200, json!({ "did": did, "handle": "alice.example" })),
+            "com.atproto.repo.createRecord" | "com.atproto.repo.putRecord" => {
+                let record = belvedere::atproto::record::inspect(body["record"].to_string().as_bytes());
+                let cid = record.ok().and_then(|record| record.cid.ok()).expect("a record").to_string();
+                let made = format!("made{}", self.count);
+                let rkey = body["rkey"].as_str().unwrap_or(&made);
+                let uri = format!("at://{did}/{}/{rkey}", body["collection"].as_str().unwrap_or_default());
+                json(
+                    200,
+                    json!({ "uri": uri, "cid": cid, "commit": commit(self.count), "validationStatus": "unknown" }),
+                )
+            }
+            "com.atproto.repo.deleteRecord" => json(200, json!({ "commit": commit(self.count) })),
+            "com.atproto.repo.uploadBlob" => {
+                let kind =
+                    asked.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+                json(200, json!({ "blob": { "$type": "blob", "size": asked.body.len(), "mimeType": kind } }))
+            }
+            _ => json(501, json!({ "error": "MethodNotImplemented" })),
+        }
+    }
+}
+
+/// The claims of a request's proof, unverified.
+pub fn claims(asked: &Asked) -> Value {
+    let proof = asked.headers.get("dpop").and_then(|proof| proof.to_str().ok()).unwrap_or_default();
+    let payload = proof.split('.').nth(1).unwrap_or_default();
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap_or_default()).unwrap_or_default()
+}
