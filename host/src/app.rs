@@ -8,25 +8,26 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{
     AdminKeys, Buckets, Clients, Costs, DpopProofs, Nonces, Origins, ServiceTokens, UsedProofs, Users,
-    rate_limit,
+    WebSessions, rate_limit,
 };
 use crate::api::health::Migrated;
 use crate::api::xrpc::forward;
 use crate::api::xrpc::nested::InProcess;
-use crate::attestation::{Attestation, AttestationError};
+use crate::attestation::Attestation;
 use crate::clock::Clock;
 use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
-use crate::crypto::SealingKey;
+use crate::crypto::{Algorithm, SealingKey};
 use crate::events::{EventLog, StreamObserver};
 use crate::identity::Resolver;
 use crate::indexing::{self, StreamConfig, StreamHandle};
+use crate::instance_key::{self, InstanceKeyError};
 use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
 use crate::jobs::{JobQueue, Workers};
 use crate::lexicons::{Authorities, Registry};
 use crate::lifecycle::Lifecycle;
 use crate::net::{self, OutboundPolicy};
-use crate::oauth::{Courier, Discovery};
+use crate::oauth::{Authorizations, Courier, Discovery, OwnKey};
 use crate::pds::{Sessions, Vault};
 use crate::random::Random;
 use crate::scripts::{
@@ -55,6 +56,10 @@ pub struct App {
     pub users: Users,
     /// Origins that are our own.
     pub origins: Origins,
+    /// Browsers that are logged in.
+    pub web_sessions: WebSessions,
+    /// The instance's own users on their way to their servers and back.
+    pub authorizations: Authorizations,
     /// Checks DPoP proofs and remembers the used ones.
     pub proofs: DpopProofs,
     /// Checks service tokens and remembers the used ones.
@@ -106,7 +111,7 @@ pub enum StartError {
     #[error("the script engine can't be set up: {0}")]
     Engine(#[from] EngineError),
     #[error(transparent)]
-    Attestation(#[from] AttestationError),
+    InstanceKey(#[from] InstanceKeyError),
     #[error("the outbound HTTP client can't be set up: {0}")]
     Net(#[from] net::NetError),
     #[error("the zstd dictionary {path} can't be read: {error}")]
@@ -188,7 +193,7 @@ impl App {
             &db,
             &sealing,
             &random,
-            clock.now(),
+            &clock,
         )
         .await?;
 
@@ -205,9 +210,26 @@ impl App {
         let tasks = TaskTracker::new();
         let courier = Courier::new(net.clone(), clock.clone(), random.clone());
         let discovery = Discovery::new(net.clone(), resolver.clone());
-        let vault =
-            Vault::new(db.clone(), sealing.clone(), courier.clone(), discovery.clone(), tasks.clone());
+        let own_key =
+            instance_key::load(&db, &sealing, &random, &clock, "oauth-client", Algorithm::Es256).await?;
+        let own_key = Arc::new(OwnKey::new(own_key));
+        let vault = Vault::new(
+            db.clone(),
+            sealing.clone(),
+            courier.clone(),
+            discovery.clone(),
+            Arc::clone(&own_key),
+            tasks.clone(),
+        );
+        let authorizations =
+            Authorizations::new(db.clone(), sealing.clone(), courier.clone(), discovery.clone(), own_key);
         let origins = Origins::new(&identity.origin);
+        let secure = identity.origin.starts_with("https://");
+        let web_sessions = WebSessions::new(db.clone(), secrets.session.reveal(), origins.clone(), secure);
+        // PUBLIC_URL says which domain is the primary, whatever was chosen before it was changed.
+        store::domains::set_origin(&db, &random.uuid(), &identity.origin, clock.now())
+            .await
+            .map_err(named)?;
         let used = UsedProofs::start(db.clone(), clock.clone(), &tasks, lifecycle.drain.clone());
         let nonces = config.auth.dpop_nonces.then(|| Nonces::new(secrets.session.reveal()));
         let proofs = DpopProofs::new(db.clone(), clock.clone(), origins.clone(), used, nonces);
@@ -256,6 +278,8 @@ impl App {
 
         let app = Arc::new(Self {
             origins,
+            web_sessions,
+            authorizations,
             proofs,
             discovery,
             courier,
@@ -292,6 +316,9 @@ impl App {
             tasks,
             lifecycle,
         });
+        app.reload_domains()
+            .await
+            .map_err(|error| StartError::Store { url: app.config.database.shown(), error })?;
         in_process.open(&app);
         app.start_workers();
         app.start_sweeps();
@@ -306,6 +333,15 @@ impl App {
         self.settings.reload(&self.db).await?;
         self.costs.reload(&self.settings);
         self.events.set_verbose(self.settings.flag(settings::VERBOSE_EVENT_LOGGING));
+        Ok(())
+    }
+
+    /// Takes over the domains that are stored now.
+    ///
+    /// # Errors
+    /// When the store can't be read; then nothing changes.
+    pub async fn reload_domains(&self) -> Result<(), StoreError> {
+        self.origins.replace(store::domains::list(&self.db).await?.into_iter().map(|row| row.url));
         Ok(())
     }
 

@@ -10,16 +10,15 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Value, json};
 
 use crate::atproto::record::{InvalidRecord, Unencodable, inspect};
-use crate::clock::Timestamp;
+use crate::clock::Clock;
 use crate::config;
-use crate::crypto::seal::SealError;
 use crate::crypto::{Algorithm, HighS, PrivateKey, PublicKey, SealingKey};
+use crate::instance_key::{self, InstanceKeyError};
 use crate::random::Random;
-use crate::store::{Db, StoreError, instance_keys};
+use crate::store::Db;
 
-/// The row of `instance_keys`, and what the key in it is sealed for.
+/// The key's name among those of the instance.
 const NAME: &str = "attestation";
-const PURPOSE: &str = "instance_keys.attestation";
 
 /// `$bytes` of the data model: base64, written without padding and read with or without.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -35,21 +34,6 @@ pub struct Attestation {
     key: PrivateKey,
     key_id: String,
     sig_type: String,
-}
-
-/// Why the key can't be had.
-#[derive(Debug, thiserror::Error)]
-pub enum AttestationError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The stored key was sealed under another TOKEN_ENCRYPTION_KEY.
-    #[error(
-        "the signing key in the database can't be decrypted: restore TOKEN_ENCRYPTION_KEY, or give another key as \
-         ATTESTATION_PRIVATE_KEY"
-    )]
-    Sealed(#[from] SealError),
-    #[error("the stored signing key is damaged")]
-    Damaged,
 }
 
 /// Why a value can't be signed.
@@ -70,30 +54,19 @@ impl Attestation {
     /// same.
     ///
     /// # Errors
-    /// When the store can't be used, or what it holds can't be decrypted. A key is never replaced: what it signed could
-    /// not be verified any more.
+    /// As [`instance_key::load`].
     pub async fn load(
         config: &config::Attestation,
         (default_id, default_type): (String, String),
         db: &Db,
         sealing: &SealingKey,
         random: &Random,
-        now: Timestamp,
-    ) -> Result<Self, AttestationError> {
-        let read = |scalar: &[u8]| {
-            PrivateKey::from_bytes(Algorithm::Es256k, scalar).map_err(|_| AttestationError::Damaged)
-        };
-        let key = if let Some(given) = &config.private_key {
-            read(given.reveal())?
-        } else {
-            let stored = if let Some(stored) = instance_keys::get(db, NAME).await? {
-                stored
-            } else {
-                let fresh = PrivateKey::generate(Algorithm::Es256k, random);
-                let sealed = sealing.seal(random, PURPOSE, &*fresh.to_bytes());
-                instance_keys::keep(db, NAME, &sealed, now).await?
-            };
-            read(&sealing.open(PURPOSE, &stored)?)?
+        clock: &Clock,
+    ) -> Result<Self, InstanceKeyError> {
+        let key = match &config.private_key {
+            Some(given) => PrivateKey::from_bytes(Algorithm::Es256k, given.reveal())
+                .map_err(|_| InstanceKeyError::Sealed(NAME))?,
+            None => instance_key::load(db, sealing, random, clock, NAME, Algorithm::Es256k).await?,
         };
         let key_id = config.key_id.clone().unwrap_or(default_id);
         let sig_type = config.sig_type.clone().unwrap_or(default_type);

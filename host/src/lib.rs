@@ -14,6 +14,7 @@ pub mod events; // the event log: one enum of events, written as rows
 pub mod http; // our HTTP server; knows no domain
 pub mod identity; // DIDs to documents, cached
 pub mod indexing; // from stream to index
+pub mod instance_key; // keys that the instance made for itself
 pub mod jobs; // background work and retention sweeps
 pub mod lexicons; // the registry of uploaded lexicons
 pub mod lifecycle; // signals, drain, hard stop

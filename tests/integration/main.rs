@@ -9,6 +9,7 @@ mod support;
 mod access;
 mod admin;
 mod annotations;
+mod auth;
 mod command_line;
 mod crash;
 mod docs;

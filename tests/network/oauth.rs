@@ -86,3 +86,44 @@ async fn an_app_writes_for_its_users(database: Database) {
     expect(401, laptop.request(&server, Method::POST, &format!("/xrpc/{PUT}")).json(&json!({}))).await;
     server.stop().await;
 }
+
+crate::on_both!(a_user_logs_in_at_their_pds);
+async fn a_user_logs_in_at_their_pds(database: Database) {
+    let network = network().await;
+    let alice = network.account().await;
+    let mut server = Server::new(network, database);
+    server.start().await;
+    let browser = reqwest::redirect::Policy::none();
+    #[expect(clippy::disallowed_methods, reason = "a browser, from the outside")]
+    let browser = reqwest::Client::builder().no_proxy().redirect(browser).build().unwrap();
+    let cookies = |answer: &reqwest::Response| {
+        let set = answer.headers().get_all("set-cookie").iter();
+        let pairs = set.map(|cookie| cookie.to_str().unwrap().split(';').next().unwrap().to_owned());
+        pairs.collect::<Vec<_>>().join("; ")
+    };
+    let begun =
+        browser.get(format!("{}/auth/login?handle={}", server.url, alice.handle)).send().await.unwrap();
+    assert_eq!(begun.status(), 200);
+    let bound = cookies(&begun);
+    let url = begun.json::<Value>().await.unwrap()["url"].as_str().unwrap().to_owned();
+    let back = network.consent(&alice, &url).await;
+    assert!(back.starts_with(&format!("{}/auth/callback?", server.url)), "{back}");
+    let landed = browser.get(&back).header("cookie", bound).send().await.unwrap();
+    assert_eq!(
+        (landed.status().as_u16(), landed.headers()["location"].to_str().unwrap()),
+        (303, "/dashboard/")
+    );
+    let session = cookies(&landed);
+
+    // The first to come is the super user, and after a restart still.
+    let get = |path: &str| server.request(Method::GET, path).header("cookie", &session);
+    assert_eq!(expect(200, get("/admin/lexicons")).await, json!([]));
+    server.kill();
+    server.start().await;
+    let get = |path: &str| server.request(Method::GET, path).header("cookie", &session);
+    assert_eq!(expect(200, get("/auth/me")).await, json!({ "did": alice.did, "is_admin": true }));
+    let logout = server.request(Method::POST, "/auth/logout").header("cookie", &session);
+    assert_eq!(logout.header("origin", &server.url).send().await.unwrap().status(), 204);
+    expect(401, server.request(Method::GET, "/auth/me").header("cookie", &session)).await;
+    server.stop().await;
+}

@@ -26,11 +26,15 @@ pub async fn send(
     headers: &[(&str, &str)],
     body: Option<String>,
 ) -> anyhow::Result<(StatusCode, HeaderMap, Bytes)> {
-    let mut request = Request::builder().method(method).uri(path).header("host", address.to_string());
+    let named = |name: &str| headers.iter().any(|(known, _)| *known == name);
+    let mut request = Request::builder().method(method).uri(path);
+    if !named("host") {
+        request = request.header("host", address.to_string());
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    if body.is_some() && !headers.iter().any(|(name, _)| *name == "content-type") {
+    if body.is_some() && !named("content-type") {
         request = request.header("content-type", "application/json");
     }
     let body = Full::new(body.map(Bytes::from).unwrap_or_default());

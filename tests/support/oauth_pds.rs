@@ -34,6 +34,10 @@ struct State {
     /// Answers instead of the usual ones, by path.
     instead: HashMap<String, (StatusCode, Value)>,
     redirects: HashMap<String, String>,
+    /// What clients asked for, by request URI.
+    pushed: HashMap<String, HashMap<String, String>>,
+    /// Who consented to what, by code.
+    codes: HashMap<String, (String, HashMap<String, String>)>,
 }
 
 impl OauthPds {
@@ -61,6 +65,20 @@ impl OauthPds {
     /// An access token and a refresh token of an account, as an application gets them.
     pub fn grant(&self, did: &str) -> (String, String) {
         self.state().grant(did)
+    }
+
+    /// The user follows a link here and consents; the parameters they are sent back with.
+    pub fn consent(&self, did: &str, url: &str) -> HashMap<String, String> {
+        let url = url::Url::parse(url).expect("a URL");
+        let asked: HashMap<_, _> = url.query_pairs().into_owned().collect();
+        let mut state = self.state();
+        let pushed = state.pushed.remove(&asked["request_uri"]).expect("it was pushed");
+        assert_eq!(pushed["client_id"], asked["client_id"]);
+        state.count += 1;
+        let code = format!("code-{}", state.count);
+        let back = [("state", pushed["state"].clone()), ("code", code.clone()), ("iss", self.url())];
+        state.codes.insert(code, (did.to_owned(), pushed));
+        back.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
     /// The access token is over from now on.
@@ -159,14 +177,46 @@ impl State {
         }
         match path {
             "/oauth/token" => self.token(asked),
+            "/oauth/par" => self.par(asked),
             "/oauth/revoke" => json(200, json!({})),
             _ => self.xrpc(path, asked),
         }
     }
 
+    fn par(&mut self, asked: &Asked) -> Response<Bytes> {
+        let form = form(asked);
+        self.count += 1;
+        let uri = format!("urn:request:{}", self.count);
+        self.pushed.insert(uri.clone(), form);
+        respond(201, "application/json", json!({ "request_uri": uri, "expires_in": 60 }).to_string())
+    }
+
+    /// Tokens for a code, if the verifier is the one of its challenge.
+    fn exchange(&mut self, form: &HashMap<String, String>) -> Response<Bytes> {
+        let json = |status, body: Value| respond(status, "application/json", body.to_string());
+        let field = |name: &str| form.get(name).cloned().unwrap_or_default();
+        let Some((did, pushed)) = self.codes.remove(&field("code")) else {
+            return json(400, json!({ "error": "invalid_grant" }));
+        };
+        let challenge = URL_SAFE_NO_PAD.encode(belvedere::crypto::sha256(field("code_verifier").as_bytes()));
+        let same = |name: &str| pushed.get(name) == form.get(name);
+        if pushed.get("code_challenge") != Some(&challenge) || !same("redirect_uri") || !same("client_id") {
+            return json(400, json!({ "error": "invalid_grant" }));
+        }
+        let (access, refresh) = self.grant(&did);
+        json(
+            200,
+            json!({ "access_token": access, "refresh_token": refresh, "token_type": "DPoP",
+            "expires_in": 3600, "scope": pushed["scope"], "sub": did }),
+        )
+    }
+
     fn token(&mut self, asked: &Asked) -> Response<Bytes> {
         let json = |status, body: Value| respond(status, "application/json", body.to_string());
-        let form: HashMap<_, _> = url::form_urlencoded::parse(&asked.body).into_owned().collect();
+        let form = form(asked);
+        if form.get("grant_type").is_some_and(|kind| kind == "authorization_code") {
+            return self.exchange(&form);
+        }
         let refresh = form.get("refresh_token").cloned().unwrap_or_default();
         let Some(did) = self.refresh.remove(&refresh) else {
             self.reused += u32::from(self.spent.contains(&refresh));
@@ -220,6 +270,10 @@ impl State {
             _ => json(501, json!({ "error": "MethodNotImplemented" })),
         }
     }
+}
+
+fn form(asked: &Asked) -> HashMap<String, String> {
+    url::form_urlencoded::parse(&asked.body).into_owned().collect()
 }
 
 /// The claims of a request's proof, unverified.

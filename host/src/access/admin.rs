@@ -1,14 +1,14 @@
 //! `/admin`: which user is calling, and what it may do (service.md, Admin API authentication).
 
+use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
-use http::{HeaderMap, HeaderValue};
 
 use super::{Credential, Permission, PermissionSet};
 use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::events::Event;
-use crate::http::Error;
+use crate::http::{Error, Request};
 use crate::store::users::UserRow;
 
 /// An authenticated admin user, with what it may do in this request.
@@ -30,6 +30,8 @@ pub enum Via {
     ApiKey(String),
     /// With a token signed by its DID's key.
     ServiceJwt,
+    /// At a browser.
+    Session,
 }
 
 impl Admin {
@@ -78,8 +80,8 @@ impl Admin {
 ///
 /// # Errors
 /// 401 when the caller can't be told, 403 when it is no user or lacks a permission.
-pub async fn admit(app: &App, headers: &HeaderMap, needed: PermissionSet) -> Result<Admin, Error> {
-    let admin = identify(app, headers).await?;
+pub async fn admit(app: &App, request: &Request, needed: PermissionSet) -> Result<Admin, Error> {
+    let admin = identify(app, request).await?;
     let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else { return Ok(admin) };
     app.events.record(Event::PermissionDenied {
         caller: admin.did.to_string(),
@@ -90,9 +92,9 @@ pub async fn admit(app: &App, headers: &HeaderMap, needed: PermissionSet) -> Res
 }
 
 /// The resolution order of the specification: API key, service token, session cookie.
-async fn identify(app: &App, headers: &HeaderMap) -> Result<Admin, Error> {
+async fn identify(app: &App, request: &Request) -> Result<Admin, Error> {
     let now = app.clock.now();
-    match Credential::of(headers) {
+    match Credential::of(request.headers()) {
         Credential::AdminKey(key) => {
             let admin = app.admin_keys.resolve(&app.db, key, now).await.map_err(failed)?;
             let admin = admin.ok_or_else(|| unauthorized("invalid API key"))?;
@@ -107,8 +109,13 @@ async fn identify(app: &App, headers: &HeaderMap) -> Result<Admin, Error> {
             app.users.touch(app, &admin.user_id, now);
             Ok(admin)
         }
-        // Session cookies (and DPoP sessions) come in here, only when there is no Authorization header.
-        Credential::Absent => Err(unauthorized("authentication required")),
+        Credential::Absent => {
+            let user = app.web_sessions.user(request.method(), request.headers(), now).await?;
+            let user = user.ok_or_else(|| unauthorized("authentication required"))?;
+            let admin = app.users.of_did(app, &user.did, now).await?;
+            app.users.touch(app, &admin.user_id, now);
+            Ok(Admin { via: Via::Session, ..admin })
+        }
         Credential::Dpop(_) | Credential::Space(_) | Credential::Unknown => {
             Err(unauthorized("this kind of authorization is not accepted here"))
         }

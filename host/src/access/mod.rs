@@ -22,6 +22,7 @@ pub mod service_jwt;
 mod template;
 mod used_proofs;
 pub mod users;
+mod web;
 pub mod xrpc;
 
 pub use admin::{Admin, Via};
@@ -40,4 +41,5 @@ pub use service_jwt::ServiceTokens;
 pub use template::Template;
 pub use used_proofs::UsedProofs;
 pub use users::Users;
+pub use web::{WebSessions, WebUser};
 pub use xrpc::{Costs, XrpcCaller};

@@ -44,6 +44,17 @@ impl Users {
             .ok_or_else(|| failed(StoreError::Corrupt(format!("the DID of user {}", user.id))))
     }
 
+    /// Whether an account may log in: an admin user, or anybody as long as there is none.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn may_log_in(&self, app: &App, did: &Did) -> Result<bool, StoreError> {
+        if users::get_by_did(&app.db, did.as_str()).await?.is_some() {
+            return Ok(true);
+        }
+        Ok(users::list(&app.db).await?.is_empty())
+    }
+
     /// Makes the DID the first user, if there is none. Whether it did.
     async fn bootstrap(&self, app: &App, did: &Did, now: Timestamp) -> Result<bool, StoreError> {
         if self.exist.load(Ordering::Relaxed) {

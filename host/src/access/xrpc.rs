@@ -181,7 +181,6 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
             let proved = app.proofs.verify_request(client, method, path, request.headers(), token).await?;
             (caller.user, caller.session) = (Some(proved.did), Some(proved.id.into()));
         }
-        Credential::Absent if caller.client.is_none() => return Err(no_client()),
         // 2. Space credentials: space routes only, and this is none.
         Credential::Space(_) => {
             return Err(Error::unauthorized("space credentials are for space routes only"));
@@ -204,8 +203,20 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
         Credential::Unknown => {
             return Err(Error::unauthorized("this kind of authorization is not accepted here"));
         }
-        // 5. Anonymous: an application alone. Whether that is enough is the method's to say.
-        Credential::Absent => {}
+        // 4. The cookie of a browser that is logged in, which needs no client key. 5. Anonymous: an application alone.
+        // Whether that is enough is the method's to say.
+        Credential::Absent => {
+            let user = app.web_sessions.user(request.method(), request.headers(), now).await?;
+            let Some(user) = user else {
+                return if caller.client.is_some() { Ok(()) } else { Err(no_client()) };
+            };
+            if caller.client.is_none() {
+                let limit = default_limit(defaults);
+                let bucket = format!("session:{}", user.did);
+                caller.budget = Some(app.buckets.take(&bucket, limit, cost, now)?);
+            }
+            (caller.user, caller.session) = (Some(user.did), Some(user.session.into()));
+        }
     }
     Ok(())
 }

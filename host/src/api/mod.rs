@@ -1,6 +1,7 @@
 //! One endpoint, one file; the path of the file follows the URL. `routes.rs` is the whole table.
 
 pub mod admin;
+pub mod auth;
 mod failed;
 pub mod health;
 pub mod oauth;
@@ -9,6 +10,7 @@ mod patch;
 pub mod route;
 pub mod routes;
 pub mod settings;
+pub mod well_known;
 pub mod xrpc;
 
 pub use failed::{failed, unreadable};

@@ -83,7 +83,7 @@ impl Route {
         assert!(!needed.is_empty(), "{path} names no permission");
         // The caller is told before its body is read: a stranger's megabytes stay on the wire.
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            let caller = admin::admit(&app, request.headers(), needed).await?;
+            let caller = admin::admit(&app, &request, needed).await?;
             request.body = unread.read(most).await?;
             handler(app, caller, request).await
         });

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::route::{Route, RouteTable};
-use super::{admin, health, oauth, settings, xrpc};
+use super::{admin, auth, health, oauth, settings, well_known, xrpc};
 use crate::access::Permission as P;
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
@@ -28,6 +28,12 @@ fn table() -> RouteTable {
         Route::public(GET, "/health", health::health),
         Route::public(GET, "/livez", health::livez),
         Route::public(GET, "/readyz", health::readyz),
+
+        Route::public(GET, "/oauth-client-metadata.json", well_known::client_metadata::handle),
+        Route::public(GET, "/auth/login", auth::login::handle),
+        Route::public(GET, "/auth/callback", auth::callback::handle),
+        Route::public(GET, "/auth/me", auth::me::handle),
+        Route::public(POST, "/auth/logout", auth::logout::handle),
 
         Route::public(GET, "/settings/logo", settings::logo::handle),
 
@@ -81,12 +87,18 @@ fn table() -> RouteTable {
         Route::admin(DELETE, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::delete::handle),
 
         Route::admin(GET, "/admin/settings", P::SettingsManage, admin::settings::list::handle),
+        Route::admin(GET, "/admin/settings/db-info", P::SettingsManage, admin::settings::db_info::handle),
         Route::admin(PUT, "/admin/settings/{key}", P::SettingsManage, admin::settings::put::handle),
         Route::admin(DELETE, "/admin/settings/{key}", P::SettingsManage, admin::settings::delete::handle),
         Route::admin_upload(PUT, "/admin/settings/logo", P::SettingsManage, logo::MAX_BYTES, admin::settings::logo::put::handle),
         Route::admin(DELETE, "/admin/settings/logo", P::SettingsManage, admin::settings::logo::delete::handle),
         Route::admin(GET, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::get::handle),
         Route::admin(PUT, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::put::handle),
+
+        Route::admin(GET, "/admin/domains", P::SettingsManage, admin::domains::list::handle),
+        Route::admin(POST, "/admin/domains", P::SettingsManage, admin::domains::create::handle),
+        Route::admin(DELETE, "/admin/domains/{id}", P::SettingsManage, admin::domains::delete::handle),
+        Route::admin(POST, "/admin/domains/{id}/primary", P::SettingsManage, admin::domains::primary::handle),
 
         Route::admin(GET, "/admin/script-variables", P::ScriptVariablesRead, admin::script_variables::list::handle),
         Route::admin(POST, "/admin/script-variables", P::ScriptVariablesCreate, admin::script_variables::upsert::handle),

@@ -38,7 +38,10 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let app = App::start(config, port, lifecycle.clone()).await?;
     let http = Arc::new(Http::new(
         routes::router(&app)?,
-        Cors::new([app.identity.origin.as_str()]),
+        Cors::new({
+            let origins = app.origins.clone();
+            move |origin| origins.contains(origin)
+        }),
         &app.random,
         app.tasks.clone(),
     ));

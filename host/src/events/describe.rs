@@ -171,6 +171,15 @@ impl Event {
             Self::ApiClientDeleted { actor, id } => {
                 row("api_client.deleted", Info, Some(actor), Some(id), json!({}))
             }
+            Self::DomainCreated { actor, url, id } => {
+                row("domain.created", Info, Some(actor), Some(url), json!({ "id": id }))
+            }
+            Self::DomainDeleted { actor, url, id } => {
+                row("domain.deleted", Info, Some(actor), Some(url), json!({ "id": id }))
+            }
+            Self::DomainPrimaryChanged { actor, url, id } => {
+                row("domain.primary_changed", Info, Some(actor), Some(url), json!({ "id": id }))
+            }
             Self::DpopKeyProvisioned { provision_id, client_key, thumbprint } => {
                 let detail = json!({ "client_key": client_key, "thumbprint": thumbprint });
                 row("dpop_key.provisioned", Info, None, Some(provision_id), detail)

@@ -184,6 +184,21 @@ pub enum Event {
         actor: String,
         id: String,
     },
+    DomainCreated {
+        actor: String,
+        url: String,
+        id: String,
+    },
+    DomainDeleted {
+        actor: String,
+        url: String,
+        id: String,
+    },
+    DomainPrimaryChanged {
+        actor: String,
+        url: String,
+        id: String,
+    },
     DpopKeyProvisioned {
         provision_id: String,
         client_key: String,

@@ -3,6 +3,9 @@
 //! Every origin may call: callers are told apart by keys and tokens, not by where their page came from. Only
 //! origins of our own get to send cookies, because a cookie is sent whether its owner wants it or not.
 
+use std::fmt;
+use std::sync::Arc;
+
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
@@ -27,16 +30,17 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("86400");
 const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 
-/// The origins whose pages may send cookies: those of the instance itself.
-#[derive(Clone, Debug, Default)]
+/// Which pages may send cookies: those of the instance itself.
+#[derive(Clone)]
 pub struct Cors {
-    own: Vec<HeaderValue>,
+    is_own: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 impl Cors {
-    /// `origins` as browsers write them: `https://example.com`, a port only when it is not the scheme's own.
-    pub fn new<'a>(origins: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { own: origins.into_iter().filter_map(|o| HeaderValue::from_str(o).ok()).collect() }
+    /// `is_own` is asked with an origin as browsers write it: `https://example.com`, a port only when it is not the
+    /// scheme's own.
+    pub fn new(is_own: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self { is_own: Arc::new(is_own) }
     }
 
     /// The answer to a preflight; `None` for every other request.
@@ -55,7 +59,7 @@ impl Cors {
     /// Adds what the page behind `origin` needs to read the response.
     pub(super) fn apply(&self, origin: Option<&HeaderValue>, response: &mut Response) {
         let Some(origin) = origin else { return };
-        let own = self.own.contains(origin);
+        let own = origin.to_str().is_ok_and(|origin| (self.is_own)(origin));
         let out = response.headers_mut();
         out.append(VARY, VARY_ORIGIN);
         out.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
@@ -72,12 +76,18 @@ impl Cors {
     }
 }
 
+impl fmt::Debug for Cors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cors")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn applied(origin: &str) -> HeaderMap {
-        let cors = Cors::new(["https://index.example"]);
+        let cors = Cors::new(|origin| origin == "https://index.example");
         let mut response = response::empty(StatusCode::OK);
         cors.apply(Some(&HeaderValue::from_str(origin).unwrap()), &mut response);
         response.headers().clone()
@@ -101,7 +111,7 @@ mod tests {
     #[test]
     fn a_request_without_origin_gets_no_headers() {
         let mut response = response::empty(StatusCode::OK);
-        Cors::new(["https://index.example"]).apply(None, &mut response);
+        Cors::new(|origin| origin == "https://index.example").apply(None, &mut response);
         assert!(response.headers().is_empty());
     }
 

@@ -198,7 +198,7 @@ mod tests {
         for (method, path, handler) in routes {
             table.add(Endpoint::new(method, path, handler)).unwrap();
         }
-        let http = Http::new(table, Cors::default(), &Random::system(), TaskTracker::new());
+        let http = Http::new(table, Cors::new(|_| false), &Random::system(), TaskTracker::new());
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (drain, stop) = (CancellationToken::new(), CancellationToken::new());

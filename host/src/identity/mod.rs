@@ -1,6 +1,7 @@
-//! DIDs to documents, cached.
+//! DIDs to documents, cached, and handles to DIDs.
 
 mod document;
+mod handles;
 mod resolver;
 #[cfg(test)]
 mod tests;
@@ -8,6 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use self::document::DidDocument;
+pub use self::handles::HandleError;
 pub use self::resolver::Resolver;
 use crate::net::NetError;
 

@@ -66,6 +66,10 @@ impl Resolver {
         Self(Arc::new(Inner { net, plc_url, clock, fetches: Semaphore::new(MAX_FETCHES), cache }))
     }
 
+    pub(super) fn net(&self) -> &net::Client {
+        &self.0.net
+    }
+
     /// The document, from the cache when it is fresh enough. Many callers at once cause one fetch.
     ///
     /// # Errors

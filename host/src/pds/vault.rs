@@ -15,7 +15,7 @@ use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey};
-use crate::oauth::{ClientIdentity, Courier, Discovery, DiscoveryError, FlowError, Tokens, flow};
+use crate::oauth::{ClientIdentity, Courier, Discovery, DiscoveryError, FlowError, OwnKey, Tokens, flow};
 use crate::random::Random;
 use crate::store::oauth_sessions::{self, SessionRow};
 use crate::store::{Db, StoreError, api_client_keys};
@@ -38,6 +38,7 @@ struct Parts {
     sealing: SealingKey,
     courier: Courier,
     discovery: Discovery,
+    own_key: Arc<OwnKey>,
     /// Renewals are finished, whoever waits for them: an answer that nobody stored is a session lost.
     tasks: TaskTracker,
     /// Renewals of this process, by session.
@@ -96,10 +97,11 @@ impl Vault {
         sealing: SealingKey,
         courier: Courier,
         discovery: Discovery,
+        own_key: Arc<OwnKey>,
         tasks: TaskTracker,
     ) -> Self {
         let locks = Cache::builder().max_capacity(LOCKS).build();
-        Self(Arc::new(Parts { db, sealing, courier, discovery, tasks, locks }))
+        Self(Arc::new(Parts { db, sealing, courier, discovery, own_key, tasks, locks }))
     }
 
     pub(super) fn courier(&self) -> &Courier {
@@ -305,7 +307,12 @@ impl Vault {
                 let key = key.ok_or(RenewError::NoClientKey)?;
                 Some((kid.clone(), self.open_client_key(kid, &key.sealed)?))
             }
-            _ => None,
+            // A login of the instance's own.
+            (None, Some(kid)) if *kid == self.0.own_key.kid() => {
+                self.0.own_key.key().map(|key| (kid.clone(), key))
+            }
+            (None, Some(_)) => return Err(RenewError::NoClientKey),
+            (_, None) => None,
         };
         Ok(ClientIdentity { client_id: row.oauth_client_id.clone(), key })
     }

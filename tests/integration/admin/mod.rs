@@ -1,5 +1,6 @@
 mod api_clients;
 mod api_keys;
+mod domains;
 mod events;
 mod jobs;
 mod lexicons;

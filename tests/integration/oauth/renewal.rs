@@ -6,7 +6,7 @@ use belvedere::clock::{Clock, Timestamp};
 use belvedere::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
 use belvedere::identity::Resolver;
 use belvedere::net::{Client, OutboundPolicy};
-use belvedere::oauth::{Courier, Discovery};
+use belvedere::oauth::{Courier, Discovery, OwnKey};
 use belvedere::pds::{Agent, Vault};
 use belvedere::random::Random;
 use belvedere::store::Db;
@@ -89,7 +89,9 @@ fn host(db: &Db, plc: &str) -> Host {
     let courier = Courier::new(net.clone(), clock.clone(), random);
     let resolver = Resolver::new(net.clone(), plc.parse().unwrap(), clock);
     let discovery = Discovery::new(net.clone(), resolver);
-    Host(Vault::new(db.clone(), SealingKey::new([7; 32]), courier, discovery, TaskTracker::new()), net)
+    let own = OwnKey::new(PrivateKey::generate(Algorithm::Es256, &Random::system()));
+    let (sealing, tasks) = (SealingKey::new([7; 32]), TaskTracker::new());
+    Host(Vault::new(db.clone(), sealing, courier, discovery, Arc::new(own), tasks), net)
 }
 
 async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {

@@ -1,20 +1,29 @@
 //! The key that signs records: made once, kept sealed, the same for every host.
 
-use belvedere::attestation::{Attestation, AttestationError};
-use belvedere::clock::Timestamp;
+use belvedere::attestation::Attestation;
+use belvedere::clock::{Clock, Timestamp};
 use belvedere::config::Args;
 use belvedere::crypto::SealingKey;
+use belvedere::instance_key::InstanceKeyError;
 use belvedere::random::Random;
 use belvedere::store::{Db, instance_keys};
 
 use crate::on_both;
 
-async fn load(db: &Db, sealing: [u8; 32], given: Option<&str>) -> Result<Attestation, AttestationError> {
+async fn load(db: &Db, sealing: [u8; 32], given: Option<&str>) -> Result<Attestation, InstanceKeyError> {
     let mut args = Args::default();
     args.attestation.private_key = given.map(str::to_owned);
     let config = args.check().unwrap().attestation;
     let names = ("did:web:x.test#attestation".to_owned(), "com.example.sig".to_owned());
-    Attestation::load(&config, names, db, &SealingKey::new(sealing), &Random::system(), Timestamp(1)).await
+    Attestation::load(
+        &config,
+        names,
+        db,
+        &SealingKey::new(sealing),
+        &Random::system(),
+        &Clock::fixed(Timestamp(1)),
+    )
+    .await
 }
 
 on_both! {
@@ -25,7 +34,7 @@ on_both! {
         assert_eq!(load(&db, [1; 32], None).await.unwrap().public_key(), key);
         let kept = instance_keys::get(&db, "attestation").await.unwrap().unwrap();
         assert!(kept.len() > 32, "it is sealed");
-        assert!(matches!(load(&db, [2; 32], None).await, Err(AttestationError::Sealed(_))));
+        assert!(matches!(load(&db, [2; 32], None).await, Err(InstanceKeyError::Sealed(_))));
         // A given key needs neither the kept one nor what it was sealed with, and leaves it alone.
         let given = load(&db, [2; 32], Some(&"01".repeat(32))).await.unwrap();
         assert_ne!(given.public_key(), key);

@@ -3,6 +3,7 @@
 pub mod api_clients;
 pub mod api_keys;
 pub mod dead_letters;
+pub mod domains;
 pub mod events;
 pub mod jobs;
 pub mod lexicons;

@@ -1,5 +1,6 @@
 //! `/admin/settings`: what operators change while the server runs.
 
+pub mod db_info;
 pub mod delete;
 pub mod list;
 pub mod logo;

@@ -19,13 +19,11 @@ use crate::config::Secret;
 use crate::crypto::{PrivateKey, ct_eq, sha256, sha256_hex};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
+use crate::jobs::retention::PROVISION_SECONDS;
 use crate::net::Limits;
 use crate::oauth::{Account, Parcel, origin_of};
 use crate::store::dpop_keys::{self, DpopKeyRow};
 use crate::store::oauth_sessions::{self, NewSession};
-
-/// A key that nobody used within this was forgotten by its application.
-pub const PROVISION_SECONDS: i64 = 3600;
 
 #[derive(Deserialize)]
 struct Body {

@@ -1,0 +1,146 @@
+//! Browsers that are logged in: a signed cookie with a random id, and a row that says whose it is. Logging out removes
+//! the row, so a copied cookie is worth nothing then.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Method;
+use http::header::{COOKIE, HeaderMap, HeaderValue, ORIGIN};
+
+use super::Origins;
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::crypto::{MacKey, ct_eq, sha256_hex};
+use crate::http::Error;
+use crate::random::Random;
+use crate::store::web_sessions::{self, WebSessionRow};
+use crate::store::{Db, StoreError};
+
+const NAME: &str = "belvedere_session";
+
+/// Binds a login to the browser that began it.
+const LOGIN_NAME: &str = "belvedere_login";
+
+/// A month: whoever looks after an instance comes by more often, and a lost laptop should not be a key for ever.
+const LIFE_SECONDS: i64 = 30 * 86_400;
+
+/// A login takes minutes.
+const LOGIN_SECONDS: i64 = 15 * 60;
+
+/// Random bytes of an id: too many to guess.
+const ID_BYTES: usize = 32;
+
+/// Reads and writes session cookies. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WebSessions {
+    db: Db,
+    key: MacKey,
+    origins: Origins,
+    secure: bool,
+}
+
+/// Somebody at a browser.
+#[derive(Clone, Debug)]
+pub struct WebUser {
+    pub did: Did,
+    /// The session with their PDS that the login made.
+    pub session: String,
+}
+
+impl WebSessions {
+    /// `secret` is the instance's session secret; `secure`, that users reach it by https.
+    pub fn new(db: Db, secret: &str, origins: Origins, secure: bool) -> Self {
+        Self { db, key: MacKey::derive(secret.as_bytes(), "web session"), origins, secure }
+    }
+
+    /// Who a request's cookie belongs to. `None` without one, and for one that is no good.
+    ///
+    /// # Errors
+    /// 403 for a write that may have come from another's page: the cookie is sent whether its owner wants it or not.
+    pub async fn user(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<Option<WebUser>, Error> {
+        let Some(id) = self.id(headers, NAME) else { return Ok(None) };
+        let found = web_sessions::get(&self.db, &sha256_hex(id.as_bytes()), now).await;
+        let Some(row) = found.map_err(crate::api::failed)? else { return Ok(None) };
+        if !matches!(*method, Method::GET | Method::HEAD) && !self.is_from_own_page(headers) {
+            return Err(Error::forbidden("with a session cookie only pages of this instance may write"));
+        }
+        let did = Did::try_from(row.did.as_str());
+        let did = did.map_err(|_| crate::api::failed(StoreError::Corrupt("web_sessions.did".to_owned())))?;
+        Ok(Some(WebUser { did, session: row.oauth_session_id }))
+    }
+
+    /// Browsers say where a request comes from: `Origin` with every write, `Sec-Fetch-Site` on top.
+    fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
+        if let Some(origin) = headers.get(ORIGIN) {
+            return origin.to_str().is_ok_and(|origin| self.origins.contains(origin));
+        }
+        headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin" || site == "none")
+    }
+
+    /// Logs a browser in; the cookie to set.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub async fn create(
+        &self,
+        random: &Random,
+        did: &Did,
+        session: &str,
+        now: Timestamp,
+    ) -> Result<HeaderValue, StoreError> {
+        let id = URL_SAFE_NO_PAD.encode(random.bytes::<ID_BYTES>());
+        let row = WebSessionRow {
+            id: sha256_hex(id.as_bytes()),
+            did: did.to_string(),
+            oauth_session_id: session.to_owned(),
+            created_at: now,
+            expires_at: now.plus_seconds(LIFE_SECONDS),
+        };
+        web_sessions::create(&self.db, &row).await?;
+        Ok(self.cookie(NAME, &self.signed(&id), LIFE_SECONDS))
+    }
+
+    /// The cookie that removes the session's.
+    pub fn cleared(&self) -> HeaderValue {
+        self.cookie(NAME, "", 0)
+    }
+
+    /// A cookie that binds a login to this browser, and the hash to compare it with later.
+    pub fn login(&self, random: &Random) -> (HeaderValue, String) {
+        let id = URL_SAFE_NO_PAD.encode(random.bytes::<ID_BYTES>());
+        (self.cookie(LOGIN_NAME, &self.signed(&id), LOGIN_SECONDS), sha256_hex(id.as_bytes()))
+    }
+
+    /// Whether it is the browser that a login was bound to.
+    pub fn is_login(&self, headers: &HeaderMap, bound: &str) -> bool {
+        self.id(headers, LOGIN_NAME)
+            .is_some_and(|id| ct_eq(sha256_hex(id.as_bytes()).as_bytes(), bound.as_bytes()))
+    }
+
+    fn signed(&self, id: &str) -> String {
+        format!("{id}.{}", URL_SAFE_NO_PAD.encode(self.key.tag(id.as_bytes())))
+    }
+
+    /// The id in a cookie that we signed.
+    fn id(&self, headers: &HeaderMap, name: &str) -> Option<String> {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let value = pairs.find(|(known, _)| *known == name)?.1;
+        let (id, tag) = value.split_once('.')?;
+        let good = URL_SAFE_NO_PAD.encode(self.key.tag(id.as_bytes()));
+        ct_eq(tag.as_bytes(), good.as_bytes()).then(|| id.to_owned())
+    }
+
+    fn cookie(&self, name: &str, value: &str, seconds: i64) -> HeaderValue {
+        let secure = if self.secure { "; Secure" } else { "" };
+        let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+        let mut header = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+        header.set_sensitive(true);
+        header
+    }
+}

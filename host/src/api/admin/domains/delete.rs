@@ -1,0 +1,26 @@
+//! `DELETE /admin/domains/{id}`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::access::Admin;
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::domains;
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    let url = domains::list(&app.db).await.map_err(failed)?.into_iter().find(|row| row.id == id);
+    let url = url.ok_or_else(|| Error::not_found("domain not found"))?.url;
+    match domains::delete(&app.db, id).await.map_err(failed)? {
+        None => return Err(Error::not_found("domain not found")),
+        Some(false) => return Err(Error::bad_request("the primary domain can't be deleted")),
+        Some(true) => {}
+    }
+    app.reload_domains().await.map_err(failed)?;
+    app.events.record(Event::DomainDeleted { actor: admin.did.to_string(), url, id: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,98 @@
+//! `GET /auth/callback`: the user is back from their authorization server. Whatever comes of it ends on a page.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{HeaderValue, LOCATION, SET_COOKIE};
+
+use crate::access::secrets;
+use crate::api::failed;
+use crate::app::App;
+use crate::crypto::{jwk, sha256_hex};
+use crate::http::{Error, Request, Response, response};
+use crate::oauth::{AuthorizationError, Callback, Completed, Goal};
+use crate::store::dpop_keys::{self, DpopKeyRow};
+use crate::store::oauth_sessions::{self, NewSession};
+
+pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let param = |name: &str| request.query(name);
+    let (state, code, iss, error) = (param("state"), param("code"), param("iss"), param("error"));
+    let callback = Callback {
+        state: state.as_deref().unwrap_or_default(),
+        code: code.as_deref(),
+        iss: iss.as_deref(),
+        error: error.as_deref(),
+    };
+    let completed = match app.authorizations.complete(&callback).await {
+        Ok(completed) => completed,
+        Err((AuthorizationError::Store(error), _)) => return Err(failed(error)),
+        Err((error, _)) => {
+            tracing::info!(%error, "a login did not succeed");
+            return Ok(to_login(match error {
+                AuthorizationError::Expired => "expired",
+                AuthorizationError::Denied(_) => "access_denied",
+                _ => "failed",
+            }));
+        }
+    };
+    let Goal { return_to, browser } = completed.goal.clone();
+    if browser.as_deref().is_some_and(|bound| !app.web_sessions.is_login(request.headers(), bound)) {
+        tracing::info!(did = %completed.did, "a login came back in another browser");
+        return Ok(to_login("expired"));
+    }
+    if !app.users.may_log_in(&app, &completed.did).await.map_err(failed)? {
+        return Ok(to_login("not_authorized"));
+    }
+    let session = keep(&app, &completed).await?;
+    let now = app.clock.now();
+    let cookie = app.web_sessions.create(&app.random, &completed.did, &session, now).await.map_err(failed)?;
+    let mut answer = redirect(&return_to);
+    answer.headers_mut().append(SET_COOKIE, cookie);
+    Ok(answer)
+}
+
+/// Keeps the session with the PDS; its id.
+async fn keep(app: &App, completed: &Completed) -> Result<String, Error> {
+    let Completed { did, account, client, kid, key, tokens, .. } = completed;
+    let key_id = secrets::provision_id(&app.random);
+    let row = DpopKeyRow {
+        sealed: app.vault.seal_key(&key_id, key),
+        id: key_id,
+        client_id: None,
+        thumbprint: jwk::thumbprint(&key.public()).unwrap_or_default(),
+        pkce_challenge: None,
+        did: Some(did.to_string()),
+        created_at: app.clock.now(),
+    };
+    dpop_keys::create(&app.db, &row).await.map_err(failed)?;
+    let refresh = tokens.refresh_token.as_ref().map(|token| token.reveal().as_str());
+    let session = NewSession {
+        id: &app.random.uuid(),
+        key_id: &row.id,
+        client_id: None,
+        did: did.as_str(),
+        scopes: &tokens.scope,
+        token_hash: &sha256_hex(tokens.access_token.reveal().as_bytes()),
+        pds: &account.pds,
+        issuer: &account.server.issuer,
+        oauth_client_id: &client.client_id,
+        assertion_kid: kid.as_deref(),
+        sealed: &app.vault.seal_tokens(&row.id, tokens.access_token.reveal(), refresh),
+        refreshable: refresh.is_some(),
+        expires_at: tokens.expires_at,
+    };
+    let id = oauth_sessions::register(&app.db, &session, app.clock.now()).await.map_err(failed)?;
+    id.ok_or_else(|| Error::internal("a key that was just made is gone"))
+}
+
+fn to_login(error: &str) -> Response {
+    redirect(&format!("/login?error={error}"))
+}
+
+/// 303: the page is another than the one that was asked for. The URL was checked when the login began.
+fn redirect(to: &str) -> Response {
+    let mut answer = response::empty(StatusCode::SEE_OTHER);
+    let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/"));
+    answer.headers_mut().insert(LOCATION, to);
+    answer
+}

@@ -1,0 +1,110 @@
+//! `GET /auth/login?handle=`: begins a login; the page goes to the URL in the answer.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::SET_COOKIE;
+use serde_json::json;
+use url::Url;
+
+use crate::access::Origins;
+use crate::app::App;
+use crate::atproto::scope::{Scope, Scopes};
+use crate::http::{Error, Request, Response, response};
+use crate::identity::{HandleError, IdentityError};
+use crate::oauth::{AuthorizationError, Goal, OwnClient, own};
+
+/// Where a login ends that does not say.
+const DEFAULT_RETURN: &str = "/dashboard/";
+
+pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let named = request.query("handle").filter(|handle| !handle.trim().is_empty());
+    let named = named.ok_or_else(|| Error::bad_request("handle is missing: a handle or a DID"))?;
+    if request.query("client_id").is_some() {
+        return Err(Error::bad_request("logins for other applications are theirs to make"));
+    }
+    let scope = request.query("scope").unwrap_or_else(|| "atproto".to_owned());
+    check_scope(&scope)?;
+    let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
+    check_return(&app.origins, &return_to)?;
+    let did = app.resolver.account(&named).await.map_err(|error| match error {
+        HandleError::Identity(IdentityError::Unavailable(_)) => {
+            Error::new(StatusCode::BAD_GATEWAY, error.to_string())
+        }
+        _ => Error::bad_request(error.to_string()),
+    })?;
+    let origin = app.origins.of_host(request.headers());
+    let (cookie, browser) = app.web_sessions.login(&app.random);
+    // A loopback client is sent back to 127.0.0.1, where a cookie for localhost does not follow.
+    let follows = OwnClient::of(&origin).redirect_uri.starts_with(&origin);
+    let goal = Goal { return_to, browser: follows.then_some(browser) };
+    let url = app.authorizations.begin(&did, &origin, &scope, goal).await.map_err(refused)?;
+    let mut answer = response::json(StatusCode::OK, &json!({ "url": url.as_str() }));
+    answer.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(answer)
+}
+
+fn check_scope(scope: &str) -> Result<(), Error> {
+    let parsed = |text: &str| text.parse::<Scopes>().map_err(|error| Error::bad_request(error.to_string()));
+    let (asked, most) = (parsed(scope)?, parsed(own::SCOPES)?);
+    if !asked.contains(&Scope::Atproto) || !most.covers(&asked) {
+        return Err(Error::bad_request(format!(
+            "scope must have atproto, and nothing beyond {}",
+            own::SCOPES
+        )));
+    }
+    Ok(())
+}
+
+/// Only our own pages are returned to: a path, or a URL on an origin of ours.
+fn check_return(origins: &Origins, to: &str) -> Result<(), Error> {
+    let is_path = to.starts_with('/') && !to.starts_with("//") && !to.contains('\\');
+    let is_own = || Url::parse(to).is_ok_and(|url| origins.contains(&url.origin().ascii_serialization()));
+    if (is_path || is_own()) && !to.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Error::bad_request("redirect_uri must be a path, or a URL of this instance"))
+}
+
+fn refused(error: AuthorizationError) -> Error {
+    match error {
+        AuthorizationError::Store(error) => crate::api::failed(error),
+        error => {
+            tracing::info!(%error, "a login could not begin");
+            Error::new(StatusCode::BAD_GATEWAY, error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_returns_to_our_own_pages() {
+        let origins = Origins::new("https://own.example");
+        for good in ["/", "/dashboard/?a=b", "https://own.example/page"] {
+            assert!(check_return(&origins, good).is_ok(), "{good}");
+        }
+        for bad in [
+            "//evil.example",
+            "https://evil.example/",
+            "/\\evil.example",
+            "javascript:alert(1)",
+            "",
+            "page",
+            "https://own.example@evil.example/",
+            "/a\r\nset-cookie: b",
+        ] {
+            assert!(check_return(&origins, bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_login_asks_for_what_the_instance_declares() {
+        assert!(check_scope("atproto").is_ok() && check_scope("atproto transition:generic").is_ok());
+        assert!(
+            check_scope("transition:generic").is_err() && check_scope("atproto transition:email").is_err()
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! `GET /auth/me`: who is logged in, and whether as one of the admin users.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::api::failed;
+use crate::app::App;
+use crate::http::{Error, Request, Response, response};
+
+pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let user = app.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
+    let user = user.ok_or_else(|| Error::unauthorized("not authenticated"))?;
+    // Before there is any user, the first to come becomes the super user.
+    let is_admin = app.users.may_log_in(&app, &user.did).await.map_err(failed)?;
+    Ok(response::json(StatusCode::OK, &json!({ "did": user.did.as_str(), "is_admin": is_admin })))
+}

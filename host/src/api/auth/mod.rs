@@ -1,0 +1,6 @@
+//! `/auth/*`: users log in with their PDS.
+
+pub mod callback;
+pub mod login;
+pub mod logout;
+pub mod me;

@@ -1,0 +1,65 @@
+//! Handles to DIDs (atproto handle resolution): DNS first, then the host's well-known document; and the DID's document
+//! has to claim the handle too.
+
+use super::{IdentityError, Resolver};
+use crate::atproto::{Did, StringFormat};
+use crate::net::Limits;
+
+/// The document is a DID and nothing more.
+const MAX_BYTES: usize = 4 << 10;
+
+/// Why a handle stands for nobody.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum HandleError {
+    #[error("it is neither a handle nor a DID")]
+    Malformed,
+    #[error("the handle could not be resolved")]
+    Unknown,
+    #[error("the handle is claimed by {0}, whose DID document does not know it")]
+    Unclaimed(Did),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+impl Resolver {
+    /// The account that a text names: a handle (perhaps with an `@` before it), or a DID.
+    ///
+    /// # Errors
+    /// When it names nobody.
+    pub async fn account(&self, text: &str) -> Result<Did, HandleError> {
+        let text = text.trim();
+        if let Ok(did) = Did::try_from(text) {
+            return Ok(did);
+        }
+        let handle = text.strip_prefix('@').unwrap_or(text).to_ascii_lowercase();
+        if !StringFormat::Handle.accepts(&handle) {
+            return Err(HandleError::Malformed);
+        }
+        let did = match self.by_dns(&handle).await {
+            Some(did) => did,
+            None => self.by_host(&handle).await.ok_or(HandleError::Unknown)?,
+        };
+        if self.resolve(&did).await?.handle() != Some(&handle)
+            && self.refresh(&did).await?.handle() != Some(&handle)
+        {
+            return Err(HandleError::Unclaimed(did));
+        }
+        Ok(did)
+    }
+
+    /// The one `did=` of the TXT records; several contradict each other.
+    async fn by_dns(&self, handle: &str) -> Option<Did> {
+        let records = self.net().dns_txt(&format!("_atproto.{handle}")).await.ok()?;
+        let mut dids = records.iter().filter_map(|text| text.strip_prefix("did="));
+        let did = Did::try_from(dids.next()?).ok()?;
+        dids.all(|other| other == did.as_str()).then_some(did)
+    }
+
+    async fn by_host(&self, handle: &str) -> Option<Did> {
+        let limits = Limits { max_bytes: MAX_BYTES, ..Limits::DOCUMENT };
+        let url = format!("https://{handle}/.well-known/atproto-did");
+        let fetched =
+            self.net().get(&url, limits).await.ok().filter(|fetched| fetched.status.is_success())?;
+        Did::try_from(std::str::from_utf8(&fetched.body).ok()?.trim()).ok()
+    }
+}

@@ -1,0 +1,231 @@
+//! A user's way to their authorization server and back: what is asked, what is remembered meanwhile, and what came of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use url::Url;
+use zeroize::Zeroizing;
+
+use super::flow::{self, FlowError, Tokens};
+use super::{Account, Courier, Discovery, DiscoveryError, OwnClient, OwnKey};
+use crate::atproto::Did;
+use crate::crypto::{Algorithm, PrivateKey, SealingKey, sha256, sha256_hex};
+use crate::store::{Db, StoreError, oauth_states};
+
+/// How long a user may take to sign in and consent.
+pub const STATE_SECONDS: i64 = 15 * 60;
+
+/// Random bytes of a state, and of a code verifier: too many to guess.
+const SECRET_BYTES: usize = 32;
+
+/// Sends users to their servers and takes them back.
+pub struct Authorizations {
+    db: Db,
+    sealing: SealingKey,
+    courier: Courier,
+    discovery: Discovery,
+    key: Arc<OwnKey>,
+}
+
+/// What a flow is to end in. Kept sealed with the rest.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Goal {
+    /// Where the browser goes in the end.
+    pub return_to: String,
+    /// Hash of what the browser must bring back beside the state; none when it may be another browser.
+    pub browser: Option<String>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Pending {
+    did: Did,
+    issuer: String,
+    origin: String,
+    verifier: String,
+    /// The DPoP key's scalar.
+    key: String,
+    goal: Goal,
+}
+
+/// A user who came back with what was asked.
+#[derive(Debug)]
+pub struct Completed {
+    pub did: Did,
+    pub account: Account,
+    pub client: OwnClient,
+    /// The key that client assertions must be signed with from now on.
+    pub kid: Option<String>,
+    pub key: PrivateKey,
+    pub tokens: Tokens,
+    pub goal: Goal,
+}
+
+/// Why a flow can't begin or end.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorizationError {
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    /// The state was never given out, was used, or is too old.
+    #[error("the login has expired")]
+    Expired,
+    /// The user, or their server, said no.
+    #[error("the authorization server answered {0}")]
+    Denied(String),
+    #[error("the answer is not from the account's authorization server")]
+    Issuer,
+    #[error("the tokens are another account's")]
+    Account,
+    #[error("the tokens lack the atproto scope")]
+    Scope,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the authorization endpoint is no URL")]
+    Endpoint,
+}
+
+/// What the authorization server sends the browser back with.
+#[derive(Clone, Copy, Debug)]
+pub struct Callback<'a> {
+    pub state: &'a str,
+    pub code: Option<&'a str>,
+    pub iss: Option<&'a str>,
+    pub error: Option<&'a str>,
+}
+
+impl Authorizations {
+    pub fn new(
+        db: Db,
+        sealing: SealingKey,
+        courier: Courier,
+        discovery: Discovery,
+        key: Arc<OwnKey>,
+    ) -> Self {
+        Self { db, sealing, courier, discovery, key }
+    }
+
+    pub fn key(&self) -> &OwnKey {
+        &self.key
+    }
+
+    fn purpose(id: &str) -> String {
+        format!("oauth_states.{id}")
+    }
+
+    /// Begins a flow for an account, at an origin of ours; where the browser is to go.
+    ///
+    /// # Errors
+    /// When the account's server can't be found, or does not want us.
+    pub async fn begin(
+        &self,
+        did: &Did,
+        origin: &str,
+        scope: &str,
+        goal: Goal,
+    ) -> Result<Url, AuthorizationError> {
+        let account = self.discovery.account(did).await?;
+        let (random, now) = (self.courier.random(), self.courier.clock().now());
+        let (state, verifier) = (random.hex(SECRET_BYTES), random.hex(SECRET_BYTES));
+        let key = PrivateKey::generate(Algorithm::Es256, random);
+        let client = OwnClient::of(origin);
+        let challenge = URL_SAFE_NO_PAD.encode(sha256(verifier.as_bytes()));
+        let request = [
+            ("response_type", "code"),
+            ("redirect_uri", &client.redirect_uri),
+            ("scope", scope),
+            ("state", &state),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+            ("login_hint", did.as_str()),
+        ];
+        let identity = client.identity(&self.key);
+        let request_uri = flow::push(&self.courier, &account.server, &identity, &key, &request).await?;
+        let pending = Pending {
+            did: did.clone(),
+            issuer: account.server.issuer.clone(),
+            origin: origin.to_owned(),
+            verifier,
+            key: hex::encode(&*key.to_bytes()),
+            goal,
+        };
+        let id = sha256_hex(state.as_bytes());
+        // Strings always serialize.
+        let text = Zeroizing::new(serde_json::to_vec(&pending).unwrap_or_default());
+        let sealed = self.sealing.seal(random, &Self::purpose(&id), &text);
+        oauth_states::put(&self.db, &id, &sealed, now.plus_seconds(STATE_SECONDS)).await?;
+        let mut url =
+            Url::parse(&account.server.authorization_endpoint).map_err(|_| AuthorizationError::Endpoint)?;
+        url.query_pairs_mut()
+            .append_pair("client_id", &client.client_id)
+            .append_pair("request_uri", &request_uri);
+        Ok(url)
+    }
+
+    /// Ends a flow with what the browser brought back. Its state is used up, whatever comes of it.
+    ///
+    /// # Errors
+    /// When it is not the answer to what was asked, with what the flow was to end in as far as it is known.
+    pub async fn complete(
+        &self,
+        callback: &Callback<'_>,
+    ) -> Result<Completed, (AuthorizationError, Option<Goal>)> {
+        let pending = self.take(callback.state).await.map_err(|error| (error, None))?;
+        let goal = pending.goal.clone();
+        self.exchange(callback, pending).await.map_err(|error| (error, Some(goal)))
+    }
+
+    async fn take(&self, state: &str) -> Result<Pending, AuthorizationError> {
+        let id = sha256_hex(state.as_bytes());
+        let sealed = oauth_states::take(&self.db, &id, self.courier.clock().now()).await?;
+        let sealed = sealed.ok_or(AuthorizationError::Expired)?;
+        let text =
+            self.sealing.open(&Self::purpose(&id), &sealed).map_err(|_| AuthorizationError::Expired)?;
+        serde_json::from_slice(&text).map_err(|_| AuthorizationError::Expired)
+    }
+
+    async fn exchange(
+        &self,
+        callback: &Callback<'_>,
+        pending: Pending,
+    ) -> Result<Completed, AuthorizationError> {
+        // RFC 9207: an answer that another server mixed in is none.
+        if callback.iss != Some(pending.issuer.as_str()) {
+            return Err(AuthorizationError::Issuer);
+        }
+        if let Some(error) = callback.error {
+            return Err(AuthorizationError::Denied(error.chars().take(64).collect()));
+        }
+        let code = callback.code.ok_or(AuthorizationError::Issuer)?;
+        // The account may have moved since: whose tokens they are is its server's to say, and only its own.
+        let account = self.discovery.account(&pending.did).await?;
+        if account.server.issuer != pending.issuer {
+            return Err(AuthorizationError::Issuer);
+        }
+        let scalar = Zeroizing::new(hex::decode(&pending.key).unwrap_or_default());
+        let key =
+            PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| AuthorizationError::Expired)?;
+        let client = OwnClient::of(&pending.origin);
+        let identity = client.identity(&self.key);
+        let redirect = client.redirect_uri.clone();
+        let answer = (code, pending.verifier.as_str(), redirect.as_str());
+        let tokens = flow::exchange(&self.courier, &account.server, &identity, &key, answer).await?;
+        if tokens.sub.as_deref() != Some(pending.did.as_str()) {
+            return Err(AuthorizationError::Account);
+        }
+        if !tokens.scope.split_ascii_whitespace().any(|scope| scope == "atproto") {
+            return Err(AuthorizationError::Scope);
+        }
+        let kid = client.confidential.then(|| self.key.kid());
+        Ok(Completed { did: pending.did, account, client, kid, key, tokens, goal: pending.goal })
+    }
+}
+
+impl fmt::Debug for Authorizations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorizations")
+    }
+}

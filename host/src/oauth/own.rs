@@ -1,0 +1,136 @@
+//! The instance as an OAuth client of its own: for logins, one client for each origin it is reached by.
+//!
+//! On loopback nobody could fetch its metadata, so it is a loopback client there, whose metadata is its name (atproto
+//! OAuth, localhost clients). Elsewhere it is a confidential client, whose key all hosts share.
+
+use serde_json::{Value, json};
+use url::Url;
+
+use super::ClientIdentity;
+use crate::crypto::{Algorithm, PrivateKey, jwk};
+
+/// What the instance may ask its users for.
+pub const SCOPES: &str = "atproto transition:generic";
+
+/// Where authorization servers send users back to.
+pub const CALLBACK: &str = "/auth/callback";
+
+/// Where the metadata is.
+pub const METADATA: &str = "/oauth-client-metadata.json";
+
+/// The instance's key for `private_key_jwt`.
+#[derive(Debug)]
+pub struct OwnKey(PrivateKey);
+
+/// The instance, as the client of one origin.
+#[derive(Clone, Debug)]
+pub struct OwnClient {
+    pub client_id: String,
+    pub redirect_uri: String,
+    /// Whether it proves itself with the instance's key.
+    pub confidential: bool,
+}
+
+impl OwnKey {
+    pub fn new(key: PrivateKey) -> Self {
+        Self(key)
+    }
+
+    /// The key's thumbprint is its id.
+    pub fn kid(&self) -> String {
+        jwk::thumbprint(&self.0.public()).unwrap_or_default()
+    }
+
+    /// The key once more, for one exchange.
+    pub fn key(&self) -> Option<PrivateKey> {
+        PrivateKey::from_bytes(Algorithm::Es256, &*self.0.to_bytes()).ok()
+    }
+
+    fn public_jwk(&self) -> Option<Value> {
+        let mut jwk = jwk::public_jwk(&self.0.public())?;
+        jwk["kid"] = self.kid().into();
+        jwk["alg"] = "ES256".into();
+        jwk["use"] = "sig".into();
+        Some(jwk)
+    }
+}
+
+impl OwnClient {
+    /// The client of an origin of ours.
+    pub fn of(origin: &str) -> Self {
+        let redirect_uri = format!("{origin}{CALLBACK}");
+        let url = Url::parse(origin).ok();
+        if url.as_ref().is_none_or(|url| url.scheme() == "https") {
+            return Self { client_id: format!("{origin}{METADATA}"), redirect_uri, confidential: true };
+        }
+        // Loopback clients are sent back to an address, never to a name (RFC 8252 §8.3).
+        let redirect_uri = redirect_uri.replacen("//localhost", "//127.0.0.1", 1);
+        let params = [("redirect_uri", redirect_uri.as_str()), ("scope", SCOPES)];
+        let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
+        Self { client_id: format!("http://localhost?{query}"), redirect_uri, confidential: false }
+    }
+
+    /// Who it is in an exchange.
+    pub fn identity(&self, key: &OwnKey) -> ClientIdentity {
+        let key = if self.confidential { key.key().map(|own| (key.kid(), own)) } else { None };
+        ClientIdentity { client_id: self.client_id.clone(), key }
+    }
+
+    /// The metadata document. `texts` are the names and links that admins set.
+    pub fn metadata(&self, origin: &str, key: &OwnKey, texts: &[(&str, Option<String>)]) -> Value {
+        let mut metadata = json!({
+            "client_id": self.client_id,
+            "client_uri": origin,
+            "application_type": "web",
+            "redirect_uris": [self.redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "scope": SCOPES,
+            "dpop_bound_access_tokens": true,
+            "token_endpoint_auth_method": "none",
+        });
+        if self.confidential {
+            metadata["token_endpoint_auth_method"] = "private_key_jwt".into();
+            metadata["token_endpoint_auth_signing_alg"] = "ES256".into();
+            metadata["jwks"] = json!({ "keys": [key.public_jwk()] });
+        }
+        for (name, text) in texts {
+            if let Some(text) = text {
+                metadata[*name] = text.as_str().into();
+            }
+        }
+        metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn on_loopback_the_name_is_the_metadata() {
+        let own = OwnClient::of("http://localhost:3000");
+        assert_eq!(own.redirect_uri, "http://127.0.0.1:3000/auth/callback");
+        let expected = "http://localhost?redirect_uri=http%3A%2F%2F127.0.0.1%3A3000%2Fauth%2Fcallback\
+                        &scope=atproto+transition%3Ageneric";
+        assert_eq!((own.client_id.as_str(), own.confidential), (expected, false));
+    }
+
+    #[test]
+    fn elsewhere_it_is_confidential_and_publishes_its_key() {
+        let own = OwnClient::of("https://a.example");
+        let key = OwnKey::new(PrivateKey::generate(Algorithm::Es256, &Random::seeded(1)));
+        let metadata = own.metadata(
+            "https://a.example",
+            &key,
+            &[("client_name", Some("A".to_owned())), ("tos_uri", None)],
+        );
+        assert_eq!(metadata["client_id"], "https://a.example/oauth-client-metadata.json");
+        assert_eq!(metadata["redirect_uris"], json!(["https://a.example/auth/callback"]));
+        assert_eq!((&metadata["client_name"], metadata.get("tos_uri")), (&json!("A"), None));
+        assert_eq!(metadata["jwks"]["keys"][0]["kid"], key.kid().as_str());
+        assert!(!metadata.to_string().contains("\"d\""));
+        assert!(own.identity(&key).key.is_some());
+    }
+}

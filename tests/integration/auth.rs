@@ -1,0 +1,199 @@
+//! `/auth/*`: logins, cookies, and what they may do.
+
+use std::collections::HashMap;
+
+use http::{HeaderMap, Method};
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, BOB, LIST, World};
+use crate::support::instance::{Answer, Instance, OPERATOR};
+use crate::support::oauth_pds::OauthPds;
+
+/// A browser: it keeps cookies.
+#[derive(Default)]
+struct Browser(HashMap<String, String>);
+
+impl Browser {
+    async fn send(&mut self, server: &Instance, method: Method, path: &str, more: &[(&str, &str)]) -> Answer {
+        let cookies: Vec<String> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let cookies = cookies.join("; ");
+        let mut headers = vec![("cookie", cookies.as_str())];
+        headers.extend(more);
+        let answer = server.request(method, path, &headers, None).await;
+        self.keep(&answer.headers);
+        answer
+    }
+
+    fn keep(&mut self, headers: &HeaderMap) {
+        for cookie in headers.get_all("set-cookie") {
+            let cookie = cookie.to_str().unwrap();
+            assert!(cookie.contains("; HttpOnly; SameSite=Lax; Max-Age="), "{cookie}");
+            let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
+            if cookie.contains("Max-Age=0") {
+                self.0.remove(name);
+            } else {
+                self.0.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+
+    async fn get(&mut self, server: &Instance, path: &str) -> Answer {
+        self.send(server, Method::GET, path, &[]).await
+    }
+
+    /// As far as the user's server, and back with what that says.
+    async fn login(&mut self, server: &Instance, pds: &OauthPds, did: &str) -> Answer {
+        let begun = self.get(server, &format!("/auth/login?handle={did}&redirect_uri=/page")).await;
+        assert_eq!(begun.status, 200, "{}", begun.text);
+        let back = pds.consent(did, begun.body["url"].as_str().unwrap());
+        self.get(server, &callback(&back)).await
+    }
+}
+
+fn callback(back: &HashMap<String, String>) -> String {
+    format!(
+        "/auth/callback?{}",
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs(back).finish()
+    )
+}
+
+fn location(answer: &Answer) -> &str {
+    assert_eq!(answer.status, 303, "{}", answer.text);
+    answer.headers["location"].to_str().unwrap()
+}
+
+async fn pds(world: &World) -> OauthPds {
+    let pds = OauthPds::start().await;
+    for did in [ALICE, BOB, OPERATOR] {
+        world.plc.host(did, &pds.url());
+    }
+    pds
+}
+
+crate::in_both_worlds! {
+    async fn an_operator_logs_in_and_out(world) {
+        let server = &world.server;
+        let pds = pds(&world).await;
+        let mut browser = Browser::default();
+        assert_eq!(browser.get(server, "/auth/me").await.error(), "not authenticated");
+        let back = browser.login(server, &pds, OPERATOR).await;
+        assert_eq!(location(&back), "/page");
+        let me = browser.get(server, "/auth/me").await;
+        assert_eq!(me.body, json!({ "did": OPERATOR, "is_admin": true }), "{}", me.text);
+        assert_eq!(browser.get(server, "/admin/stats").await.status, 200);
+        // On XRPC a browser needs no client key.
+        server.upload(crate::support::instance::query_lexicon(LIST), None).await;
+        server.bind(LIST, "function handle() return { caller = caller_did } end").await;
+        assert_eq!(browser.get(server, &format!("/xrpc/{LIST}")).await.body, json!({ "caller": OPERATOR }));
+
+        // Writes come from our own pages, or not at all.
+        let own = format!("http://{}", server.address);
+        let delete = "/admin/records?uri=at://did:plc:x/com.example.note/k";
+        for (headers, status) in [
+            (vec![], 403),
+            (vec![("origin", "https://evil.example")], 403),
+            (vec![("origin", "null")], 403),
+            (vec![("sec-fetch-site", "cross-site")], 403),
+            (vec![("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")], 403),
+            (vec![("sec-fetch-site", "same-origin")], 404),
+            (vec![("origin", own.as_str())], 404),
+        ] {
+            let answer = browser.send(server, Method::DELETE, delete, &headers).await;
+            assert_eq!(answer.status, status, "{headers:?} {}", answer.text);
+        }
+        // A changed cookie is none; one that somebody copied ends with the session.
+        let copied = Browser(browser.0.clone());
+        let mut forged = Browser(browser.0.iter().map(|(n, v)| (n.clone(), format!("{v}x"))).collect());
+        assert_eq!(forged.get(server, "/auth/me").await.status, 401);
+        assert_eq!(browser.send(server, Method::POST, "/auth/logout", &[]).await.status, 403);
+        let out = browser.send(server, Method::POST, "/auth/logout", &[("origin", &own)]).await;
+        assert_eq!(out.status, 204, "{}", out.text);
+        assert!(!browser.0.contains_key("belvedere_session"));
+        for mut browser in [browser, copied] {
+            assert_eq!(browser.get(server, "/auth/me").await.status, 401);
+            assert_eq!(browser.get(server, "/admin/stats").await.status, 401);
+        }
+        server.eventually("the session is revoked", async |_| pds.asked("/oauth/revoke").len() == 1).await;
+    }
+
+    async fn a_login_ends_where_it_began(world) {
+        let server = &world.server;
+        let pds = pds(&world).await;
+        // Who is no user gets no cookie.
+        let mut browser = Browser::default();
+        assert_eq!(location(&browser.login(server, &pds, ALICE).await), "/login?error=not_authorized");
+        assert!(!browser.0.contains_key("belvedere_session"));
+        // Another browser can't be logged in as somebody else.
+        let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
+        let back = callback(&pds.consent(OPERATOR, begun.body["url"].as_str().unwrap()));
+        let mut other = Browser::default();
+        assert_eq!(location(&other.get(server, &back).await), "/login?error=expired");
+        // A state is good once.
+        assert_eq!(location(&browser.get(server, &back).await), "/login?error=expired");
+        // What another server sends, or the user's does not mean.
+        for (change, error) in [
+            (("iss", Some("https://evil.example")), "failed"),
+            (("iss", None), "failed"),
+            (("code", Some("made-up")), "failed"),
+            (("code", None), "failed"),
+            (("error", Some("access_denied")), "access_denied"),
+            (("state", Some("made-up")), "expired"),
+        ] {
+            let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
+            let mut back = pds.consent(OPERATOR, begun.body["url"].as_str().unwrap());
+            match change {
+                (name, Some(value)) => drop(back.insert(name.to_owned(), value.to_owned())),
+                (name, None) => drop(back.remove(name)),
+            }
+            let answer = browser.get(server, &callback(&back)).await;
+            assert_eq!(location(&answer), format!("/login?error={error}"), "{change:?}");
+        }
+        // Tokens of another account than the one that was asked.
+        let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
+        let back = pds.consent(BOB, begun.body["url"].as_str().unwrap());
+        assert_eq!(location(&browser.get(server, &callback(&back)).await), "/login?error=failed");
+        assert!(!browser.0.contains_key("belvedere_session"));
+    }
+
+    async fn what_is_wrong_with_a_login_is_said(world) {
+        let server = &world.server;
+        let pds = pds(&world).await;
+        for (query, status, error) in [
+            ("", 400, "handle is missing"),
+            ("handle=%20", 400, "handle is missing"),
+            ("handle=not%20a%20handle", 400, "it is neither a handle nor a DID"),
+            ("handle=nobody.example", 400, "the handle could not be resolved"),
+            ("handle=did:plc:nobodynobodynobodynobody", 502, "the DID could not be resolved"),
+            ("handle=HANDLE&redirect_uri=https://evil.example", 400, "redirect_uri must be a path"),
+            ("handle=HANDLE&scope=transition:email%20atproto", 400, "scope must have atproto"),
+            ("handle=HANDLE&client_id=https://app.example", 400, "logins for other applications"),
+        ] {
+            let query = query.replace("HANDLE", OPERATOR);
+            let answer = server.request(Method::GET, &format!("/auth/login?{query}"), &[], None).await;
+            assert_eq!(answer.status, status, "{query} {}", answer.text);
+            assert!(answer.error().starts_with(error), "{query} {}", answer.text);
+        }
+        assert!(pds.asked("/oauth/par").is_empty());
+        // A handle stands for a DID only if that DID knows it.
+        server.dns.txt("_atproto.alice.example", &format!("did={ALICE}"));
+        let answer = server.request(Method::GET, "/auth/login?handle=@Alice.example", &[], None).await;
+        assert!(answer.error().starts_with("the handle is claimed by"), "{}", answer.text);
+    }
+
+    async fn the_metadata_is_that_of_the_origin(world) {
+        let server = &world.server;
+        let metadata = async |host: &str| {
+            server.request(Method::GET, "/oauth-client-metadata.json", &[("host", host)], None).await.body
+        };
+        let own: Value = metadata(&server.address.to_string()).await;
+        assert_eq!((&own["token_endpoint_auth_method"], &own["dpop_bound_access_tokens"]), (&json!("none"), &json!(true)));
+        let added = server.admin(Method::POST, "/admin/domains", Some(&json!({ "url": "https://second.example" }))).await;
+        assert_eq!(added.status, 201, "{}", added.text);
+        let second = metadata("second.example").await;
+        assert_eq!(second["client_id"], "https://second.example/oauth-client-metadata.json");
+        assert_eq!(second["redirect_uris"], json!(["https://second.example/auth/callback"]));
+        assert_eq!((&second["token_endpoint_auth_method"], &second["jwks"]["keys"][0]["crv"]), (&json!("private_key_jwt"), &json!("P-256")));
+        // A host that is none of ours gets ours.
+        assert_eq!(metadata("evil.example").await, own);
+    }
+}
