@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{
-    AdminKeys, Buckets, Clients, Costs, DpopProofs, Nonces, Origins, ServiceTokens, UsedProofs, Users,
-    WebSessions, rate_limit,
+    AdminKeys, Buckets, ClientKeys, Clients, Costs, DpopProofs, Nonces, Origins, ServiceTokens, UsedProofs,
+    Users, WebSessions, rate_limit,
 };
 use crate::api::health::Migrated;
 use crate::api::xrpc::forward;
@@ -76,6 +76,8 @@ pub struct App {
     pub discovery: Discovery,
     /// Requests with DPoP proofs of ours.
     pub courier: Courier,
+    /// Keys of API clients, for authorization servers.
+    pub client_keys: ClientKeys,
     /// The sessions with users' PDSs.
     pub vault: Vault,
     /// Who answers for methods that have no lexicon here.
@@ -283,6 +285,7 @@ impl App {
             proofs,
             discovery,
             courier,
+            client_keys: ClientKeys::new(net.clone()),
             vault,
             tokens: ServiceTokens::new(identity.did.as_str().to_owned(), clock.clone()),
             config,

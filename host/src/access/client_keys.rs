@@ -1,12 +1,102 @@
 //! Keys with which an API client is confidential to authorization servers (`private_key_jwt`): we hold them, so that we
-//! can refresh its sessions as well as it can.
+//! can refresh its sessions as well as it can (auth-and-clients.md §4.4).
 
-use crate::app::App;
-use crate::store::{StoreError, api_client_keys};
+use std::time::Duration;
+
+use moka::future::Cache;
+use serde::Deserialize;
 
 use super::ApiClient;
+use crate::app::App;
+use crate::crypto::{Algorithm, PrivateKey, jwk};
+use crate::net::{Client, Limits};
+use crate::store::StoreError;
+use crate::store::api_client_keys::{self, ClientKeyRow};
 
-/// The key that a session registered now belongs to: the client's current one.
-pub async fn pinned(app: &App, client: &ApiClient) -> Result<Option<String>, StoreError> {
-    Ok(api_client_keys::current(&app.db, &client.id).await?.map(|key| key.kid))
+/// How long a client's metadata is believed: an operator who has just changed it looks whether it worked.
+const FRESH: Duration = Duration::from_mins(1);
+
+/// Clients whose metadata is remembered.
+const REMEMBERED: u64 = 10_000;
+
+/// What clients' own metadata says of them, for a while.
+#[derive(Clone, Debug)]
+pub struct ClientKeys {
+    net: Client,
+    /// By metadata URL: whether the client is confidential with our keys; none when nobody could say.
+    verdicts: Cache<String, Option<bool>>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    token_endpoint_auth_method: Option<String>,
+    jwks_uri: Option<String>,
+}
+
+/// Where an API client's public keys are.
+pub fn jwks_uri(app: &App, client_id: &str) -> String {
+    format!("{}/oauth/clients/{client_id}/jwks.json", app.identity.origin)
+}
+
+/// A new key of a client. Its thumbprint is its id.
+///
+/// # Panics
+/// Never: the key is of P-256.
+pub fn generate(app: &App, client_id: &str) -> ClientKeyRow {
+    let key = PrivateKey::generate(Algorithm::Es256, &app.random);
+    let kid = jwk::thumbprint(&key.public()).expect("a key of P-256 has a thumbprint");
+    let mut public = jwk::public_jwk(&key.public()).expect("a key of P-256 has a JWK");
+    public["kid"] = kid.as_str().into();
+    public["alg"] = "ES256".into();
+    public["use"] = "sig".into();
+    ClientKeyRow {
+        sealed: app.vault.seal_client_key(&kid, &key),
+        kid,
+        client_id: client_id.to_owned(),
+        public_jwk: public.to_string(),
+        status: "current".to_owned(),
+        created_at: app.clock.now(),
+    }
+}
+
+impl ClientKeys {
+    pub fn new(net: Client) -> Self {
+        let verdicts = Cache::builder().max_capacity(REMEMBERED).time_to_live(FRESH).build();
+        Self { net, verdicts }
+    }
+
+    /// Forgets what a client's metadata said.
+    pub async fn forget(&self, client_id_url: &str) {
+        self.verdicts.invalidate(client_id_url).await;
+    }
+
+    /// Whether a client's metadata makes it confidential with our keys; `None` when it can't be read now.
+    pub async fn verdict(&self, app: &App, id: &str, client_id_url: &str) -> Option<bool> {
+        let expected = jwks_uri(app, id);
+        self.verdicts
+            .get_with_by_ref(client_id_url, async {
+                let metadata: Metadata = match self.net.get_json(client_id_url, Limits::DOCUMENT_BYTES).await
+                {
+                    Ok(metadata) => metadata,
+                    Err(error) => {
+                        tracing::info!(client_id_url, %error, "a client's metadata can't be read");
+                        return None;
+                    }
+                };
+                let method = metadata.token_endpoint_auth_method.as_deref();
+                Some(method == Some("private_key_jwt") && metadata.jwks_uri.as_deref() == Some(&expected))
+            })
+            .await
+    }
+
+    /// The key that a session registered now belongs to. Metadata that can't be read now does not make a client with a
+    /// key another one.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn pinned(&self, app: &App, client: &ApiClient) -> Result<Option<String>, StoreError> {
+        let Some(key) = api_client_keys::current(&app.db, &client.id).await? else { return Ok(None) };
+        let confidential = self.verdict(app, &client.id, &client.client_id_url).await;
+        Ok((confidential != Some(false)).then_some(key.kid))
+    }
 }

@@ -47,6 +47,11 @@ fn invalid() -> Error {
 /// 401.
 pub fn admit_application(app: &App, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
     let client = client(app, headers)?;
+    prove_application(&client, headers)?;
+    Ok(client)
+}
+
+fn prove_application(client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
     match headers.get(X_CLIENT_SECRET) {
         Some(secret) if !client.has_secret(secret) => return Err(invalid()),
         None if !client.is_public() => return Err(invalid()),
@@ -60,7 +65,40 @@ pub fn admit_application(app: &App, headers: &HeaderMap) -> Result<Arc<ApiClient
             return Err(Error::unauthorized("origin not allowed for this client"));
         }
     }
-    Ok(client)
+    Ok(())
+}
+
+/// Who asks for an assertion of a client.
+#[derive(Clone, Debug)]
+pub enum Minter {
+    /// The application itself, by its secret.
+    Application,
+    /// One of its users' devices.
+    Device(DpopSession),
+    /// A page of a public client's, which has to prove a key of its own.
+    Page,
+}
+
+/// The client that a request names, not proved yet.
+///
+/// # Errors
+/// 401, and 429 when its bucket is empty.
+pub fn admit_named(app: &App, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
+    client(app, headers)
+}
+
+/// Whoever may have an assertion made.
+///
+/// # Errors
+/// 401.
+pub async fn admit_minter(app: &App, client: &ApiClient, request: &Request) -> Result<Minter, Error> {
+    if let Credential::Dpop(token) = Credential::of(request.headers()) {
+        let (method, path) = (request.method(), request.uri().path());
+        let session = app.proofs.verify_request(client, method, path, request.headers(), token).await?;
+        return Ok(Minter::Device(session));
+    }
+    prove_application(client, request.headers())?;
+    Ok(if client.is_public() { Minter::Page } else { Minter::Application })
 }
 
 /// Whoever may ask about a user's sessions: the application with its secret, or one of the user's devices.

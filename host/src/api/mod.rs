@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod auth;
+mod clients;
 mod failed;
 pub mod health;
 pub mod oauth;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use http::Method;
 
 use crate::access::rate_limit::Budget;
-use crate::access::{Admin, ApiClient, Holder, PermissionSet, XrpcCaller, admin, oauth, xrpc};
+use crate::access::{
+    Admin, ApiClient, ClientUser, Holder, PermissionSet, XrpcCaller, admin, management, oauth, xrpc,
+};
 use crate::app::App;
 use crate::http::body::Unread;
 use crate::http::router::{Endpoint, Handler};
@@ -21,6 +23,8 @@ pub struct Route {
     path: &'static str,
     /// `None` outside of `/admin`.
     permissions: Option<PermissionSet>,
+    /// The path is the name of a method in the service's own namespace.
+    namespaced: bool,
     bind: Bind,
 }
 
@@ -37,6 +41,10 @@ where
 }
 
 impl Route {
+    fn new(method: Method, path: &'static str, permissions: Option<PermissionSet>, bind: Bind) -> Self {
+        Self { method, path, permissions, namespaced: false, bind }
+    }
+
     /// Anybody may call it.
     pub fn public<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
@@ -47,7 +55,7 @@ impl Route {
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, request).await
         });
-        Self { method, path, permissions: None, bind }
+        Self::new(method, path, None, bind)
     }
 
     /// A user with one permission, or with each of several.
@@ -87,7 +95,7 @@ impl Route {
             request.body = unread.read(most).await?;
             handler(app, caller, request).await
         });
-        Self { method, path, permissions: Some(needed), bind }
+        Self::new(method, path, Some(needed), bind)
     }
 
     /// The super user in person: none of its keys.
@@ -115,7 +123,21 @@ impl Route {
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
-        Self { method, path, permissions: None, bind }
+        Self::new(method, path, None, bind)
+    }
+
+    /// An application that is named, and that the handler lets prove itself in one of several ways.
+    pub fn named<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Arc<ApiClient>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: Unread| async move {
+            let client = oauth::admit_named(&app, request.headers())?;
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, client, request).await
+        });
+        Self::new(method, path, None, bind)
     }
 
     /// Whoever may ask about a user's sessions: the application with its secret, or one of the user's devices.
@@ -129,7 +151,7 @@ impl Route {
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, holder, request).await
         });
-        Self { method, path, permissions: None, bind }
+        Self::new(method, path, None, bind)
     }
 
     /// An API client, perhaps with a user. The last part of the path is the method.
@@ -170,7 +192,25 @@ impl Route {
                 Err(error) => Err(paid(error, budget)),
             }
         });
-        Self { method, path, permissions: None, bind }
+        Self::new(method, path, None, bind)
+    }
+
+    /// A user's DPoP session, for a method of the service's own namespace (`SERVICE_NAMESPACE`).
+    pub fn management<H, F>(method: Method, name: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, ClientUser, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: Unread| async move {
+            let nsid = format!("{}.{name}", app.config.auth.service_namespace);
+            let caller = match management::admit(&app, &request, &nsid).await {
+                Ok(caller) => caller,
+                Err(turned) => return Err(paid(turned.error, turned.budget)),
+            };
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, caller, request).await
+        });
+        Self { namespaced: true, ..Self::new(method, name, None, bind) }
     }
 
     pub fn path(&self) -> &'static str {
@@ -183,7 +223,13 @@ impl Route {
     }
 
     pub(super) fn bind(self, app: &Arc<App>) -> Endpoint {
-        Endpoint::new(self.method, self.path, (self.bind)(Arc::clone(app)))
+        let path = if self.namespaced {
+            // A few names a start, and routes live as long as the program.
+            format!("/xrpc/{}.{}", app.config.auth.service_namespace, self.path).leak()
+        } else {
+            self.path
+        };
+        Endpoint::new(self.method, path, (self.bind)(Arc::clone(app)))
     }
 }
 

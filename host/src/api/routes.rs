@@ -1,7 +1,8 @@
 //! THE route table: every path of the server, one line a route, with who may call it.
 //!
 //! A route is made by [`Route::public`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
-//! [`Route::application`] or [`Route::holder`], and the type of the handler follows:
+//! [`Route::management`], [`Route::application`], [`Route::named`] or
+//! [`Route::holder`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`], which only a permission check makes. So a route without a rule does not
 //! compile. XRPC methods are looked up in the lexicon registry, not here.
 
@@ -40,11 +41,24 @@ fn table() -> RouteTable {
         Route::public(GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
         Route::xrpc(GET, "/xrpc/app.bsky.actor.getProfile", xrpc::get_profile::handle),
         Route::xrpc_upload(POST, "/xrpc/com.atproto.repo.uploadBlob", xrpc::upload_blob::handle),
+        Route::management(GET, "listApiClients", xrpc::service::list_api_clients::handle),
+        Route::management(GET, "getApiClient", xrpc::service::get_api_client::handle),
+        Route::management(POST, "createApiClient", xrpc::service::create_api_client::handle),
+        Route::management(POST, "deleteApiClient", xrpc::service::delete_api_client::handle),
+        Route::management(POST, "delegation.linkAccount", xrpc::service::delegation::link_account::handle),
+        Route::management(POST, "delegation.unlinkAccount", xrpc::service::delegation::unlink_account::handle),
+        Route::management(POST, "delegation.addDelegate", xrpc::service::delegation::add_delegate::handle),
+        Route::management(POST, "delegation.removeDelegate", xrpc::service::delegation::remove_delegate::handle),
+        Route::management(GET, "delegation.listAccounts", xrpc::service::delegation::list_accounts::handle),
+        Route::management(GET, "delegation.getAccount", xrpc::service::delegation::get_account::handle),
+        Route::management(GET, "delegation.listDelegates", xrpc::service::delegation::list_delegates::handle),
         Route::xrpc(GET, "/xrpc/{nsid}", xrpc::query::handle),
         Route::xrpc(POST, "/xrpc/{nsid}", xrpc::procedure::handle),
 
         Route::application(POST, "/oauth/dpop-keys", oauth::dpop_keys::handle),
         Route::application(POST, "/oauth/sessions", oauth::sessions::create::handle),
+        Route::named(POST, "/oauth/client-assertion", oauth::client_assertion::handle),
+        Route::public(GET, "/oauth/clients/{id}/jwks.json", oauth::clients::jwks::handle),
         Route::holder(GET, "/oauth/sessions/{did}", oauth::sessions::get::handle),
         Route::holder(DELETE, "/oauth/sessions/{did}", oauth::sessions::delete::handle),
         Route::holder(GET, "/oauth/sessions/{did}/devices", oauth::sessions::devices::list::handle),
@@ -120,6 +134,13 @@ fn table() -> RouteTable {
         Route::admin(GET, "/admin/api-clients/{id}", P::ApiClientsView, admin::api_clients::get::handle),
         Route::admin(PUT, "/admin/api-clients/{id}", P::ApiClientsEdit, admin::api_clients::update::handle),
         Route::admin(DELETE, "/admin/api-clients/{id}", P::ApiClientsDelete, admin::api_clients::delete::handle),
+        Route::admin(GET, "/admin/api-clients/{id}/auth-key", P::ApiClientsView, admin::api_clients::auth_key::get::handle),
+        Route::admin(POST, "/admin/api-clients/{id}/auth-key", P::ApiClientsEdit, admin::api_clients::auth_key::create::handle),
+        Route::admin(POST, "/admin/api-clients/{id}/auth-key/recheck", P::ApiClientsEdit, admin::api_clients::auth_key::recheck::handle),
+        Route::admin(POST, "/admin/api-clients/{id}/auth-key/rotate", P::ApiClientsEdit, admin::api_clients::auth_key::rotate::handle),
+        Route::admin(DELETE, "/admin/api-clients/{id}/auth-key/{kid}", P::ApiClientsEdit, admin::api_clients::auth_key::revoke::one),
+        Route::admin(GET, "/admin/api-clients/{id}/auth-keys", P::ApiClientsView, admin::api_clients::auth_key::list::handle),
+        Route::admin(DELETE, "/admin/api-clients/{id}/auth-keys", P::ApiClientsEdit, admin::api_clients::auth_key::revoke::all),
     ]
 }
 

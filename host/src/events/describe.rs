@@ -161,8 +161,12 @@ impl Event {
             Self::ApiKeyRevoked { actor, id } => {
                 row("api_key.revoked", Info, Some(actor), Some(id), json!({}))
             }
-            Self::ApiClientCreated { actor, name, client_key, client_id_url } => {
-                let detail = json!({ "client_key": client_key, "client_id_url": client_id_url });
+            Self::ApiClientCreated { actor, name, client_key, client_id_url, parent_client_id } => {
+                let mut detail = json!({ "client_key": client_key, "client_id_url": client_id_url });
+                if let Some(parent) = parent_client_id {
+                    detail["parent_client_id"] = parent.into();
+                    detail["self_service"] = true.into();
+                }
                 row("api_client.created", Info, Some(actor), Some(name), detail)
             }
             Self::ApiClientUpdated { actor, id } => {
@@ -170,6 +174,20 @@ impl Event {
             }
             Self::ApiClientDeleted { actor, id } => {
                 row("api_client.deleted", Info, Some(actor), Some(id), json!({}))
+            }
+            Self::AccountLinked { actor, account } => {
+                row("delegation.account_linked", Info, Some(actor), Some(account), json!({}))
+            }
+            Self::AccountUnlinked { actor, account } => {
+                row("delegation.account_unlinked", Info, Some(actor), Some(account), json!({}))
+            }
+            Self::DelegateAdded { actor, user, account, role } => {
+                let detail = json!({ "account_did": account, "role": role });
+                row("delegation.delegate_added", Info, Some(actor), Some(user), detail)
+            }
+            Self::DelegateRemoved { actor, user, account } => {
+                let detail = json!({ "account_did": account });
+                row("delegation.delegate_removed", Info, Some(actor), Some(user), detail)
             }
             Self::DomainCreated { actor, url, id } => {
                 row("domain.created", Info, Some(actor), Some(url), json!({ "id": id }))

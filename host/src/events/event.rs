@@ -175,6 +175,8 @@ pub enum Event {
         name: String,
         client_key: String,
         client_id_url: String,
+        /// A third party's own, under this client.
+        parent_client_id: Option<String>,
     },
     ApiClientUpdated {
         actor: String,
@@ -183,6 +185,25 @@ pub enum Event {
     ApiClientDeleted {
         actor: String,
         id: String,
+    },
+    AccountLinked {
+        actor: String,
+        account: String,
+    },
+    AccountUnlinked {
+        actor: String,
+        account: String,
+    },
+    DelegateAdded {
+        actor: String,
+        user: String,
+        account: String,
+        role: &'static str,
+    },
+    DelegateRemoved {
+        actor: String,
+        user: String,
+        account: String,
     },
     DomainCreated {
         actor: String,

@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{Db, StoreError, dead_letters, dpop_keys, events, index, oauth_states, web_sessions};
+use crate::store::{
+    Db, StoreError, api_client_keys, dead_letters, dpop_keys, events, index, oauth_states, web_sessions,
+};
 
 /// Between sweeps; the first comes one period after the start, so that a start is never busy with it.
 const PERIOD: Duration = Duration::from_hours(1);
@@ -53,6 +55,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     }
     oauth_states::prune(db, now).await?;
     web_sessions::prune(db, now).await?;
+    api_client_keys::delete_retired(db).await?;
     dpop_keys::delete_unused(db, now.plus_seconds(-PROVISION_SECONDS)).await?;
     all_steps(db, Kept::Letters, now.plus_seconds(-LETTER_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);

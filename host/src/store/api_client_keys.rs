@@ -56,3 +56,57 @@ pub async fn current(db: &Db, client_id: &str) -> Result<Option<ClientKeyRow>, S
     let sql = select!("WHERE client_id = $1 AND status = 'current'");
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).fetch_optional(pool).await)?)
 }
+
+/// A key, and how many sessions began with it.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct KeyUse {
+    pub kid: String,
+    pub status: String,
+    pub created_at: Timestamp,
+    pub session_count: i64,
+}
+
+/// The keys of a client with their use, newest first.
+pub async fn in_use(db: &Db, client_id: &str) -> Result<Vec<KeyUse>, StoreError> {
+    let sql = "SELECT kid, status, created_at, (SELECT count(*) FROM oauth_sessions s \
+                   WHERE s.client_id = k.client_id AND s.assertion_kid = k.kid) AS session_count \
+               FROM api_client_keys k WHERE client_id = $1 ORDER BY created_at DESC, kid DESC";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).fetch_all(pool).await)?)
+}
+
+/// Makes a key the current one; the one before goes on for its sessions.
+pub async fn rotate(db: &Db, key: &ClientKeyRow) -> Result<(), StoreError> {
+    let retire = "UPDATE api_client_keys SET status = 'retiring' WHERE client_id = $1 AND status = 'current'";
+    let insert = "INSERT INTO api_client_keys (kid, client_id, sealed, public_jwk, status, created_at) \
+                  VALUES ($1, $2, $3, $4, 'current', $5)";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        sqlx::query(retire).bind(&key.client_id).execute(&mut *tx).await?;
+        let query = sqlx::query(insert).bind(&key.kid).bind(&key.client_id).bind(&key.sealed);
+        query.bind(&key.public_jwk).bind(key.created_at).execute(&mut *tx).await?;
+        tx.commit().await?;
+    });
+    Ok(())
+}
+
+/// Removes a key, or all of a client, and every session that can't be refreshed without. How many keys and sessions went.
+pub async fn revoke(db: &Db, client_id: &str, kid: Option<&str>) -> Result<(u64, u64), StoreError> {
+    let sessions = "DELETE FROM dpop_keys WHERE id IN (SELECT key_id FROM oauth_sessions \
+                        WHERE client_id = $1 AND assertion_kid IN (SELECT kid FROM api_client_keys \
+                            WHERE client_id = $1 AND ($2 IS NULL OR kid = $2)))";
+    let keys = "DELETE FROM api_client_keys WHERE client_id = $1 AND ($2 IS NULL OR kid = $2)";
+    Ok(on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let sessions = sqlx::query(sessions).bind(client_id).bind(kid).execute(&mut *tx).await?;
+        let keys = sqlx::query(keys).bind(client_id).bind(kid).execute(&mut *tx).await?;
+        tx.commit().await?;
+        (keys.rows_affected(), sessions.rows_affected())
+    }))
+}
+
+/// Forgets keys that were replaced and that no session needs any more. Returns how many.
+pub async fn delete_retired(db: &Db) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM api_client_keys WHERE status = 'retiring' AND NOT EXISTS \
+               (SELECT 1 FROM oauth_sessions s WHERE s.assertion_kid = api_client_keys.kid)";
+    Ok(on!(db, writer, |pool| sqlx::query(sql).execute(pool).await?.rows_affected()))
+}

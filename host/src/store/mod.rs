@@ -12,6 +12,7 @@ pub mod api_clients;
 pub mod api_keys;
 pub mod cursors;
 pub mod dead_letters;
+pub mod delegates;
 pub mod domains;
 pub mod dpop_keys;
 mod error;

@@ -1,6 +1,7 @@
 //! `/oauth/*`, DPoP on `/xrpc`, and what sessions with a PDS do.
 
-mod device;
+mod assertions;
+pub mod device;
 mod proofs;
 mod provisioning;
 mod registration;

@@ -3,3 +3,4 @@ mod forward;
 mod nested;
 mod procedure;
 mod scripted;
+mod service;

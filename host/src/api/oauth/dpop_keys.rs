@@ -26,6 +26,8 @@ struct Body {
 struct Answer {
     provision_id: String,
     dpop_key: Value,
+    /// Whether the application authenticates to authorization servers with assertions of ours.
+    confidential: bool,
 }
 
 pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> Result<Response, Error> {
@@ -58,7 +60,9 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         client_key: client.key.clone(),
         thumbprint: row.thumbprint,
     });
-    Ok(response::json(StatusCode::CREATED, &Answer { provision_id: row.id, dpop_key: private }))
+    let confidential = app.client_keys.pinned(&app, &client).await.map_err(failed)?.is_some();
+    let answer = Answer { provision_id: row.id, dpop_key: private, confidential };
+    Ok(response::json(StatusCode::CREATED, &answer))
 }
 
 /// S256 of RFC 7636 §4.2: base64url of 32 bytes.

@@ -11,5 +11,6 @@ mod pds_error;
 pub mod procedure;
 pub mod query;
 mod scripted;
+pub mod service;
 pub mod upload_blob;
 mod write;

@@ -9,14 +9,13 @@ use serde_json::{Map, Value};
 
 use super::pds_error;
 use crate::access::XrpcCaller;
+use crate::access::delegation::{self, Role};
+use crate::api::failed;
 use crate::app::App;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, record};
 use crate::http::{Error, Request, Response, response};
 use crate::lexicons::{self, Lexicon};
-use crate::pds::{Action, Write};
-
-/// Fields of the body that steer the write and are none of the record.
-const STEERING: [&str; 3] = ["uri", "shouldPublish", "delegateDid"];
+use crate::pds::{Action, Session, SessionOf, Write};
 
 pub(super) async fn write(
     app: &Arc<App>,
@@ -28,8 +27,15 @@ pub(super) async fn write(
         let text = "the procedure has neither a script nor a target_collection";
         return Err(Error::bad_request(text));
     };
-    let session = pds_error::session(app, caller).await?;
-    let write = asked(app, lexicon.action, collection, &session.did, request)?;
+    let mut fields: Map<String, Value> = request.json()?;
+    let session = match fields.get("delegateDid") {
+        None | Some(Value::Null) => pds_error::session(app, caller).await?,
+        Some(account) => delegated(app, caller, account).await?,
+    };
+    for name in ["shouldPublish", "delegateDid"] {
+        fields.remove(name);
+    }
+    let write = asked(app, lexicon.action, collection, &session.did, fields)?;
     let agent = app.repos.agent(&session);
     let (committed, body) = match agent.write_and_show(&write).await {
         Ok(done) => done,
@@ -50,23 +56,32 @@ pub(super) async fn write(
     Ok(response::json_bytes(StatusCode::OK, body))
 }
 
+/// The session of an account that the caller writes for, under the same application.
+async fn delegated(app: &App, caller: &XrpcCaller, account: &Value) -> Result<Arc<Session>, Error> {
+    let account = account.as_str().and_then(|text| Did::try_from(text).ok());
+    let account = account.ok_or_else(|| Error::bad_request("delegateDid is not a DID"))?;
+    let (Some(client), Some(user)) = (&caller.client, caller.did()) else {
+        return Err(Error::forbidden("delegateDid is for users of an application"));
+    };
+    delegation::at_least(app, &client.id, &account, user, Role::Admin).await?;
+    let which = SessionOf::Account { did: &account, client: Some(&client.id) };
+    let session = app.repos.session(which).await.map_err(failed)?;
+    session.ok_or_else(|| Error::unauthorized("no PDS session is stored for the delegated account"))
+}
+
 /// The write that a body asks for.
 fn asked(
     app: &App,
     action: Option<lexicons::Action>,
     collection: &Nsid,
     repo: &Did,
-    request: &Request,
+    mut fields: Map<String, Value>,
 ) -> Result<Write, Error> {
-    let mut fields: Map<String, Value> = request.json()?;
-    let uri = match fields.get("uri") {
+    let uri = match fields.remove("uri") {
         None | Some(Value::Null) => None,
-        Some(Value::String(uri)) => Some(own_uri(uri, collection, repo)?),
+        Some(Value::String(uri)) => Some(own_uri(&uri, collection, repo)?),
         Some(_) => return Err(Error::bad_request("uri must be an AT URI")),
     };
-    for name in STEERING {
-        fields.remove(name);
-    }
     let needs =
         |what: &str| Error::bad_request(format!("this procedure {what} records: say which one in uri"));
     let rkey = uri.map(|uri| uri.rkey);

@@ -1,6 +1,6 @@
 //! `/admin/api-clients`
 
-mod check;
+pub mod auth_key;
 pub mod create;
 pub mod delete;
 pub mod get;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::check;
 use crate::access::Admin;
+use crate::api::clients::check;
 use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;

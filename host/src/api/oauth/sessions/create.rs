@@ -9,8 +9,8 @@ use http::header::HeaderMap;
 use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 
+use crate::access::ApiClient;
 use crate::access::scopes::{self, NotGranted};
-use crate::access::{ApiClient, client_keys};
 use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Did;
@@ -61,7 +61,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     let access_token = body.access_token.reveal();
     let refresh_token = body.refresh_token.as_ref().map(|token| token.reveal().as_str());
     let sealed = app.vault.seal_tokens(&key.id, access_token, refresh_token);
-    let kid = client_keys::pinned(&app, &client).await.map_err(failed)?;
+    let kid = app.client_keys.pinned(&app, &client).await.map_err(failed)?;
     let session = NewSession {
         id: &app.random.uuid(),
         key_id: &key.id,
@@ -111,7 +111,10 @@ fn bound_elsewhere() -> Error {
 }
 
 /// RFC 7636 §4.6, between the application that asked for the key and the one that registers the session.
-fn verify_pkce(key: &DpopKeyRow, verifier: Option<&Secret<String>>) -> Result<(), Error> {
+pub(in crate::api::oauth) fn verify_pkce(
+    key: &DpopKeyRow,
+    verifier: Option<&Secret<String>>,
+) -> Result<(), Error> {
     let Some(challenge) = &key.pkce_challenge else { return Ok(()) };
     let verifier = verifier.ok_or_else(|| Error::bad_request("public clients must provide pkce_verifier"))?;
     let hash = URL_SAFE_NO_PAD.encode(sha256(verifier.reveal().as_bytes()));

@@ -1,4 +1,4 @@
-//! What the fields of an API client must be.
+//! What the fields of an API client must be. Names in messages are those of the column.
 
 use url::Url;
 
@@ -10,7 +10,7 @@ const MAX_URIS: usize = 64;
 /// Bytes of a name or a URI.
 const MAX_TEXT: usize = 2048;
 
-pub(super) fn text(name: &'static str, value: &str) -> Result<(), Error> {
+pub(in crate::api) fn text(name: &'static str, value: &str) -> Result<(), Error> {
     if value.trim().is_empty() {
         return Err(Error::bad_request(format!("{name} must not be blank")));
     }
@@ -20,7 +20,7 @@ pub(super) fn text(name: &'static str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn web_url(name: &'static str, value: &str) -> Result<(), Error> {
+pub(in crate::api) fn web_url(name: &'static str, value: &str) -> Result<(), Error> {
     text(name, value)?;
     match Url::parse(value) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.host().is_some() => Ok(()),
@@ -29,7 +29,7 @@ pub(super) fn web_url(name: &'static str, value: &str) -> Result<(), Error> {
 }
 
 /// Native apps redirect to schemes of their own, so any absolute URI will do.
-pub(super) fn redirect_uris(values: &[String]) -> Result<(), Error> {
+pub(in crate::api) fn redirect_uris(values: &[String]) -> Result<(), Error> {
     if values.len() > MAX_URIS {
         return Err(Error::bad_request(format!("redirect_uris has more than {MAX_URIS} entries")));
     }
@@ -42,7 +42,7 @@ pub(super) fn redirect_uris(values: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn origins(values: &[String]) -> Result<(), Error> {
+pub(in crate::api) fn origins(values: &[String]) -> Result<(), Error> {
     if values.len() > MAX_URIS {
         return Err(Error::bad_request(format!("allowed_origins has more than {MAX_URIS} entries")));
     }
@@ -57,21 +57,21 @@ pub(super) fn origins(values: &[String]) -> Result<(), Error> {
 }
 
 /// Space-separated tokens; `atproto` must be one of them, as in every atproto session.
-pub(super) fn scopes(value: &str) -> Result<(), Error> {
+pub(in crate::api) fn scopes(value: &str) -> Result<(), Error> {
     if value.split_ascii_whitespace().any(|scope| scope == "atproto") {
         return Ok(());
     }
     Err(Error::bad_request("scopes must include atproto"))
 }
 
-pub(super) fn capacity(value: i64) -> Result<(), Error> {
+pub(in crate::api) fn capacity(value: i64) -> Result<(), Error> {
     if (1..=i64::from(u32::MAX)).contains(&value) {
         return Ok(());
     }
     Err(Error::bad_request("rate_limit_capacity must be 1 or more"))
 }
 
-pub(super) fn refill_rate(value: f64) -> Result<(), Error> {
+pub(in crate::api) fn refill_rate(value: f64) -> Result<(), Error> {
     if value.is_finite() && value > 0.0 {
         return Ok(());
     }

@@ -1,0 +1,51 @@
+//! Procedures by which third parties manage what is theirs: a user's DPoP session under a top-level client (service.md,
+//! Third-party client management).
+
+use std::sync::Arc;
+
+use super::{ApiClient, Credential, xrpc};
+use crate::app::App;
+use crate::atproto::Did;
+use crate::http::{Error, Request};
+
+/// A user, through the client that they log in with.
+#[derive(Clone, Debug)]
+pub struct ClientUser {
+    pub client: Arc<ApiClient>,
+    pub did: Did,
+}
+
+/// Tells who calls, as for every other method, and that it is by DPoP.
+///
+/// # Errors
+/// 401 with the specification's texts, 429 when the bucket is empty.
+pub async fn admit(app: &App, request: &Request, method: &str) -> Result<ClientUser, xrpc::Turned> {
+    let refused = |error| xrpc::Turned { error, budget: None };
+    if !matches!(Credential::of(request.headers()), Credential::Dpop(_)) {
+        return Err(refused(Error::unauthorized("requires DPoP authentication")));
+    }
+    match app.clients.identify(request) {
+        Ok(Some(_)) => {}
+        Ok(None) => return Err(refused(Error::unauthorized("requires an API client key"))),
+        Err(error) => return Err(refused(error)),
+    }
+    let caller = xrpc::admit(app, request, method).await?;
+    match (caller.client.clone(), caller.did().cloned()) {
+        (Some(client), Some(did)) => Ok(ClientUser { client, did }),
+        // A DPoP session has both.
+        _ => Err(refused(Error::unauthorized("requires DPoP authentication"))),
+    }
+}
+
+impl ClientUser {
+    /// Refuses clients that have a parent themselves.
+    ///
+    /// # Errors
+    /// 401.
+    pub fn is_top_level(&self) -> Result<(), Error> {
+        if self.client.parent.is_some() {
+            return Err(Error::unauthorized("child clients cannot manage API clients"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Registering API clients: what admins and third parties have in common.
+
+pub(in crate::api) mod check;
+
+use serde::{Deserialize, Serialize};
+
+use crate::access::ClientCredentials;
+use crate::api::failed;
+use crate::app::App;
+use crate::http::Error;
+use crate::store::StoreError;
+use crate::store::api_clients::{self, ApiClientRow};
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::api) enum ClientType {
+    #[default]
+    Confidential,
+    Public,
+}
+
+impl ClientType {
+    pub(in crate::api) fn as_str(self) -> &'static str {
+        match self {
+            Self::Confidential => "confidential",
+            Self::Public => "public",
+        }
+    }
+}
+
+/// What whoever registers a client says of it.
+#[derive(Debug)]
+pub(in crate::api) struct NewClient {
+    pub name: String,
+    pub client_id_url: String,
+    pub client_uri: String,
+    pub redirect_uris: Vec<String>,
+    pub scopes: Option<String>,
+    pub client_type: ClientType,
+    pub allowed_origins: Vec<String>,
+    pub rate_limit_capacity: Option<i64>,
+    pub rate_limit_refill_rate: Option<f64>,
+    /// DID of whoever registers it.
+    pub created_by: String,
+    /// A third party's: the client that it belongs to, and whose it is.
+    pub parent: Option<(String, String)>,
+}
+
+impl NewClient {
+    /// Stores the client, which works from here on; its credentials are shown once.
+    ///
+    /// # Errors
+    /// 400 for what a field can't be, 409 when the metadata URL is another client's.
+    pub(in crate::api) async fn register(
+        self,
+        app: &App,
+    ) -> Result<(ApiClientRow, ClientCredentials), Error> {
+        self.check()?;
+        let credentials = match self.client_type {
+            ClientType::Confidential => ClientCredentials::confidential(&app.random),
+            ClientType::Public => ClientCredentials::public(&app.random),
+        };
+        let now = app.clock.now();
+        let (parent_client_id, owner_did) = self.parent.unzip();
+        let client = ApiClientRow {
+            id: app.random.uuid(),
+            client_key: credentials.key().to_owned(),
+            client_secret_hash: credentials.secret_hash(),
+            name: self.name,
+            client_id_url: self.client_id_url,
+            client_uri: self.client_uri,
+            redirect_uris: self.redirect_uris,
+            scopes: self.scopes.unwrap_or_else(|| "atproto".to_owned()),
+            client_type: self.client_type.as_str().to_owned(),
+            allowed_origins: self.allowed_origins,
+            rate_limit_capacity: self.rate_limit_capacity,
+            rate_limit_refill_rate: self.rate_limit_refill_rate,
+            created_by: self.created_by,
+            parent_client_id,
+            owner_did,
+            is_active: true,
+            created_at: now,
+            updated_at: now,
+        };
+        api_clients::create(&app.db, &client).await.map_err(|error| match error {
+            StoreError::Conflict(_) => Error::conflict("client_id_url already registered"),
+            other => failed(other),
+        })?;
+        app.clients.reload(&app.db).await.map_err(failed)?;
+        Ok((client, credentials))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        check::text("name", &self.name)?;
+        check::web_url("client_id_url", &self.client_id_url)?;
+        check::web_url("client_uri", &self.client_uri)?;
+        check::redirect_uris(&self.redirect_uris)?;
+        self.scopes.as_deref().map_or(Ok(()), check::scopes)?;
+        check::origins(&self.allowed_origins)?;
+        self.rate_limit_capacity.map_or(Ok(()), check::capacity)?;
+        self.rate_limit_refill_rate.map_or(Ok(()), check::refill_rate)
+    }
+}

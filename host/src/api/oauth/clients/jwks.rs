@@ -1,0 +1,20 @@
+//! `GET /oauth/clients/{id}/jwks.json`: an API client's public keys, for authorization servers. A client that does not
+//! exist has none either, so that nobody can tell them apart.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::api::failed;
+use crate::app::App;
+use crate::http::{Error, Request, Response, response};
+use crate::store::api_client_keys;
+
+pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let keys = api_client_keys::list(&app.db, request.param("id")).await.map_err(failed)?;
+    let keys: Vec<Box<RawValue>> =
+        keys.into_iter().filter_map(|key| RawValue::from_string(key.public_jwk).ok()).collect();
+    Ok(response::json(StatusCode::OK, &json!({ "keys": keys })))
+}

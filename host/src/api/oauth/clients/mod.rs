@@ -1,0 +1,3 @@
+//! `/oauth/clients/{id}`
+
+pub mod jwks;

@@ -1,0 +1,35 @@
+//! `POST delegation.unlinkAccount`: by its owner; its delegates and its sessions under the application go with it.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::did;
+use crate::access::ClientUser;
+use crate::access::delegation::{self, Role};
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::{delegates, oauth_sessions};
+
+#[derive(Deserialize)]
+struct Body {
+    did: String,
+}
+
+pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    let body: Body = request.json()?;
+    let account = did("did", &body.did)?;
+    let client = &caller.client.id;
+    delegation::at_least(&app, client, &account, &caller.did, Role::Owner).await?;
+    delegates::unlink(&app.db, client, account.as_str()).await.map_err(failed)?;
+    for device in oauth_sessions::devices(&app.db, client, account.as_str()).await.map_err(failed)? {
+        app.vault.end(&device.id).await.map_err(failed)?;
+    }
+    let (actor, account) = (caller.did.to_string(), account.to_string());
+    app.events.record(Event::AccountUnlinked { actor, account });
+    Ok(response::json(StatusCode::OK, &json!({})))
+}

@@ -1,0 +1,30 @@
+//! `POST /xrpc/dev.service.deleteApiClient`: the client, its keys and its sessions are gone.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::view::owned;
+use crate::access::ClientUser;
+use crate::api::failed;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::api_clients;
+
+#[derive(Deserialize)]
+struct Body {
+    id: String,
+}
+
+pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    caller.is_top_level()?;
+    let Body { id } = request.json().map_err(|_| Error::bad_request("invalid request body"))?;
+    owned(&app, &caller, &id).await?;
+    api_clients::delete(&app.db, &id).await.map_err(failed)?;
+    app.clients.reload(&app.db).await.map_err(failed)?;
+    app.events.record(Event::ApiClientDeleted { actor: caller.did.to_string(), id });
+    Ok(response::json(StatusCode::OK, &json!({})))
+}
