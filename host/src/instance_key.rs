@@ -29,13 +29,12 @@ pub async fn load(
     algorithm: Algorithm,
 ) -> Result<PrivateKey, InstanceKeyError> {
     let purpose = format!("instance_keys.{name}");
-    let stored = match instance_keys::get(db, name).await? {
-        Some(stored) => stored,
-        None => {
-            let fresh = PrivateKey::generate(algorithm, random);
-            let sealed = sealing.seal(random, &purpose, &*fresh.to_bytes());
-            instance_keys::keep(db, name, &sealed, clock.now()).await?
-        }
+    let stored = if let Some(stored) = instance_keys::get(db, name).await? {
+        stored
+    } else {
+        let fresh = PrivateKey::generate(algorithm, random);
+        let sealed = sealing.seal(random, &purpose, &*fresh.to_bytes());
+        instance_keys::keep(db, name, &sealed, clock.now()).await?
     };
     let scalar = sealing.open(&purpose, &stored).map_err(|_| InstanceKeyError::Sealed(name))?;
     PrivateKey::from_bytes(algorithm, &scalar).map_err(|_| InstanceKeyError::Sealed(name))

@@ -18,7 +18,8 @@ use crate::server::{Server, expect};
 pub struct App {
     pub client_key: String,
     pub secret: String,
-    client_id: String,
+    pub client_id: String,
+    pub redirect: String,
     scopes: &'static str,
 }
 
@@ -32,25 +33,32 @@ pub struct Device {
     client_key: String,
 }
 
+/// A loopback client's id, which is its metadata too, and the redirect URI in it. Each is another client.
+pub fn client_id(scopes: &str) -> (String, String) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let redirect = format!("{REDIRECT}/{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let id =
+        url::Url::parse_with_params("http://localhost", [("redirect_uri", &*redirect), ("scope", scopes)]);
+    (id.unwrap().to_string().replace("localhost/?", "localhost?"), redirect)
+}
+
 impl App {
+    /// Registers a client; what the server says of it.
+    pub async fn create(server: &Server, admin_key: &str, body: &Value) -> Value {
+        let request = server.request(Method::POST, "/admin/api-clients").bearer_auth(admin_key);
+        expect(201, request.json(body)).await
+    }
+
     /// Registers a confidential app whose sessions may have these scopes. To the PDS it is a loopback client.
     pub async fn register(server: &Server, admin_key: &str, scopes: &'static str) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let redirect = format!("{REDIRECT}/{number}");
-        let client_id = url::Url::parse_with_params(
-            "http://localhost",
-            [("redirect_uri", &*redirect), ("scope", scopes)],
-        );
-        let client_id = client_id.unwrap().to_string().replace("localhost/?", "localhost?");
+        let (client_id, redirect) = client_id(scopes);
         let body = json!({
             "name": "app", "client_id_url": client_id, "client_uri": "https://app.example",
             "redirect_uris": [redirect], "scopes": scopes,
         });
-        let request = server.request(Method::POST, "/admin/api-clients").bearer_auth(admin_key);
-        let made = expect(201, request.json(&body)).await;
+        let made = Self::create(server, admin_key, &body).await;
         let text = |name: &str| made[name].as_str().unwrap().to_owned();
-        Self { client_key: text("client_key"), secret: text("client_secret"), client_id, scopes }
+        Self { client_key: text("client_key"), secret: text("client_secret"), client_id, redirect, scopes }
     }
 
     /// A request with the app's credentials.
@@ -66,11 +74,7 @@ impl App {
         let provisioned =
             expect(201, self.request(server, Method::POST, "/oauth/dpop-keys").json(&json!({}))).await;
         let jwk = &provisioned["dpop_key"];
-        let redirect = url::Url::parse(&self.client_id).unwrap();
-        let redirect =
-            redirect.query_pairs().find(|(name, _)| name == "redirect_uri").unwrap().1.into_owned();
-        let options =
-            json!({ "key": jwk, "scope": self.scopes, "clientId": self.client_id, "redirectUri": redirect });
+        let options = json!({ "key": jwk, "scope": self.scopes, "clientId": self.client_id, "redirectUri": self.redirect });
         let tokens = network.oauth(user, options).await;
         let mut body = json!({
             "provision_id": provisioned["provision_id"], "did": user.did, "access_token": tokens["access_token"],

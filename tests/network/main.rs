@@ -19,6 +19,7 @@ mod oauth;
 mod outside;
 mod pds;
 mod record_events;
+mod sdk;
 mod server;
 mod story;
 mod stream;

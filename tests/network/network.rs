@@ -27,7 +27,7 @@ pub struct Network {
     process: Option<Child>,
 }
 
-fn repository() -> PathBuf {
+pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 

@@ -19,14 +19,21 @@ pub struct Server {
 impl Server {
     /// Not started yet; `start` does.
     pub fn new(network: &Network, database: Database) -> Self {
-        let process = Process::new(&[
+        Self::with(network, database, &[])
+    }
+
+    /// As [`Self::new`], with more environment variables.
+    pub fn with(network: &Network, database: Database, more: &[(&'static str, &str)]) -> Self {
+        let mut environment: Vec<(&str, &str)> = vec![
             ("DATABASE_URL", &database.url),
             ("JETSTREAM_URL", &network.jetstream),
             ("PLC_URL", &network.plc),
             ("RELAY_URL", &network.relay),
             ("DNS_SERVER", &network.dns),
             ("RUST_LOG", "info"),
-        ]);
+        ];
+        environment.extend(more);
+        let process = Process::new(&environment);
         let url = format!("http://{}", process.address);
         let did = format!("did:web:127.0.0.1%3A{}", process.address.port());
         Self { url, did, process, _database: database }

@@ -130,7 +130,6 @@ pub async fn admit(app: &App, request: &Request, method: &str) -> Result<XrpcCal
 ///
 /// # Errors
 /// 401 when the client is not active any more, 429 when the bucket is empty.
-#[expect(clippy::too_many_arguments, reason = "what a run knows of its caller, part by part")]
 pub fn admit_nested(
     app: &App,
     client: Option<&str>,

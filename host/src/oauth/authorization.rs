@@ -149,7 +149,7 @@ impl Authorizations {
             issuer: account.server.issuer.clone(),
             origin: origin.to_owned(),
             verifier,
-            key: hex::encode(&*key.to_bytes()),
+            key: hex::encode(*key.to_bytes()),
             goal,
         };
         let id = sha256_hex(state.as_bytes());

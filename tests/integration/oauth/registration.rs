@@ -11,6 +11,9 @@ use crate::support::oauth_pds::OauthPds;
 
 const PATH: &str = "/oauth/sessions";
 
+/// What a PDS does that means no good.
+type Mischief = Box<dyn Fn(&OauthPds)>;
+
 crate::in_both_worlds! {
     async fn what_is_wrong_with_a_registration_is_said(world) {
         let server = &world.server;
@@ -105,7 +108,6 @@ crate::in_both_worlds! {
         let resource = "/.well-known/oauth-protected-resource";
         let metadata = "/.well-known/oauth-authorization-server";
         let endless = "x".repeat(2 << 20);
-        type Mischief = Box<dyn Fn(&OauthPds)>;
         let cases: Vec<(Mischief, &str)> = vec![
             (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": "https://other.example",
                 "authorization_servers": [pds.url()] }))), "its resource is another server"),

@@ -55,7 +55,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     scopes::within(&app.db, &client.scopes, &body.scopes).await.map_err(not_granted)?;
 
     let account = located(&app, &did, &body).await?;
-    let private = app.vault.open_key(&key.id, &key.sealed).map_err(|error| Error::internal(error))?;
+    let private = app.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;
     verify_owner(&app, &account, &private, &did, &body.access_token).await?;
 
     let access_token = body.access_token.reveal();

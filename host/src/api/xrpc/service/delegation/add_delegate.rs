@@ -31,9 +31,8 @@ struct Body {
 pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let body: Body = request.json()?;
     let (account, user) = (did("accountDid", &body.account_did)?, did("userDid", &body.user_did)?);
-    let role = match Role::from_name(&body.role) {
-        Some(role @ (Role::Admin | Role::Member)) => role,
-        _ => return Err(Error::bad_request("role must be admin or member")),
+    let Some(role @ (Role::Admin | Role::Member)) = Role::from_name(&body.role) else {
+        return Err(Error::bad_request("role must be admin or member"));
     };
     let client = &caller.client.id;
     let needed = if role == Role::Admin { Role::Owner } else { Role::Admin };

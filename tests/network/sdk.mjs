@@ -1,0 +1,84 @@
+#!/usr/bin/env node
+// The published SDKs, unmodified, against a running server: `node sdk.mjs '{"instance":…}'`. What a browser would add (the
+// Origin header) and where the internet is (DNS over HTTPS, plc.directory) is done in the fetch that they are given.
+// Prints one line of JSON; a failed expectation is an error.
+import assert from 'node:assert/strict'
+import { HappyViewOAuthClient } from '@happyview/oauth-client'
+import { HappyViewBrowserClient } from '@happyview/oauth-client-browser'
+import { createAgent } from '@happyview/lex-agent'
+import { runOAuth } from './lib/oauth.mjs'
+import { signInAndConsent } from './lib/oauth-user.mjs'
+
+const { instance, plc, pds, user, page, confidential, methods } = JSON.parse(process.argv[2])
+const origin = 'https://app.example'
+
+function browserFetch(input, init = {}) {
+  const url = String(input?.url ?? input)
+  if (url.startsWith('https://dns.google/resolve')) {
+    const name = new URL(url).searchParams.get('name')
+    const Answer = [{ name, type: 16, TTL: 60, data: `"did=${user.did}"` }]
+    return Promise.resolve(Response.json({ Status: 0, Answer }, { headers: { 'content-type': 'application/dns-json' } }))
+  }
+  if (url.startsWith('https://plc.directory/')) return fetch(plc + new URL(url).pathname, init)
+  const headers = new Headers(init.headers)
+  if (url.startsWith(instance)) headers.set('origin', origin)
+  return fetch(url, { ...init, headers })
+}
+
+class Storage {
+  data = new Map()
+  async get(key) { return this.data.get(key) ?? null }
+  async set(key, value) { this.data.set(key, value) }
+  async delete(key) { this.data.delete(key) }
+}
+
+const json = async (answer, status = 200) => {
+  const text = await answer.text()
+  assert.equal(answer.status, status, text)
+  return text ? JSON.parse(text) : null
+}
+const post = (agent, method, body) => agent.fetchHandler(`/xrpc/${method}`, {
+  method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body),
+})
+
+// A page: it logs in, writes, reads, and registers an application of its user's own.
+const storage = new Storage()
+const options = { instanceUrl: instance, clientKey: page.clientKey, clientId: page.clientId, redirectUri: page.redirectUri, scopes: page.scopes, storage, fetch: browserFetch }
+const client = new HappyViewBrowserClient(options)
+const login = async () => {
+  const { authorizationUrl } = await client.prepareLogin(user.handle)
+  return client.callback(new URL(await signInAndConsent(authorizationUrl, { username: user.handle, password: user.password })).search)
+}
+const first = await login()
+assert.equal(first.did, user.did)
+const agent = createAgent(first)
+const { uri } = await json(await post(agent, methods.put, { text: 'from the SDK' }))
+const listed = await json(await agent.fetchHandler(`/xrpc/${methods.list}?uri=${encodeURIComponent(uri)}`, { method: 'GET' }))
+assert.equal(listed.record.text, 'from the SDK')
+const child = { name: 'child', clientIdUrl: `https://child.example/${Date.now()}`, clientUri: 'https://child.example', redirectUris: ['https://child.example/back'] }
+const made = await json(await post(agent, 'dev.happyview.createApiClient', child), 201)
+assert.equal((await json(await agent.fetchHandler('/xrpc/dev.happyview.listApiClients', { method: 'GET' }))).clients[0].id, made.client.id)
+
+// It comes back later, and logs in once more, which ends the session before.
+const later = await new HappyViewBrowserClient(options).restore(user.did)
+await json(await later.fetchHandler(`/xrpc/${methods.list}`, { method: 'GET' }))
+const second = await login()
+assert.equal((await first.fetchHandler(`/xrpc/${methods.list}`, { method: 'GET' })).status, 401)
+await json(await second.fetchHandler(`/xrpc/${methods.list}`, { method: 'GET' }))
+await client.logout(user.did)
+assert.equal((await second.fetchHandler(`/xrpc/${methods.list}`, { method: 'GET' })).status, 401)
+assert.equal(await client.restore(user.did), null)
+
+// A server with a secret runs its own flow with the key.
+const server = new HappyViewOAuthClient({ instanceUrl: instance, clientKey: confidential.clientKey, clientSecret: confidential.clientSecret })
+const key = await server.provisionDpopKey()
+const tokens = await runOAuth({ pds, handle: user.handle, password: user.password, key: key.rawJwk, scope: confidential.scopes, clientId: confidential.clientId, redirectUri: confidential.redirectUri })
+const session = await server.registerSession({
+  provisionId: key.provisionId, did: user.did, accessToken: tokens.access_token, refreshToken: tokens.refresh_token,
+  scopes: tokens.scope, pdsUrl: pds, issuer: tokens.issuer, dpopKey: key.rawJwk,
+})
+await json(await post(session, methods.put, { uri, text: 'from a server' }))
+await server.deleteSession(user.did)
+assert.equal((await session.fetchHandler(`/xrpc/${methods.list}`, { method: 'GET' })).status, 401)
+
+console.log(JSON.stringify({ uri }))
