@@ -13,6 +13,7 @@ mod accounts;
 mod app;
 mod crash;
 mod database;
+mod docs;
 mod index;
 mod network;
 mod oauth;
