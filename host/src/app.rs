@@ -26,6 +26,7 @@ use crate::jobs::retention::{self, Retention};
 use crate::jobs::{JobQueue, Workers};
 use crate::lexicons::{Authorities, Registry};
 use crate::lifecycle::Lifecycle;
+use crate::linked_repos::{self, LinkedRepos};
 use crate::net::{self, OutboundPolicy};
 use crate::oauth::{Authorizations, Courier, Discovery, OwnKey};
 use crate::pds::{Sessions, Vault};
@@ -93,6 +94,8 @@ pub struct App {
     pub jobs: JobQueue,
     /// Users' repos, as far as sessions reach.
     pub repos: Repos,
+    /// Repos whose owners let the instance write to them.
+    pub linked_repos: LinkedRepos,
     /// What scripts may reach.
     pub script_services: Services,
     /// Their way to other servers.
@@ -242,6 +245,8 @@ impl App {
             Sessions::Stored(vault.clone()),
             net.clone(),
         );
+        let linked_repos =
+            LinkedRepos::new(db.clone(), net.clone(), vault.clone(), repos.clone(), clock.clone());
         let script_services = Services::new(
             Arc::new(ServerIndex(db.clone())),
             Arc::new(ServerLog { events: events.clone(), variables: variables.clone() }),
@@ -257,7 +262,8 @@ impl App {
             Arc::new(ServerLabels(db.clone(), clock.clone())),
             Arc::new(attestation),
         )
-        .with_repos(repos.clone());
+        .with_repos(repos.clone())
+        .with_linked_repos(linked_repos.clone());
         let triggers = Triggers::new(
             engine.clone(),
             Arc::clone(&library),
@@ -313,6 +319,7 @@ impl App {
             triggers,
             jobs,
             repos,
+            linked_repos,
             script_services,
             web,
             stream,
@@ -368,6 +375,7 @@ impl App {
         let keep = Retention { event_days: self.config.events.retention_days };
         let drain = self.lifecycle.drain.clone();
         self.tasks.spawn(retention::run(self.db.clone(), self.clock.clone(), keep, drain.clone()));
+        self.tasks.spawn(linked_repos::keep_alive(self.linked_repos.clone(), drain.clone()));
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(self.db.clone(), self.clock.clone(), limit, drain.clone()));
         let (app, stop) = (Arc::clone(self), drain.clone());

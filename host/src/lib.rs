@@ -18,6 +18,7 @@ pub mod instance_key; // keys that the instance made for itself
 pub mod jobs; // background work and retention sweeps
 pub mod lexicons; // the registry of uploaded lexicons
 pub mod lifecycle; // signals, drain, hard stop
+pub mod linked_repos; // repos whose owners let the instance write to them
 pub mod net; // the only outbound client, guarded
 pub mod oauth; // authorization servers: discovery, proofs, tokens
 pub mod pds; // writing to a user's repo, with a session they gave us

@@ -17,6 +17,7 @@ mod examples;
 mod fixtures;
 mod health;
 mod http;
+mod linked_repos;
 mod oauth;
 mod record_events;
 mod script_command;

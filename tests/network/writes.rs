@@ -22,7 +22,7 @@ fn session(account: &Account) -> Session {
 
 fn write(rkey: Option<&str>, action: Action) -> Write {
     let rkey = rkey.map(|rkey| RecordKey::try_from(rkey).unwrap());
-    Write { collection: Nsid::try_from(NOTE).unwrap(), rkey, action }
+    Write { collection: Nsid::try_from(NOTE).unwrap(), rkey, action, swap: None }
 }
 
 fn note(text: &str) -> Bytes {

@@ -5,6 +5,7 @@ pub mod auth;
 mod clients;
 mod failed;
 pub mod health;
+pub mod link;
 pub mod oauth;
 pub mod paging;
 mod patch;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::route::{Route, RouteTable};
-use super::{admin, auth, health, oauth, settings, well_known, xrpc};
+use super::{admin, auth, health, link, oauth, settings, well_known, xrpc};
 use crate::access::Permission as P;
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
@@ -33,8 +33,13 @@ fn table() -> RouteTable {
         Route::public(GET, "/oauth-client-metadata.json", well_known::client_metadata::handle),
         Route::public(GET, "/auth/login", auth::login::handle),
         Route::public(GET, "/auth/callback", auth::callback::handle),
+        Route::public(GET, "/auth/linked-repo/info", auth::linked_repo::info::handle),
+        Route::public(GET, "/auth/linked-repo/start", auth::linked_repo::start::handle),
         Route::public(GET, "/auth/me", auth::me::handle),
         Route::public(POST, "/auth/logout", auth::logout::handle),
+
+        Route::public(GET, "/link/start", link::start::handle),
+        Route::public(GET, "/link/result", link::result::handle),
 
         Route::public(GET, "/settings/logo", settings::logo::handle),
 
@@ -113,6 +118,15 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/domains", P::SettingsManage, admin::domains::create::handle),
         Route::admin(DELETE, "/admin/domains/{id}", P::SettingsManage, admin::domains::delete::handle),
         Route::admin(POST, "/admin/domains/{id}/primary", P::SettingsManage, admin::domains::primary::handle),
+
+        Route::admin(GET, "/admin/linked-repos", P::LinkedReposRead, admin::linked_repos::list::handle),
+        Route::admin(POST, "/admin/linked-repos", P::LinkedReposCreate, admin::linked_repos::create::handle),
+        Route::admin(PATCH, "/admin/linked-repos/{id}", P::LinkedReposCreate, admin::linked_repos::update::handle),
+        Route::admin(DELETE, "/admin/linked-repos/{id}", P::LinkedReposDelete, admin::linked_repos::delete::handle),
+        Route::admin(POST, "/admin/linked-repos/{id}/authorize", P::LinkedReposCreate, admin::linked_repos::authorize::handle),
+        Route::admin(POST, "/admin/linked-repos/{id}/invite", P::LinkedReposCreate, admin::linked_repos::invites::create::handle),
+        Route::admin(GET, "/admin/linked-repos/{id}/invites", P::LinkedReposRead, admin::linked_repos::invites::list::handle),
+        Route::admin(DELETE, "/admin/linked-repos/{id}/invites/{invite_id}", P::LinkedReposCreate, admin::linked_repos::invites::delete::handle),
 
         Route::admin(GET, "/admin/script-variables", P::ScriptVariablesRead, admin::script_variables::list::handle),
         Route::admin(POST, "/admin/script-variables", P::ScriptVariablesCreate, admin::script_variables::upsert::handle),

@@ -175,6 +175,16 @@ impl Event {
             Self::ApiClientDeleted { actor, id } => {
                 row("api_client.deleted", Info, Some(actor), Some(id), json!({}))
             }
+            Self::LinkedRepoCreated { actor, id, did, scopes } => {
+                let detail = json!({ "did": did, "scopes": scopes });
+                row("linked_repo.created", Info, Some(actor), Some(id), detail)
+            }
+            Self::LinkedRepoAuthorized { did, id } => {
+                row("linked_repo.authorized", Info, Some(did), Some(id), json!({}))
+            }
+            Self::LinkedRepoDeleted { actor, id } => {
+                row("linked_repo.deleted", Info, Some(actor), Some(id), json!({}))
+            }
             Self::AccountLinked { actor, account } => {
                 row("delegation.account_linked", Info, Some(actor), Some(account), json!({}))
             }

@@ -186,6 +186,20 @@ pub enum Event {
         actor: String,
         id: String,
     },
+    LinkedRepoCreated {
+        actor: String,
+        id: String,
+        did: Option<String>,
+        scopes: String,
+    },
+    LinkedRepoAuthorized {
+        did: String,
+        id: String,
+    },
+    LinkedRepoDeleted {
+        actor: String,
+        id: String,
+    },
     AccountLinked {
         actor: String,
         account: String,

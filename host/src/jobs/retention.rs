@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
 use crate::store::{
-    Db, StoreError, api_client_keys, dead_letters, dpop_keys, events, index, oauth_states, web_sessions,
+    Db, StoreError, api_client_keys, dead_letters, dpop_keys, events, index, linked_repos, oauth_states,
+    web_sessions,
 };
 
 /// Between sweeps; the first comes one period after the start, so that a start is never busy with it.
@@ -55,6 +56,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     }
     oauth_states::prune(db, now).await?;
     web_sessions::prune(db, now).await?;
+    linked_repos::prune_invites(db, now).await?;
     api_client_keys::delete_retired(db).await?;
     dpop_keys::delete_unused(db, now.plus_seconds(-PROVISION_SECONDS)).await?;
     all_steps(db, Kept::Letters, now.plus_seconds(-LETTER_SECONDS)).await?;

@@ -10,6 +10,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::flow::{self, FlowError, Tokens};
+use super::own::SCOPES;
 use super::{Account, Courier, Discovery, DiscoveryError, OwnClient, OwnKey};
 use crate::atproto::Did;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey, sha256, sha256_hex};
@@ -37,6 +38,16 @@ pub struct Goal {
     pub return_to: String,
     /// Hash of what the browser must bring back beside the state; none when it may be another browser.
     pub browser: Option<String>,
+    /// Not a login: a linked repo is authorized.
+    pub grant: Option<GrantGoal>,
+}
+
+/// Which linked repo a flow is for.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct GrantGoal {
+    pub id: String,
+    /// The invite (its hash) that the flow began with; none when an admin began it.
+    pub invite: Option<String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -44,6 +55,7 @@ struct Pending {
     did: Did,
     issuer: String,
     origin: String,
+    scope: String,
     verifier: String,
     /// The DPoP key's scalar.
     key: String,
@@ -131,7 +143,7 @@ impl Authorizations {
         let (random, now) = (self.courier.random(), self.courier.clock().now());
         let (state, verifier) = (random.hex(SECRET_BYTES), random.hex(SECRET_BYTES));
         let key = PrivateKey::generate(Algorithm::Es256, random);
-        let client = OwnClient::of(origin);
+        let client = OwnClient::of(origin, declared(scope));
         let challenge = URL_SAFE_NO_PAD.encode(sha256(verifier.as_bytes()));
         let request = [
             ("response_type", "code"),
@@ -148,6 +160,7 @@ impl Authorizations {
             did: did.clone(),
             issuer: account.server.issuer.clone(),
             origin: origin.to_owned(),
+            scope: scope.to_owned(),
             verifier,
             key: hex::encode(*key.to_bytes()),
             goal,
@@ -208,7 +221,7 @@ impl Authorizations {
         let scalar = Zeroizing::new(hex::decode(&pending.key).unwrap_or_default());
         let key =
             PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| AuthorizationError::Expired)?;
-        let client = OwnClient::of(&pending.origin);
+        let client = OwnClient::of(&pending.origin, declared(&pending.scope));
         let identity = client.identity(&self.key);
         let redirect = client.redirect_uri.clone();
         let answer = (code, pending.verifier.as_str(), redirect.as_str());
@@ -222,6 +235,12 @@ impl Authorizations {
         let kid = client.confidential.then(|| self.key.kid());
         Ok(Completed { did: pending.did, account, client, kid, key, tokens, goal: pending.goal })
     }
+}
+
+/// What a loopback client's name says that it may ask for: what logins do, or else exactly what it asks for.
+fn declared(scope: &str) -> &str {
+    let asked = |one: &str| SCOPES.split(' ').any(|known| known == one);
+    if scope.split(' ').all(asked) { SCOPES } else { scope }
 }
 
 impl fmt::Debug for Authorizations {

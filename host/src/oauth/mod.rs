@@ -11,7 +11,9 @@ mod discovery;
 pub mod flow;
 pub mod own;
 
-pub use authorization::{AuthorizationError, Authorizations, Callback, Completed, Goal, STATE_SECONDS};
+pub use authorization::{
+    AuthorizationError, Authorizations, Callback, Completed, Goal, GrantGoal, STATE_SECONDS,
+};
 pub(crate) use courier::error_code;
 pub use courier::{Courier, Parcel};
 pub(crate) use discovery::origin_of;

@@ -9,7 +9,7 @@ use url::Url;
 use super::ClientIdentity;
 use crate::crypto::{Algorithm, PrivateKey, jwk};
 
-/// What the instance may ask its users for.
+/// What the instance may ask for when its users log in.
 pub const SCOPES: &str = "atproto transition:generic";
 
 /// Where authorization servers send users back to.
@@ -56,8 +56,8 @@ impl OwnKey {
 }
 
 impl OwnClient {
-    /// The client of an origin of ours.
-    pub fn of(origin: &str) -> Self {
+    /// The client of an origin of ours, which may ask for these scopes.
+    pub fn of(origin: &str, scopes: &str) -> Self {
         let redirect_uri = format!("{origin}{CALLBACK}");
         let url = Url::parse(origin).ok();
         if url.as_ref().is_none_or(|url| url.scheme() == "https") {
@@ -65,7 +65,7 @@ impl OwnClient {
         }
         // Loopback clients are sent back to an address, never to a name (RFC 8252 §8.3).
         let redirect_uri = redirect_uri.replacen("//localhost", "//127.0.0.1", 1);
-        let params = [("redirect_uri", redirect_uri.as_str()), ("scope", SCOPES)];
+        let params = [("redirect_uri", redirect_uri.as_str()), ("scope", scopes)];
         let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
         Self { client_id: format!("http://localhost?{query}"), redirect_uri, confidential: false }
     }
@@ -77,7 +77,13 @@ impl OwnClient {
     }
 
     /// The metadata document. `texts` are the names and links that admins set.
-    pub fn metadata(&self, origin: &str, key: &OwnKey, texts: &[(&str, Option<String>)]) -> Value {
+    pub fn metadata(
+        &self,
+        origin: &str,
+        scopes: &str,
+        key: &OwnKey,
+        texts: &[(&str, Option<String>)],
+    ) -> Value {
         let mut metadata = json!({
             "client_id": self.client_id,
             "client_uri": origin,
@@ -85,7 +91,7 @@ impl OwnClient {
             "redirect_uris": [self.redirect_uri],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
-            "scope": SCOPES,
+            "scope": scopes,
             "dpop_bound_access_tokens": true,
             "token_endpoint_auth_method": "none",
         });
@@ -110,7 +116,7 @@ mod tests {
 
     #[test]
     fn on_loopback_the_name_is_the_metadata() {
-        let own = OwnClient::of("http://localhost:3000");
+        let own = OwnClient::of("http://localhost:3000", SCOPES);
         assert_eq!(own.redirect_uri, "http://127.0.0.1:3000/auth/callback");
         let expected = "http://localhost?redirect_uri=http%3A%2F%2F127.0.0.1%3A3000%2Fauth%2Fcallback\
                         &scope=atproto+transition%3Ageneric";
@@ -119,10 +125,11 @@ mod tests {
 
     #[test]
     fn elsewhere_it_is_confidential_and_publishes_its_key() {
-        let own = OwnClient::of("https://a.example");
+        let own = OwnClient::of("https://a.example", SCOPES);
         let key = OwnKey::new(PrivateKey::generate(Algorithm::Es256, &Random::seeded(1)));
         let metadata = own.metadata(
             "https://a.example",
+            SCOPES,
             &key,
             &[("client_name", Some("A".to_owned())), ("tos_uri", None)],
         );

@@ -66,6 +66,9 @@ impl<'a> Agent<'a> {
         if let Some(record) = record {
             body.raw("record", record)?;
         }
+        if let Some(swap) = &write.swap {
+            body.text("swapRecord", swap);
+        }
         let answer = self.procedure(method, body.finish()).await?;
         let committed = if record.is_some() { answer::one(&answer)? } else { answer::deleted(&answer)? };
         Ok((committed, answer))
@@ -134,7 +137,11 @@ impl<'a> Agent<'a> {
         self.call(Method::GET, method_and_params, None, WRITE_LIMITS).await
     }
 
-    async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
+    /// A procedure, with JSON text as its input; its answer as it came.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
         let json = HeaderValue::from_static("application/json");
         self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS).await
     }

@@ -33,6 +33,8 @@ pub struct Write {
     /// Only a new record can do without: the PDS then makes a key.
     pub rkey: Option<RecordKey>,
     pub action: Action,
+    /// The CID of the record that a put may replace, and no other.
+    pub swap: Option<String>,
 }
 
 /// With the record as JSON text, `$type` included.

@@ -12,7 +12,7 @@ const ALICE: &str = "did:plc:alice";
 
 fn write(rkey: Option<&str>, action: Action) -> Write {
     let rkey = rkey.map(|rkey| RecordKey::try_from(rkey).unwrap());
-    Write { collection: Nsid::try_from("com.example.note").unwrap(), rkey, action }
+    Write { collection: Nsid::try_from("com.example.note").unwrap(), rkey, action, swap: None }
 }
 
 fn record(text: &str) -> Bytes {

@@ -189,6 +189,15 @@ impl Vault {
         renewal.await.unwrap_or(Err(RenewError::Stuck))
     }
 
+    /// Renews the tokens of a session that nobody is using.
+    ///
+    /// # Errors
+    /// When there are none to be had.
+    pub async fn keep_alive(&self, id: &str) -> Result<(), RenewError> {
+        let row = oauth_sessions::get(&self.0.db, id).await?.ok_or(RenewError::Ended)?;
+        self.renew(id, row.version).await.map(drop)
+    }
+
     async fn renewed(&self, id: &str, version: i64) -> Result<Held, RenewError> {
         let lock = self.0.locks.get_with_by_ref(id, Arc::default);
         let _one_of_this_process = lock.lock().await;

@@ -14,6 +14,7 @@ use crate::attestation::Attestation;
 use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
 use crate::jobs::{JobQueue, RunningJob};
+use crate::linked_repos::LinkedRepos;
 use crate::random::Random;
 
 use super::web::Web;
@@ -45,6 +46,7 @@ pub struct Services {
     pub attestation: Option<Arc<Attestation>>,
     /// Repos and the index by record, for `Record`.
     pub repos: Option<Repos>,
+    pub(super) linked_repos: Option<LinkedRepos>,
 }
 
 impl Services {
@@ -65,6 +67,7 @@ impl Services {
             labels: None,
             attestation: None,
             repos: None,
+            linked_repos: None,
         }
     }
 
@@ -110,6 +113,12 @@ impl Services {
     #[must_use]
     pub fn with_repos(mut self, repos: Repos) -> Self {
         self.repos = Some(repos);
+        self
+    }
+
+    #[must_use]
+    pub fn with_linked_repos(mut self, grants: LinkedRepos) -> Self {
+        self.linked_repos = Some(grants);
         self
     }
 

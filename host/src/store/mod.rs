@@ -25,6 +25,7 @@ pub mod jobs;
 pub mod labels;
 mod lane;
 pub mod lexicons;
+pub mod linked_repos;
 pub mod oauth_sessions;
 pub mod oauth_states;
 mod postgres;

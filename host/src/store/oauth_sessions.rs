@@ -142,7 +142,10 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<SessionRow>, StoreError> {
 
 /// The session of an account that was used or renewed last: of one API client, or of the instance's own logins.
 pub async fn newest(db: &Db, did: &str, client_id: Option<&str>) -> Result<Option<SessionRow>, StoreError> {
-    let of = if client_id.is_some() { "s.client_id = $2" } else { "s.client_id IS NULL AND $2 IS NULL" };
+    // Of the instance's own sessions those of browsers: what a linked repo's owner agreed to is no login.
+    const LOGINS: &str = "s.client_id IS NULL AND $2 IS NULL \
+                          AND EXISTS (SELECT 1 FROM web_sessions w WHERE w.oauth_session_id = s.id)";
+    let of = if client_id.is_some() { "s.client_id = $2" } else { LOGINS };
     let sql =
         format!("SELECT {COLUMNS} WHERE s.did = $1 AND {of} ORDER BY s.updated_at DESC, s.id DESC LIMIT 1");
     Ok(on!(db, reader, |pool| {

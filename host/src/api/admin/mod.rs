@@ -7,6 +7,7 @@ pub mod domains;
 pub mod events;
 pub mod jobs;
 pub mod lexicons;
+pub mod linked_repos;
 pub mod permissions;
 pub mod records;
 pub mod script_variables;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use http::header::{HeaderValue, LOCATION, SET_COOKIE};
+use http::header::SET_COOKIE;
 
+use super::{linked_repo, redirect};
 use crate::access::secrets;
 use crate::api::failed;
 use crate::app::App;
 use crate::crypto::{jwk, sha256_hex};
-use crate::http::{Error, Request, Response, response};
+use crate::http::{Error, Request, Response};
 use crate::oauth::{AuthorizationError, Callback, Completed, Goal};
 use crate::store::dpop_keys::{self, DpopKeyRow};
 use crate::store::oauth_sessions::{self, NewSession};
@@ -26,6 +26,10 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let completed = match app.authorizations.complete(&callback).await {
         Ok(completed) => completed,
         Err((AuthorizationError::Store(error), _)) => return Err(failed(error)),
+        Err((error, Some(Goal { grant: Some(_), .. }))) => {
+            tracing::info!(%error, "a linked repo was not authorized");
+            return Ok(redirect("/link/result?status=failed"));
+        }
         Err((error, _)) => {
             tracing::info!(%error, "a login did not succeed");
             return Ok(to_login(match error {
@@ -35,7 +39,16 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
             }));
         }
     };
-    let Goal { return_to, browser } = completed.goal.clone();
+    let Goal { return_to, browser, grant } = completed.goal.clone();
+    if let Some(goal) = grant {
+        let status = linked_repo::complete::link(&app, &completed, &goal).await?;
+        let to = if goal.invite.is_none() && status == "success" {
+            return_to
+        } else {
+            format!("/link/result?status={status}")
+        };
+        return Ok(redirect(&to));
+    }
     if browser.as_deref().is_some_and(|bound| !app.web_sessions.is_login(request.headers(), bound)) {
         tracing::info!(did = %completed.did, "a login came back in another browser");
         return Ok(to_login("expired"));
@@ -52,7 +65,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
 }
 
 /// Keeps the session with the PDS; its id.
-async fn keep(app: &App, completed: &Completed) -> Result<String, Error> {
+pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Error> {
     let Completed { did, account, client, kid, key, tokens, .. } = completed;
     let key_id = secrets::provision_id(&app.random);
     let row = DpopKeyRow {
@@ -87,12 +100,4 @@ async fn keep(app: &App, completed: &Completed) -> Result<String, Error> {
 
 fn to_login(error: &str) -> Response {
     redirect(&format!("/login?error={error}"))
-}
-
-/// 303: the page is another than the one that was asked for. The URL was checked when the login began.
-fn redirect(to: &str) -> Response {
-    let mut answer = response::empty(StatusCode::SEE_OTHER);
-    let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/"));
-    answer.headers_mut().insert(LOCATION, to);
-    answer
 }

@@ -36,8 +36,8 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let origin = app.origins.of_host(request.headers());
     let (cookie, browser) = app.web_sessions.login(&app.random);
     // A loopback client is sent back to 127.0.0.1, where a cookie for localhost does not follow.
-    let follows = OwnClient::of(&origin).redirect_uri.starts_with(&origin);
-    let goal = Goal { return_to, browser: follows.then_some(browser) };
+    let follows = OwnClient::of(&origin, own::SCOPES).redirect_uri.starts_with(&origin);
+    let goal = Goal { return_to, browser: follows.then_some(browser), grant: None };
     let url = app.authorizations.begin(&did, &origin, &scope, goal).await.map_err(refused)?;
     let mut answer = response::json(StatusCode::OK, &json!({ "url": url.as_str() }));
     answer.headers_mut().insert(SET_COOKIE, cookie);

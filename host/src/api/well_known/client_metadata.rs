@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
-use crate::oauth::OwnClient;
+use crate::oauth::{OwnClient, own};
+use crate::store::{StoreError, linked_repos};
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let origin = app.origins.of_host(request.headers());
@@ -18,6 +20,20 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         ("tos_uri", setting("tos_uri")),
         ("policy_uri", setting("policy_uri")),
     ];
-    let metadata = OwnClient::of(&origin).metadata(&origin, app.authorizations.key(), &texts);
+    let scopes = declared(&app).await.map_err(failed)?;
+    let metadata =
+        OwnClient::of(&origin, &scopes).metadata(&origin, &scopes, app.authorizations.key(), &texts);
     Ok(response::json(StatusCode::OK, &metadata))
+}
+
+/// What logins ask for, and every linked repo.
+async fn declared(app: &App) -> Result<String, StoreError> {
+    let grants = linked_repos::list(&app.db).await?;
+    let mut scopes: Vec<&str> = own::SCOPES.split(' ').collect();
+    for scope in grants.iter().flat_map(|grant| grant.scopes.split(' ')) {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    Ok(scopes.join(" "))
 }

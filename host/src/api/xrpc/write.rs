@@ -92,16 +92,16 @@ fn asked(
         (Some(lexicons::Action::Update), None) => Err(needs("updates")),
         (Some(lexicons::Action::Delete), None) => Err(needs("deletes")),
         (Some(lexicons::Action::Delete), rkey @ Some(_)) => {
-            Ok(Write { collection: collection.clone(), rkey, action: Action::Delete })
+            Ok(Write { collection: collection.clone(), rkey, action: Action::Delete, swap: None })
         }
         (_, rkey @ Some(_)) => {
             let record = record_of(app, collection, fields)?;
-            Ok(Write { collection: collection.clone(), rkey, action: Action::Put(record) })
+            Ok(Write { collection: collection.clone(), rkey, action: Action::Put(record), swap: None })
         }
         (_, None) => {
             let rkey = fixed_key(app, collection);
             let record = record_of(app, collection, fields)?;
-            Ok(Write { collection: collection.clone(), rkey, action: Action::Create(record) })
+            Ok(Write { collection: collection.clone(), rkey, action: Action::Create(record), swap: None })
         }
     }
 }

@@ -13,6 +13,7 @@ wasmtime::component::bindgen!({
         "belvedere:script/atproto": async | trappable,
         "belvedere:script/xrpc": async | trappable,
         "belvedere:script/repo": async | trappable,
+        "belvedere:script/linked-repos": async | trappable,
         default: trappable,
     },
     exports: { default: async },

@@ -195,7 +195,7 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
             (Some(_), None) => Action::Delete,
             (None, None) => return Err(bad("Record: a record that is not saved can't be deleted")),
         };
-        writes.push(pds::Write { collection, rkey, action });
+        writes.push(pds::Write { collection, rkey, action, swap: None });
     }
     let committed = send(state, &repos, &session, &writes).await?;
     let mut written = Vec::with_capacity(writes.len());

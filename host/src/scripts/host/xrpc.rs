@@ -96,7 +96,7 @@ fn refused(function: &str, error: XrpcError) -> Fault {
 }
 
 /// Query parameters from an object: an array repeats its name, and null is nothing.
-fn pairs(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
+pub(super) fn pairs(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
     let bad = |what: &str| fault::new(FaultCode::BadInput, format!("{function}: params: {what}"));
     let Ok(Value::Object(params)) = serde_json::from_slice(json) else {
         return Err(bad("a table with names is expected"));

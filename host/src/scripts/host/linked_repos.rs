@@ -1,0 +1,199 @@
+//! `linked-repos`: repos whose owners let the instance write to them.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use url::form_urlencoded;
+
+use super::bindings::belvedere::script::linked_repos::{Host, Put};
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::state::RunState;
+use super::{fault, repo, xrpc};
+use crate::atproto::Did;
+use crate::linked_repos::{GrantError, LinkedRepo, LinkedRepos, Runner};
+use crate::scripts::limits;
+use crate::store::StoreError;
+
+impl Host for RunState {
+    async fn list(&mut self) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(list(self).await)
+    }
+
+    async fn get(&mut self, did: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(get(self, &did).await)
+    }
+
+    async fn create_record(
+        &mut self,
+        did: String,
+        collection: String,
+        rkey: Option<String>,
+        value: Vec<u8>,
+    ) -> wasmtime::Result<Result<Put, Fault>> {
+        const FUNCTION: &str = "repo:create_record";
+        let done = used(self, FUNCTION, &did, async |repo, patience| {
+            repo.create(&collection, rkey.as_deref(), record(&value)?, patience).await
+        });
+        Ok(done.await.map(|(uri, cid)| Put { uri, cid }))
+    }
+
+    async fn put_record(
+        &mut self,
+        did: String,
+        collection: String,
+        rkey: String,
+        value: Vec<u8>,
+        swap: Option<String>,
+    ) -> wasmtime::Result<Result<Put, Fault>> {
+        const FUNCTION: &str = "repo:put_record";
+        let done = used(self, FUNCTION, &did, async |repo, patience| {
+            repo.put(&collection, &rkey, record(&value)?, swap.as_deref(), patience).await
+        });
+        Ok(done.await.map(|(uri, cid)| Put { uri, cid }))
+    }
+
+    async fn delete_record(
+        &mut self,
+        did: String,
+        collection: String,
+        rkey: String,
+    ) -> wasmtime::Result<Result<(), Fault>> {
+        const FUNCTION: &str = "repo:delete_record";
+        let done = used(self, FUNCTION, &did, async |repo, patience| {
+            repo.delete(&collection, &rkey, patience).await
+        });
+        Ok(done.await)
+    }
+
+    async fn upload_blob(
+        &mut self,
+        did: String,
+        bytes: Vec<u8>,
+        mime_type: String,
+    ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        const FUNCTION: &str = "repo:upload_blob";
+        let done = used(self, FUNCTION, &did, async |repo, patience| {
+            repo.upload(bytes.into(), &mime_type, patience).await
+        });
+        Ok(done.await.and_then(|answer| answered(FUNCTION, &answer)))
+    }
+
+    async fn call(
+        &mut self,
+        did: String,
+        nsid: String,
+        params: Option<Vec<u8>>,
+        input: Option<Vec<u8>>,
+    ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        const FUNCTION: &str = "repo:call";
+        let params = match params.map(|json| xrpc::pairs(FUNCTION, &json)).transpose() {
+            Ok(params) => params.unwrap_or_default(),
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
+        let done = used(self, FUNCTION, &did, async |repo, patience| {
+            repo.call(&nsid, &query, input, patience).await
+        });
+        Ok(done.await.and_then(|answer| answered(FUNCTION, &answer)))
+    }
+}
+
+fn grants(state: &mut RunState, function: &str) -> Result<LinkedRepos, Fault> {
+    state.service(function, |services| services.linked_repos.clone())
+}
+
+fn runner(state: &RunState) -> Runner<'_> {
+    let identity = &state.identity;
+    Runner { trigger: &identity.trigger, kind: identity.kind, has_caller: identity.caller_did.is_some() }
+}
+
+fn account(function: &str, text: &str) -> Result<Did, Fault> {
+    let message = || format!("{function}: {text:?} is not a DID");
+    Did::try_from(text).map_err(|_| fault::new(FaultCode::BadInput, message()))
+}
+
+fn database(error: &StoreError) -> Fault {
+    tracing::error!(function = "linked_repos", %error, "the database failed a script");
+    fault::new(FaultCode::Unavailable, "linked_repos: database unavailable")
+}
+
+fn record(value: &[u8]) -> Result<Value, GrantError> {
+    serde_json::from_slice(value).map_err(|error| GrantError::Invalid(error.to_string()))
+}
+
+/// What a PDS answered, if it is JSON; nothing at all is null.
+fn answered(function: &str, answer: &[u8]) -> Result<Vec<u8>, Fault> {
+    if answer.is_empty() {
+        return Ok(b"null".to_vec());
+    }
+    if answer.len() > limits::HTTP_BODY_BYTES {
+        return Err(fault::limit("too large an answer of the PDS", limits::HTTP_BODY_BYTES));
+    }
+    match serde_json::from_slice::<serde::de::IgnoredAny>(answer) {
+        Ok(_) => Ok(answer.to_vec()),
+        Err(_) => Err(fault::new(FaultCode::Upstream, format!("{function}: the PDS's answer is no JSON"))),
+    }
+}
+
+async fn list(state: &mut RunState) -> Result<Vec<u8>, Fault> {
+    let grants = grants(state, "linked_repos.list")?;
+    let rows = grants.list(&runner(state)).await.map_err(|error| database(&error))?;
+    let rows: Vec<Value> = rows
+        .into_iter()
+        .map(|row| {
+            json!({ "id": row.id, "did": row.did, "handle": row.handle, "reason": row.reason,
+                "status": row.status, "scopes": row.scopes })
+        })
+        .collect();
+    Ok(Value::from(rows).to_string().into_bytes())
+}
+
+async fn get(state: &mut RunState, did: &str) -> Result<Vec<u8>, Fault> {
+    const FUNCTION: &str = "linked_repos.get";
+    let grants = grants(state, FUNCTION)?;
+    let did = account(FUNCTION, did)?;
+    let runner = runner(state);
+    let found = grants.find(&did, &runner).await.map_err(|error| database(&error))?;
+    let Some(row) = found else { return Ok(b"null".to_vec()) };
+    // Whether it can be used: the script hears it here, not at its first write.
+    if let Err(error) = grants.open(&did, &runner).await {
+        return Err(refused(state, FUNCTION, error));
+    }
+    let repo = json!({ "did": row.did, "handle": row.handle, "status": row.status, "scopes": row.scopes });
+    Ok(repo.to_string().into_bytes())
+}
+
+/// One use of a grant, within what the run has left for others' servers.
+async fn used<T>(
+    state: &mut RunState,
+    function: &'static str,
+    did: &str,
+    work: impl AsyncFnOnce(&LinkedRepo, std::time::Duration) -> Result<T, GrantError>,
+) -> Result<T, Fault> {
+    let grants = grants(state, function)?;
+    let did = account(function, did)?;
+    let web = state.service(function, |services| services.web.clone())?;
+    let repo = match grants.open(&did, &runner(state)).await {
+        Ok(repo) => repo,
+        Err(error) => return Err(refused(state, function, error)),
+    };
+    state.outbound.count(1)?;
+    let turn = state.turn(&web).await?;
+    let patience = state.outbound.time_left()?;
+    let started = Instant::now();
+    let done = work(&repo, patience).await;
+    drop(turn);
+    state.outbound.charge(0, started.elapsed());
+    done.map_err(|error| refused(state, function, error))
+}
+
+fn refused(state: &mut RunState, function: &str, error: GrantError) -> Fault {
+    let message = format!("{function}: {error}");
+    match error {
+        GrantError::Pds(error) => repo::refused(state, function, error),
+        GrantError::Store(error) => database(&error),
+        GrantError::Pending | GrantError::NeedsReauth(_) => fault::new(FaultCode::NoSession, message),
+        GrantError::Unknown | GrantError::Scope(_) => fault::forbidden(message),
+        GrantError::Invalid(_) => fault::new(FaultCode::BadInput, message),
+    }
+}

@@ -1,0 +1,247 @@
+//! Linked repos: grants, invites, the pages, and what scripts may do with them.
+
+use std::collections::HashMap;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
+use crate::support::instance::{Answer, query_lexicon};
+use crate::support::oauth_pds::OauthPds;
+
+const SCOPES: &str = "repo:com.example.note blob:image/*";
+const TRIGGER: &str = "xrpc.query:com.example.use";
+
+async fn pds(world: &World) -> OauthPds {
+    let pds = OauthPds::start().await;
+    for did in [ALICE, BOB] {
+        world.plc.host(did, &pds.url());
+    }
+    pds
+}
+
+async fn post(world: &World, path: &str, body: Value) -> Answer {
+    world.server.admin(Method::POST, &format!("/admin/linked-repos{path}"), Some(&body)).await
+}
+
+async fn get(world: &World, path: &str) -> Answer {
+    world.server.request(Method::GET, path, &[], None).await
+}
+
+/// A new grant; its id.
+async fn grant(world: &World, body: Value) -> String {
+    let made = post(world, "", body).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    made.body["id"].as_str().unwrap().to_owned()
+}
+
+async fn status_of(world: &World, id: &str) -> Value {
+    let listed = world.server.admin(Method::GET, "/admin/linked-repos", None).await.body;
+    listed["linked_repos"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|grant| grant["id"] == id)
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn location(answer: &Answer) -> String {
+    assert_eq!(answer.status, 303, "{}", answer.text);
+    answer.headers["location"].to_str().unwrap().to_owned()
+}
+
+/// The path of an invite's link.
+async fn invite(world: &World, id: &str) -> String {
+    let made = post(world, &format!("/{id}/invite"), json!({})).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let url = made.body["invite_url"].as_str().unwrap();
+    url.replace(&format!("http://{}", world.server.address), "")
+}
+
+fn callback(back: &HashMap<String, String>) -> String {
+    format!(
+        "/auth/callback?{}",
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs(back).finish()
+    )
+}
+
+/// An account follows an invite to its end; where that is.
+async fn follow(world: &World, pds: &OauthPds, link: &str, did: &str) -> String {
+    let to = location(&get(world, &format!("{link}&handle={did}")).await);
+    location(&get(world, &callback(&pds.consent(did, &to))).await)
+}
+
+async fn linked(world: &World, pds: &OauthPds, body: Value) -> String {
+    let id = grant(world, body).await;
+    let link = invite(world, &id).await;
+    assert_eq!(follow(world, pds, &link, ALICE).await, "/link/result?status=success");
+    id
+}
+
+crate::in_both_worlds! {
+    async fn a_repo_is_linked_by_its_owner(world) {
+        let pds = pds(&world).await;
+        let id = grant(&world, json!({ "scopes": SCOPES, "reason": "We <write> for you" })).await;
+        let open = status_of(&world, &id).await;
+        assert_eq!((&open["did"], &open["status"], &open["scopes"]), (&json!(null), &json!("pending"), &json!(format!("atproto {SCOPES}"))));
+        let refused = post(&world, &format!("/{id}/authorize"), json!({})).await;
+        assert_eq!((refused.status.as_u16(), refused.error()), (400, "an open grant is authorized through an invite"));
+
+        let (link, other) = (invite(&world, &id).await, invite(&world, &id).await);
+        let token = link.split("token=").nth(1).unwrap();
+        let info = get(&world, &format!("/auth/linked-repo/info?token={token}")).await.body;
+        assert_eq!((&info["valid"], &info["reason"], &info["pinned_identifier"]), (&json!(true), &json!("We <write> for you"), &json!(null)));
+        let to = location(&get(&world, &link).await);
+        assert_eq!(to, format!("/link/start?token={token}"));
+        let page = get(&world, &to).await;
+        assert!(page.headers["content-type"].to_str().unwrap().starts_with("text/html"));
+        assert!(page.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+        assert!(page.text.contains("We &#60;write&#62; for you") && page.text.contains("repo:com.example.note"), "{}", page.text);
+
+        assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=success");
+        let done = get(&world, "/link/result?status=success").await;
+        assert!(done.text.contains("Your repo is linked"), "{}", done.text);
+        let active = status_of(&world, &id).await;
+        assert_eq!((&active["did"], &active["status"], &active["last_error"]), (&json!(ALICE), &json!("active"), &json!(null)));
+        assert!(active["authorized_at"].is_string() && active.get("session_id").is_none());
+        // All invites went with it.
+        for link in [&link, &other] {
+            let dead = get(&world, &format!("{link}&handle={ALICE}")).await;
+            assert_eq!((dead.status.as_u16(), dead.error()), (400, "the link has been used, was revoked, or has expired"));
+        }
+        assert_eq!(get(&world, &format!("/auth/linked-repo/info?token={token}")).await.body, json!({ "valid": false }));
+        assert!(get(&world, &format!("/link/start?token={token}")).await.text.contains("no longer good"));
+        // What the owner agreed to is declared.
+        let declared = get(&world, "/oauth-client-metadata.json").await.body;
+        assert!(declared["scope"].as_str().unwrap().contains("blob:image/*"), "{declared}");
+        // The session is nobody's login.
+        assert!(get(&world, "/auth/me").await.status == 401);
+        let deleted = world.server.admin(Method::DELETE, &format!("/admin/linked-repos/{id}"), None).await;
+        assert_eq!(deleted.body, json!({ "deleted": true }));
+        assert_eq!(world.server.admin(Method::DELETE, &format!("/admin/linked-repos/{id}"), None).await.status, 404);
+    }
+
+    async fn a_link_is_good_for_whom_it_was_made(world) {
+        let pds = pds(&world).await;
+        let id = grant(&world, json!({ "scopes": SCOPES, "handle": ALICE })).await;
+        let link = invite(&world, &id).await;
+        let wrong = get(&world, &format!("{link}&handle={BOB}")).await;
+        assert_eq!((wrong.status.as_u16(), wrong.error()), (400, "this link was issued for a different account"));
+        // Somebody else signs in at the end.
+        let to = location(&get(&world, &format!("{link}&handle={ALICE}")).await);
+        let back = callback(&pds.consent(BOB, &to));
+        assert_eq!(location(&get(&world, &back).await), "/link/result?status=failed");
+        // Revoked while its owner was reading.
+        let to = location(&get(&world, &format!("{link}&handle={ALICE}")).await);
+        let listed = world.server.admin(Method::GET, &format!("/admin/linked-repos/{id}/invites"), None).await.body;
+        let invite_id = listed["invites"][0]["invite_id"].as_str().unwrap().to_owned();
+        let path = format!("/admin/linked-repos/{id}/invites/{invite_id}");
+        assert_eq!(world.server.admin(Method::DELETE, &path, None).await.body, json!({ "revoked": true }));
+        assert_eq!(world.server.admin(Method::DELETE, &path, None).await.status, 404);
+        assert_eq!(location(&get(&world, &callback(&pds.consent(ALICE, &to))).await), "/link/result?status=expired");
+        assert_eq!(status_of(&world, &id).await["status"], "pending");
+        // An open one can't be taken by an account that has a grant.
+        let open = grant(&world, json!({ "scopes": SCOPES })).await;
+        let link = invite(&world, &open).await;
+        assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=already_linked");
+        // An admin who owns the account goes by themselves.
+        let url = post(&world, &format!("/{id}/authorize"), json!({})).await.body["authorize_url"].as_str().unwrap().to_owned();
+        assert_eq!(location(&get(&world, &callback(&pds.consent(ALICE, &url))).await), "/dashboard/");
+        assert_eq!(status_of(&world, &id).await["status"], "active");
+    }
+
+    async fn what_is_wrong_with_a_grant_is_said(world) {
+        let _pds = pds(&world).await;
+        grant(&world, json!({ "scopes": SCOPES, "handle": ALICE })).await;
+        for (body, status) in [
+            (json!({}), 400),
+            (json!({ "scopes": " " }), 400),
+            (json!({ "scopes": "repo:not an nsid" }), 400),
+            (json!({ "scopes": "wish:all" }), 400),
+            (json!({ "scopes": SCOPES, "handle": "nobody.example" }), 400),
+            (json!({ "scopes": SCOPES, "scripts": ["no trigger"] }), 400),
+            (json!({ "scopes": SCOPES, "handle": ALICE }), 409),
+        ] {
+            let answer = post(&world, "", body.clone()).await;
+            assert_eq!(answer.status, status, "{body} {}", answer.text);
+        }
+        let id = grant(&world, json!({ "scopes": SCOPES })).await;
+        for (seconds, status) in [(59, 400), (2_592_001, 400), (60, 200)] {
+            assert_eq!(post(&world, &format!("/{id}/invite"), json!({ "expires_in": seconds })).await.status, status);
+        }
+        assert_eq!(post(&world, "/unknown/invite", json!({})).await.status, 404);
+        assert_eq!(post(&world, "/unknown/authorize", json!({})).await.status, 404);
+    }
+
+    async fn scripts_write_as_far_as_the_grant_goes(world) {
+        let world = world.with_notes().await;
+        let pds = pds(&world).await;
+        let id = linked(&world, &pds, json!({ "scopes": SCOPES, "scripts": [TRIGGER] })).await;
+        world.server.upload(query_lexicon("com.example.use"), None).await;
+        let run = async |source: &str| {
+            let source = source.replace("ALICE", ALICE).replace("BOB", BOB);
+            world.server.bind_to(TRIGGER, &format!("function handle() {source} end")).await;
+            world.server.xrpc("com.example.use").await
+        };
+        let done = run("local repo = linked_repos.get('ALICE')
+            local made = repo:create_record({ collection = 'com.example.note', record = { text = 'ours' } })
+            local put = repo:put_record({ collection = 'com.example.note', rkey = 'k', record = { text = 'put' }, swap_cid = made.cid })
+            local blob = repo:upload_blob('\\0\\255', 'image/png')
+            local who = repo:call('com.atproto.server.getSession')
+            return { made = made, uri = put.uri, size = blob.blob.size, who = who.did, status = repo.status,
+                gone = repo:delete_record({ collection = 'com.example.note', rkey = 'k' }), nobody = linked_repos.get('BOB') == nil,
+                all = linked_repos.list() }").await;
+        assert_eq!(done.status, 200, "{}", done.text);
+        assert_eq!((&done.body["who"], &done.body["size"], &done.body["status"], &done.body["gone"], &done.body["nobody"]),
+            (&json!(ALICE), &json!(2), &json!("active"), &json!(true), &json!(true)), "{}", done.text);
+        assert_eq!(done.body["all"][0]["id"], id.as_str());
+        let uri = done.body["made"]["uri"].as_str().unwrap();
+        assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "ours");
+        let sent: Value = serde_json::from_slice(&pds.asked("/xrpc/com.atproto.repo.putRecord")[0].body).unwrap();
+        assert_eq!((&sent["swapRecord"], &sent["record"]["$type"]), (&done.body["made"]["cid"], &json!(NOTES)));
+
+        // Beyond the grant nothing is sent, and the script is told.
+        let before = pds.asked("/xrpc").len();
+        for (source, expected) in [
+            ("repo:create_record({ collection = 'com.example.other', record = {} })", "lacks the scope repo:com.example.other?action=create"),
+            ("repo:upload_blob('x', 'video/mp4')", "lacks the scope blob:video/mp4"),
+            ("repo:create_record({ collection = 'com.example.note', record = 'text' })", "record: table expected"),
+            ("repo:create_record({ collection = 'com.example.note', rkey = 'a/b', record = {} })", "is not a record key"),
+        ] {
+            let answer = run(&format!("local repo = linked_repos.get('ALICE')
+                local ok, error = pcall(function() {source} end)
+                return {{ ok = ok, error = tostring(error) }}")).await;
+            assert_eq!(answer.body["ok"], false, "{source} {}", answer.text);
+            assert!(answer.body["error"].as_str().unwrap().contains(expected), "{source} {}", answer.text);
+        }
+        assert_eq!(pds.asked("/xrpc").len(), before);
+
+        // Another script, or the same when the admin takes it off the list, sees nothing.
+        let scripts = |names: Value| json!({ "scripts": names });
+        let patch = async |names: Value| {
+            world.server.admin(Method::PATCH, &format!("/admin/linked-repos/{id}"), Some(&scripts(names))).await
+        };
+        let look = "return { found = linked_repos.get('ALICE') ~= nil, all = #linked_repos.list() }";
+        for (names, found) in [(json!(["xrpc.query:com.example.other"]), false), (json!([]), false), (json!([TRIGGER]), true)] {
+            assert_eq!(patch(names.clone()).await.status, 200);
+            assert_eq!(run(look).await.body, json!({ "found": found, "all": i32::from(found) }), "{names}");
+        }
+        assert_eq!(patch(json!(["nothing"])).await.status, 400);
+
+        // The owner takes it back at their PDS: it is noted, whatever the script makes of it.
+        pds.revoke_all();
+        let lost = run("local repo = linked_repos.get('ALICE')
+            local ok, error = pcall(repo.call, repo, 'com.atproto.server.getSession')
+            return { ok = ok, error = tostring(error), code = error.code }").await;
+        assert_eq!((&lost.body["ok"], &lost.body["code"]), (&json!(false), &json!("no-session")), "{}", lost.text);
+        let grant = status_of(&world, &id).await;
+        assert_eq!((&grant["status"], &grant["last_error"]), (&json!("needs_reauth"), &json!("its session has ended")));
+        let again = run("local ok, error = pcall(linked_repos.get, 'ALICE') return { error = tostring(error) }").await;
+        assert!(again.body["error"].as_str().unwrap().contains("needs to be authorized again"), "{}", again.text);
+        // And can give it once more.
+        let link = invite(&world, &id).await;
+        assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=success");
+        assert_eq!(run(look).await.body["found"], true);
+    }
+}
