@@ -480,3 +480,38 @@ function job.should_stop() end
 ---Waits, an hour at most. Comes back early when the job should stop.
 ---@param seconds number
 function job.wait(seconds) end
+
+---A grant, usable or not.
+---@class belvedere.LinkedRepoGrant
+---@field id string
+---@field did? string nil until an open grant is authorized
+---@field handle? string
+---@field reason? string
+---@field status "pending"|"active"|"needs_reauth"
+---@field scopes string separated by blanks
+
+---A repo whose owner let this instance write to it. Errors: `forbidden` beyond the grant's scopes or when it is gone,
+---`no-session` when it needs to be authorized again, `upstream` for what the PDS refuses.
+---@class belvedere.LinkedRepo
+---@field did string
+---@field handle? string
+---@field status string
+---@field scopes string
+---@field create_record fun(self: belvedere.LinkedRepo, fields: { collection: string, record: table, rkey?: string }): { uri: string, cid: string }
+---@field put_record fun(self: belvedere.LinkedRepo, fields: { collection: string, rkey: string, record: table, swap_cid?: string }): { uri: string, cid: string }
+---@field delete_record fun(self: belvedere.LinkedRepo, fields: { collection: string, rkey: string }): true
+---@field upload_blob fun(self: belvedere.LinkedRepo, bytes: string, mime_type: string): table what the PDS answered
+---@field call fun(self: belvedere.LinkedRepo, nsid: string, fields?: { params?: table, input?: any }): any a query of the PDS, or with `input` a procedure
+
+---Repos whose owners let this instance write to them.
+---@class belvedere.linked_repos
+linked_repos = {}
+
+---All grants that this script may see.
+---@return belvedere.LinkedRepoGrant[]
+function linked_repos.list() end
+
+---The linked repo of an account, or nil. Raises `no-session` when it is not authorized, or needs to be again.
+---@param did string
+---@return belvedere.LinkedRepo?
+function linked_repos.get(did) end

@@ -127,3 +127,52 @@ async fn a_user_logs_in_at_their_pds(database: Database) {
     expect(401, server.request(Method::GET, "/auth/me").header("cookie", &session)).await;
     server.stop().await;
 }
+
+crate::on_both!(a_repo_is_linked_for_scripts);
+async fn a_repo_is_linked_for_scripts(database: Database) {
+    const USE: &str = "com.example.oauth.announce";
+    let network = network().await;
+    let (admin, alice) = (network.account().await, network.account().await);
+    let mut server = Server::new(network, database);
+    server.start().await;
+    let key = server.create_key(&admin.did);
+    track(&server, &key, NOTE).await;
+    add_query(&server, &key, USE, NOTE).await;
+    let post = |path: String, body: Value| {
+        server.request(Method::POST, &format!("/admin/linked-repos{path}")).bearer_auth(&key).json(&body)
+    };
+    let grant = json!({ "handle": alice.handle, "reason": "to announce", "scripts": [format!("xrpc.query:{USE}")],
+        "scopes": format!("repo:{NOTE}?action=create blob:text/*") });
+    let grant = expect(200, post(String::new(), grant)).await;
+    assert_eq!((&grant["did"], &grant["handle"]), (&json!(alice.did), &json!(alice.handle)));
+    let id = grant["id"].as_str().unwrap();
+    let link = expect(200, post(format!("/{id}/invite"), json!({}))).await;
+    let browser = reqwest::redirect::Policy::none();
+    #[expect(clippy::disallowed_methods, reason = "a browser, from the outside")]
+    let browser = reqwest::Client::builder().no_proxy().redirect(browser).build().unwrap();
+    let start = format!("{}&handle={}", link["invite_url"].as_str().unwrap(), alice.handle);
+    let to = browser.get(start).send().await.unwrap();
+    assert_eq!(to.status(), 303);
+    let back = network.consent(&alice, to.headers()["location"].to_str().unwrap()).await;
+    let landed = browser.get(&back).send().await.unwrap();
+    assert_eq!(landed.headers()["location"].to_str().unwrap(), "/link/result?status=success");
+
+    let script = format!(
+        "function handle()
+            local repo = linked_repos.get('{}')
+            local made = repo:create_record({{ collection = collection, record = {{ text = 'announced' }} }})
+            local ok, error = pcall(repo.delete_record, repo, {{ collection = collection, rkey = 'x' }})
+            return {{ uri = made.uri, deletes = ok, blob = repo:upload_blob('bytes', 'text/plain').blob }}
+        end",
+        alice.did
+    );
+    let script = json!({ "id": format!("xrpc.query:{USE}"), "body": script });
+    expect(201, server.request(Method::POST, "/admin/scripts").bearer_auth(&key).json(&script)).await;
+    let client = crate::index::add_client(&server, &key).await;
+    let call = server.request(Method::GET, &format!("/xrpc/{USE}")).header("x-client-key", client);
+    let done = expect(200, call).await;
+    assert_eq!((&done["deletes"], &done["blob"]["size"]), (&json!(false), &json!(5)), "{done}");
+    let uri = done["uri"].as_str().unwrap();
+    assert_eq!(alice.records(NOTE).await[uri].1["text"], "announced");
+    server.stop().await;
+}
