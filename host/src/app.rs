@@ -177,12 +177,11 @@ impl App {
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.map_err(named)?;
         let library = Arc::new(Library::new());
-        let scripts = store::scripts::list(&db, None).await.map_err(named)?;
-        library.reload(&engine, scripts.iter().map(|s| (s.id.as_str(), s.body.as_str()))).await;
+        library.reload(&engine, &db).await.map_err(named)?;
         let clients = Clients::default();
         clients.reload(&db).await.map_err(named)?;
         let (settings, costs) = (Settings::new(&config), Costs::default());
-        settings.reload(&db).await.map_err(named)?;
+        drop(settings.reload(&db).await.map_err(named)?);
         costs.reload(&settings);
 
         let sealing = SealingKey::new(*secrets.encryption.reveal());
@@ -205,7 +204,7 @@ impl App {
         let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
         events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
         let variables = Variables::default();
-        variables.load(&sealing, &store::script_variables::list(&db).await.map_err(named)?);
+        variables.reload(&sealing, &db).await.map_err(named)?;
         let web = Web::new(net.clone(), config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library), clock.clone(), random.clone());
         let in_process = Arc::new(InProcess::default());
@@ -328,17 +327,6 @@ impl App {
         Ok(app)
     }
 
-    /// Takes over the settings that are stored now, everywhere they count.
-    ///
-    /// # Errors
-    /// When the store can't be read; then nothing changes.
-    pub async fn reload_settings(&self) -> Result<(), StoreError> {
-        self.settings.reload(&self.db).await?;
-        self.costs.reload(&self.settings);
-        self.events.set_verbose(self.settings.flag(settings::VERBOSE_EVENT_LOGGING));
-        Ok(())
-    }
-
     /// Takes over the domains that are stored now.
     ///
     /// # Errors
@@ -370,15 +358,7 @@ impl App {
         self.tasks.spawn(retention::run(self.db.clone(), self.clock.clone(), keep, drain.clone()));
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(self.db.clone(), self.clock.clone(), limit, drain.clone()));
-        let (app, stop) = (Arc::clone(self), drain.clone());
-        self.tasks.spawn(async move {
-            let pause = || tokio::time::sleep(settings::REFRESH_EVERY);
-            while stop.run_until_cancelled(pause()).await.is_some() {
-                if let Err(error) = app.reload_settings().await {
-                    tracing::warn!(%error, "the settings could not be read; those known stay");
-                }
-            }
-        });
+        self.tasks.spawn(Arc::clone(self).follow_changes());
         let app = Arc::clone(self);
         self.tasks.spawn(async move {
             let pause = || tokio::time::sleep(rate_limit::SWEEP_EVERY);

@@ -20,5 +20,6 @@ mod http;
 mod oauth;
 mod record_events;
 mod script_command;
+mod several_hosts;
 mod store;
 mod xrpc;

@@ -25,6 +25,8 @@ pub mod jobs;
 pub mod labels;
 mod lane;
 pub mod lexicons;
+mod line;
+pub mod notices;
 pub mod oauth_sessions;
 pub mod oauth_states;
 mod postgres;
