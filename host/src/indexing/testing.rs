@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::atproto::{Did, Nsid, RecordKey, Tid};
 use crate::store::StoreError;
 use crate::store::index::{AccountStatus, Applied, Batch, Change, Delete};
+use crate::store::lease::Lease;
 
 use super::batch::did_of;
 use super::commit::Sink;
@@ -127,6 +128,10 @@ impl Sink for Arc<FakeStore> {
 
     async fn stored_cursor(&self) -> Result<Option<i64>, StoreError> {
         Ok(FakeStore::cursor(self))
+    }
+
+    fn lease(&self) -> Lease {
+        Lease::alone()
     }
 }
 

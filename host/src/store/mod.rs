@@ -24,6 +24,7 @@ mod intern;
 pub mod jobs;
 pub mod labels;
 mod lane;
+pub mod lease;
 pub mod lexicons;
 mod line;
 pub mod notices;

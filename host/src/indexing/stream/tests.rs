@@ -36,6 +36,7 @@ enum Answer {
 }
 
 /// Answers as scripted, then accepts.
+#[derive(Clone)]
 struct Wire {
     started: Instant,
     script: Arc<Mutex<VecDeque<Answer>>>,

@@ -28,6 +28,7 @@ use crate::random::Random;
 use crate::store::Db;
 use crate::store::index::Batch;
 use crate::store::index::Change;
+use crate::store::lease::Term;
 use crate::store::scratch;
 
 use super::{BASE, NOTE, database, migrated, nsids, visible};
@@ -136,7 +137,7 @@ async fn piped(
     let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
-    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue);
+    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue, Term::ALONE);
     let mut intake = Intake::new(watch, shards, shared, clock);
     let mut rest = frames;
     for size in chunks.iter().cycle() {
