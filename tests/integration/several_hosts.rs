@@ -1,6 +1,7 @@
 //! Several hosts on one PostgreSQL behave as one.
 
 mod changes;
+mod stream;
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,9 @@ use crate::support::postgres;
 
 /// Between two looks at something that is about to happen.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Everything is read anew every minute: what comes sooner was heard of.
+const HEARD: Duration = Duration::from_secs(30);
 
 /// Base64 of 32 bytes: what one host seals the others open.
 const SEALING_KEY: &str = "YmVsdmVkZXJlIHRlc3RzIHVzZSB0aGlzIGtleS4uLi4=";

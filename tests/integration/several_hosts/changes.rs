@@ -4,8 +4,6 @@ use crate::support::instance::{query_lexicon, record_lexicon};
 
 use super::*;
 
-/// Everything is read anew every minute: what comes sooner was heard of.
-const HEARD: Duration = Duration::from_secs(30);
 /// An admin key is believed for five seconds.
 const BEFORE_KEYS_EXPIRE: Duration = Duration::from_secs(4);
 
