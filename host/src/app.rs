@@ -14,6 +14,7 @@ use crate::api::health::Migrated;
 use crate::api::xrpc::forward;
 use crate::api::xrpc::nested::InProcess;
 use crate::attestation::Attestation;
+use crate::changes::ChangedIdentities;
 use crate::clock::Clock;
 use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
 use crate::crypto::{Algorithm, SealingKey};
@@ -264,11 +265,17 @@ impl App {
             events.clone(),
             db.clone(),
         );
+        let identities = ChangedIdentities::default();
+        let observer = StreamObserver {
+            events: events.clone(),
+            resolver: resolver.clone(),
+            identities: identities.clone(),
+        };
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
             scripts: Arc::new(triggers.clone()),
-            observer: Arc::new(StreamObserver { events: events.clone(), resolver: resolver.clone() }),
+            observer: Arc::new(observer),
             clock: clock.clone(),
             random: random.clone(),
             config: stream_config,
@@ -324,6 +331,7 @@ impl App {
         in_process.open(&app);
         app.start_workers();
         app.start_sweeps();
+        app.tasks.spawn(identities.tell(app.db.clone(), app.lifecycle.drain.clone()));
         Ok(app)
     }
 

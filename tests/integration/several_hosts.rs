@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::instance::{Answer, Instance};
 use crate::support::jetstream::Standin;
+use crate::support::plc::Plc;
 use crate::support::postgres;
 
 /// Between two looks at something that is about to happen.
@@ -26,6 +27,7 @@ const SEALING_KEY: &str = "YmVsdmVkZXJlIHRlc3RzIHVzZSB0aGlzIGtleS4uLi4=";
 struct Hosts {
     url: String,
     stream: Standin,
+    plc: Plc,
     a: Instance,
     b: Instance,
 }
@@ -35,12 +37,14 @@ impl Hosts {
     async fn start() -> Self {
         let url = postgres::create_database().await;
         let stream = Standin::start().await;
-        let same = [("TOKEN_ENCRYPTION_KEY", SEALING_KEY)];
+        let plc = Plc::start().await;
+        let plc_url = plc.url();
+        let same = [("TOKEN_ENCRYPTION_KEY", SEALING_KEY), ("PLC_URL", &plc_url)];
         let a = Instance::start_with(&url, &stream.url(), &same).await;
         let mut b = Instance::start_unclaimed(&url, &stream.url(), &same).await;
         b.admin_key.clone_from(&a.admin_key);
         b.client_key.clone_from(&a.client_key);
-        Self { url, stream, a, b }
+        Self { url, stream, plc, a, b }
     }
 
     /// Runs a statement in the database, unbeknown to the hosts.

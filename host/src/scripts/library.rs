@@ -171,7 +171,7 @@ impl Library {
 
     /// Replaces everything by the stored scripts, given as (trigger id, source). What has not changed is not
     /// compiled again; what does not compile stays, and fails when it is run.
-    pub(super) async fn replace(&self, engine: &Engine, stored: &[(String, String)]) {
+    pub async fn replace(&self, engine: &Engine, stored: &[(String, String)]) {
         let old = self.scripts.load_full();
         let mut new = HashMap::new();
         for (id, source) in stored {

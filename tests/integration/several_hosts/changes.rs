@@ -1,6 +1,10 @@
 //! What is changed on one host counts on the other, without waiting for caches to expire.
 
+use belvedere::clock::Clock;
+
+use crate::fixtures::{ALICE, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};
+use crate::support::jetstream::Frame;
 
 use super::*;
 
@@ -96,6 +100,25 @@ async fn settings_and_what_is_made_of_them() {
         executed().await > 0
     };
     soon("runs are logged", HEARD, logged).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_that_an_identity_event_outdates() {
+    let hosts = Hosts::start().await;
+    hosts.a.upload(record_lexicon(NOTES), None).await;
+    hosts.a.upload(query_lexicon(METHOD), None).await;
+    let source =
+        format!("function handle() return {{ pds = atproto.resolve_service_endpoint('{ALICE}') }} end");
+    hosts.a.bind(METHOD, &source).await;
+    hosts.plc.host(ALICE, "https://one.example");
+    let says = async |pds: &str| hosts.b.xrpc(METHOD).await.body == json!({ "pds": pds });
+    soon("the document is known", HEARD, async || says("https://one.example").await).await;
+    hosts.plc.host(ALICE, "https://two.example");
+    assert!(says("https://one.example").await, "it is cached");
+    // The first host follows the stream.
+    soon("the stream is followed", HEARD, async || !hosts.stream.subscriptions().is_empty()).await;
+    hosts.stream.push(Frame::identity(Clock::system().now().0, ALICE, "alice.example"));
+    soon("the document is another", HEARD, async || says("https://two.example").await).await;
 }
 
 /// Notices that were sent while a host was not listening are lost: it has to look at everything.

@@ -3,6 +3,8 @@
 //! Whoever writes one of these says so with [`App::changed`]: this host takes the change over before the call returns,
 //! the others as soon as they hear of it. A host that has not been listening for a moment takes over everything.
 
+mod identities;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +13,13 @@ use tokio::time::{Instant, interval_at};
 
 use crate::api::failed;
 use crate::app::App;
+use crate::atproto::Did;
 use crate::http::Error;
 use crate::settings;
 use crate::store::StoreError;
 use crate::store::notices::{Heard, Notices, announce};
+
+pub use identities::ChangedIdentities;
 
 /// Everything is taken over this often, heard of or not: a host may be killed between its write and its notice, and
 /// somebody may write with a tool of the database.
@@ -33,10 +38,12 @@ pub enum Topic {
     ScriptVariables,
     /// With all that is made of them: costs of calls, and whether the event log is verbose.
     Settings,
+    /// Documents of these DIDs. They also expire by themselves.
+    Identities(Vec<Did>),
 }
 
 impl Topic {
-    /// All there is to know.
+    /// All that is taken over as a whole.
     const EVERYTHING: [Self; 6] = [
         Self::ApiClients,
         Self::Admins,
@@ -50,6 +57,11 @@ impl Topic {
     fn parse(text: &str) -> Option<Self> {
         if let Some(trigger) = text.strip_prefix("script ") {
             return Some(Self::Script(trigger.to_owned()));
+        }
+        if let Some(dids) = text.strip_prefix("identities ") {
+            return Some(Self::Identities(
+                dids.split(' ').filter_map(|did| Did::try_from(did).ok()).collect(),
+            ));
         }
         Self::EVERYTHING.into_iter().find(|topic| topic.to_string() == text)
     }
@@ -65,6 +77,10 @@ impl fmt::Display for Topic {
             Self::Script(trigger) => return write!(f, "script {trigger}"),
             Self::ScriptVariables => "script-variables",
             Self::Settings => "settings",
+            Self::Identities(dids) => {
+                f.write_str("identities")?;
+                return dids.iter().try_for_each(|did| write!(f, " {did}"));
+            }
         })
     }
 }
@@ -102,6 +118,12 @@ impl App {
                 self.events.set_verbose(self.settings.flag(settings::VERBOSE_EVENT_LOGGING));
                 Ok(())
             }
+            Topic::Identities(dids) => {
+                for did in dids {
+                    self.resolver.invalidate(did).await;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -118,10 +140,13 @@ impl App {
             };
             match heard {
                 Heard::Began => self.reload_each(&Topic::EVERYTHING).await,
-                Heard::Notice(text) => match Topic::parse(&text) {
-                    Some(topic) => self.reload_each(&[topic]).await,
-                    None => tracing::debug!(text, "another host speaks of something unknown here"),
-                },
+                Heard::Notice(text) => {
+                    if let Some(topic) = Topic::parse(&text) {
+                        self.reload_each(&[topic]).await;
+                    } else {
+                        tracing::debug!(text, "another host speaks of something unknown here");
+                    }
+                }
             }
         }
     }
@@ -141,8 +166,12 @@ mod tests {
 
     #[test]
     fn topics_survive_the_way() {
-        let one = Topic::Script("job.run:send mail".to_owned());
-        for topic in Topic::EVERYTHING.into_iter().chain([one]) {
+        let did = |text: &str| Did::try_from(text).unwrap();
+        let more = [
+            Topic::Script("job.run:send mail".to_owned()),
+            Topic::Identities(vec![did("did:plc:alice"), did("did:web:bob.example%3A80")]),
+        ];
+        for topic in Topic::EVERYTHING.into_iter().chain(more) {
             assert_eq!(Topic::parse(&topic.to_string()), Some(topic));
         }
         assert_eq!(Topic::parse("tomorrow's topic"), None);
