@@ -77,7 +77,9 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         timing,
         give_up.clone(),
     );
-    let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone() };
+    let (superseded, is_superseded) = watch::channel(None);
+    let writer =
+        Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone(), superseded };
 
     let watch = |name, told: &CancellationToken| Watch { name, shared: shared.clone(), told: told.clone() };
     let (reading, writing) = (watch("reader", &shutdown), watch("writer", &stop));
@@ -92,6 +94,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         config,
         shared: shared.clone(),
         queue: queue.clone(),
+        superseded: is_superseded,
         shutdown: shutdown.clone(),
     };
     let reader = async move {

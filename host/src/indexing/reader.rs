@@ -40,6 +40,8 @@ pub(super) struct Reader<S, C> {
     pub config: StreamConfig,
     pub shared: Arc<Shared>,
     pub queue: mpsc::Sender<Message>,
+    /// The last term that the writer found to be over.
+    pub superseded: watch::Receiver<Option<Term>>,
     pub shutdown: CancellationToken,
 }
 
@@ -56,20 +58,24 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
         while let Some(term) = self.take(&mut lease).await {
             let over = self.shutdown.child_token();
             let mut following = std::pin::pin!(self.follow(&urls, term, &over));
-            tokio::select! {
-                () = &mut following => {
-                    if self.shutdown.is_cancelled() || self.queue.is_closed() {
-                        break;
-                    }
-                    // The writer has learned that the term is over before we did.
-                    lease.give_back().await;
-                }
+            let mut superseded = self.superseded.clone();
+            let ended = tokio::select! {
+                // The writer has learned it first, or somebody has tampered with the table of cursors.
+                Ok(_) = superseded.wait_for(|over| *over == Some(term)) => false,
                 () = lease.lost() => {
                     tracing::warn!("the lease of the stream is lost with its database connection");
-                    over.cancel();
-                    following.await;
+                    false
                 }
+                () = &mut following => true,
+            };
+            if !ended {
+                over.cancel();
+                following.await;
             }
+            if self.shutdown.is_cancelled() || self.queue.is_closed() {
+                break;
+            }
+            lease.give_back().await;
         }
         lease
     }

@@ -195,6 +195,22 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_waits_is_well_while_the_database_answers() {
+        let clock = Clock::fixed(Timestamp(1_000_000));
+        let shared = Shared::new(clock.clone(), Timing::default());
+        shared.disconnected();
+        shared.standing_by();
+        clock.set(Timestamp(200_000_000));
+        let status = shared.status();
+        assert_eq!((status.standby, status.connected, status.stalled), (true, false, None));
+        shared.lease_failed();
+        clock.set(Timestamp(300_000_000));
+        assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(200_000_000) }));
+        shared.leading();
+        assert_eq!((shared.status().standby, shared.status().stalled), (false, None));
+    }
+
+    #[test]
     fn stalled_only_after_a_while_and_the_database_comes_first() {
         let clock = Clock::fixed(Timestamp(1_000_000));
         let shared = Shared::new(clock.clone(), Timing::default());

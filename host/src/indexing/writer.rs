@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -89,6 +89,8 @@ pub(super) struct Writer<S> {
     pub timing: Timing,
     /// Take what is queued, commit it, end.
     pub stop: CancellationToken,
+    /// The term that is over, for whoever still reads under it.
+    pub superseded: watch::Sender<Option<Term>>,
 }
 
 impl<S: Sink> Writer<S> {
@@ -107,6 +109,7 @@ impl<S: Sink> Writer<S> {
                     "another host follows the stream by now; what is queued of it here is left to that one"
                 );
                 stream.is_over = true;
+                self.superseded.send_replace(Some(stream.term));
                 drop(begun);
                 // What was written here is no part of the stream. Written twice it is the same.
                 committed =

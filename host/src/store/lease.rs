@@ -101,9 +101,11 @@ async fn take(line: &mut Line, now: Timestamp) -> Result<Option<Term>, StoreErro
     if !lock.fetch_one(line.connection()).await? {
         return Ok(None);
     }
-    // Waits for a commit of the term before, if there is one: it holds the row.
-    let sql = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, 1, $2) ON CONFLICT (source) \
-               DO UPDATE SET cursor = stream_cursors.cursor + 1, updated_at = excluded.updated_at RETURNING cursor";
+    // Waits for a commit of the term before, if there is one: it holds the row. Counting begins at the time, so that it
+    // goes on where it was if somebody empties the table.
+    let sql = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $2) ON CONFLICT (source) \
+               DO UPDATE SET cursor = greatest(stream_cursors.cursor + 1, excluded.cursor), \
+                   updated_at = excluded.updated_at RETURNING cursor";
     let term = sqlx::query_scalar(sql).bind(TERM_SOURCE).bind(now).fetch_one(line.connection()).await?;
     Ok(Some(Term(term)))
 }

@@ -19,10 +19,14 @@ const PING_TIME: Duration = Duration::from_secs(5);
 /// A graceful end may take this long; after that the server finds out by itself.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
-/// The server gives up a client that it can't reach after some 15 seconds; by itself it would take two hours, and
-/// keep the locks of a host that lost its power.
-const KEEPALIVE: [(&str, &str); 3] =
-    [("tcp_keepalives_idle", "5"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "2")];
+/// The server gives up a client that it can't reach after some 15 seconds, later than the client notices it. By itself
+/// it would take up to two hours, and keep the locks of a host that lost its power.
+const KEEPALIVE: [(&str, &str); 4] = [
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "2"),
+    ("tcp_user_timeout", "15000"),
+];
 
 #[derive(Debug)]
 pub(super) struct Line {

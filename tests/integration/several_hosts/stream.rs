@@ -126,6 +126,21 @@ async fn a_host_that_loses_its_lease_stops_and_tries_again() {
         .await;
 }
 
+/// `DELETE FROM stream_cursors` is how one makes a stopped server begin at the live end. Nobody should do it to a running
+/// one, but the stream must not stand still after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_table_of_cursors_is_survived() {
+    let hosts = start().await;
+    hosts.write(0, 10);
+    hosts.a.eventually("the first", async |a| a.records().await == 10).await;
+    let follows = hosts.follows_notes();
+    hosts.sql("DELETE FROM stream_cursors").await;
+    hosts.write(10, 10);
+    soon("the stream begins anew", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
+    hosts.write(20, 10);
+    hosts.a.eventually("the last", async |a| a.records().await >= 20).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_is_stopped_hands_over() {
     let mut hosts = start().await;

@@ -134,7 +134,14 @@ async fn piped(
     let random = Random::seeded(1);
     let committer =
         Committer::new(sink, shared.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
-    let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop };
+    let writer = Writer {
+        queue: messages,
+        committer,
+        clock: clock.clone(),
+        timing,
+        stop,
+        superseded: watch::Sender::new(None),
+    };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
     let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue, Term::ALONE);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -36,7 +36,8 @@ fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
         timing,
         CancellationToken::new(),
     );
-    let writer = Writer { queue: messages, committer, clock, timing, stop: CancellationToken::new() };
+    let (stop, superseded) = (CancellationToken::new(), watch::Sender::new(None));
+    let writer = Writer { queue: messages, committer, clock, timing, stop, superseded };
     tokio::spawn(writer.run());
     queue
 }
