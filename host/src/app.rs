@@ -14,7 +14,7 @@ use crate::api::health::Migrated;
 use crate::api::xrpc::forward;
 use crate::api::xrpc::nested::InProcess;
 use crate::attestation::Attestation;
-use crate::changes::ChangedIdentities;
+use crate::changes::{ChangedIdentities, Topic};
 use crate::clock::Clock;
 use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
 use crate::crypto::{Algorithm, SealingKey};
@@ -325,7 +325,7 @@ impl App {
             tasks,
             lifecycle,
         });
-        app.reload_domains()
+        app.reload(&Topic::Domains)
             .await
             .map_err(|error| StartError::Store { url: app.config.database.shown(), error })?;
         in_process.open(&app);
@@ -333,15 +333,6 @@ impl App {
         app.start_sweeps();
         app.tasks.spawn(identities.tell(app.db.clone(), app.lifecycle.drain.clone()));
         Ok(app)
-    }
-
-    /// Takes over the domains that are stored now.
-    ///
-    /// # Errors
-    /// When the store can't be read; then nothing changes.
-    pub async fn reload_domains(&self) -> Result<(), StoreError> {
-        self.origins.replace(store::domains::list(&self.db).await?.into_iter().map(|row| row.url));
-        Ok(())
     }
 
     /// Work that scripts asked for, until the server drains.

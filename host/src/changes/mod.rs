@@ -16,8 +16,8 @@ use crate::app::App;
 use crate::atproto::Did;
 use crate::http::Error;
 use crate::settings;
-use crate::store::StoreError;
 use crate::store::notices::{Heard, Notices, announce};
+use crate::store::{self, StoreError};
 
 pub use identities::ChangedIdentities;
 
@@ -29,6 +29,8 @@ const REFRESH_EVERY: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topic {
     ApiClients,
+    /// Domains of the instance: its own origins.
+    Domains,
     /// Admin users, what they may do, and their API keys.
     Admins,
     Lexicons,
@@ -44,8 +46,9 @@ pub enum Topic {
 
 impl Topic {
     /// All that is taken over as a whole.
-    const EVERYTHING: [Self; 6] = [
+    const EVERYTHING: [Self; 7] = [
         Self::ApiClients,
+        Self::Domains,
         Self::Admins,
         Self::Lexicons,
         Self::Scripts,
@@ -71,6 +74,7 @@ impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ApiClients => "api-clients",
+            Self::Domains => "domains",
             Self::Admins => "admins",
             Self::Lexicons => "lexicons",
             Self::Scripts => "scripts",
@@ -104,6 +108,11 @@ impl App {
         let db = &self.db;
         match topic {
             Topic::ApiClients => self.clients.reload(db).await,
+            Topic::Domains => {
+                let domains = store::domains::list(db).await?;
+                self.origins.replace(domains.into_iter().map(|row| row.url));
+                Ok(())
+            }
             Topic::Admins => {
                 self.admin_keys.forget();
                 Ok(())

@@ -38,6 +38,22 @@ async fn clients_and_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn domains() {
+    let Hosts { a, b, .. } = Hosts::start().await;
+    // Pages of our own domains may send cookies.
+    let is_ours = async || {
+        let answer = b.request(Method::GET, "/health", &[("origin", "https://second.example")], None).await;
+        answer.headers.contains_key("access-control-allow-credentials")
+    };
+    let body = json!({ "url": "https://second.example" });
+    let domain = done(&a, Method::POST, "/admin/domains", &body).await;
+    soon("the domain is known", HEARD, is_ours).await;
+    let path = format!("/admin/domains/{}", domain["id"].as_str().unwrap());
+    done(&a, Method::DELETE, &path, &json!(null)).await;
+    soon("the domain is gone", HEARD, async || !is_ours().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lexicons_scripts_and_variables() {
     let Hosts { a, b, .. } = Hosts::start().await;
     a.upload(query_lexicon(METHOD), None).await;
