@@ -100,7 +100,7 @@ async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<Triggers> {
     let engine = Engine::open(EngineConfig::new(cache)).await?;
     let library = Library::new();
     let trigger = format!("record.index:{COLLECTION}");
-    library.reload(&engine, [(trigger.as_str(), "function handle() return true end")]).await;
+    library.replace(&engine, &[(trigger, "function handle() return true end".to_owned())]).await;
     let random = Random::system();
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
     let log = ServerLog { events: events.clone(), variables: Variables::default() };

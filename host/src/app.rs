@@ -14,6 +14,7 @@ use crate::api::health::Migrated;
 use crate::api::xrpc::forward;
 use crate::api::xrpc::nested::InProcess;
 use crate::attestation::Attestation;
+use crate::changes::{ChangedIdentities, Topic};
 use crate::clock::Clock;
 use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
 use crate::crypto::{Algorithm, SealingKey};
@@ -180,12 +181,11 @@ impl App {
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.map_err(named)?;
         let library = Arc::new(Library::new());
-        let scripts = store::scripts::list(&db, None).await.map_err(named)?;
-        library.reload(&engine, scripts.iter().map(|s| (s.id.as_str(), s.body.as_str()))).await;
+        library.reload(&engine, &db).await.map_err(named)?;
         let clients = Clients::default();
         clients.reload(&db).await.map_err(named)?;
         let (settings, costs) = (Settings::new(&config), Costs::default());
-        settings.reload(&db).await.map_err(named)?;
+        drop(settings.reload(&db).await.map_err(named)?);
         costs.reload(&settings);
 
         let sealing = SealingKey::new(*secrets.encryption.reveal());
@@ -208,7 +208,7 @@ impl App {
         let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
         events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
         let variables = Variables::default();
-        variables.load(&sealing, &store::script_variables::list(&db).await.map_err(named)?);
+        variables.reload(&sealing, &db).await.map_err(named)?;
         let web = Web::new(net.clone(), config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library), clock.clone(), random.clone());
         let in_process = Arc::new(InProcess::default());
@@ -271,11 +271,17 @@ impl App {
             events.clone(),
             db.clone(),
         );
+        let identities = ChangedIdentities::default();
+        let observer = StreamObserver {
+            events: events.clone(),
+            resolver: resolver.clone(),
+            identities: identities.clone(),
+        };
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
             scripts: Arc::new(triggers.clone()),
-            observer: Arc::new(StreamObserver { events: events.clone(), resolver: resolver.clone() }),
+            observer: Arc::new(observer),
             clock: clock.clone(),
             random: random.clone(),
             config: stream_config,
@@ -326,33 +332,14 @@ impl App {
             tasks,
             lifecycle,
         });
-        app.reload_domains()
+        app.reload(&Topic::Domains)
             .await
             .map_err(|error| StartError::Store { url: app.config.database.shown(), error })?;
         in_process.open(&app);
         app.start_workers();
         app.start_sweeps();
+        app.tasks.spawn(identities.tell(app.db.clone(), app.lifecycle.drain.clone()));
         Ok(app)
-    }
-
-    /// Takes over the settings that are stored now, everywhere they count.
-    ///
-    /// # Errors
-    /// When the store can't be read; then nothing changes.
-    pub async fn reload_settings(&self) -> Result<(), StoreError> {
-        self.settings.reload(&self.db).await?;
-        self.costs.reload(&self.settings);
-        self.events.set_verbose(self.settings.flag(settings::VERBOSE_EVENT_LOGGING));
-        Ok(())
-    }
-
-    /// Takes over the domains that are stored now.
-    ///
-    /// # Errors
-    /// When the store can't be read; then nothing changes.
-    pub async fn reload_domains(&self) -> Result<(), StoreError> {
-        self.origins.replace(store::domains::list(&self.db).await?.into_iter().map(|row| row.url));
-        Ok(())
     }
 
     /// Work that scripts asked for, until the server drains.
@@ -378,15 +365,7 @@ impl App {
         self.tasks.spawn(linked_repos::keep_alive(self.linked_repos.clone(), drain.clone()));
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(self.db.clone(), self.clock.clone(), limit, drain.clone()));
-        let (app, stop) = (Arc::clone(self), drain.clone());
-        self.tasks.spawn(async move {
-            let pause = || tokio::time::sleep(settings::REFRESH_EVERY);
-            while stop.run_until_cancelled(pause()).await.is_some() {
-                if let Err(error) = app.reload_settings().await {
-                    tracing::warn!(%error, "the settings could not be read; those known stay");
-                }
-            }
-        });
+        self.tasks.spawn(Arc::clone(self).follow_changes());
         let app = Arc::clone(self);
         self.tasks.spawn(async move {
             let pause = || tokio::time::sleep(rate_limit::SWEEP_EVERY);

@@ -6,6 +6,7 @@ pub mod api; // one endpoint, one file: the path follows the URL
 pub mod app; // what is shared, built once, in order
 pub mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O
 pub mod attestation; // signatures over records
+pub mod changes; // what hosts keep in memory, and how they hear of its changes
 pub mod cli; // serve, migrate, doctor, admin
 pub mod clock; // the only source of the current time
 pub mod config; // the environment, read once

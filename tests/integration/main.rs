@@ -21,5 +21,6 @@ mod linked_repos;
 mod oauth;
 mod record_events;
 mod script_command;
+mod several_hosts;
 mod store;
 mod xrpc;

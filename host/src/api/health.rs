@@ -55,6 +55,10 @@ struct Check {
 impl Check {
     const OK: Self = Self { ok: true, reason: None };
 
+    fn but(reason: impl Into<String>) -> Self {
+        Self { ok: true, reason: Some(reason.into()) }
+    }
+
     fn failed(reason: impl Into<String>) -> Self {
         Self { ok: false, reason: Some(reason.into()) }
     }
@@ -109,7 +113,9 @@ async fn database(app: &App) -> (Check, Check) {
 }
 
 fn stream(app: &App) -> Check {
-    match app.stream.status().stalled {
+    let status = app.stream.status();
+    match status.stalled {
+        None if status.standby => Check::but("another host follows the stream"),
         None => Check::OK,
         Some(Stall::Database { since }) => Check::failed(format!("nothing could be committed since {since}")),
         Some(Stall::Broken { since }) => Check::failed(format!("the stream broke at {since}: restart")),

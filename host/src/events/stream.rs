@@ -1,6 +1,7 @@
 //! What the stream has to tell, as events.
 
 use crate::atproto::Did;
+use crate::changes::ChangedIdentities;
 use crate::clock::Timestamp;
 use crate::identity::Resolver;
 use crate::indexing::{Notice, Observer};
@@ -13,6 +14,8 @@ use super::{Event, EventLog};
 pub struct StreamObserver {
     pub events: EventLog,
     pub resolver: Resolver,
+    /// For the other hosts.
+    pub identities: ChangedIdentities,
 }
 
 impl Observer for StreamObserver {
@@ -47,6 +50,7 @@ impl Observer for StreamObserver {
     }
 
     fn identity_changed(&self, did: &Did) {
+        self.identities.note(did);
         let (resolver, did) = (self.resolver.clone(), did.clone());
         tokio::spawn(async move { resolver.invalidate(&did).await });
     }

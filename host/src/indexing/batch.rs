@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::store::index::{AccountChange, AccountStatus, Batch, Change, StreamCursor};
+use crate::store::lease::Term;
 
 use super::apply::Item;
 use super::watermark::{Ticket, Watermark};
@@ -18,18 +19,25 @@ const BATCH_CHANGES: usize = 8_000;
 const BATCH_BYTES: usize = 8 << 20;
 
 /// A batch being gathered, with what becomes true when it is committed.
+#[derive(Default)]
 pub(super) struct Pending {
     pub batch: Batch,
     pub acks: Vec<oneshot::Sender<()>>,
+    /// The changes among those of the batch that are not the stream's.
+    pub local: Vec<Change>,
+    /// The term of all that is the stream's.
+    pub term: Option<Term>,
     /// The cursor to store when the stream has none.
     pub begin: Option<i64>,
+    /// Who waits for that.
+    pub begun: Vec<oneshot::Sender<()>>,
     bytes: usize,
     finished: Vec<(Ticket, u32)>,
 }
 
 impl Pending {
     pub(super) fn new() -> Self {
-        Self { batch: Batch::default(), acks: Vec::new(), begin: None, bytes: 0, finished: Vec::new() }
+        Self::default()
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -93,6 +101,7 @@ impl Pending {
         if let Some(cursor) = moved.or(self.begin.filter(|_| watermark.cursor().is_none())) {
             self.batch.cursor = Some(StreamCursor { source: source.to_owned(), cursor });
         }
+        self.batch.term = self.term.unwrap_or_default();
         self.batch.now = now;
     }
 }
@@ -130,7 +139,7 @@ mod tests {
 
     #[test]
     fn an_account_event_after_a_change_of_its_repo_begins_a_new_batch() {
-        let ticket = Ticket { chunk: 0, parts: 1, time_us: Some(9) };
+        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: Some(9) };
         let items = vec![
             delete("a"),
             account("b", AccountStatus::Active),
@@ -154,7 +163,7 @@ mod tests {
 
     #[test]
     fn two_events_of_one_account_are_two_batches() {
-        let ticket = Ticket { chunk: 0, parts: 1, time_us: None };
+        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
         let items = vec![account("a", AccountStatus::Deleted), account("a", AccountStatus::Active)];
         let mut pending = Pending::new();
         assert_eq!(pending.push_part(Part { ticket, late: 0, items }).unwrap().items.len(), 1);
@@ -163,7 +172,7 @@ mod tests {
     #[test]
     fn what_an_account_writes_after_it_went_away_is_another_batch() {
         for status in [AccountStatus::Deleted, AccountStatus::Deactivated] {
-            let ticket = Ticket { chunk: 0, parts: 1, time_us: None };
+            let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
             let items = vec![account("a", status), delete("b"), delete("a")];
             let mut pending = Pending::new();
             assert_eq!(pending.push_part(Part { ticket, late: 0, items }).unwrap().items.len(), 1);

@@ -13,6 +13,7 @@ use crate::atproto::RecordUri;
 use crate::clock::Clock;
 use crate::random::Random;
 use crate::store::index::{Applied, Batch, Change, StreamCursor};
+use crate::store::lease::Lease;
 use crate::store::{Db, StoreError};
 
 use super::notice::{Notice, Observer};
@@ -28,6 +29,8 @@ pub(super) trait Sink: Send + Sync + 'static {
     fn apply(&self, batch: &Batch) -> impl Future<Output = Result<Applied, StoreError>> + Send;
     /// The last committed cursor.
     fn stored_cursor(&self) -> impl Future<Output = Result<Option<i64>, StoreError>> + Send;
+    /// The lease of the stream, not taken yet.
+    fn lease(&self) -> Lease;
 }
 
 impl Sink for Db {
@@ -37,6 +40,10 @@ impl Sink for Db {
 
     async fn stored_cursor(&self) -> Result<Option<i64>, StoreError> {
         crate::store::cursors::get(self, CURSOR_SOURCE).await
+    }
+
+    fn lease(&self) -> Lease {
+        Lease::of(self)
     }
 }
 
@@ -58,9 +65,14 @@ pub(super) struct Committer<S> {
     give_up: CancellationToken,
 }
 
-/// Shutdown came before the database did; nothing of the batch is there.
-#[derive(Debug)]
-pub(super) struct GaveUp;
+/// Why a batch, or the rest of it, is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Uncommitted {
+    /// Shutdown came before the database did.
+    GaveUp,
+    /// Another host follows the stream by now.
+    Superseded,
+}
 
 impl<S: Sink> Committer<S> {
     pub(super) fn new(
@@ -77,7 +89,7 @@ impl<S: Sink> Committer<S> {
     }
 
     /// Returns when the batch is committed.
-    pub(super) async fn commit(&self, batch: Batch) -> Result<(), GaveUp> {
+    pub(super) async fn commit(&self, batch: Batch) -> Result<(), Uncommitted> {
         let mut pieces = vec![batch];
         let mut patience = REFUSALS;
         while let Some(piece) = pieces.pop() {
@@ -102,7 +114,7 @@ impl<S: Sink> Committer<S> {
     }
 
     /// Tries until the piece is committed or was refused `patience` times.
-    async fn attempt(&self, piece: &Batch, patience: u32) -> Result<Outcome, GaveUp> {
+    async fn attempt(&self, piece: &Batch, patience: u32) -> Result<Outcome, Uncommitted> {
         let mut backoff = Backoff::new(self.timing.commit_retry, self.timing.commit_retry_cap);
         let mut refusals = 0;
         loop {
@@ -114,6 +126,9 @@ impl<S: Sink> Committer<S> {
                 }
                 Err(error) => error,
             };
+            if matches!(error, StoreError::Superseded) {
+                return Err(Uncommitted::Superseded);
+            }
             self.shared.commit_failed();
             metrics::counter!("belvedere_stream_commit_errors_total").increment(1);
             // Bounded by the wait below.
@@ -126,14 +141,14 @@ impl<S: Sink> Committer<S> {
             }
             tokio::select! {
                 () = tokio::time::sleep(backoff.next(&self.random)) => {}
-                () = self.give_up.cancelled() => return Err(GaveUp),
+                () = self.give_up.cancelled() => return Err(Uncommitted::GaveUp),
             }
         }
     }
 
     /// Drops one refused row, but only after the database proved that it takes others: it writes the row's batch
     /// without the row. Until it does, the row is kept and tried again.
-    async fn give_row_up(&self, row: Batch, error: &StoreError) -> Result<(), GaveUp> {
+    async fn give_row_up(&self, row: Batch, error: &StoreError) -> Result<(), Uncommitted> {
         let probe = Batch {
             cursor: Some(StreamCursor { source: "probe".to_owned(), cursor: 0 }),
             now: row.now,
@@ -205,7 +220,7 @@ fn split(mut batch: Batch) -> Pieces {
     let half = rows.div_ceil(2);
     let accounts = batch.accounts.split_off(half.min(batch.accounts.len()));
     let changes = batch.changes.split_off((half - batch.accounts.len()).min(batch.changes.len()));
-    let second = Batch { accounts, changes, cursor: batch.cursor.take(), now: batch.now };
+    let second = Batch { accounts, changes, cursor: batch.cursor.take(), ..batch };
     Pieces::Two(batch, second)
 }
 

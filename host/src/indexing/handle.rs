@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::store::lease::Lease;
+
 use super::status::{Shared, StreamStatus};
 use super::writer::WriterHandle;
 
@@ -23,7 +25,8 @@ pub struct StreamHandle {
 
 #[derive(Debug)]
 pub(super) struct Tasks {
-    pub reader: JoinHandle<()>,
+    /// Comes back with the lease.
+    pub reader: JoinHandle<Lease>,
     pub writer: JoinHandle<()>,
     /// The writer commits what is queued and ends.
     pub stop: CancellationToken,
@@ -49,24 +52,27 @@ impl StreamHandle {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Tasks { reader, writer, stop, give_up, shutdown }) = tasks else { return };
         shutdown.cancel();
-        let read = ended("reader", reader).await;
+        let lease = ended("reader", reader).await;
         stop.cancel();
         let written = ended("writer", writer).await;
-        if !(read && written) {
+        if lease.is_none() || written.is_none() {
             tracing::warn!("the stream did not end in time; it resumes from the last committed cursor");
         }
         // What hangs on the database, if anything does.
         give_up.cancel();
+        if let Some(mut lease) = lease {
+            lease.give_back().await;
+        }
     }
 }
 
-async fn ended(name: &'static str, mut task: JoinHandle<()>) -> bool {
+async fn ended<T>(name: &'static str, mut task: JoinHandle<T>) -> Option<T> {
     match tokio::time::timeout(DRAIN, &mut task).await {
-        Ok(Ok(())) => true,
+        Ok(Ok(value)) => Some(value),
         Ok(Err(error)) => {
             tracing::error!(%error, name, "a task of the stream died");
-            false
+            None
         }
-        Err(_) => false,
+        Err(_) => None,
     }
 }

@@ -210,6 +210,7 @@ mod tests {
     use super::super::testing::delete;
     use super::*;
     use crate::store::index::{AccountChange, AccountStatus, Change};
+    use crate::store::lease::Term;
 
     /// Asks about everything, and answers `held` events only when it is told to.
     struct Slow {
@@ -243,7 +244,7 @@ mod tests {
     }
 
     fn waiting(name: &str, rkey: &str) -> Waiting {
-        let ticket = Ticket { chunk: 0, parts: 1, time_us: None };
+        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
         Waiting { item: Item::Change(delete(name, rkey, 1)), asks: Some(Action::Delete), ticket }
     }
 

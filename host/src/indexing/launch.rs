@@ -1,6 +1,5 @@
 //! Puts the pipeline together.
 
-use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, watch};
@@ -11,20 +10,15 @@ use crate::clock::Clock;
 use crate::random::Random;
 use crate::store::Db;
 
-use super::apply::Applier;
 use super::commit::{Committer, Sink};
 use super::handle::{StreamHandle, Tasks};
-use super::intake::Intake;
 use super::notice::Observer;
+use super::reader::Reader;
 use super::scripts::RecordScripts;
-use super::settings::{StreamConfig, Timing};
-use super::shard::Shards;
+use super::settings::StreamConfig;
 use super::status::{Shared, Watch};
-use super::stream::{Backoff, Connect, Context, Network, Stream};
+use super::stream::{Connect, Network};
 use super::writer::{WRITER_QUEUE, Writer, WriterHandle};
-
-/// More shards than this only wait for the one writer.
-const MAX_SHARDS: usize = 8;
 
 /// What the stream needs from the rest of the server.
 pub struct Deps {
@@ -58,7 +52,7 @@ pub fn start(deps: Deps) -> StreamHandle {
     clippy::too_many_arguments,
     reason = "one caller here, one in the tests, each naming what it passes"
 )]
-pub(super) fn launch<S: Sink + Clone, C: Connect>(
+pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     sink: S,
     connect: C,
     tracked: watch::Receiver<Arc<[Nsid]>>,
@@ -83,26 +77,29 @@ pub(super) fn launch<S: Sink + Clone, C: Connect>(
         timing,
         give_up.clone(),
     );
-    let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone() };
+    let (superseded, is_superseded) = watch::channel(None);
+    let writer =
+        Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone(), superseded };
 
-    let shards = config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
-    let applier = Applier::new(observer.clone(), clock.clone());
-    let shards = Shards::start(shards, applier, scripts, queue.clone());
-    let intake = Intake::new(tracked.clone(), shards, shared.clone(), clock);
-    let context = Context { tracked, shared: shared.clone(), observer, random, shutdown: shutdown.clone() };
     let watch = |name, told: &CancellationToken| Watch { name, shared: shared.clone(), told: told.clone() };
     let (reading, writing) = (watch("reader", &shutdown), watch("writer", &stop));
+    let reader = Reader {
+        sink,
+        connect,
+        tracked,
+        observer,
+        scripts,
+        clock,
+        random,
+        config,
+        shared: shared.clone(),
+        queue: queue.clone(),
+        superseded: is_superseded,
+        shutdown: shutdown.clone(),
+    };
     let reader = async move {
         let _reading = reading;
-        let Some(cursor) = stored_cursor(&sink, &context, timing).await else { return };
-        context.shared.committed(cursor);
-        let told = context.shutdown.clone();
-        if let Some(stream) = Stream::new(connect, &config, context, intake, cursor) {
-            stream.run().await;
-        } else {
-            tracing::warn!("no stream is configured: only local writes reach the index");
-            told.cancelled().await;
-        }
+        reader.run().await
     };
     let writer = async move {
         let _writing = writing;
@@ -119,27 +116,4 @@ pub(super) fn launch<S: Sink + Clone, C: Connect>(
             shutdown,
         })),
     }
-}
-
-/// Where the stream was left. Without it we can't begin: a live start would leave a gap. `None` at shutdown.
-async fn stored_cursor<S: Sink>(sink: &S, context: &Context, timing: Timing) -> Option<Option<i64>> {
-    let mut backoff = Backoff::new(timing.commit_retry, timing.commit_retry_cap);
-    loop {
-        match sink.stored_cursor().await {
-            Ok(cursor) => return Some(cursor),
-            Err(error) => {
-                context.shared.commit_failed();
-                tracing::warn!(%error, "the stream's cursor can't be read");
-            }
-        }
-        tokio::select! {
-            () = tokio::time::sleep(backoff.next(&context.random)) => {}
-            () = context.shutdown.cancelled() => return None,
-        }
-    }
-}
-
-/// All cores but the writer's.
-fn default_shards() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZero::get).saturating_sub(1)
 }

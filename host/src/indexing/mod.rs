@@ -19,6 +19,7 @@ mod intake;
 mod lanes;
 mod launch;
 mod notice;
+mod reader;
 mod scripts;
 mod settings;
 mod shard;

@@ -42,6 +42,8 @@ pub struct Timing {
     /// First wait after a failed commit; doubles up to [`Timing::commit_retry_cap`].
     pub commit_retry: Duration,
     pub commit_retry_cap: Duration,
+    /// Between two attempts to get the lease that another host has.
+    pub lease_retry: Duration,
     /// Unable to commit for this long is reported as stalled.
     pub stalled_after: Duration,
     /// Without any server for this long is reported as stalled. Longer: what is indexed can still be read, so one
@@ -64,6 +66,7 @@ impl Default for Timing {
             cursor_interval: Duration::from_secs(2),
             commit_retry: Duration::from_millis(100),
             commit_retry_cap: Duration::from_secs(5),
+            lease_retry: Duration::from_secs(2),
             stalled_after: Duration::from_secs(30),
             unreachable_after: Duration::from_mins(2),
         }

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::atproto::Did;
+use crate::store::lease::Term;
 
 use super::apply::Applier;
 use super::envelope::Envelope;
@@ -33,6 +34,7 @@ struct Slice {
 pub(super) struct Closed;
 
 pub(super) struct Shards {
+    term: Term,
     worker: Worker,
     /// Empty: work is done inline.
     queues: Vec<mpsc::Sender<Slice>>,
@@ -46,10 +48,11 @@ impl Shards {
         applier: Applier,
         scripts: Arc<dyn RecordScripts>,
         writer: mpsc::Sender<Message>,
+        term: Term,
     ) -> Self {
         let lanes = Lanes::new(scripts, writer.clone());
         let worker = Worker { applier: Arc::new(applier), lanes, writer };
-        let mut shards = Self { worker, queues: Vec::new(), tasks: Vec::new() };
+        let mut shards = Self { term, worker, queues: Vec::new(), tasks: Vec::new() };
         if count > 1 {
             for _ in 0..count {
                 let (queue, slices) = mpsc::channel(SHARD_QUEUE);
@@ -69,7 +72,7 @@ impl Shards {
         tally: &mut Tally,
     ) -> Result<(), Closed> {
         if self.queues.is_empty() || envelopes.is_empty() {
-            let ticket = Ticket { chunk, parts: 1, time_us };
+            let ticket = Ticket { term: self.term, chunk, parts: 1, time_us };
             return self.worker.work(ticket, envelopes.drain(..), tally).await;
         }
         let mut slices: Vec<Vec<Envelope>> = self.queues.iter().map(|_| Vec::new()).collect();
@@ -78,7 +81,7 @@ impl Shards {
             slices[shard].push(envelope);
         }
         let parts = slices.iter().filter(|slice| !slice.is_empty()).count() as u32;
-        let ticket = Ticket { chunk, parts, time_us };
+        let ticket = Ticket { term: self.term, chunk, parts, time_us };
         for (queue, envelopes) in self.queues.iter().zip(slices) {
             if !envelopes.is_empty() {
                 queue.send(Slice { ticket, envelopes }).await.map_err(|_| Closed)?;
@@ -90,7 +93,11 @@ impl Shards {
     /// Stores where a stream without a cursor begins. Returns when it is committed.
     pub(super) async fn begin(&self, cursor: i64) -> Result<(), Closed> {
         let (ack, done) = oneshot::channel();
-        self.worker.writer.send(Message::Begin(Begin { cursor, ack })).await.map_err(|_| Closed)?;
+        self.worker
+            .writer
+            .send(Message::Begin(Begin { term: self.term, cursor, ack }))
+            .await
+            .map_err(|_| Closed)?;
         done.await.map_err(|_| Closed)
     }
 

@@ -16,6 +16,8 @@ pub struct StreamStatus {
     pub connected: bool,
     /// Nothing to do: no collection is tracked, or no server is configured. Not a fault.
     pub idle: bool,
+    /// Another host follows the stream; this one takes over when that ends.
+    pub standby: bool,
     /// When the last event arrived here.
     pub last_event_at: Option<Timestamp>,
     /// The committed cursor: the server's time of the last event that is surely in the index.
@@ -42,10 +44,13 @@ pub(super) struct Shared {
     timing: Timing,
     connected: AtomicBool,
     idle: AtomicBool,
+    standby: AtomicBool,
     last_event_at: AtomicI64,
     cursor: AtomicI64,
     disconnected_since: AtomicI64,
     failing_since: AtomicI64,
+    /// The lease could not be asked for.
+    lease_failing_since: AtomicI64,
     broken_since: AtomicI64,
 }
 
@@ -56,10 +61,12 @@ impl Shared {
             timing,
             connected: AtomicBool::new(false),
             idle: AtomicBool::new(true),
+            standby: AtomicBool::new(false),
             last_event_at: AtomicI64::new(0),
             cursor: AtomicI64::new(0),
             disconnected_since: AtomicI64::new(0),
             failing_since: AtomicI64::new(0),
+            lease_failing_since: AtomicI64::new(0),
             broken_since: AtomicI64::new(0),
         }
     }
@@ -89,6 +96,28 @@ impl Shared {
         metrics::gauge!("belvedere_stream_connected").set(0.0);
     }
 
+    /// This host has the lease of the stream.
+    pub(super) fn leading(&self) {
+        self.lease(false);
+    }
+
+    /// Another host has it.
+    pub(super) fn standing_by(&self) {
+        self.lease(true);
+        self.idle();
+    }
+
+    fn lease(&self, standby: bool) {
+        self.standby.store(standby, Relaxed);
+        self.lease_failing_since.store(0, Relaxed);
+        metrics::gauge!("belvedere_stream_lease").set(if standby { 0.0 } else { 1.0 });
+    }
+
+    pub(super) fn lease_failed(&self) {
+        let _ = self.lease_failing_since.compare_exchange(0, self.clock.now().0, Relaxed, Relaxed);
+        metrics::gauge!("belvedere_stream_lease").set(0.0);
+    }
+
     pub(super) fn event_arrived(&self, at: Timestamp) {
         self.last_event_at.store(at.0, Relaxed);
     }
@@ -113,7 +142,8 @@ impl Shared {
         let now = self.clock.now().0;
         let before = |t: &Timestamp, patience: Duration| now - t.0 >= patience.as_micros() as i64;
         let broken = time(&self.broken_since).map(|since| Stall::Broken { since });
-        let database = time(&self.failing_since).filter(|t| before(t, self.timing.stalled_after));
+        let failing = [&self.failing_since, &self.lease_failing_since].into_iter().filter_map(time).min();
+        let database = failing.filter(|t| before(t, self.timing.stalled_after));
         let database = database.map(|since| Stall::Database { since });
         let disconnected =
             time(&self.disconnected_since).filter(|t| before(t, self.timing.unreachable_after));
@@ -121,6 +151,7 @@ impl Shared {
         StreamStatus {
             connected: self.connected.load(Relaxed),
             idle: self.idle.load(Relaxed),
+            standby: self.standby.load(Relaxed),
             last_event_at: time(&self.last_event_at),
             cursor: time(&self.cursor),
             stalled: broken.or(database).or(disconnected),
@@ -161,6 +192,22 @@ mod tests {
         assert_eq!(shared.status().stalled, None);
         drop(watch(&CancellationToken::new()));
         assert_eq!(shared.status().stalled, Some(Stall::Broken { since: Timestamp(7) }));
+    }
+
+    #[test]
+    fn a_host_that_waits_is_well_while_the_database_answers() {
+        let clock = Clock::fixed(Timestamp(1_000_000));
+        let shared = Shared::new(clock.clone(), Timing::default());
+        shared.disconnected();
+        shared.standing_by();
+        clock.set(Timestamp(200_000_000));
+        let status = shared.status();
+        assert_eq!((status.standby, status.connected, status.stalled), (true, false, None));
+        shared.lease_failed();
+        clock.set(Timestamp(300_000_000));
+        assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(200_000_000) }));
+        shared.leading();
+        assert_eq!((shared.status().standby, shared.status().stalled), (false, None));
     }
 
     #[test]

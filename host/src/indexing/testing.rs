@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::atproto::{Did, Nsid, RecordKey, Tid};
 use crate::store::StoreError;
 use crate::store::index::{AccountStatus, Applied, Batch, Change, Delete};
+use crate::store::lease::{Lease, Term};
 
 use super::batch::did_of;
 use super::commit::Sink;
@@ -51,6 +52,8 @@ struct Model {
     records: BTreeMap<Key, (Tid, Option<String>)>,
     hidden: BTreeMap<String, AccountStatus>,
     cursor: Option<i64>,
+    /// The newest lease.
+    term: Term,
     cursors: Vec<i64>,
     applied_changes: u64,
     largest: usize,
@@ -73,6 +76,11 @@ impl FakeStore {
     /// Every batch with this record key is refused.
     pub(super) fn refuse_rkey(&self, rkey: &str) {
         self.0.lock().unwrap().refused.insert(rkey.to_owned());
+    }
+
+    /// A host, this or another, has the lease now.
+    pub(super) fn begin_term(&self, number: i64) {
+        self.0.lock().unwrap().term = Term::numbered(number);
     }
 
     pub(super) fn cursor(&self) -> Option<i64> {
@@ -117,6 +125,9 @@ impl Sink for Arc<FakeStore> {
             model.unavailable -= 1;
             return Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut));
         }
+        if batch.term != Term::ALONE && batch.term < model.term {
+            return Err(StoreError::Superseded);
+        }
         let poisoned = batch.changes.iter().any(|change| model.refused.contains(rkey_of(change).as_str()));
         if poisoned || model.refusals > 0 {
             model.refusals = model.refusals.saturating_sub(1);
@@ -127,6 +138,10 @@ impl Sink for Arc<FakeStore> {
 
     async fn stored_cursor(&self) -> Result<Option<i64>, StoreError> {
         Ok(FakeStore::cursor(self))
+    }
+
+    fn lease(&self) -> Lease {
+        Lease::alone()
     }
 }
 

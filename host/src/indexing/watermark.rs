@@ -6,9 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::store::lease::Term;
+
 /// What each part of a chunk carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
+    /// Whose chunk it is: each term counts its own.
+    pub term: Term,
     /// Number of the chunk; counts up from 0 without gaps.
     pub chunk: u64,
     /// Into how many parts the chunk was split.
@@ -58,7 +62,7 @@ mod tests {
     use super::*;
 
     fn ticket(chunk: u64, parts: u32, time: i64) -> Ticket {
-        Ticket { chunk, parts, time_us: Some(time) }
+        Ticket { term: Term::ALONE, chunk, parts, time_us: Some(time) }
     }
 
     #[test]
@@ -77,7 +81,7 @@ mod tests {
         let mut mark = Watermark::default();
         mark.finish(ticket(0, 1, 100), 0);
         mark.finish(ticket(1, 1, 50), 0);
-        mark.finish(Ticket { chunk: 2, parts: 1, time_us: None }, 0);
+        mark.finish(Ticket { time_us: None, ..ticket(2, 1, 0) }, 0);
         assert_eq!(mark.cursor(), Some(100));
         mark.finish(ticket(3, 1, 101), 0);
         assert_eq!(mark.cursor(), Some(101));

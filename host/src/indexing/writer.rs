@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::store::index::Change;
+use crate::store::index::{Batch, Change};
+use crate::store::lease::Term;
 
 use super::apply::Item;
 use super::batch::Pending;
-use super::commit::{Committer, Sink};
+use super::commit::{Committer, Sink, Uncommitted};
 use super::settings::Timing;
 use super::watermark::{Ticket, Watermark};
 
@@ -48,6 +49,7 @@ pub(super) struct Local {
 /// first commit, the stream comes back to the same place, not to a later "now".
 #[derive(Debug)]
 pub(super) struct Begin {
+    pub term: Term,
     pub cursor: i64,
     pub ack: oneshot::Sender<()>,
 }
@@ -87,64 +89,98 @@ pub(super) struct Writer<S> {
     pub timing: Timing,
     /// Take what is queued, commit it, end.
     pub stop: CancellationToken,
+    /// The term that is over, for whoever still reads under it.
+    pub superseded: watch::Sender<Option<Term>>,
 }
 
 impl<S: Sink> Writer<S> {
     pub(super) async fn run(mut self) {
-        let mut watermark = Watermark::default();
+        let mut stream = Following::default();
         let mut carry = None;
         let mut open = true;
         while open || carry.is_some() {
             let mut pending = Pending::new();
-            open = self.gather(&mut pending, &mut carry).await;
-            pending.seal(&mut watermark, CURSOR_SOURCE, self.clock.now());
-            if !pending.has_no_rows() || pending.batch.cursor.is_some() {
-                metrics::histogram!("belvedere_index_batch_changes")
-                    .record(pending.batch.changes.len() as f64);
-                let started = Instant::now();
-                if self.committer.commit(pending.batch).await.is_err() {
-                    tracing::warn!(
-                        "shut down before the database came back; the stream resumes from the last cursor"
-                    );
-                    return;
-                }
-                metrics::histogram!("belvedere_index_commit_seconds").record(started.elapsed().as_secs_f64());
+            open = self.gather(&mut pending, &mut carry, &mut stream).await;
+            pending.seal(&mut stream.watermark, CURSOR_SOURCE, self.clock.now());
+            let Pending { batch, local, acks, begun, .. } = pending;
+            let mut committed = self.commit(batch).await;
+            if committed == Err(Uncommitted::Superseded) {
+                tracing::warn!(
+                    "another host follows the stream by now; what is queued of it here is left to that one"
+                );
+                stream.is_over = true;
+                self.superseded.send_replace(Some(stream.term));
+                drop(begun);
+                // What was written here is no part of the stream. Written twice it is the same.
+                committed =
+                    self.commit(Batch { changes: local, now: self.clock.now(), ..Batch::default() }).await;
+            } else {
+                answer(begun);
             }
-            for ack in pending.acks {
-                // Whoever asked may have gone.
-                let _ = ack.send(());
+            if committed.is_err() {
+                tracing::warn!(
+                    "shut down before the database came back; the stream resumes from the last cursor"
+                );
+                return;
             }
+            answer(acks);
         }
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<(), Uncommitted> {
+        let changes = batch.changes.len();
+        if changes == 0 && batch.accounts.is_empty() && batch.cursor.is_none() {
+            return Ok(());
+        }
+        metrics::histogram!("belvedere_index_batch_changes").record(changes as f64);
+        let started = Instant::now();
+        self.committer.commit(batch).await?;
+        metrics::histogram!("belvedere_index_commit_seconds").record(started.elapsed().as_secs_f64());
+        Ok(())
     }
 
     /// Fills a batch until it is full or due. Under load it is filled from the queue without any wait. `false`
     /// when nothing more will come.
-    async fn gather(&mut self, pending: &mut Pending, carry: &mut Option<Part>) -> bool {
+    async fn gather(
+        &mut self,
+        pending: &mut Pending,
+        carry: &mut Option<Message>,
+        stream: &mut Following,
+    ) -> bool {
         let mut due: Option<Instant> = None;
         loop {
             let message = match carry.take() {
-                Some(part) => Message::Part(part),
+                Some(message) => message,
                 None => match self.next(due).await {
                     Next::Message(message) => message,
                     Next::Due => return true,
                     Next::Closed => return false,
                 },
             };
+            match message.term() {
+                Some(term) if pending.term.is_some_and(|other| other != term) => {
+                    *carry = Some(message);
+                    return true;
+                }
+                Some(term) if !stream.goes_on(term) => continue,
+                term => pending.term = pending.term.or(term),
+            }
             let wait = match message {
                 Message::Part(part) => {
-                    *carry = pending.push_part(part);
+                    *carry = pending.push_part(part).map(Message::Part);
                     // A cursor alone is in no hurry.
                     if pending.has_no_rows() { self.timing.cursor_interval } else { self.timing.commit_delay }
                 }
                 Message::Local(local) => {
                     let Local { change, ack } = *local;
+                    pending.local.push(change.clone());
                     pending.push_change(change);
                     pending.acks.push(ack);
                     Duration::ZERO
                 }
-                Message::Begin(Begin { cursor, ack }) => {
+                Message::Begin(Begin { cursor, ack, .. }) => {
                     pending.begin = Some(cursor);
-                    pending.acks.push(ack);
+                    pending.begun.push(ack);
                     Duration::ZERO
                 }
             };
@@ -179,6 +215,44 @@ impl<S: Sink> Writer<S> {
                 () = expired => return Next::Due,
             }
         }
+    }
+}
+
+/// Tells those who wait for it that it is done.
+fn answer(acks: Vec<oneshot::Sender<()>>) {
+    for ack in acks {
+        // Whoever asked may have gone.
+        let _ = ack.send(());
+    }
+}
+
+impl Message {
+    /// Whose part of the stream it is.
+    fn term(&self) -> Option<Term> {
+        match self {
+            Self::Part(part) => Some(part.ticket.term),
+            Self::Begin(begin) => Some(begin.term),
+            Self::Local(_) => None,
+        }
+    }
+}
+
+/// The stream under one lease.
+#[derive(Debug, Default)]
+struct Following {
+    term: Term,
+    watermark: Watermark,
+    /// Another host has begun a later term.
+    is_over: bool,
+}
+
+impl Following {
+    /// Whether something of this term is still to be written. With a later term everything begins anew.
+    fn goes_on(&mut self, term: Term) -> bool {
+        if term > self.term {
+            *self = Self { term, ..Self::default() };
+        }
+        term == self.term && !self.is_over
     }
 }
 

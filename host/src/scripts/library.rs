@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use tokio::sync::Mutex;
 
 use super::tally::{Tallied, Tally};
 use super::{Engine, ScriptFailure, Trigger, TriggerKind};
+use crate::store::{self, Db, StoreError};
 
 /// A script, compiled. Only the engine makes these, so the bytecode in it is our compiler's.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub struct Library {
     scripts: ArcSwap<HashMap<Box<str>, Arc<CompiledScript>>>,
     /// Those for record events, by collection: every event of the stream asks.
     record_scripts: ArcSwap<HashMap<Box<str>, RecordScripts>>,
+    /// Reloads happen one after the other, so that an older read never replaces a newer one.
+    reloading: Mutex<()>,
 }
 
 /// The scripts of one collection's events.
@@ -138,14 +142,41 @@ impl Library {
         });
     }
 
+    /// Takes over what the store has now.
+    ///
+    /// # Errors
+    /// When the store can't be read; the scripts known before stay.
+    pub async fn reload(&self, engine: &Engine, db: &Db) -> Result<(), StoreError> {
+        let _one_at_a_time = self.reloading.lock().await;
+        let stored = store::scripts::list(db, None).await?;
+        let stored: Vec<_> = stored.into_iter().map(|row| (row.id, row.body)).collect();
+        self.replace(engine, &stored).await;
+        Ok(())
+    }
+
+    /// As [`Self::reload`], of one script.
+    ///
+    /// # Errors
+    /// When the store can't be read; the script stays as it was.
+    pub async fn reload_one(&self, engine: &Engine, db: &Db, id: &str) -> Result<(), StoreError> {
+        let _one_at_a_time = self.reloading.lock().await;
+        let stored = store::scripts::get(db, id).await?;
+        match stored.and_then(|row| Some((Trigger::parse(id).ok()?, row.body))) {
+            None => self.remove(id),
+            Some((_, body)) if self.get(id).is_some_and(|known| *known.source == *body) => {}
+            Some((trigger, body)) => self.insert(engine.compile(trigger, &body).await),
+        }
+        Ok(())
+    }
+
     /// Replaces everything by the stored scripts, given as (trigger id, source). What has not changed is not
     /// compiled again; what does not compile stays, and fails when it is run.
-    pub async fn reload<'a>(&self, engine: &Engine, stored: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    pub async fn replace(&self, engine: &Engine, stored: &[(String, String)]) {
         let old = self.scripts.load_full();
         let mut new = HashMap::new();
         for (id, source) in stored {
-            let script = match old.get(id) {
-                Some(same) if &*same.source == source => Arc::clone(same),
+            let script = match old.get(id.as_str()) {
+                Some(same) if *same.source == **source => Arc::clone(same),
                 _ => match Trigger::parse(id) {
                     Ok(trigger) => Arc::new(engine.compile(trigger, source).await),
                     Err(error) => {
@@ -154,7 +185,7 @@ impl Library {
                     }
                 },
             };
-            new.insert(id.into(), script);
+            new.insert(id.as_str().into(), script);
         }
         self.scripts.store(Arc::new(new));
         self.sort();

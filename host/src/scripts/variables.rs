@@ -6,11 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::crypto::SealingKey;
 use crate::random::Random;
-use crate::store::script_variables::VariableRow;
+use crate::store::script_variables::{self, VariableRow};
+use crate::store::{Db, StoreError};
 
 /// A value shorter than this may be any word of a message, and is no secret.
 const REDACTED_FROM: usize = 6;
@@ -24,7 +26,14 @@ pub const MAX_COUNT: i64 = 200;
 
 /// The variables of all runs. Cheap to clone; replaced as a whole.
 #[derive(Clone, Default)]
-pub struct Variables(Arc<ArcSwap<Held>>);
+pub struct Variables(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    held: ArcSwap<Held>,
+    /// Reloads happen one after the other, so that an older read never replaces a newer one.
+    reloading: Mutex<()>,
+}
 
 struct Held {
     /// The JSON object that becomes the global `env`.
@@ -46,8 +55,18 @@ impl Variables {
         variables
     }
 
-    /// Takes over the stored ones. One that can't be opened is left out, and the log says which.
-    pub fn load(&self, sealing: &SealingKey, rows: &[VariableRow]) {
+    /// Takes over what the store has now, for the runs that begin from now on.
+    ///
+    /// # Errors
+    /// When the store can't be read; the variables known before stay.
+    pub async fn reload(&self, sealing: &SealingKey, db: &Db) -> Result<(), StoreError> {
+        let _one_at_a_time = self.0.reloading.lock().await;
+        self.load(sealing, &script_variables::list(db).await?);
+        Ok(())
+    }
+
+    /// Takes over these. One that can't be opened is left out, and the log says which.
+    fn load(&self, sealing: &SealingKey, rows: &[VariableRow]) {
         let pairs = rows.iter().filter_map(|row| {
             let value = open(sealing, row);
             if value.is_none() {
@@ -67,18 +86,18 @@ impl Variables {
         let rendered = Zeroizing::new(serde_json::Value::Object(map).to_string().into_bytes());
         // The longest first, so that a value that holds another is found whole.
         pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        self.0.store(Arc::new(Held { rendered, pairs }));
+        self.0.held.store(Arc::new(Held { rendered, pairs }));
     }
 
     /// The JSON object that becomes the global `env`, appended.
     pub(super) fn render(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.load().rendered);
+        out.extend_from_slice(&self.0.held.load().rendered);
     }
 
     /// The text with every value replaced by its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
-        for (key, value) in &self.0.load().pairs {
+        for (key, value) in &self.0.held.load().pairs {
             if value.len() >= REDACTED_FROM && text.contains(value.as_str()) {
                 text = Cow::Owned(text.replace(value.as_str(), &format!("[env.{key}]")));
             }
@@ -89,7 +108,7 @@ impl Variables {
 
 impl fmt::Debug for Variables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Variables").field("count", &self.0.load().pairs.len()).finish()
+        f.debug_struct("Variables").field("count", &self.0.held.load().pairs.len()).finish()
     }
 }
 

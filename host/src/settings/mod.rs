@@ -1,23 +1,20 @@
 //! Settings of the instance (service.md, Instance settings): what admins have stored, and beneath it the environment's.
 //!
-//! All of them are in memory, so that asking costs nothing. A change counts at once in this process, and within
-//! [`REFRESH_EVERY`] in others on the same database.
+//! All of them are in memory, so that asking costs nothing.
 
 pub mod logo;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use tokio::sync::{Mutex, MutexGuard};
 use url::Url;
 
 use crate::access::forwarding;
 use crate::config::Config;
 use crate::store::{Db, StoreError, settings};
-
-pub const REFRESH_EVERY: Duration = Duration::from_secs(30);
 
 pub const TOS_URI: &str = "tos_uri";
 pub const POLICY_URI: &str = "policy_uri";
@@ -36,6 +33,7 @@ const ELSEWHERE: [(&str, &str); 2] =
 pub struct Settings {
     environment: BTreeMap<&'static str, String>,
     stored: ArcSwap<BTreeMap<String, String>>,
+    reloading: Mutex<()>,
 }
 
 /// Where a value comes from.
@@ -53,17 +51,19 @@ impl Settings {
         if config.events.verbose {
             environment.insert(VERBOSE_EVENT_LOGGING, "true".to_owned());
         }
-        Self { environment, stored: ArcSwap::default() }
+        Self { environment, ..Self::default() }
     }
 
-    /// Takes over what is stored now.
+    /// Takes over what is stored now. The next one waits for the guard, so that an older read never replaces a newer
+    /// one, nor what is made of it.
     ///
     /// # Errors
     /// When the store can't be read; what was known stays.
-    pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
+    pub async fn reload(&self, db: &Db) -> Result<MutexGuard<'_, ()>, StoreError> {
+        let one_at_a_time = self.reloading.lock().await;
         let stored = settings::list(db, logo::KEY).await?.into_iter().collect();
         self.stored.store(Arc::new(stored));
-        Ok(())
+        Ok(one_at_a_time)
     }
 
     /// The value that counts.
@@ -143,6 +143,7 @@ mod tests {
                 (TOS_URI, "https://env".to_owned()),
             ]),
             stored: ArcSwap::from_pointee(BTreeMap::from([("app_name".to_owned(), "stored".to_owned())])),
+            reloading: Mutex::default(),
         };
         assert_eq!(settings.get("app_name").as_deref(), Some("stored"));
         assert_eq!(settings.get(TOS_URI).as_deref(), Some("https://env"));

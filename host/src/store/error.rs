@@ -25,6 +25,9 @@ pub enum StoreError {
     /// A statement was stopped because it took too long.
     #[error("the statement took too long")]
     TooSlow,
+    /// What came from the stream was not committed: another host follows it by now.
+    #[error("another host follows the stream")]
+    Superseded,
     #[error("database error: {0}")]
     Database(#[source] sqlx::Error),
 }

@@ -10,6 +10,7 @@ mod field_indexes;
 mod fixtures;
 mod instance_keys;
 mod labels;
+mod lease;
 mod migrations;
 mod model;
 mod paging;

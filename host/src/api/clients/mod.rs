@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::ClientCredentials;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::http::Error;
 use crate::store::StoreError;
 use crate::store::api_clients::{self, ApiClientRow};
@@ -86,7 +87,7 @@ impl NewClient {
             StoreError::Conflict(_) => Error::conflict("client_id_url already registered"),
             other => failed(other),
         })?;
-        app.clients.reload(&app.db).await.map_err(failed)?;
+        app.changed(Topic::ApiClients).await?;
         Ok((client, credentials))
     }
 

@@ -26,7 +26,7 @@ pub(in crate::indexing) trait Connect: Send + 'static {
 }
 
 /// The real network. TLS needs the process's default rustls provider, which `main` installs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::indexing) struct Network;
 
 impl Connect for Network {

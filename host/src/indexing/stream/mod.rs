@@ -72,20 +72,15 @@ pub(super) struct Context {
 }
 
 impl<C: Connect> Stream<C> {
-    /// `cursor` is the committed one. Addresses that can't be used are left out with an error in the log.
+    /// `urls` must not be empty; `cursor` is the committed one.
     pub(super) fn new(
         connect: C,
+        urls: Vec<Url>,
         config: &StreamConfig,
         context: Context,
         intake: Intake,
         cursor: Option<i64>,
-    ) -> Option<Self> {
-        let usable = |url: &String| {
-            address::endpoint(url)
-                .inspect_err(|error| tracing::error!(%error, "a stream address is unusable"))
-                .ok()
-        };
-        let urls: Vec<Url> = config.urls.iter().filter_map(usable).collect();
+    ) -> Self {
         let inflate = config.zstd_dictionary.as_deref().and_then(|dictionary| {
             Inflate::new(dictionary)
                 .inspect_err(
@@ -94,7 +89,7 @@ impl<C: Connect> Stream<C> {
                 .ok()
         });
         let Context { tracked, shared, observer, random, shutdown } = context;
-        (!urls.is_empty()).then(|| Self {
+        Self {
             connect,
             hosts: Hosts::new(urls),
             inflate,
@@ -107,7 +102,7 @@ impl<C: Connect> Stream<C> {
             observer,
             random,
             shutdown,
-        })
+        }
     }
 
     /// Runs until shutdown, then lets the shards finish.
@@ -240,6 +235,16 @@ impl<C: Connect> Stream<C> {
         self.observer.notice(Notice::Disconnected { reason });
         end
     }
+}
+
+/// The servers of the configuration. Addresses that can't be used are left out with an error in the log.
+pub(super) fn endpoints(config: &StreamConfig) -> Vec<Url> {
+    let usable = |url: &String| {
+        address::endpoint(url)
+            .inspect_err(|error| tracing::error!(%error, "a stream address is unusable"))
+            .ok()
+    };
+    config.urls.iter().filter_map(usable).collect()
 }
 
 fn report_gap(observer: &dyn Observer, url: &str, cursor: i64, first_event: i64) {

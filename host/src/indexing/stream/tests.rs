@@ -36,6 +36,7 @@ enum Answer {
 }
 
 /// Answers as scripted, then accepts.
+#[derive(Clone)]
 struct Wire {
     started: Instant,
     script: Arc<Mutex<VecDeque<Answer>>>,
@@ -48,8 +49,7 @@ impl Connect for Wire {
     async fn connect(&self, url: &Url) -> Result<WebSocketStream<DuplexStream>, Error> {
         let answer = self.script.lock().unwrap().pop_front().unwrap_or(Answer::Accept);
         let (client, server) = tokio::io::duplex(1 << 20);
-        let accepted = matches!(answer, Answer::Accept);
-        let server = if accepted {
+        let server = if matches!(answer, Answer::Accept) {
             Some(WebSocketStream::from_raw_socket(server, Role::Server, None).await)
         } else {
             None

@@ -4,6 +4,7 @@ mod corpus;
 mod crash;
 mod model;
 mod network;
+mod terms;
 mod writing;
 
 use std::sync::Arc;

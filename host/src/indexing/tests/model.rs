@@ -28,6 +28,7 @@ use crate::random::Random;
 use crate::store::Db;
 use crate::store::index::Batch;
 use crate::store::index::Change;
+use crate::store::lease::Term;
 use crate::store::scratch;
 
 use super::{BASE, NOTE, database, migrated, nsids, visible};
@@ -133,10 +134,17 @@ async fn piped(
     let random = Random::seeded(1);
     let committer =
         Committer::new(sink, shared.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
-    let writer = Writer { queue: messages, committer, clock: clock.clone(), timing, stop };
+    let writer = Writer {
+        queue: messages,
+        committer,
+        clock: clock.clone(),
+        timing,
+        stop,
+        superseded: watch::Sender::new(None),
+    };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
-    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue);
+    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue, Term::ALONE);
     let mut intake = Intake::new(watch, shards, shared, clock);
     let mut rest = frames;
     for size in chunks.iter().cycle() {

@@ -18,6 +18,7 @@ use crate::random::Random;
 use super::nsids;
 
 /// No network: these tests write locally.
+#[derive(Clone)]
 struct Nowhere;
 
 impl Connect for Nowhere {

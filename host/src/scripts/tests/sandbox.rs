@@ -182,10 +182,12 @@ async fn a_library_swaps_scripts_and_keeps_broken_ones_failing() {
     let stage = Stage::set().await;
     let library = Library::new();
     let (good, bad) = ("function handle() return 1 end", "function handle(");
-    library.reload(&stage.engine, [(TRIGGER, good), ("record.index:a.b", bad), ("nonsense", good)]).await;
+    let stored = |id: &str, source: &str| (id.to_owned(), source.to_owned());
+    let all = [stored(TRIGGER, good), stored("record.index:a.b", bad), stored("nonsense", good)];
+    library.replace(&stage.engine, &all).await;
     assert_eq!(library.len(), 2);
     let before = library.get(TRIGGER).unwrap();
-    library.reload(&stage.engine, [(TRIGGER, good)]).await;
+    library.replace(&stage.engine, &all[..1]).await;
     assert!(std::sync::Arc::ptr_eq(&before, &library.get(TRIGGER).unwrap()), "compiled again");
 
     let broken = stage.engine.compile(Trigger::parse(TRIGGER).unwrap(), bad).await;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Timestamp;
 
+use super::lease::Term;
 use super::{Db, StoreError, on};
 
 /// One group commit.
@@ -25,6 +26,8 @@ pub struct Batch {
     pub accounts: Vec<AccountChange>,
     /// Committed with everything above, and only with it.
     pub cursor: Option<StreamCursor>,
+    /// Whose lease of the stream this comes from; if that is over, nothing is committed.
+    pub term: Term,
     /// `indexed_at` of new rows, `updated_at` of all.
     pub now: Timestamp,
 }
@@ -109,7 +112,8 @@ const MAX_TARGET_BYTES: usize = 2_000;
 /// replaced with their record.
 ///
 /// # Errors
-/// When the database fails; then nothing of the batch is there, and it may be applied again as it is.
+/// When the database fails; then nothing of the batch is there, and it may be applied again as it is. After
+/// [`StoreError::Superseded`] it never will be.
 pub async fn apply(db: &Db, batch: &Batch) -> Result<Applied, StoreError> {
     let plan = plan::Plan::of(db, batch).await?;
     match db {

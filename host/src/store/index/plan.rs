@@ -7,6 +7,7 @@ use crate::atproto::Tid;
 use crate::clock::Timestamp;
 
 use super::super::intern;
+use super::super::lease::Term;
 use super::accounts::Accounts;
 use super::{
     Applied, Batch, Change, Db, Delete, MAX_TARGET_BYTES, Rejected, StoreError, StreamCursor, Upsert,
@@ -43,6 +44,7 @@ pub(super) struct Plan<'a> {
     pub(super) gone: Vec<Gone<'a>>,
     pub(super) accounts: Accounts<'a>,
     pub(super) cursor: Option<&'a StreamCursor>,
+    pub(super) term: Term,
     pub(super) now: Timestamp,
     /// What is known before SQL: changes that lost within the batch, and texts that are not UTF-8.
     pub(super) applied: Applied,
@@ -141,7 +143,15 @@ impl<'a> Plan<'a> {
         // One order for every writer, so that two hosts can't lock each other out; and neighbours in the index.
         rows.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
         gone.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
-        Ok(Self { rows, gone, accounts, cursor: batch.cursor.as_ref(), now: batch.now, applied })
+        Ok(Self {
+            rows,
+            gone,
+            accounts,
+            cursor: batch.cursor.as_ref(),
+            term: batch.term,
+            now: batch.now,
+            applied,
+        })
     }
 }
 

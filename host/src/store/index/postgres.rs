@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 
 use super::super::error::is_bad_value;
+use super::super::lease::{TERM_SOURCE, Term};
 use super::super::{Postgres, StoreError};
 use super::plan::{Key, Plan, Row};
 use super::{Applied, SET_CURSOR};
@@ -46,6 +47,9 @@ impl<E: Into<StoreError>> From<E> for Failure {
 
 async fn attempt(db: &Postgres, plan: &Plan<'_>, caution: Caution) -> Result<Applied, Failure> {
     let mut tx = db.pool.begin().await?;
+    if plan.term != Term::ALONE {
+        hold(&mut tx, plan.term).await?;
+    }
     let mut applied = plan.applied.clone();
     if !plan.accounts.is_empty() {
         accounts(&mut tx, plan, &mut applied).await?;
@@ -72,6 +76,13 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, caution: Caution) -> Result<App
     }
     tx.commit().await?;
     Ok(applied)
+}
+
+/// Keeps the next term from beginning before the transaction ends.
+async fn hold(conn: &mut PgConnection, term: Term) -> Result<(), StoreError> {
+    let sql = "SELECT 1 FROM stream_cursors WHERE source = $1 AND cursor = $2 FOR SHARE";
+    let held = sqlx::query(sql).bind(TERM_SOURCE).bind(term.0).fetch_optional(conn).await?;
+    held.map(drop).ok_or(StoreError::Superseded)
 }
 
 /// A row that an upsert wrote.

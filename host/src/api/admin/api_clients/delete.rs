@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_clients;
@@ -16,7 +17,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if api_clients::delete(&app.db, id).await.map_err(failed)?.is_empty() {
         return Err(Error::not_found("api client not found"));
     }
-    app.clients.reload(&app.db).await.map_err(failed)?;
+    app.changed(Topic::ApiClients).await?;
     app.events.record(Event::ApiClientDeleted { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -9,6 +9,7 @@ use crate::access::Admin;
 use crate::api::clients::check;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::Patch;
@@ -48,7 +49,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         .await
         .map_err(failed)?
         .ok_or_else(|| Error::not_found("api client not found"))?;
-    app.clients.reload(&app.db).await.map_err(failed)?;
+    app.changed(Topic::ApiClients).await?;
     app.events.record(Event::ApiClientUpdated { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

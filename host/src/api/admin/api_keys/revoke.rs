@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_keys;
@@ -16,7 +17,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !api_keys::revoke(&app.db, id, &admin.user_id, app.clock.now()).await.map_err(failed)? {
         return Err(Error::not_found("api key not found"));
     }
-    app.admin_keys.forget();
+    app.changed(Topic::Admins).await?;
     app.events.record(Event::ApiKeyRevoked { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

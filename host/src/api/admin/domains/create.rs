@@ -9,6 +9,7 @@ use super::view::DomainView;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::oauth::origin_of;
@@ -30,7 +31,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         StoreError::Conflict(_) => Error::bad_request("the domain is already registered"),
         other => failed(other),
     })?;
-    app.reload_domains().await.map_err(failed)?;
+    app.changed(Topic::Domains).await?;
     app.events.record(Event::DomainCreated {
         actor: admin.did.to_string(),
         url: domain.url.clone(),

@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::domains;
@@ -20,7 +21,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         Some(false) => return Err(Error::bad_request("the primary domain can't be deleted")),
         Some(true) => {}
     }
-    app.reload_domains().await.map_err(failed)?;
+    app.changed(Topic::Domains).await?;
     app.events.record(Event::DomainDeleted { actor: admin.did.to_string(), url, id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

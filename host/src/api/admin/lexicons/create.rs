@@ -13,6 +13,7 @@ use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::atproto::lexicon::{LexiconDoc, LexiconError, LexiconKind};
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::{self, lexicons::NewLexicon};
@@ -76,7 +77,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let lexicon = check(&body)?;
     let now = app.clock.now();
     let saved = store::lexicons::upsert(&app.db, &lexicon, now).await.map_err(failed)?;
-    app.registry.reload(&app.db).await.map_err(failed)?;
+    app.changed(Topic::Lexicons).await?;
 
     let (actor, nsid, revision) = (admin.did.to_string(), lexicon.id.clone(), saved.revision);
     app.events.record(if saved.created {

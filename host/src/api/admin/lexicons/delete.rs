@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store;
@@ -16,7 +17,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !store::lexicons::delete(&app.db, id).await.map_err(failed)? {
         return Err(Error::not_found("lexicon not found"));
     }
-    app.registry.reload(&app.db).await.map_err(failed)?;
+    app.changed(Topic::Lexicons).await?;
     app.events.record(Event::LexiconDeleted { actor: admin.did.to_string(), nsid: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

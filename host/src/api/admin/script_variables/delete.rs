@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::script_variables;
@@ -16,7 +17,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !script_variables::delete(&app.db, &key).await.map_err(failed)? {
         return Err(Error::not_found("script variable not found"));
     }
-    super::reload(&app).await.map_err(failed)?;
+    app.changed(Topic::ScriptVariables).await?;
     app.events.record(Event::ScriptVariableDeleted { actor: admin.did.to_string(), key });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::scripts::variables::{self, MAX_COUNT, MAX_KEY, MAX_VALUE};
@@ -27,7 +28,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !script_variables::upsert(&app.db, &key, &sealed, MAX_COUNT, now).await.map_err(failed)? {
         return Err(Error::bad_request(format!("there are {MAX_COUNT} variables already; delete some")));
     }
-    super::reload(&app).await.map_err(failed)?;
+    app.changed(Topic::ScriptVariables).await?;
     app.events.record(Event::ScriptVariableUpserted { actor: admin.did.to_string(), key });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

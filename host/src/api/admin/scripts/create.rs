@@ -10,6 +10,7 @@ use super::view::ScriptView;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::scripts::Trigger;
@@ -43,7 +44,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         description,
     };
     let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await.map_err(failed)?;
-    app.library.insert(compiled);
+    app.changed(Topic::Script(body.id.clone())).await?;
 
     let (actor, trigger, script_type) = (admin.did.to_string(), body.id, body.script_type);
     app.events.record(if created {

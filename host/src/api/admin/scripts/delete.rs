@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::scripts;
@@ -16,7 +17,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !scripts::delete(&app.db, id).await.map_err(failed)? {
         return Err(Error::not_found("script not found"));
     }
-    app.library.remove(id);
+    app.changed(Topic::Script(id.to_owned())).await?;
     app.events.record(Event::ScriptDeleted { actor: admin.did.to_string(), trigger: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

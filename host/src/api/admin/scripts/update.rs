@@ -10,6 +10,7 @@ use super::view::ScriptView;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::scripts::Trigger;
@@ -57,9 +58,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         .await
         .map_err(failed)?
         .ok_or_else(|| Error::not_found("script not found"))?;
-    if let Some(compiled) = compiled {
-        app.library.insert(compiled);
-    }
+    app.changed(Topic::Script(id.to_owned())).await?;
     app.events.record(Event::ScriptUpdated {
         actor: admin.did.to_string(),
         trigger: id.to_owned(),

@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::settings;
@@ -16,7 +17,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !settings::delete(&app.db, &key).await.map_err(failed)? {
         return Err(Error::not_found("setting not found"));
     }
-    app.reload_settings().await.map_err(failed)?;
+    app.changed(Topic::Settings).await?;
     app.events.record(Event::SettingDeleted { actor: admin.did.to_string(), key });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::settings::check;
@@ -23,7 +24,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let (key, Body { value }) = (request.param("key").to_owned(), request.json()?);
     check(&key, &value).map_err(|refused| Error::bad_request(refused.to_string()))?;
     settings::set(&app.db, &key, &value, app.clock.now()).await.map_err(failed)?;
-    app.reload_settings().await.map_err(failed)?;
+    app.changed(Topic::Settings).await?;
     app.events.record(Event::SettingUpdated {
         actor: admin.did.to_string(),
         key,

@@ -8,6 +8,7 @@ use super::not_found;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::users;
@@ -23,7 +24,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
             None => not_found(),
         });
     }
-    app.admin_keys.forget();
+    app.changed(Topic::Admins).await?;
     app.events.record(Event::UserDeleted { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

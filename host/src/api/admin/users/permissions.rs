@@ -11,6 +11,7 @@ use super::view::UserView;
 use crate::access::{Admin, Permission};
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::users;
@@ -39,7 +40,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
             None => not_found(),
         });
     };
-    app.admin_keys.forget();
+    app.changed(Topic::Admins).await?;
     app.events.record(Event::UserPermissionsUpdated {
         actor: admin.did.to_string(),
         id: row.id.clone(),

@@ -11,6 +11,7 @@ use super::view::UserView;
 use crate::access::Admin;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::users;
@@ -28,7 +29,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !users::transfer_super(&app.db, &admin.user_id, &to).await.map_err(failed)? {
         return Err(not_found());
     }
-    app.admin_keys.forget();
+    app.changed(Topic::Admins).await?;
     let (actor, from) = (admin.did.to_string(), admin.user_id);
     app.events.record(Event::UserSuperTransferred { actor, from, to: to.clone() });
     let row = users::get(&app.db, &to).await.map_err(failed)?.ok_or_else(not_found)?;

@@ -10,6 +10,7 @@ use super::view::owned;
 use crate::access::ClientUser;
 use crate::api::failed;
 use crate::app::App;
+use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_clients;
@@ -24,7 +25,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     let Body { id } = request.json().map_err(|_| Error::bad_request("invalid request body"))?;
     owned(&app, &caller, &id).await?;
     api_clients::delete(&app.db, &id).await.map_err(failed)?;
-    app.clients.reload(&app.db).await.map_err(failed)?;
+    app.changed(Topic::ApiClients).await?;
     app.events.record(Event::ApiClientDeleted { actor: caller.did.to_string(), id });
     Ok(response::json(StatusCode::OK, &json!({})))
 }

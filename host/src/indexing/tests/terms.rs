@@ -1,0 +1,85 @@
+//! A host whose lease is over: nothing of the stream is written any more, local writes are, and a later lease begins
+//! anew.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::indexing::apply::Item;
+use crate::indexing::commit::Committer;
+use crate::indexing::status::Shared;
+use crate::indexing::testing::{FakeStore, Recorder, delete};
+use crate::indexing::watermark::Ticket;
+use crate::indexing::writer::{Begin, Message, Part, WRITER_QUEUE, Writer, WriterHandle};
+use crate::random::Random;
+use crate::store::lease::Term;
+
+use super::fast;
+
+fn part(term: i64, chunk: u64, rkey: &str) -> Message {
+    let ticket =
+        Ticket { term: Term::numbered(term), chunk, parts: 1, time_us: Some(term * 100 + chunk as i64) };
+    Message::Part(Part { ticket, late: 0, items: vec![Item::Change(delete("a", rkey, 1))] })
+}
+
+fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
+    let (queue, messages) = mpsc::channel(WRITER_QUEUE);
+    let (clock, timing) = (Clock::system(), fast());
+    let committer = Committer::new(
+        store.clone(),
+        Arc::new(Shared::new(clock.clone(), timing)),
+        Arc::new(Recorder::default()),
+        clock.clone(),
+        Random::seeded(1),
+        timing,
+        CancellationToken::new(),
+    );
+    let (stop, superseded) = (CancellationToken::new(), watch::Sender::new(None));
+    let writer = Writer { queue: messages, committer, clock, timing, stop, superseded };
+    tokio::spawn(writer.run());
+    queue
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_queued_of_a_term_that_is_over_is_left_to_the_next() {
+    let store = Arc::new(FakeStore::default());
+    let queue = writer(&store);
+    let local = WriterHandle::new(queue.clone());
+    queue.send(part(1, 0, "k0")).await.unwrap();
+    local.submit(delete("a", "local0", 1)).await.unwrap();
+    assert_eq!((store.applied_changes(), store.cursor()), (2, Some(100)));
+
+    // Another host takes over, and gets further.
+    store.begin_term(2);
+    store.set_cursor(205);
+    queue.send(part(1, 1, "k1")).await.unwrap();
+    local.submit(delete("a", "local1", 1)).await.unwrap();
+    queue.send(part(1, 2, "k2")).await.unwrap();
+    let (ack, begun) = oneshot::channel();
+    queue.send(Message::Begin(Begin { term: Term::numbered(1), cursor: 7, ack })).await.unwrap();
+    assert!(begun.await.is_err(), "nothing begins in a term that is over");
+    local.submit(delete("a", "local2", 1)).await.unwrap();
+    assert_eq!((store.applied_changes(), store.cursor()), (4, Some(205)), "the local ones alone");
+
+    // The lease comes back: chunks are counted from 0 again.
+    store.begin_term(3);
+    queue.send(part(3, 0, "k1")).await.unwrap();
+    queue.send(part(3, 1, "k2")).await.unwrap();
+    local.submit(delete("a", "local3", 1)).await.unwrap();
+    assert_eq!((store.applied_changes(), store.cursor()), (7, Some(301)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_terms_never_share_a_transaction() {
+    let store = Arc::new(FakeStore::default());
+    store.begin_term(2);
+    let queue = writer(&store);
+    // Both are there before the writer looks.
+    queue.send(part(1, 0, "old")).await.unwrap();
+    let (ack, begun) = oneshot::channel();
+    queue.send(Message::Begin(Begin { term: Term::numbered(2), cursor: 200, ack })).await.unwrap();
+    begun.await.unwrap();
+    assert_eq!((store.applied_changes(), store.cursor()), (0, Some(200)));
+}

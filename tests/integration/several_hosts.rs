@@ -1,0 +1,76 @@
+//! Several hosts on one PostgreSQL behave as one.
+
+mod changes;
+mod stream;
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::support::instance::{Answer, Instance};
+use crate::support::jetstream::Standin;
+use crate::support::plc::Plc;
+use crate::support::postgres;
+
+/// Between two looks at something that is about to happen.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Everything is read anew every minute: what comes sooner was heard of.
+const HEARD: Duration = Duration::from_secs(30);
+
+/// Base64 of 32 bytes: what one host seals the others open.
+const SEALING_KEY: &str = "YmVsdmVkZXJlIHRlc3RzIHVzZSB0aGlzIGtleS4uLi4=";
+
+/// Two hosts, one database, one stream.
+struct Hosts {
+    url: String,
+    stream: Standin,
+    plc: Plc,
+    a: Instance,
+    b: Instance,
+}
+
+impl Hosts {
+    /// Both have the same admin key and API client, made on the first.
+    async fn start() -> Self {
+        let url = postgres::create_database().await;
+        let stream = Standin::start().await;
+        let plc = Plc::start().await;
+        let plc_url = plc.url();
+        let same = [("TOKEN_ENCRYPTION_KEY", SEALING_KEY), ("PLC_URL", &plc_url)];
+        let a = Instance::start_with(&url, &stream.url(), &same).await;
+        let mut b = Instance::start_unclaimed(&url, &stream.url(), &same).await;
+        b.admin_key.clone_from(&a.admin_key);
+        b.client_key.clone_from(&a.client_key);
+        Self { url, stream, plc, a, b }
+    }
+
+    /// Runs a statement in the database, unbeknown to the hosts.
+    async fn sql(&self, sql: &str) {
+        let mut conn = PgConnection::connect(&self.url).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+        conn.close().await.unwrap();
+    }
+}
+
+/// An admin request that must succeed.
+async fn done(host: &Instance, method: Method, path: &str, body: &Value) -> Value {
+    let answer = host.admin(method, path, Some(body)).await;
+    assert!(answer.status.is_success(), "{path}: {}", answer.text);
+    answer.body
+}
+
+async fn get(host: &Instance, path: &str) -> Answer {
+    host.admin(Method::GET, path, None).await
+}
+
+/// Waits for a condition, for less time than it would take to become true without a word from the other host.
+async fn soon(what: &str, within: Duration, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + within;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "{what}: not within {within:?}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}

@@ -1,0 +1,159 @@
+//! What is changed on one host counts on the other, without waiting for caches to expire.
+
+use belvedere::clock::Clock;
+
+use crate::fixtures::{ALICE, NOTES};
+use crate::support::instance::{query_lexicon, record_lexicon};
+use crate::support::jetstream::Frame;
+
+use super::*;
+
+/// An admin key is believed for five seconds.
+const BEFORE_KEYS_EXPIRE: Duration = Duration::from_secs(4);
+
+const METHOD: &str = "com.example.answer";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_and_keys() {
+    let Hosts { a, mut b, .. } = Hosts::start().await;
+    let body = json!({ "name": "late", "client_id_url": "https://late.example/client.json",
+        "client_uri": "https://late.example", "redirect_uris": [] });
+    let client = done(&a, Method::POST, "/admin/api-clients", &body).await;
+    client["client_key"].as_str().unwrap().clone_into(&mut b.client_key);
+    // The method is unknown; the client is what is asked for first.
+    let status = async |b: &Instance| b.xrpc(METHOD).await.status.as_u16();
+    soon("the client is known", HEARD, async || status(&b).await != 401).await;
+    let path = format!("/admin/api-clients/{}", client["id"].as_str().unwrap());
+    done(&a, Method::DELETE, &path, &json!(null)).await;
+    soon("the client is gone", HEARD, async || status(&b).await == 401).await;
+
+    let body = json!({ "name": "ci", "permissions": ["lexicons:read"] });
+    let key = done(&a, Method::POST, "/admin/api-keys", &body).await;
+    key["key"].as_str().unwrap().clone_into(&mut b.admin_key);
+    let path = format!("/admin/api-keys/{}", key["id"].as_str().unwrap());
+    assert_eq!(get(&b, "/admin/lexicons").await.status, 200);
+    done(&a, Method::DELETE, &path, &json!(null)).await;
+    let revoked = async || get(&b, "/admin/lexicons").await.status == 401;
+    soon("the key is revoked", BEFORE_KEYS_EXPIRE, revoked).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn domains() {
+    let Hosts { a, b, .. } = Hosts::start().await;
+    // Pages of our own domains may send cookies.
+    let is_ours = async || {
+        let answer = b.request(Method::GET, "/health", &[("origin", "https://second.example")], None).await;
+        answer.headers.contains_key("access-control-allow-credentials")
+    };
+    let body = json!({ "url": "https://second.example" });
+    let domain = done(&a, Method::POST, "/admin/domains", &body).await;
+    soon("the domain is known", HEARD, is_ours).await;
+    let path = format!("/admin/domains/{}", domain["id"].as_str().unwrap());
+    done(&a, Method::DELETE, &path, &json!(null)).await;
+    soon("the domain is gone", HEARD, async || !is_ours().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lexicons_scripts_and_variables() {
+    let Hosts { a, b, .. } = Hosts::start().await;
+    a.upload(query_lexicon(METHOD), None).await;
+    a.bind(METHOD, "function handle() return { n = 1, secret = env.SECRET } end").await;
+    let says = async |expected: &Value| b.xrpc(METHOD).await.body == *expected;
+    soon("the script is there", HEARD, async || says(&json!({ "n": 1 })).await).await;
+
+    let variable = json!({ "key": "SECRET", "value": "whisper" });
+    done(&a, Method::POST, "/admin/script-variables", &variable).await;
+    let with_secret = json!({ "n": 1, "secret": "whisper" });
+    soon("the variable is there", HEARD, async || says(&with_secret).await).await;
+
+    let script = format!("/admin/scripts/xrpc.query:{METHOD}");
+    let body = json!({ "body": "function handle() return { n = 2 } end" });
+    done(&a, Method::PATCH, &script, &body).await;
+    soon("the script is another", HEARD, async || says(&json!({ "n": 2 })).await).await;
+
+    done(&a, Method::DELETE, &script, &json!(null)).await;
+    done(&a, Method::DELETE, &format!("/admin/lexicons/{METHOD}"), &json!(null)).await;
+    a.upload(record_lexicon("com.example.other"), None).await;
+    a.upload(query_lexicon(METHOD), Some("com.example.other")).await;
+    soon("the built-in query is back", HEARD, async || says(&json!({ "records": [] })).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_and_what_is_made_of_them() {
+    let Hosts { a, b, .. } = Hosts::start().await;
+    a.upload(query_lexicon(METHOD), None).await;
+    a.bind(METHOD, "function handle() return {} end").await;
+    let put = async |key: &str, value: &str| {
+        done(&a, Method::PUT, &format!("/admin/settings/{key}"), &json!({ "value": value })).await;
+    };
+    put("tos_uri", "https://example.com/tos").await;
+    let links = async || {
+        let path = "/xrpc/com.atproto.server.describeServer";
+        b.request(Method::GET, path, &[], None).await.body["links"].clone()
+    };
+    let expected = json!({ "termsOfService": "https://example.com/tos" });
+    soon("the setting is there", HEARD, async || links().await == expected).await;
+
+    let remaining = async || {
+        let answer = b.xrpc(METHOD).await;
+        answer.headers["ratelimit-remaining"].to_str().unwrap().parse::<i64>().unwrap()
+    };
+    put("rate_limit.default_query_cost", "1000").await;
+    let costs = async || {
+        let before = remaining().await;
+        before - remaining().await > 900
+    };
+    soon("calls cost more", HEARD, costs).await;
+
+    let executed = async || {
+        let events = get(&b, "/admin/events?event_type=script.executed").await;
+        events.body["events"].as_array().unwrap().len()
+    };
+    assert_eq!(executed().await, 0);
+    put("verbose_event_logging", "true").await;
+    let logged = async || {
+        b.xrpc(METHOD).await;
+        executed().await > 0
+    };
+    soon("runs are logged", HEARD, logged).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_that_an_identity_event_outdates() {
+    let hosts = Hosts::start().await;
+    hosts.a.upload(record_lexicon(NOTES), None).await;
+    hosts.a.upload(query_lexicon(METHOD), None).await;
+    let source =
+        format!("function handle() return {{ pds = atproto.resolve_service_endpoint('{ALICE}') }} end");
+    hosts.a.bind(METHOD, &source).await;
+    hosts.plc.host(ALICE, "https://one.example");
+    let says = async |pds: &str| hosts.b.xrpc(METHOD).await.body == json!({ "pds": pds });
+    soon("the document is known", HEARD, async || says("https://one.example").await).await;
+    hosts.plc.host(ALICE, "https://two.example");
+    assert!(says("https://one.example").await, "it is cached");
+    // The first host follows the stream.
+    soon("the stream is followed", HEARD, async || !hosts.stream.subscriptions().is_empty()).await;
+    hosts.stream.push(Frame::identity(Clock::system().now().0, ALICE, "alice.example"));
+    soon("the document is another", HEARD, async || says("https://two.example").await).await;
+}
+
+/// Notices that were sent while a host was not listening are lost: it has to look at everything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_missed_is_made_up_for() {
+    let hosts = Hosts::start().await;
+    let links = async || {
+        let path = "/xrpc/com.atproto.server.describeServer";
+        hosts.b.request(Method::GET, path, &[], None).await.body["links"].clone()
+    };
+    let listening = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+    let both = format!(
+        "DO $$ BEGIN WHILE (SELECT count(*) {listening}) < 2 LOOP \
+        PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$"
+    );
+    hosts.sql(&both).await;
+    // Nobody says anything about this.
+    hosts.sql("INSERT INTO settings VALUES ('tos_uri', 'https://example.com/tos', 0)").await;
+    hosts.sql(&format!("SELECT pg_terminate_backend(pid) {listening}")).await;
+    let expected = json!({ "termsOfService": "https://example.com/tos" });
+    soon("the setting is there", HEARD, async || links().await == expected).await;
+}

@@ -1,0 +1,154 @@
+//! The stream is followed by one host at a time, and goes on with another when that one is gone.
+
+use belvedere::clock::Clock;
+
+use crate::fixtures::{ALICE, LIST, NOTES};
+use crate::support::instance::{query_lexicon, record_lexicon};
+use crate::support::jetstream::{Frame, Place, tid};
+
+use super::*;
+
+/// Another host tries for the lease every two seconds.
+const TAKEN_OVER: Duration = Duration::from_secs(30);
+
+const STANDBY: &str = "another host follows the stream";
+
+/// Both hosts index notes, and one of them follows the stream.
+async fn start() -> Hosts {
+    let hosts = Hosts::start().await;
+    hosts.a.upload(record_lexicon(NOTES), None).await;
+    hosts.a.upload(query_lexicon(LIST), Some(NOTES)).await;
+    hosts.a.eventually("the stream is followed", async |_| hosts.follows_notes() == 1).await;
+    hosts
+}
+
+impl Hosts {
+    /// How often the notes were asked for.
+    fn follows_notes(&self) -> usize {
+        self.stream.subscriptions().iter().filter(|s| s.wants(NOTES)).count()
+    }
+
+    /// Writes notes; the first has the number `from`.
+    fn write(&self, from: i64, count: i64) {
+        for n in from..from + count {
+            let at = Clock::system().now().0 + n;
+            let (rkey, rev) = (format!("k{n}"), tid(at as u64, 0));
+            let place = Place { did: ALICE, collection: NOTES, rkey: &rkey, rev: &rev };
+            self.stream.push(Frame::create(at, place, &json!({ "$type": NOTES, "n": n })));
+        }
+    }
+}
+
+/// What `/readyz` says of the stream; the host must be ready.
+async fn stream_of(host: &Instance) -> Value {
+    let answer = host.request(Method::GET, "/readyz", &[], None).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.body["checks"]["stream"].clone()
+}
+
+/// How often a script ran on a host.
+async fn runs(host: &Instance) -> u64 {
+    let stats = get(host, "/admin/stats/scripts").await;
+    stats.body["scripts"].as_array().unwrap().iter().filter_map(|s| s["runs"].as_u64()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_event_is_handled_once() {
+    let hosts = start().await;
+    let (a, b) = (&hosts.a, &hosts.b);
+    assert_eq!(stream_of(a).await, json!({ "ok": true }));
+    soon("one waits", HEARD, async || stream_of(b).await == json!({ "ok": true, "reason": STANDBY })).await;
+    // Bound on the one that does not follow the stream.
+    let trigger = format!("record.index:{NOTES}");
+    b.bind_to(&trigger, "function handle() record.seen = (record.seen or 0) + 1 return record end").await;
+    let path = format!("/admin/scripts/{trigger}");
+    soon("the script is there", HEARD, async || get(a, "/admin/stats/scripts").await.text.contains(&trigger))
+        .await;
+    assert_eq!(get(a, &path).await.status, 200);
+
+    hosts.write(0, 100);
+    a.eventually("all is indexed", async |a| a.records().await == 100).await;
+    assert_eq!((runs(a).await, runs(b).await), (100, 0));
+    for host in [a, b] {
+        let note = host.xrpc(&format!("{LIST}?uri=at://{ALICE}/{NOTES}/k7")).await;
+        assert_eq!(
+            (&note.body["record"]["n"], &note.body["record"]["seen"]),
+            (&json!(7), &json!(1)),
+            "{}",
+            note.text
+        );
+    }
+    assert_eq!(hosts.follows_notes(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_takes_over_from_one_that_is_killed() {
+    let mut hosts = start().await;
+    let mut written = 0;
+    for round in 0..4 {
+        hosts.write(written, 200);
+        written += 200;
+        // At another point of each burst.
+        let enough = u64::try_from(written).unwrap() - 200 + round * 60;
+        hosts.b.eventually("part of the burst", async |b| b.records().await >= enough).await;
+        let (follows, follower) = (hosts.follows_notes(), round % 2 == 0);
+        let killed = if follower { &mut hosts.a } else { &mut hosts.b };
+        killed.kill();
+        // What happens while nobody listens is not lost either.
+        hosts.write(written, 50);
+        written += 50;
+        soon("another follows", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
+        let killed = if follower { &mut hosts.a } else { &mut hosts.b };
+        killed.start_again().await;
+    }
+    let all = u64::try_from(written).unwrap();
+    hosts.a.eventually("everything", async |a| a.records().await >= all).await;
+    assert_eq!(hosts.b.records().await, all);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_loses_its_lease_stops_and_tries_again() {
+    let hosts = start().await;
+    let locks = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'";
+    let mut written = 0;
+    for _ in 0..5 {
+        let follows = hosts.follows_notes();
+        hosts.write(written, 100);
+        written += 100;
+        hosts.sql(locks).await;
+        soon("it goes on", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
+    }
+    let all = u64::try_from(written).unwrap();
+    hosts.a.eventually("everything", async |a| a.records().await >= all).await;
+    assert_eq!(hosts.b.records().await, all);
+    let waiting = async |host: &Instance| stream_of(host).await["reason"] == STANDBY;
+    soon("one follows, one waits", TAKEN_OVER, async || waiting(&hosts.a).await != waiting(&hosts.b).await)
+        .await;
+}
+
+/// `DELETE FROM stream_cursors` is how one makes a stopped server begin at the live end. Nobody should do it to a running
+/// one, but the stream must not stand still after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_table_of_cursors_is_survived() {
+    let hosts = start().await;
+    hosts.write(0, 10);
+    hosts.a.eventually("the first", async |a| a.records().await == 10).await;
+    let follows = hosts.follows_notes();
+    hosts.sql("DELETE FROM stream_cursors").await;
+    hosts.write(10, 10);
+    soon("the stream begins anew", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
+    hosts.write(20, 10);
+    hosts.a.eventually("the last", async |a| a.records().await >= 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_stopped_hands_over() {
+    let mut hosts = start().await;
+    hosts.write(0, 50);
+    let follows = hosts.follows_notes();
+    assert_eq!(hosts.a.stop(), Some(0));
+    hosts.write(50, 50);
+    soon("another follows", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
+    hosts.b.eventually("everything", async |b| b.records().await == 100).await;
+    assert_eq!(stream_of(&hosts.b).await, json!({ "ok": true }));
+}
