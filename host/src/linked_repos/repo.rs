@@ -120,7 +120,7 @@ impl LinkedRepo {
             collection: nsid,
             swap: None,
         };
-        self.written(self.write(write, patience).await?)
+        written(self.write(write, patience).await?)
     }
 
     /// Puts a record where it may or may not be one already; with `swap`, only over that one.
@@ -146,7 +146,7 @@ impl LinkedRepo {
             collection: nsid,
             swap: swap.map(str::to_owned),
         };
-        self.written(self.write(write, patience).await?)
+        written(self.write(write, patience).await?)
     }
 
     /// Deletes a record; that there is none is fine.
@@ -219,12 +219,6 @@ impl LinkedRepo {
         Ok(place)
     }
 
-    fn written(&self, place: Option<(RecordUri, Cid)>) -> Result<(String, String), GrantError> {
-        let (uri, cid) =
-            place.ok_or_else(|| PdsError::Malformed("it does not say what it wrote".to_owned()))?;
-        Ok((uri.to_string(), cid.to_string()))
-    }
-
     /// An end of the session is noted, whether or not the script goes on.
     async fn noted<T>(&self, answer: Result<T, PdsError>) -> Result<T, GrantError> {
         if matches!(answer, Err(PdsError::Ended)) {
@@ -233,6 +227,12 @@ impl LinkedRepo {
         }
         Ok(answer?)
     }
+}
+
+/// URI and CID of what was written.
+fn written(place: Option<(RecordUri, Cid)>) -> Result<(String, String), GrantError> {
+    let (uri, cid) = place.ok_or_else(|| PdsError::Malformed("it does not say what it wrote".to_owned()))?;
+    Ok((uri.to_string(), cid.to_string()))
 }
 
 fn rkey_of(text: &str) -> Result<RecordKey, GrantError> {

@@ -26,25 +26,24 @@ async fn scripts_are_counted_each_for_itself() {
     }
     let stats = server.admin(Method::GET, "/admin/stats/scripts", None).await;
     let scripts = stats.body["scripts"].as_array().unwrap();
-    let seen: Vec<_> = scripts.iter().map(|s| json!([s["id"], s["runs"], s["failures"]])).collect();
-    let expected = json!([
-        ["xrpc.query:com.example.dear", 2, 1],
-        ["xrpc.query:com.example.cheap", 2, 0],
-        ["xrpc.query:com.example.idle", 0, 0],
-    ]);
-    assert_eq!(json!(seen), expected, "{}", stats.text);
-    let (dear, cheap, idle) = (&scripts[0], &scripts[1], &scripts[2]);
-    assert!(
-        dear["cpu_ms"].as_f64() > cheap["cpu_ms"].as_f64() && dear["fuel"].as_u64() > cheap["fuel"].as_u64()
-    );
+    // Dearest first. What a run costs is measured, and on a busy machine a cheap one may have been dear.
+    let costs: Vec<_> = scripts.iter().map(|s| s["cpu_ms"].as_f64().unwrap()).collect();
+    assert!(costs.is_sorted_by(|a, b| a >= b) && costs.len() == 3, "{}", stats.text);
+    let of =
+        |name: &str| scripts.iter().find(|s| s["id"] == format!("xrpc.query:com.example.{name}")).unwrap();
+    let (dear, cheap, idle) = (of("dear"), of("cheap"), of("idle"));
+    let counts = [dear, cheap, idle].map(|s| (s["runs"].as_u64().unwrap(), s["failures"].as_u64().unwrap()));
+    assert_eq!(counts, [(2, 1), (2, 0), (0, 0)], "{}", stats.text);
+    assert!(dear["fuel"].as_u64() > cheap["fuel"].as_u64(), "{}", stats.text);
     assert!(dear["p99_ms"].as_f64().unwrap() >= dear["p50_ms"].as_f64().unwrap());
     assert!(dear["last_run_at"].is_string() && idle["last_run_at"].is_null() && idle["p99_ms"].is_null());
 
     // Another source is another script.
     server.bind("com.example.dear", "function handle() return 2 end").await;
     let stats = server.admin(Method::GET, "/admin/stats/scripts", None).await;
-    let ids: Vec<_> = stats.body["scripts"].as_array().unwrap().iter().map(|s| &s["id"]).collect();
-    assert_eq!(ids[0], "xrpc.query:com.example.cheap", "{}", stats.text);
+    let dear =
+        stats.body["scripts"].as_array().unwrap().iter().find(|s| s["id"] == "xrpc.query:com.example.dear");
+    assert_eq!(dear.unwrap()["runs"], 0, "{}", stats.text);
 }
 
 crate::in_both_worlds! {

@@ -89,6 +89,7 @@ async fn what_reaches_outside_or_makes_code_is_gone() {
             "ipairs",
             "jobs",
             "json",
+            "linked_repos",
             "log",
             "math",
             "next",
