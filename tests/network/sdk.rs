@@ -40,16 +40,36 @@ async fn apps_written_with_the_sdks_work(database: Database) {
             "clientId": confidential.client_id, "redirectUri": confidential.redirect, "scopes": SCOPES },
         "methods": { "put": PUT, "list": LIST },
     });
-    let run = move || {
-        let mut node = Command::new("node");
-        node.args(["tests/network/sdk.mjs", &input.to_string()]).current_dir(crate::network::repository());
-        node.output().expect("node starts")
-    };
-    let output = tokio::task::spawn_blocking(run).await.unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = node("tests/network/sdk.mjs", &input).await;
     let records = alice.records(NOTE).await;
     assert_eq!(records[answer["uri"].as_str().unwrap()].1["text"], "from a server");
     server.stop().await;
+}
+
+crate::on_both!(the_reference_client_takes_our_metadata);
+async fn the_reference_client_takes_our_metadata(database: Database) {
+    let network = network().await;
+    let alice = network.account().await;
+    let mut server = Server::new(network, database);
+    server.start().await;
+    let input = json!({
+        "instance": server.url, "plc": network.plc, "pds": network.pds,
+        "user": { "did": alice.did, "handle": alice.handle, "password": alice.password },
+    });
+    let output = node("tests/network/own_client.mjs", &input).await;
+    assert!(output["client_id"].as_str().unwrap().starts_with("http://localhost?"), "{output}");
+    server.stop().await;
+}
+
+/// Runs a script with an input; the JSON that it prints.
+async fn node(script: &'static str, input: &Value) -> Value {
+    let input = input.to_string();
+    let run = move || {
+        let mut node = Command::new("node");
+        node.args([script, &input]).current_dir(crate::network::repository());
+        node.output().expect("node starts")
+    };
+    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }

@@ -88,6 +88,11 @@ impl Instance {
         instance
     }
 
+    /// What the server has said so far.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }

@@ -48,6 +48,11 @@ impl Process {
         self.child = Some(child.expect("the binary starts"));
     }
 
+    /// What the server has said so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server runs").id()
     }
@@ -110,7 +115,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
+            let log = self.log();
             let lines: Vec<_> = log.lines().collect();
             let end = &lines[lines.len().saturating_sub(LOG_LINES)..];
             eprintln!("the end of the server's log:\n{}", end.join("\n"));
@@ -119,7 +124,7 @@ impl Drop for Process {
 }
 
 /// A port that is free now. Freed again before the server takes it; the kernel hands out others meanwhile.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound socket has an address")
 }

@@ -6,5 +6,6 @@ mod proofs;
 mod provisioning;
 mod registration;
 mod renewal;
+mod secrets;
 mod sessions;
 mod writes;

@@ -1,0 +1,12 @@
+#![no_main]
+
+use belvedere::crypto::dpop::Proof;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(proof) = Proof::parse(text) {
+        // Base64url of a SHA-256.
+        assert_eq!(proof.thumbprint.len(), 43);
+        let _ = proof.verify();
+    }
+});
