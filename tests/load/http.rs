@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use tokio::task::JoinHandle;
 
 use crate::support::http_client::connect;
 
@@ -28,6 +30,37 @@ impl Run {
         let at = ((self.latencies.len().saturating_sub(1)) as f64 * p) as usize;
         self.latencies.get(at).map_or(f64::NAN, |us| f64::from(*us) / 1e3)
     }
+}
+
+/// Sends each of the requests once, over so many connections.
+pub async fn run_each(
+    address: SocketAddr,
+    requests: Vec<http::Request<Full<Bytes>>>,
+    connections: usize,
+) -> anyhow::Result<Run> {
+    let started = Instant::now();
+    let mut shares: Vec<Vec<_>> = (0..connections).map(|_| Vec::new()).collect();
+    for (at, request) in requests.into_iter().enumerate() {
+        shares[at % connections].push(request);
+    }
+    let mut tasks = Vec::new();
+    for share in shares {
+        let mut sender = connect(address).await?;
+        tasks.push(tokio::spawn(async move {
+            let mut run = Run::default();
+            for request in share {
+                let asked = Instant::now();
+                let response = sender.send_request(request).await?;
+                let ok = response.status().is_success();
+                run.body_bytes = response.into_body().collect().await?.to_bytes().len();
+                run.latencies.push(asked.elapsed().as_micros() as u32);
+                run.requests += 1;
+                run.failures += u64::from(!ok);
+            }
+            anyhow::Ok(run)
+        }));
+    }
+    gathered(tasks, started).await
 }
 
 /// Asks for `path` over `connections` connections for `duration`.
@@ -62,6 +95,10 @@ pub async fn run(
             anyhow::Ok(run)
         }));
     }
+    gathered(tasks, started).await
+}
+
+async fn gathered(tasks: Vec<JoinHandle<anyhow::Result<Run>>>, started: Instant) -> anyhow::Result<Run> {
     let mut all = Run::default();
     for task in tasks {
         let one = task.await??;

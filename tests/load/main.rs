@@ -5,7 +5,7 @@
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
 //! database's, on PostgreSQL), so that a busy machine changes them little. Bounded in count and time; loopback only.
 //!
-//! `cargo bench --bench load -- [sqlite|postgres|fairness|all] [--records N] [--seconds N]`
+//! `cargo bench --bench load -- [sqlite|postgres|fairness|sessions|all] [--records N] [--seconds N]`
 
 #![expect(
     clippy::print_stdout,
@@ -21,6 +21,7 @@ mod fairness;
 mod http;
 mod report;
 mod server;
+mod sessions;
 mod writing;
 
 #[path = "../support/mod.rs"]
@@ -112,9 +113,21 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
             fair.push(fairness::measure(how, &url, plan, environment).await?);
         }
     }
+    let mut sessions = Vec::new();
+    if matches!(which, "all" | "sessions") {
+        let directory = tempfile::tempdir()?;
+        let url = format!("sqlite://{}", directory.path().join("sessions.db").display());
+        sessions.push(sessions::measure("SQLite", &url).await?);
+        let url = support::postgres::create_database().await;
+        sessions.push(sessions::measure("PostgreSQL", &url).await?);
+    }
     println!("\n{}", report::machine());
     for table in tables {
         println!("\n{table}");
+    }
+    if !sessions.is_empty() {
+        println!("\n{}", sessions::HEAD);
+        sessions.iter().for_each(|row| println!("{row}"));
     }
     if !fair.is_empty() {
         println!("\n{}", fairness::HEAD);

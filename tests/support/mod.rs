@@ -1,5 +1,6 @@
 //! What tests stand on: databases and stand-ins.
 
+pub mod app;
 pub mod db;
 pub mod dns;
 pub mod http_client;
