@@ -23,6 +23,10 @@ collection = nil
 ---@type string?
 caller_did = nil
 
+---The account that a procedure's caller writes for, if it is not their own: records are saved to its repo.
+---@type string?
+delegate_did = nil
+
 ---The script variables, by name. A name that is not set is nil.
 ---@type table<string, string>
 env = nil

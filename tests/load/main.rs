@@ -127,7 +127,9 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     }
     if !sessions.is_empty() {
         println!("\n{}", sessions::HEAD);
-        sessions.iter().for_each(|row| println!("{row}"));
+        for row in &sessions {
+            println!("{row}");
+        }
     }
     if !fair.is_empty() {
         println!("\n{}", fairness::HEAD);

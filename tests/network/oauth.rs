@@ -13,6 +13,7 @@ use crate::server::{Server, expect};
 const NOTE: &str = "com.example.oauth.note";
 const PUT: &str = "com.example.oauth.putNote";
 const LIST: &str = "com.example.oauth.listNotes";
+const SAVE: &str = "com.example.oauth.saveNotes";
 const SCOPES: &str = "atproto transition:generic";
 
 crate::on_both!(an_app_writes_for_its_users);
@@ -64,6 +65,22 @@ async fn an_app_writes_for_its_users(database: Database) {
     assert_eq!((&blob["blob"]["mimeType"], &blob["blob"]["size"]), (&json!("text/plain"), &json!(3 << 20)));
     let profile = expect(200, phone.request(&server, Method::GET, "/xrpc/app.bsky.actor.getProfile")).await;
     assert_eq!(profile, json!({ "did": alice.did, "handle": alice.handle }));
+
+    // A script writes several records in one commit, and takes one back.
+    add_procedure(&server, &key, SAVE, NOTE).await;
+    let source = "function handle()
+        local a, b = Record(collection, { text = 'a' }), Record(collection, { text = 'b' })
+        Record.save_all({ a, b })
+        b:delete()
+        return { uri = a._uri, count = db.count(collection, caller_did) }
+    end";
+    let script = json!({ "id": format!("xrpc.procedure:{SAVE}"), "body": source });
+    expect(201, server.request(Method::POST, "/admin/scripts").bearer_auth(&key).json(&script)).await;
+    let save = phone.request(&server, Method::POST, &format!("/xrpc/{SAVE}")).json(&json!({}));
+    let saved = expect(200, save).await;
+    assert_eq!(saved["count"], 2, "{saved}");
+    let on_pds = alice.records(NOTE).await;
+    assert_eq!((on_pds.len(), &on_pds[saved["uri"].as_str().unwrap()].1["text"]), (2, &json!("a")));
 
     // A second device, which logs the first one out.
     let laptop = app.log_in(&server, network, &alice, json!({})).await;

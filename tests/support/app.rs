@@ -54,7 +54,11 @@ impl App {
         let answer = server.admin(Method::POST, "/admin/api-clients", Some(&body)).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
         let text = |name: &str| answer.body[name].as_str().map(str::to_owned);
-        Self { key: text("client_key").unwrap(), secret: text("client_secret"), id: text("id").unwrap() }
+        Self {
+            key: text("client_key").expect("a client key"),
+            secret: text("client_secret"),
+            id: text("id").expect("an id"),
+        }
     }
 
     /// A POST to `/oauth/…` with the app's own headers and others.
@@ -74,9 +78,11 @@ impl App {
     ) -> (String, PrivateKey) {
         let answer = self.post(server, "/oauth/dpop-keys", more, body).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
-        let scalar = URL_SAFE_NO_PAD.decode(answer.body["dpop_key"]["d"].as_str().unwrap()).unwrap();
-        let key = PrivateKey::from_bytes(Algorithm::Es256, &scalar).unwrap();
-        (answer.body["provision_id"].as_str().unwrap().to_owned(), key)
+        let scalar = URL_SAFE_NO_PAD
+            .decode(answer.body["dpop_key"]["d"].as_str().unwrap_or_default())
+            .expect("base64url");
+        let key = PrivateKey::from_bytes(Algorithm::Es256, &scalar).expect("a key");
+        (answer.body["provision_id"].as_str().expect("a provision id").to_owned(), key)
     }
 
     /// A session of a confidential app; `change` replaces what is registered.
@@ -85,10 +91,10 @@ impl App {
         let (token, refresh) = pds.grant(did);
         let mut body = json!({ "provision_id": provision_id, "did": did, "access_token": token,
             "refresh_token": refresh, "scopes": SCOPES });
-        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        body.as_object_mut().expect("an object").extend(change.as_object().expect("an object").clone());
         let answer = self.post(server, "/oauth/sessions", &[], &body).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
-        let id = answer.body["session_id"].as_str().unwrap().to_owned();
+        let id = answer.body["session_id"].as_str().expect("a session id").to_owned();
         Device { id, token, provision_id, client_key: self.key.clone(), key }
     }
 }
@@ -96,9 +102,8 @@ impl App {
 impl Device {
     /// Header and claims of a good proof for a path (with its query).
     pub fn parts(&self, server: &Instance, method: &Method, path: &str) -> (Value, Value) {
-        let header =
-            json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": jwk::public_jwk(&self.key.public()).unwrap() });
-        let path = path.split('?').next().unwrap();
+        let header = json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": jwk::public_jwk(&self.key.public()).expect("a key of P-256") });
+        let path = path.split('?').next().unwrap_or_default();
         let claims = json!({
             "htm": method.as_str(), "htu": format!("http://{}{path}", server.address),
             "iat": Clock::system().now().as_seconds(), "jti": Random::system().hex(16),

@@ -156,6 +156,7 @@ impl Engine {
             trigger: Arc::clone(&script.name),
             kind: script.trigger.kind(),
             caller_did: invocation.caller_did.map(str::to_owned),
+            delegate_did: invocation.delegate_did.map(str::to_owned),
             client: invocation.client.map(Arc::from),
             session: invocation.session.map(Arc::from),
             bound: invocation.bound,
@@ -219,6 +220,7 @@ impl Engine {
             trigger: trigger.id().into(),
             kind: trigger.kind(),
             caller_did: None,
+            delegate_did: None,
             client: None,
             session: None,
             bound: false,
@@ -228,13 +230,16 @@ impl Engine {
     }
 }
 
-/// The session of a run's caller.
+/// The session of a run's caller, or of the account that they write for.
 async fn session(identity: &Identity, services: &Services) -> Result<Option<Arc<Session>>, ScriptFailure> {
-    let (Some(repos), Some(caller)) = (&services.repos, &identity.caller_did) else { return Ok(None) };
-    let Ok(caller) = Did::try_from(caller.as_str()) else { return Ok(None) };
+    let delegate = identity.delegate_did.as_ref();
+    let (Some(repos), Some(account)) = (&services.repos, delegate.or(identity.caller_did.as_ref())) else {
+        return Ok(None);
+    };
+    let Ok(account) = Did::try_from(account.as_str()) else { return Ok(None) };
     let which = match identity.session.as_deref() {
-        Some(id) => SessionOf::Id(id),
-        None => SessionOf::Account { did: &caller, client: identity.client.as_deref() },
+        Some(id) if delegate.is_none() => SessionOf::Id(id),
+        _ => SessionOf::Account { did: &account, client: identity.client.as_deref() },
     };
     repos.session(which).await.map_err(|error| {
         tracing::error!(%error, "the sessions can't be read");

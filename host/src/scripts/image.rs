@@ -76,6 +76,7 @@ async fn make(engine: &Engine) -> Result<Vec<u8>> {
         trigger: "".into(),
         kind: TriggerKind::Query,
         caller_did: None,
+        delegate_did: None,
         client: None,
         session: None,
         bound: false,

@@ -17,6 +17,8 @@ pub struct Invocation<'a> {
     pub collection: Option<&'a str>,
     /// The authenticated caller; `None` for an anonymous call.
     pub caller_did: Option<&'a str>,
+    /// The account that a procedure's caller writes for, if it is not their own.
+    pub delegate_did: Option<&'a str>,
     /// Query parameters in order, decoded. A name that repeats becomes an array of strings.
     pub params: Option<&'a [(String, String)]>,
     /// The request body of a procedure: JSON text that has been checked to be JSON.
@@ -92,9 +94,12 @@ impl Invocation<'_> {
         let mut out = Vec::with_capacity(512 + self.input.map_or(0, <[u8]>::len));
         out.extend_from_slice(b"{\"env\":");
         env.render(&mut out);
-        for (name, value) in
-            [("method", self.method), ("collection", self.collection), ("caller_did", self.caller_did)]
-        {
+        for (name, value) in [
+            ("method", self.method),
+            ("collection", self.collection),
+            ("caller_did", self.caller_did),
+            ("delegate_did", self.delegate_did),
+        ] {
             if let Some(value) = value {
                 field(&mut out, name);
                 text(&mut out, value);

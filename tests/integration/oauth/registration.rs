@@ -65,6 +65,25 @@ crate::in_both_worlds! {
         assert_eq!(answer.body["scopes"], json!(SCOPES.split(' ').collect::<Vec<_>>()));
     }
 
+    async fn a_permission_set_counts_as_what_it_holds(world) {
+        let server = &world.server;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(server, "one").await;
+        let set = |collection: &str| json!({ "lexicon": 1, "id": "com.example.basic", "defs": { "main": { "type": "permission-set",
+            "permissions": [{ "type": "permission", "resource": "repo", "collection": [collection], "action": ["create"] }] } } });
+        let ask = async || {
+            let (provision_id, _) = app.provision(server, &[], &json!({})).await;
+            let body = json!({ "provision_id": provision_id, "did": ALICE, "access_token": pds.grant(ALICE).0,
+                "scopes": "atproto include:com.example.basic" });
+            app.post(server, PATH, &[], &body).await
+        };
+        assert_eq!(ask().await.error(), "scope 'include:com.example.basic' is not allowed for this client");
+        server.upload(set("com.example.note"), None).await;
+        assert_eq!(ask().await.status, 201);
+        server.upload(set("com.example.other"), None).await;
+        assert_eq!(ask().await.status, 400);
+    }
+
     async fn a_public_client_shows_the_verifier_of_its_challenge(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;

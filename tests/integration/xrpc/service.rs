@@ -158,6 +158,16 @@ crate::in_both_worlds! {
         let delegates = get(server, &bob, &format!("delegation.listDelegates?accountDid={team}")).await;
         let roles: Vec<_> = delegates.body["delegates"].as_array().unwrap().iter().map(|d| (d["userDid"].clone(), d["role"].clone())).collect();
         assert_eq!(roles, [(json!(ALICE), json!("owner")), (json!(BOB), json!("admin"))]);
+        // A script is told, and saves to the shared repo.
+        server.upload(procedure_lexicon("com.example.script"), Some(NOTES)).await;
+        server.bind_to("xrpc.procedure:com.example.script", "function handle() \
+            local r = Record(collection, { text = input.text }):save() \
+            return { uri = r._uri, who = caller_did, as = delegate_did, left = input.delegateDid == nil } end").await;
+        let scripted = bob.request(server, Method::POST, "/xrpc/com.example.script", Some(&as_team)).await;
+        assert_eq!((&scripted.body["who"], &scripted.body["as"], &scripted.body["left"]), (&json!(BOB), &json!(team), &json!(true)), "{}", scripted.text);
+        assert!(scripted.body["uri"].as_str().unwrap().starts_with(&format!("at://{team}/")), "{}", scripted.text);
+        let as_alice = json!({ "text": "hers", "delegateDid": ALICE });
+        assert_eq!(bob.request(server, Method::POST, "/xrpc/com.example.script", Some(&as_alice)).await.status, 404);
         assert_eq!(get(server, &bob, "delegation.listAccounts").await.body["accounts"][0]["did"], team);
 
         // In another application there is nothing of it.

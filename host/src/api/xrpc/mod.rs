@@ -2,6 +2,7 @@
 
 mod blob_hosts;
 mod builtin;
+mod delegate;
 pub mod describe_server;
 pub mod forward;
 pub mod get_profile;

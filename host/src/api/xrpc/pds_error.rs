@@ -7,22 +7,33 @@ use http::StatusCode;
 use crate::access::XrpcCaller;
 use crate::api::failed;
 use crate::app::App;
+use crate::atproto::Did;
 use crate::http::{Error, Response, response};
 use crate::pds::{PdsError, Session, SessionOf};
 
-/// The session that the caller's calls to their PDS go through: the one that they proved to hold, or else the newest that
-/// their application registered.
+/// The session that the caller's calls to a PDS go through: the one that they proved to hold, or else the newest that
+/// their application registered. With `account`, that of an account which they write for.
 ///
 /// # Errors
 /// 401 without a user, or when there is none.
-pub(super) async fn session(app: &App, caller: &XrpcCaller) -> Result<Arc<Session>, Error> {
-    let did = caller.did().ok_or_else(|| Error::unauthorized("authentication required"))?;
-    let which = match caller.session() {
-        Some(id) => SessionOf::Id(id),
-        None => SessionOf::Account { did, client: caller.client.as_deref().map(|client| client.id.as_str()) },
+pub(super) async fn session(
+    app: &App,
+    caller: &XrpcCaller,
+    account: Option<&Did>,
+) -> Result<Arc<Session>, Error> {
+    let user = caller.did().ok_or_else(|| Error::unauthorized("authentication required"))?;
+    let client = caller.client.as_deref().map(|client| client.id.as_str());
+    let which = match (account, caller.session()) {
+        (None, Some(id)) => SessionOf::Id(id),
+        (account, _) => SessionOf::Account { did: account.unwrap_or(user), client },
+    };
+    let missing = if account.is_some() {
+        "no PDS session is stored for the delegated account"
+    } else {
+        "no PDS session is stored for this user"
     };
     let session = app.repos.session(which).await.map_err(failed)?;
-    session.ok_or_else(|| Error::unauthorized("no PDS session is stored for this user"))
+    session.ok_or_else(|| Error::unauthorized(missing))
 }
 
 /// A refusal goes on as it is (service.md, Errors); what is not the caller's to repair is a bad gateway.

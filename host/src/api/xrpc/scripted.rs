@@ -7,7 +7,7 @@ use http::header::RETRY_AFTER;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::params;
+use super::{delegate, params};
 use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind, Nsid};
@@ -23,7 +23,16 @@ pub(super) async fn query(
     caller: &XrpcCaller,
     request: &Request,
 ) -> Result<Response, Error> {
-    run(app, script, lexicon, caller, params::collect(request), None).await
+    run(app, script, lexicon, caller, Asked { params: params::collect(request), ..Asked::default() }).await
+}
+
+/// What a call brings.
+#[derive(Default)]
+struct Asked<'a> {
+    params: Vec<(String, String)>,
+    input: Option<&'a [u8]>,
+    /// The account that the caller writes for, if it is not their own.
+    delegate: Option<&'a Did>,
 }
 
 /// As a query, with the body as `input`: any JSON, or nothing at all.
@@ -39,8 +48,13 @@ pub(super) async fn procedure(
         serde_json::from_slice::<IgnoredAny>(input)
             .map_err(|error| Error::bad_request(format!("the body is not JSON: {error}")))?;
     }
+    let delegated = delegate::take_from(app, caller, input).await?;
+    let (delegate, input) = match &delegated {
+        Some((account, rest)) => (Some(account), &rest[..]),
+        None => (None, input),
+    };
     let input = (!input.is_empty()).then_some(input);
-    run(app, script, lexicon, caller, params::collect(request), input).await
+    run(app, script, lexicon, caller, Asked { params: params::collect(request), input, delegate }).await
 }
 
 async fn run(
@@ -48,9 +62,9 @@ async fn run(
     script: &CompiledScript,
     lexicon: &Lexicon,
     caller: &XrpcCaller,
-    params: Vec<(String, String)>,
-    input: Option<&[u8]>,
+    asked: Asked<'_>,
 ) -> Result<Response, Error> {
+    let Asked { params, input, delegate } = asked;
     let (depth, bound, session) = (caller.depth(), caller.is_bound(), caller.session().cloned());
     let client = caller.client.as_deref().map(|client| client.id.as_str());
     let caller = caller.did();
@@ -58,6 +72,7 @@ async fn run(
         method: Some(lexicon.id.as_str()),
         collection: lexicon.target_collection.as_ref().map(Nsid::as_str),
         caller_did: caller.map(Did::as_str),
+        delegate_did: delegate.map(Did::as_str),
         params: Some(&params),
         input,
         client,

@@ -21,7 +21,7 @@ pub async fn handle(
     request: Request,
     unread: Unread,
 ) -> Result<Response, Error> {
-    let session = pds_error::session(&app, &caller).await?;
+    let session = pds_error::session(&app, &caller, None).await?;
     if request.headers().contains_key(header::CONTENT_ENCODING) {
         return Err(Error::bad_request("blobs are uploaded without a Content-Encoding"));
     }

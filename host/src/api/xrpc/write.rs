@@ -7,15 +7,13 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::pds_error;
+use super::{delegate, pds_error};
 use crate::access::XrpcCaller;
-use crate::access::delegation::{self, Role};
-use crate::api::failed;
 use crate::app::App;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, record};
 use crate::http::{Error, Request, Response, response};
 use crate::lexicons::{self, Lexicon};
-use crate::pds::{Action, Session, SessionOf, Write};
+use crate::pds::{Action, Write};
 
 pub(super) async fn write(
     app: &Arc<App>,
@@ -28,13 +26,9 @@ pub(super) async fn write(
         return Err(Error::bad_request(text));
     };
     let mut fields: Map<String, Value> = request.json()?;
-    let session = match fields.get("delegateDid") {
-        None | Some(Value::Null) => pds_error::session(app, caller).await?,
-        Some(account) => delegated(app, caller, account).await?,
-    };
-    for name in ["shouldPublish", "delegateDid"] {
-        fields.remove(name);
-    }
+    fields.remove("shouldPublish");
+    let account = delegate::take(app, caller, &mut fields).await?;
+    let session = pds_error::session(app, caller, account.as_ref()).await?;
     let write = asked(app, lexicon.action, collection, &session.did, fields)?;
     let agent = app.repos.agent(&session);
     let (committed, body) = match agent.write_and_show(&write).await {
@@ -54,19 +48,6 @@ pub(super) async fn write(
         app.repos.mirror(uri, &write.action, cid, committed.rev).await;
     }
     Ok(response::json_bytes(StatusCode::OK, body))
-}
-
-/// The session of an account that the caller writes for, under the same application.
-async fn delegated(app: &App, caller: &XrpcCaller, account: &Value) -> Result<Arc<Session>, Error> {
-    let account = account.as_str().and_then(|text| Did::try_from(text).ok());
-    let account = account.ok_or_else(|| Error::bad_request("delegateDid is not a DID"))?;
-    let (Some(client), Some(user)) = (&caller.client, caller.did()) else {
-        return Err(Error::forbidden("delegateDid is for users of an application"));
-    };
-    delegation::at_least(app, &client.id, &account, user, Role::Admin).await?;
-    let which = SessionOf::Account { did: &account, client: Some(&client.id) };
-    let session = app.repos.session(which).await.map_err(failed)?;
-    session.ok_or_else(|| Error::unauthorized("no PDS session is stored for the delegated account"))
 }
 
 /// The write that a body asks for.

@@ -156,9 +156,12 @@ fn check(state: &mut RunState, write: WitWrite) -> Result<Checked, Fault> {
     Ok(Checked { target, collection, uri, rkey, value })
 }
 
-/// The repo that a write is for: the one the script names, or else the caller's.
+/// The repo that a write is for: the one the script names, or else that of the account the caller writes for, their own
+/// as a rule.
 fn target(state: &RunState, named: Option<&str>) -> Result<Did, Fault> {
-    let Some(text) = named.or(state.identity.caller_did.as_deref()) else {
+    let identity = &state.identity;
+    let own = identity.delegate_did.as_deref().or(identity.caller_did.as_deref());
+    let Some(text) = named.or(own) else {
         return Err(bad("Record: there is no caller; say with set_repo() whose record it is"));
     };
     Did::try_from(text).map_err(|_| bad(format!("Record: {text:?} is not a DID")))

@@ -24,6 +24,8 @@ pub(in crate::scripts) struct Identity {
     pub(in crate::scripts) trigger: Arc<str>,
     pub(in crate::scripts) kind: TriggerKind,
     pub(in crate::scripts) caller_did: Option<String>,
+    /// Whose repo is written to, if it is not the caller's.
+    pub(in crate::scripts) delegate_did: Option<String>,
     /// The API client, by id.
     pub(in crate::scripts) client: Option<Arc<str>>,
     /// The session with the caller's PDS that their proof belongs to, by id.
@@ -223,6 +225,7 @@ mod tests {
             trigger: "xrpc.query:com.example.get".into(),
             kind: TriggerKind::Query,
             caller_did: None,
+            delegate_did: None,
             client: None,
             session: None,
             bound: false,
