@@ -228,6 +228,7 @@ impl App {
         );
         let authorizations =
             Authorizations::new(db.clone(), sealing.clone(), courier.clone(), discovery.clone(), own_key);
+        store::oauth_sessions::release_all(&db).await.map_err(named)?;
         let origins = Origins::new(&identity.origin);
         let secure = identity.origin.starts_with("https://");
         let web_sessions = WebSessions::new(db.clone(), secrets.session.reveal(), origins.clone(), secure);

@@ -45,6 +45,10 @@ impl World {
         Self { server, stream, plc, database, last_event: 0, clock: Clock::system(), _directory: directory }
     }
 
+    pub fn is_postgres(&self) -> bool {
+        self.database.starts_with("postgres")
+    }
+
     /// Does what no caller can, in the database itself.
     pub async fn execute(&self, sql: &'static str) {
         let db = Db::open(&self.database, 1).await.unwrap();

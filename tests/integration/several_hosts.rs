@@ -1,6 +1,7 @@
 //! Several hosts on one PostgreSQL behave as one.
 
 mod changes;
+mod sessions;
 mod stream;
 
 use std::time::{Duration, Instant};

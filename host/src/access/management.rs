@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::rate_limit::Budget;
 use super::{ApiClient, Credential, xrpc};
 use crate::app::App;
 use crate::atproto::Did;
@@ -13,6 +14,7 @@ use crate::http::{Error, Request};
 pub struct ClientUser {
     pub client: Arc<ApiClient>,
     pub did: Did,
+    budget: Option<Budget>,
 }
 
 /// Tells who calls, as for every other method, and that it is by DPoP.
@@ -31,13 +33,18 @@ pub async fn admit(app: &App, request: &Request, method: &str) -> Result<ClientU
     }
     let caller = xrpc::admit(app, request, method).await?;
     match (caller.client.clone(), caller.did().cloned()) {
-        (Some(client), Some(did)) => Ok(ClientUser { client, did }),
+        (Some(client), Some(did)) => Ok(ClientUser { client, did, budget: caller.budget() }),
         // A DPoP session has both.
         _ => Err(refused(Error::unauthorized("requires DPoP authentication"))),
     }
 }
 
 impl ClientUser {
+    /// What the client has left after this call.
+    pub fn budget(&self) -> Option<Budget> {
+        self.budget
+    }
+
     /// Refuses clients that have a parent themselves.
     ///
     /// # Errors

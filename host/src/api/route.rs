@@ -182,15 +182,7 @@ impl Route {
                 Err(turned) => return Err(paid(turned.error, turned.budget)),
             };
             let budget = caller.budget();
-            match handler(app, caller, request, unread).await {
-                Ok(mut response) => {
-                    if let Some(budget) = budget {
-                        response.headers_mut().extend(budget.headers());
-                    }
-                    Ok(response)
-                }
-                Err(error) => Err(paid(error, budget)),
-            }
+            with_budget(handler(app, caller, request, unread).await, budget)
         });
         Self::new(method, path, None, bind)
     }
@@ -207,8 +199,12 @@ impl Route {
                 Ok(caller) => caller,
                 Err(turned) => return Err(paid(turned.error, turned.budget)),
             };
-            request.body = unread.read(limits::JSON_BODY).await?;
-            handler(app, caller, request).await
+            let budget = caller.budget();
+            let answer = async {
+                request.body = unread.read(limits::JSON_BODY).await?;
+                handler(app, caller, request).await
+            };
+            with_budget(answer.await, budget)
         });
         Self { namespaced: true, ..Self::new(method, name, None, bind) }
     }
@@ -231,6 +227,15 @@ impl Route {
         };
         Endpoint::new(self.method, path, (self.bind)(Arc::clone(app)))
     }
+}
+
+/// What was paid for says what is left.
+fn with_budget(answer: Result<Response, Error>, budget: Option<Budget>) -> Result<Response, Error> {
+    let mut response = answer.map_err(|error| paid(error, budget))?;
+    if let Some(budget) = budget {
+        response.headers_mut().extend(budget.headers());
+    }
+    Ok(response)
 }
 
 /// An error that was paid for says what is left, as a success does.

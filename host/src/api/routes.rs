@@ -3,7 +3,7 @@
 //! A route is made by [`Route::public`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
 //! [`Route::management`], [`Route::application`], [`Route::named`] or
 //! [`Route::holder`], and the type of the handler follows:
-//! an admin handler takes an [`Admin`], which only a permission check makes. So a route without a rule does not
+//! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a rule does not
 //! compile. XRPC methods are looked up in the lexicon registry, not here.
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Stored sessions: opening them, and renewing their tokens, each exactly once.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,9 +78,10 @@ pub enum RenewError {
 /// What is sealed of a session.
 #[derive(Deserialize, Serialize)]
 struct SealedTokens<'a> {
-    access_token: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refresh_token: Option<&'a str>,
+    #[serde(borrow)]
+    access_token: Cow<'a, str>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    refresh_token: Option<Cow<'a, str>>,
 }
 
 /// What the tokens and the key of a session are sealed for: the key's id, which a session keeps for life.
@@ -118,7 +120,8 @@ impl Vault {
 
     /// Seals the tokens of the session that the key of this id has.
     pub fn seal_tokens(&self, key_id: &str, access_token: &str, refresh_token: Option<&str>) -> Vec<u8> {
-        let tokens = SealedTokens { access_token, refresh_token };
+        let tokens =
+            SealedTokens { access_token: access_token.into(), refresh_token: refresh_token.map(Cow::from) };
         // Two strings always serialize.
         let text = Zeroizing::new(serde_json::to_vec(&tokens).unwrap_or_default());
         self.0.sealing.seal(self.random(), &tokens_purpose(key_id), &text)
@@ -166,7 +169,7 @@ impl Vault {
         let text = self.tokens_text(row)?;
         let tokens: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
         Ok(Held {
-            access: Secret::new(tokens.access_token.to_owned()),
+            access: Secret::new(tokens.access_token.into_owned()),
             expires_at: row.expires_at,
             refreshable: row.refreshable,
             version: row.version,
@@ -252,7 +255,7 @@ impl Vault {
         let key = self.open_key(&row.key_id, &row.sealed_key)?;
         let client = self.identity(row).await?;
         let server = self.0.discovery.server(&row.issuer).await?;
-        let tokens = flow::refresh(&self.0.courier, &server, &client, &key, refresh_token).await?;
+        let tokens = flow::refresh(&self.0.courier, &server, &client, &key, &refresh_token).await?;
         if tokens.sub.as_deref().is_some_and(|sub| sub != row.did) {
             return Err(FlowError::Malformed("the new token is another account's").into());
         }
@@ -263,7 +266,8 @@ impl Vault {
         let text = self.tokens_text(row)?;
         let old: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
         // A server that does not rotate its refresh tokens leaves the field out (RFC 6749 §6).
-        let refresh = new.refresh_token.as_ref().map(|token| token.reveal().as_str()).or(old.refresh_token);
+        let refresh =
+            new.refresh_token.as_ref().map(|token| token.reveal().as_str()).or(old.refresh_token.as_deref());
         let sealed = self.seal_tokens(&row.key_id, new.access_token.reveal(), refresh);
         let (refreshable, now) = (refresh.is_some(), self.clock().now());
         let (db, id) = (&self.0.db, &row.id);
@@ -305,7 +309,7 @@ impl Vault {
         let client = self.identity(row).await?;
         let server = self.0.discovery.server(&row.issuer).await?;
         let token = tokens.refresh_token.unwrap_or(tokens.access_token);
-        Ok(flow::revoke(&self.0.courier, &server, &client, &key, token).await?)
+        Ok(flow::revoke(&self.0.courier, &server, &client, &key, &token).await?)
     }
 
     /// Who the session's client is to its authorization server.

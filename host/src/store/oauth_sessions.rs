@@ -184,6 +184,16 @@ pub async fn release(db: &Db, id: &str, version: i64) -> Result<(), StoreError> 
     Ok(())
 }
 
+/// Gives back what a server that was killed had leased, where it was the only one: a SQLite file has one server. On
+/// PostgreSQL another host may be at it; there a lease ends by itself.
+pub async fn release_all(db: &Db) -> Result<(), StoreError> {
+    if let Db::Sqlite(db) = db {
+        let sql = "UPDATE oauth_sessions SET lease_until = NULL WHERE lease_until IS NOT NULL";
+        sqlx::query(sql).execute(&db.writer).await?;
+    }
+    Ok(())
+}
+
 /// Replaces the tokens of a version by newer ones. `false` when they are not of that version any more.
 pub async fn refreshed(
     db: &Db,

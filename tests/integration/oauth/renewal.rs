@@ -57,6 +57,25 @@ crate::in_both_worlds! {
         assert_eq!(pds.reused(), 0);
     }
 
+    async fn a_server_that_was_killed_while_it_asked_goes_on(world) {
+        let mut world = world.with_notes().await;
+        world.server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::confidential(&world.server, "one").await;
+        let device = app.device(&world.server, &pds, ALICE, json!({})).await;
+        pds.expire_all();
+        // As a kill leaves it. On PostgreSQL the lease is another host's until it ends.
+        world.server.kill();
+        world.execute("UPDATE oauth_sessions SET lease_until = 1").await;
+        if !world.is_postgres() {
+            world.execute("UPDATE oauth_sessions SET lease_until = 9000000000000000").await;
+        }
+        world.server.start_again().await;
+        let body = json!({ "text": "a" });
+        let put = device.request(&world.server, Method::POST, &format!("/xrpc/{PUT}"), Some(&body)).await;
+        assert_eq!((put.status.as_u16(), pds.refreshes()), (200, 1), "{}", put.text);
+    }
+
     async fn an_authorization_server_that_is_away_costs_no_session(world) {
         let world = world.with_notes().await;
         let server = &world.server;

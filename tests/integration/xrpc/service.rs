@@ -27,7 +27,9 @@ crate::in_both_worlds! {
         let app = App::confidential(server, "parent").await;
         let alice = app.device(server, &pds, ALICE, json!({})).await;
         let bob = app.device(server, &pds, BOB, json!({})).await;
-        assert_eq!(get(server, &alice, "listApiClients").await.body, json!({ "clients": [] }));
+        let none = get(server, &alice, "listApiClients").await;
+        assert_eq!(none.body, json!({ "clients": [] }));
+        assert!(none.headers.contains_key("ratelimit-remaining"));
 
         let made = post(server, &alice, "createApiClient", child("one")).await;
         assert_eq!(made.status, 201, "{}", made.text);

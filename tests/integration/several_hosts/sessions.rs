@@ -1,0 +1,54 @@
+//! A session is one session on all hosts: registered on one, used on any, its proofs used up everywhere, its tokens renewed
+//! once, ended for all.
+
+use http::Method;
+use serde_json::json;
+
+use super::Hosts;
+use crate::fixtures::{ALICE, NOTES};
+use crate::support::app::App;
+use crate::support::instance::{procedure_lexicon, record_lexicon};
+use crate::support::oauth_pds::OauthPds;
+
+const PUT: &str = "/xrpc/com.example.put";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_one_on_all_hosts() {
+    let hosts = Hosts::start().await;
+    let (a, b) = (&hosts.a, &hosts.b);
+    let pds = OauthPds::start().await;
+    hosts.plc.host(ALICE, &pds.url());
+    a.upload(record_lexicon(NOTES), None).await;
+    a.upload(procedure_lexicon("com.example.put"), Some(NOTES)).await;
+    let app = App::confidential(a, "one").await;
+    let device = app.device(a, &pds, ALICE, json!({})).await;
+    let body = json!({ "text": "hello" });
+
+    // A proof names the URL that the client sees, which is the same for both hosts behind one address: here the first's.
+    let proof = device.proof(a, &Method::POST, PUT);
+    let path = format!("/oauth/sessions/{ALICE}");
+    b.eventually("the other host knows the application", async |host| {
+        let look = device.proof(a, &Method::GET, &path);
+        device.send(host, Method::GET, &path, &look, None).await.status == 200
+    })
+    .await;
+    assert_eq!(device.send(b, Method::POST, PUT, &proof, Some(&body)).await.status, 200);
+    for host in [a, b] {
+        let answer = device.send(host, Method::POST, PUT, &proof, Some(&body)).await;
+        assert_eq!((answer.status.as_u16(), answer.error()), (401, "DPoP proof replay detected"));
+    }
+    // Of calls on both hosts at the same moment one renews the tokens.
+    pds.expire_all();
+    let calls = (0..8).map(|n| {
+        let (host, proof) = (if n % 2 == 0 { a } else { b }, device.proof(a, &Method::POST, PUT));
+        let (device, body) = (&device, &body);
+        async move { device.send(host, Method::POST, PUT, &proof, Some(body)).await.status.as_u16() }
+    });
+    assert_eq!(futures_util::future::join_all(calls).await, [200; 8]);
+    assert_eq!((pds.refreshes(), pds.reused()), (1, 0));
+    // Logged out on one, gone on the other.
+    let out = device.proof(a, &Method::DELETE, &path);
+    assert_eq!(device.send(a, Method::DELETE, &path, &out, None).await.status, 204);
+    let late = device.proof(a, &Method::POST, PUT);
+    assert_eq!(device.send(b, Method::POST, PUT, &late, Some(&body)).await.status, 401);
+}
