@@ -35,7 +35,7 @@ impl Sql {
 
 /// What a dialect says in its own words.
 pub(in crate::store) trait Dialect {
-    /// The columns of a row, in the order of [`RawRow`].
+    /// The columns of a row, in the order of `RawRow`.
     const COLUMNS: &'static str;
     /// Whether an order has to name keys that are constant because they are NULL. PostgreSQL takes a column for
     /// constant when it equals something, but not when it is NULL; SQLite does, and for expressions it then does not
@@ -54,7 +54,7 @@ pub(in crate::store) trait Dialect {
     /// The placeholder of a value in the form that [`Keys`] have: what compares with a record's value compares with
     /// its key in the same way, or is equal to it.
     fn key_of(sql: &mut Sql, value: &Scalar) -> String;
-    /// What [`PlaceRow`] reads, from these columns of `s`.
+    /// What `PlaceRow` reads, from these columns of `s`.
     const PLACE: &'static str;
     /// The same for a sort by time, which needs no `s`.
     const PLACE_INDEXED_AT: &'static str;
