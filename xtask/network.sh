@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install the npm packages of the test network (tests/network) and link them into place.
+# Install the npm packages of the test network (tests/network) and link them into place, and the browser that its tests
+# click through pages with.
 #
 # The packages live under ~/.cache/belvedere/network, in a folder named after the lock file and the node that built
 # them, so a second clone or a second run costs nothing: better-sqlite3 is compiled from source (about two minutes of
@@ -9,6 +10,7 @@ set -eu
 
 need node "Node.js 20 or newer is needed for the test network (Debian: nodejs npm)"
 need npm "npm is needed for the test network (Debian: npm)"
+apt_install chromium
 node_major=$(node -p 'process.versions.node.split(".")[0]')
 [ "$node_major" -ge 20 ] || fail "node $(node --version) is too old for the test network: 20 or newer is needed"
 

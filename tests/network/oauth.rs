@@ -193,3 +193,26 @@ async fn a_repo_is_linked_for_scripts(database: Database) {
     assert_eq!(alice.records(NOTE).await[uri].1["text"], "announced");
     server.stop().await;
 }
+
+crate::on_both!(an_owner_agrees_in_a_browser);
+async fn an_owner_agrees_in_a_browser(database: Database) {
+    let network = network().await;
+    let (admin, alice) = (network.account().await, network.account().await);
+    let mut server = Server::new(network, database);
+    server.start().await;
+    let key = server.create_key(&admin.did);
+    let post = |path: String, body: Value| {
+        server.request(Method::POST, &format!("/admin/linked-repos{path}")).bearer_auth(&key).json(&body)
+    };
+    let grant = json!({ "reason": "to announce", "scopes": format!("repo:{NOTE}") });
+    let grant = expect(200, post(String::new(), grant)).await;
+    let link = expect(200, post(format!("/{}/invite", grant["id"].as_str().unwrap()), json!({}))).await;
+    let input =
+        json!({ "link": link["invite_url"], "user": { "handle": alice.handle, "password": alice.password } });
+    crate::sdk::node("tests/network/browser.mjs", &input).await;
+    let listed = server.request(Method::GET, "/admin/linked-repos").bearer_auth(&key);
+    let listed = expect(200, listed).await;
+    let grant = &listed["linked_repos"][0];
+    assert_eq!((&grant["did"], &grant["status"]), (&json!(alice.did), &json!("active")), "{listed}");
+    server.stop().await;
+}

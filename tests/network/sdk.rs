@@ -62,7 +62,7 @@ async fn the_reference_client_takes_our_metadata(database: Database) {
 }
 
 /// Runs a script with an input; the JSON that it prints.
-async fn node(script: &'static str, input: &Value) -> Value {
+pub async fn node(script: &'static str, input: &Value) -> Value {
     let input = input.to_string();
     let run = move || {
         let mut node = Command::new("node");

@@ -17,7 +17,7 @@ fn page(template: &impl Template) -> Result<Response, Error> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src https: http:; frame-ancestors 'none'; \
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src https: http: data:; frame-ancestors 'none'; \
                   base-uri 'none'";
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     Ok(answer)
