@@ -155,7 +155,8 @@ impl Db {
             };
             let error = match result {
                 Ok(()) => return Ok(()),
-                Err(error @ MigrateError::ExecuteMigration(..)) => error,
+                // The step itself, or the note that it was done.
+                Err(error @ (MigrateError::ExecuteMigration(..) | MigrateError::Execute(_))) => error,
                 Err(error) => return Err(error.into()),
             };
             // sqlx takes no lock on SQLite: of two processes that start together one may find that the other has just
