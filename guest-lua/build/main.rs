@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     let (mut resolve, world) = bindings::resolve(&wit)?;
     bindings::generate(&mut resolve, world, &out)?;
     fs::write(out.join("glue.c"), glue::generate(&resolve, world)?)?;
-    let lua = lua::sources()?;
+    let lua = lua::sources(&here.join(".."), &out)?;
     fs::write(out.join("lvm.c"), lua::metered_vm(&fs::read_to_string(lua.join("lvm.c"))?)?)?;
     let unit = unit::write(&unit::Places { lua: &lua, ours: &c, prelude: &prelude, out: &out })?;
 

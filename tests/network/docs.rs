@@ -1,13 +1,12 @@
 //! What `docs/authentication.md` tells app developers, run as it stands.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::database::Database;
 use crate::index::{add_procedure, add_query, track};
-use crate::network::{network, repository};
+use crate::network::network;
+use crate::node::node;
 use crate::server::Server;
 
 const NOTE: &str = "com.example.docs.note";
@@ -31,14 +30,7 @@ async fn the_examples_work(database: Database) {
         "redirectUri": app.redirect, "scopes": SCOPES, "pds": network.pds,
         "user": { "handle": alice.handle, "password": alice.password }, "methods": { "put": PUT, "list": LIST },
     });
-    let run = move || {
-        let mut node = Command::new("node");
-        node.args(["tests/network/docs.mjs", &input.to_string()]).current_dir(repository());
-        node.output().expect("node starts")
-    };
-    let output = tokio::task::spawn_blocking(run).await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let printed = String::from_utf8_lossy(&output.stdout);
+    let printed = node("docs.mjs", &input).await;
     assert!(printed.contains("text: 'Hello'") && printed.trim_end().ends_with("204"), "{printed}");
     let records: Vec<Value> = alice.records(NOTE).await.into_values().map(|(_, record)| record).collect();
     assert_eq!(records, [json!({ "$type": NOTE, "text": "Hello" })]);

@@ -16,6 +16,7 @@ mod database;
 mod docs;
 mod index;
 mod network;
+mod node;
 mod oauth;
 mod outside;
 mod pds;

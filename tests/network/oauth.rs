@@ -8,6 +8,7 @@ use crate::app::App;
 use crate::database::Database;
 use crate::index::{add_procedure, add_query, track};
 use crate::network::network;
+use crate::node::node;
 use crate::server::{Server, expect};
 
 const NOTE: &str = "com.example.oauth.note";
@@ -15,6 +16,13 @@ const PUT: &str = "com.example.oauth.putNote";
 const LIST: &str = "com.example.oauth.listNotes";
 const SAVE: &str = "com.example.oauth.saveNotes";
 const SCOPES: &str = "atproto transition:generic";
+
+/// A browser that shows where it is sent.
+#[expect(clippy::disallowed_methods, reason = "a browser, from the outside")]
+fn browser() -> reqwest::Client {
+    let stays = reqwest::redirect::Policy::none();
+    reqwest::Client::builder().no_proxy().redirect(stays).build().unwrap()
+}
 
 crate::on_both!(an_app_writes_for_its_users);
 async fn an_app_writes_for_its_users(database: Database) {
@@ -110,9 +118,7 @@ async fn a_user_logs_in_at_their_pds(database: Database) {
     let alice = network.account().await;
     let mut server = Server::new(network, database);
     server.start().await;
-    let browser = reqwest::redirect::Policy::none();
-    #[expect(clippy::disallowed_methods, reason = "a browser, from the outside")]
-    let browser = reqwest::Client::builder().no_proxy().redirect(browser).build().unwrap();
+    let browser = browser();
     let cookies = |answer: &reqwest::Response| {
         let set = answer.headers().get_all("set-cookie").iter();
         let pairs = set.map(|cookie| cookie.to_str().unwrap().split(';').next().unwrap().to_owned());
@@ -164,9 +170,7 @@ async fn a_repo_is_linked_for_scripts(database: Database) {
     assert_eq!((&grant["did"], &grant["handle"]), (&json!(alice.did), &json!(alice.handle)));
     let id = grant["id"].as_str().unwrap();
     let link = expect(200, post(format!("/{id}/invite"), json!({}))).await;
-    let browser = reqwest::redirect::Policy::none();
-    #[expect(clippy::disallowed_methods, reason = "a browser, from the outside")]
-    let browser = reqwest::Client::builder().no_proxy().redirect(browser).build().unwrap();
+    let browser = browser();
     let start = format!("{}&handle={}", link["invite_url"].as_str().unwrap(), alice.handle);
     let to = browser.get(start).send().await.unwrap();
     assert_eq!(to.status(), 303);
@@ -209,7 +213,7 @@ async fn an_owner_agrees_in_a_browser(database: Database) {
     let link = expect(200, post(format!("/{}/invite", grant["id"].as_str().unwrap()), json!({}))).await;
     let input =
         json!({ "link": link["invite_url"], "user": { "handle": alice.handle, "password": alice.password } });
-    crate::sdk::node("tests/network/browser.mjs", &input).await;
+    node("browser.mjs", &input).await;
     let listed = server.request(Method::GET, "/admin/linked-repos").bearer_auth(&key);
     let listed = expect(200, listed).await;
     let grant = &listed["linked_repos"][0];

@@ -1,13 +1,12 @@
 //! The SDKs that apps use, from npm and unmodified: to them this server is the one they were written for.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 
 use crate::app::{App, client_id};
 use crate::database::Database;
 use crate::index::{add_procedure, add_query, track};
 use crate::network::network;
+use crate::node::node;
 use crate::server::Server;
 
 const NOTE: &str = "com.example.sdk.note";
@@ -40,7 +39,7 @@ async fn apps_written_with_the_sdks_work(database: Database) {
             "clientId": confidential.client_id, "redirectUri": confidential.redirect, "scopes": SCOPES },
         "methods": { "put": PUT, "list": LIST },
     });
-    let answer = node("tests/network/sdk.mjs", &input).await;
+    let answer: Value = serde_json::from_str(&node("sdk.mjs", &input).await).unwrap();
     let records = alice.records(NOTE).await;
     assert_eq!(records[answer["uri"].as_str().unwrap()].1["text"], "from a server");
     server.stop().await;
@@ -56,20 +55,7 @@ async fn the_reference_client_takes_our_metadata(database: Database) {
         "instance": server.url, "plc": network.plc, "pds": network.pds,
         "user": { "did": alice.did, "handle": alice.handle, "password": alice.password },
     });
-    let output = node("tests/network/own_client.mjs", &input).await;
+    let output: Value = serde_json::from_str(&node("own_client.mjs", &input).await).unwrap();
     assert!(output["client_id"].as_str().unwrap().starts_with("http://localhost?"), "{output}");
     server.stop().await;
-}
-
-/// Runs a script with an input; the JSON that it prints.
-pub async fn node(script: &'static str, input: &Value) -> Value {
-    let input = input.to_string();
-    let run = move || {
-        let mut node = Command::new("node");
-        node.args([script, &input]).current_dir(crate::network::repository());
-        node.output().expect("node starts")
-    };
-    let output = tokio::task::spawn_blocking(run).await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
 }

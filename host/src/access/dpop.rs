@@ -54,7 +54,6 @@ pub struct Shown<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DpopSession {
     pub id: String,
-    pub key_id: String,
     pub did: Did,
     /// Space-separated.
     pub scopes: String,
@@ -142,7 +141,7 @@ impl DpopProofs {
         self.check_claims(&proof, shown)?;
         let presented = oauth_sessions::presented(&self.db, &client.id, &proof.thumbprint).await?;
         let presented = presented.ok_or(Refused::UnknownKey)?;
-        let Presented { key_id, id: Some(id), did: Some(did), scopes, token_hash, refreshable, expires_at } =
+        let Presented { id: Some(id), did: Some(did), scopes, token_hash, refreshable, expires_at } =
             presented
         else {
             return Err(Refused::NoSession);
@@ -168,7 +167,7 @@ impl DpopProofs {
         }
         let did = Did::try_from(did.as_str());
         let did = did.map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: its DID is none")))?;
-        Ok(DpopSession { id, key_id, did, scopes: scopes.unwrap_or_default() })
+        Ok(DpopSession { id, did, scopes: scopes.unwrap_or_default() })
     }
 
     fn check_claims(&self, proof: &Proof<'_>, shown: &Shown<'_>) -> Result<(), Refused> {

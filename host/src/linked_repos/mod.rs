@@ -5,7 +5,7 @@ mod keep_alive;
 mod repo;
 
 pub use keep_alive::run as keep_alive;
-pub use repo::{GrantError, LinkedRepo, Runner, Swap};
+pub use repo::{GrantError, LinkedRepo, Runner};
 
 use std::fmt;
 use std::sync::Arc;

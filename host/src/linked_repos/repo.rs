@@ -30,9 +30,6 @@ pub struct LinkedRepo {
     session: std::sync::Arc<Session>,
 }
 
-/// What must be there for a record to be replaced.
-pub type Swap<'a> = Option<&'a str>;
-
 /// Why a linked repo can't be used so.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
@@ -132,7 +129,7 @@ impl LinkedRepo {
         nsid: &str,
         rkey: &str,
         value: Value,
-        swap: Swap<'_>,
+        swap: Option<&str>,
         patience: Duration,
     ) -> Result<(String, String), GrantError> {
         let nsid = collection(nsid)?;

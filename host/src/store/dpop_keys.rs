@@ -43,21 +43,8 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<DpopKeyRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Forgets a key, and its session with it.
-pub async fn delete(db: &Db, id: &str) -> Result<(), StoreError> {
-    let sql = "DELETE FROM dpop_keys WHERE id = $1";
-    on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await.map(drop))?;
-    Ok(())
-}
-
 /// Forgets keys made before `before` that no session was ever registered for. Returns how many.
 pub async fn delete_unused(db: &Db, before: Timestamp) -> Result<u64, StoreError> {
     let sql = "DELETE FROM dpop_keys WHERE did IS NULL AND created_at < $1";
     Ok(on!(db, writer, |pool| sqlx::query(sql).bind(before).execute(pool).await?.rows_affected()))
-}
-
-/// How many keys of a client wait for their session.
-pub async fn count_unused(db: &Db, client_id: &str) -> Result<i64, StoreError> {
-    let sql = "SELECT count(*) FROM dpop_keys WHERE client_id = $1 AND did IS NULL";
-    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(client_id).fetch_one(pool).await)?)
 }

@@ -56,7 +56,6 @@ pub struct NewSession<'a> {
 /// A key as a proof names it, and the session it has.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Presented {
-    pub key_id: String,
     /// `None` while nothing is registered for the key.
     pub id: Option<String>,
     pub did: Option<String>,
@@ -127,7 +126,7 @@ pub async fn register(
 
 /// What a client's proof by the key of this thumbprint stands for; `None` when the client has no such key.
 pub async fn presented(db: &Db, client_id: &str, thumbprint: &str) -> Result<Option<Presented>, StoreError> {
-    let sql = "SELECT k.id AS key_id, s.id, s.did, s.scopes, s.token_hash, s.refreshable, s.expires_at \
+    let sql = "SELECT s.id, s.did, s.scopes, s.token_hash, s.refreshable, s.expires_at \
                FROM dpop_keys k LEFT JOIN oauth_sessions s ON s.key_id = k.id \
                WHERE k.thumbprint = $1 AND k.client_id = $2";
     Ok(on!(db, reader, |pool| {
