@@ -33,7 +33,8 @@ pub(crate) fn sources(workspace: &Path, out: &Path) -> Result<PathBuf> {
     fs::create_dir_all(question.join("src"))?;
     fs::write(question.join("src/lib.rs"), "")?;
     fs::write(question.join("Cargo.toml"), QUESTION)?;
-    fs::copy(workspace.join("Cargo.lock"), question.join("Cargo.lock")).context("the workspace's Cargo.lock")?;
+    fs::copy(workspace.join("Cargo.lock"), question.join("Cargo.lock"))
+        .context("the workspace's Cargo.lock")?;
     let cargo = env::var_os("CARGO").context("CARGO is not set; this is a build script")?;
     // In the workspace's folder, so that a `.cargo/config.toml` that vendors the registry counts here too.
     let output = Command::new(cargo)

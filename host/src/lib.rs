@@ -12,6 +12,7 @@ pub mod clock; // the only source of the current time
 pub mod config; // the environment, read once
 pub mod crypto; // keys, signatures, sealing, hashing; no I/O
 pub mod events; // the event log: one enum of events, written as rows
+pub mod fair_share; // places that tenants share fairly
 pub mod http; // our HTTP server; knows no domain
 pub mod identity; // DIDs to documents, cached
 pub mod indexing; // from stream to index

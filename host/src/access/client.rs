@@ -12,6 +12,7 @@ use super::rate_limit::Limit;
 use crate::clock::Timestamp;
 use crate::config;
 use crate::crypto::{ct_eq, sha256_hex};
+use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
 use crate::store::api_clients::{self, ApiClientRow};
 use crate::store::{Db, StoreError};
@@ -109,6 +110,11 @@ impl Clients {
 }
 
 impl ApiClient {
+    /// Whose share its calls take: a child's are its parent's.
+    pub fn tenant(&self) -> Tenant {
+        Tenant::client(self.parent.as_deref().unwrap_or(&self.id))
+    }
+
     /// The client's bucket; each number falls back to the instance's default for itself.
     pub fn limit(&self, defaults: &config::RateLimit) -> Limit {
         Limit {

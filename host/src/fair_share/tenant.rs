@@ -1,0 +1,93 @@
+//! Who a share belongs to.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// One party among those that share an instance. What one of them does is paid from its own share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Tenant {
+    /// A top-level API client, by id. Its children count as the client itself.
+    Client(Arc<str>),
+    /// A registrable domain, for callers and servers that have no client.
+    Domain(Arc<str>),
+    /// The network of an address: an IPv4 address, or the /64 of an IPv6 address, which one host may own whole.
+    Address(IpAddr),
+    /// The instance's own work: events, sweeps, admins.
+    Instance,
+}
+
+/// Labels of a suffix that people register names under, beside the usual single one: `co.uk`, `com.au`. A list of all
+/// such suffixes changes weekly; treating a few domains as one tenant too many costs less than keeping it.
+const SECOND_LEVEL: [&str; 8] = ["ac", "co", "com", "edu", "gov", "net", "or", "org"];
+
+impl Tenant {
+    /// The tenant of an API client, by the id of its top-level client.
+    pub fn client(id: impl Into<Arc<str>>) -> Self {
+        Self::Client(id.into())
+    }
+
+    /// The tenant of a host name: its registrable domain, or its address if it is one. Ports are not part of a name.
+    pub fn of_host(host: &str) -> Self {
+        let host = host.trim_end_matches('.');
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if let Ok(address) = bare.parse() {
+            return Self::of_address(address);
+        }
+        let lower = host.to_ascii_lowercase();
+        Self::Domain(registrable(&lower).into())
+    }
+
+    /// The tenant of a network address.
+    pub fn of_address(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self::Address(v4.into()),
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                Self::Address(std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
+            }
+        }
+    }
+}
+
+/// The last two labels, or three under a suffix such as `co.uk`.
+fn registrable(host: &str) -> &str {
+    let mut labels = host.rsplit('.');
+    let (Some(top), Some(second)) = (labels.next(), labels.next()) else { return host };
+    let mut kept = top.len() + 1 + second.len();
+    if top.len() == 2
+        && SECOND_LEVEL.contains(&second)
+        && let Some(third) = labels.next()
+    {
+        kept += 1 + third.len();
+    }
+    &host[host.len() - kept..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_belongs_to_the_owner_of_its_domain() {
+        let domain = |name: &str| Tenant::Domain(name.into());
+        for (host, tenant) in [
+            ("example.com", domain("example.com")),
+            ("a.b.Example.com.", domain("example.com")),
+            ("x.shop.co.uk", domain("shop.co.uk")),
+            ("co.uk", domain("co.uk")),
+            ("localhost", domain("localhost")),
+            ("", domain("")),
+            ("127.0.0.1", Tenant::Address([127, 0, 0, 1].into())),
+            ("[::ffff:10.0.0.1]", Tenant::Address([10, 0, 0, 1].into())),
+        ] {
+            assert_eq!(Tenant::of_host(host), tenant, "{host}");
+        }
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_tenant() {
+        let of = |text: &str| Tenant::of_address(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    }
+}
