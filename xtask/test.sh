@@ -10,6 +10,8 @@ say "format"
 cargo fmt --all --check
 say "clippy"
 cargo clippy --workspace --all-targets --quiet -- --deny warnings
+say "the guest, built as on a machine that has never seen the project"
+sh xtask/cold.sh
 say "unit and integration tests, on SQLite and PostgreSQL"
 tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast
 say "documentation examples"
