@@ -187,6 +187,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::http::request::NO_PEER;
 
     fn row(key: &str, is_active: bool) -> ApiClientRow {
         ApiClientRow {
@@ -217,7 +218,7 @@ mod tests {
             builder = builder.header(*name, *value);
         }
         let (head, ()) = builder.body(()).unwrap().into_parts();
-        Request { head, body: Bytes::new(), params: Vec::new(), id: String::new() }
+        Request { head, body: Bytes::new(), params: Vec::new(), id: String::new(), peer: NO_PEER }
     }
 
     #[test]

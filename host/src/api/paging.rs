@@ -43,10 +43,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::http::request::NO_PEER;
 
     fn request(query: &str) -> Request {
         let (head, ()) = http::Request::get(format!("/x?{query}")).body(()).unwrap().into_parts();
-        Request { head, body: Bytes::new(), params: Vec::new(), id: String::new() }
+        Request { head, body: Bytes::new(), params: Vec::new(), id: String::new(), peer: NO_PEER }
     }
 
     #[test]

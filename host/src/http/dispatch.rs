@@ -1,6 +1,6 @@
 //! What happens to every request around its handler: id, limits, CORS, routing, panics, the log line.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,7 +46,7 @@ impl Http {
         let is_head = head.method == Method::HEAD;
         let log = AccessLog::begin(&head, peer);
 
-        let (mut response, measure) = self.respond(head, Unread::new(body), &id).await;
+        let (mut response, measure) = self.respond(peer.ip(), head, Unread::new(body), &id).await;
         if is_head {
             without_body(&mut response);
         }
@@ -62,7 +62,7 @@ impl Http {
         response
     }
 
-    async fn respond(&self, head: Parts, body: Unread, id: &str) -> (Response, &Measure) {
+    async fn respond(&self, peer: IpAddr, head: Parts, body: Unread, id: &str) -> (Response, &Measure) {
         if let Err(error) = check_head(&head) {
             return (error.into_response(id), &self.unrouted);
         }
@@ -71,7 +71,7 @@ impl Http {
         }
         match self.router.find(&head.method, head.uri.path()) {
             Found::Endpoint(endpoint, params) => {
-                let request = Request { head, body: bytes::Bytes::new(), params, id: id.to_owned() };
+                let request = Request { head, body: bytes::Bytes::new(), params, id: id.to_owned(), peer };
                 (self.run(endpoint, request, body, id).await, &endpoint.measure)
             }
             Found::OtherMethods(allow) if head.method == Method::OPTIONS => {

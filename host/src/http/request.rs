@@ -1,10 +1,15 @@
 //! A request as handlers see it: head, path parameters, and a body read within its limit.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri, request::Parts};
 use serde::de::DeserializeOwned;
 
 use super::Error;
+
+/// [`Request::peer`] of a request that was made in this process and came over no connection.
+pub const NO_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The body has been read in full by the router, within the route's limit, before a handler runs.
 #[derive(Debug)]
@@ -15,6 +20,8 @@ pub struct Request {
     pub params: Vec<(&'static str, String)>,
     /// Shown in the access log and in `x-request-id`; the correlation id of internal errors.
     pub id: String,
+    /// The address at the other end of the connection: the client's, or that of the proxy in front of this server.
+    pub peer: IpAddr,
 }
 
 impl Request {

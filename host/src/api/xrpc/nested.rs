@@ -13,6 +13,7 @@ use super::{forward, procedure, query};
 use crate::access::{XrpcCaller, xrpc};
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind, Nsid};
+use crate::http::request::NO_PEER;
 use crate::http::{Error, Request, Response};
 use crate::scripts::{Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb};
 
@@ -110,6 +111,7 @@ fn request(app: &App, nsid: &Nsid, method: Method, call: &XrpcCall) -> Result<Re
         body: call.input.clone().unwrap_or_default(),
         params: vec![("nsid", nsid.to_string())],
         id: format!("nested-{}", app.random.hex(8)),
+        peer: NO_PEER,
     })
 }
 

@@ -19,12 +19,14 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::http::request::NO_PEER;
 
     #[test]
     fn everything_is_a_string_and_the_client_key_stays_here() {
         let uri = "/xrpc/a.b.c?limit=5&tag=a&tag=b&flag&sp=a+b%26&client_key=bvc_1";
         let (head, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
-        let request = Request { head, body: Bytes::new(), params: Vec::new(), id: String::new() };
+        let request =
+            Request { head, body: Bytes::new(), params: Vec::new(), id: String::new(), peer: NO_PEER };
         let params = collect(&request);
         let params: Vec<(&str, &str)> = params.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         assert_eq!(params, [("limit", "5"), ("tag", "a"), ("tag", "b"), ("flag", ""), ("sp", "a b&")]);
