@@ -66,7 +66,11 @@ pub struct App {
     pub proofs: DpopProofs,
     /// Checks service tokens and remembers the used ones.
     pub tokens: ServiceTokens,
+    /// What API clients may spend.
     pub buckets: Buckets,
+    /// What callers without a client may spend: addresses, targets, DIDs. Apart from the clients', because anybody can
+    /// have so many of these that they share buckets.
+    pub sender_buckets: Buckets,
     /// What calls cost whose lexicon does not say.
     pub settings: Settings,
     pub costs: Costs,
@@ -313,6 +317,7 @@ impl App {
             admin_keys: AdminKeys::default(),
             users: Users::default(),
             buckets: Buckets::default(),
+            sender_buckets: Buckets::default(),
             settings,
             costs,
             registry,
@@ -372,6 +377,7 @@ impl App {
             let pause = || tokio::time::sleep(rate_limit::SWEEP_EVERY);
             while drain.run_until_cancelled(pause()).await.is_some() {
                 app.buckets.sweep(app.clock.now());
+                app.sender_buckets.sweep(app.clock.now());
             }
         });
     }

@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
 
-use super::{Credential, Permission, PermissionSet};
+use super::{Credential, Permission, PermissionSet, Sender, service_jwt};
 use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Did;
@@ -94,18 +94,25 @@ pub async fn admit(app: &App, request: &Request, needed: PermissionSet) -> Resul
 /// The resolution order of the specification: API key, service token, session cookie.
 async fn identify(app: &App, request: &Request) -> Result<Admin, Error> {
     let now = app.clock.now();
-    match Credential::of(request.headers()) {
+    let sender = Sender::of(app, request);
+    let credential = Credential::of(request.headers());
+    if !matches!(credential, Credential::Absent) {
+        sender.may_try()?;
+    }
+    match credential {
         Credential::AdminKey(key) => {
             let admin = app.admin_keys.resolve(&app.db, key, now).await.map_err(failed)?;
-            let admin = admin.ok_or_else(|| unauthorized("invalid API key"))?;
+            let admin = sender.charge(admin.ok_or_else(|| unauthorized("invalid API key")), |_| true)?;
             if let Via::ApiKey(id) = &admin.via {
                 app.users.touch_key(app, id, now);
             }
             Ok(admin)
         }
         Credential::Bearer(token) => {
-            let did = app.tokens.verify(&app.resolver, token, None).await?.did;
-            let admin = app.users.of_did(app, &did, now).await?;
+            let spoken = app.tokens.verify(&app.resolver, &sender, token, None).await;
+            let did = sender.charge(spoken, service_jwt::Refused::is_failure)?.did;
+            // Everybody has a DID with a key: that it is no user's costs what a wrong key does.
+            let admin = sender.charge(app.users.of_did(app, &did, now).await, |_| true)?;
             app.users.touch(app, &admin.user_id, now);
             Ok(admin)
         }

@@ -104,6 +104,14 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
+impl Refused {
+    /// Whether the sender is at fault. A missing nonce is a step of the protocol, an expired session was proved, and what the
+    /// database can't say is nobody's fault.
+    pub fn is_failure(&self) -> bool {
+        !matches!(self, Self::Nonce(_) | Self::Expired | Self::Unknown(_) | Self::Store(_))
+    }
+}
+
 impl DpopProofs {
     /// With `nonces`, proofs must carry one of them.
     pub fn new(db: Db, clock: Clock, origins: Origins, used: UsedProofs, nonces: Option<Nonces>) -> Self {

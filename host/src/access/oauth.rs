@@ -6,10 +6,9 @@ use std::sync::Arc;
 use http::header::ORIGIN;
 use http::{HeaderMap, Method};
 
-use super::client::{X_CLIENT_KEY, X_CLIENT_SECRET};
+use super::client::{Purse, X_CLIENT_KEY, X_CLIENT_SECRET};
 use super::dpop::Refused;
-use super::rate_limit::Limit;
-use super::{ApiClient, Credential, DpopSession};
+use super::{ApiClient, Credential, DpopSession, Sender, Toll};
 use crate::app::App;
 use crate::atproto::Did;
 use crate::http::{Error, Request};
@@ -23,17 +22,20 @@ pub enum Holder {
     Device(Arc<ApiClient>, DpopSession),
 }
 
-/// The client that the header names, which pays one call from a bucket of its own.
-///
-/// # Errors
-/// 401 when there is none or it isn't known, 429 when the bucket is empty.
-fn client(app: &App, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
-    let key = headers.get(X_CLIENT_KEY).ok_or_else(|| Error::unauthorized("X-Client-Key header required"))?;
-    let client = app.clients.get(key.to_str().unwrap_or_default()).ok_or_else(invalid)?;
-    // Keys are made for whoever asks in a public client's name: what is made must be bounded.
-    let limit: Limit = client.limit(&app.config.rate_limit);
-    app.buckets.take(&format!("oauth:{}", client.key), limit, 1, app.clock.now())?;
-    Ok(client)
+/// The client that the header names, not proved yet. It costs the sender a failure when there is none.
+fn named(app: &App, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
+    sender.may_try()?;
+    let key = headers.get(X_CLIENT_KEY).ok_or_else(|| Error::unauthorized("X-Client-Key header required"));
+    let client = key.and_then(|key| app.clients.get(key.to_str().unwrap_or_default()).ok_or_else(invalid));
+    sender.charge(client, |_| true)
+}
+
+/// An application that has proved itself pays one call from a bucket of its own (its parent's too, if it has one).
+fn pay(app: &App, client: &ApiClient) -> Result<(), Error> {
+    let (buckets, defaults) = (&app.buckets, &app.config.rate_limit);
+    let purse = Purse { buckets, defaults, now: app.clock.now(), kind: "oauth:" };
+    app.clients.pay(&purse, client, 1)?;
+    Ok(())
 }
 
 fn invalid() -> Error {
@@ -41,14 +43,23 @@ fn invalid() -> Error {
 }
 
 /// An application that may provision keys and register sessions: a confidential one with its secret, a public one from
-/// its own pages.
+/// its own pages. A secret is a proof, and the application pays; a page proves nothing, and its address pays.
 ///
 /// # Errors
-/// 401.
-pub fn admit_application(app: &App, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
-    let client = client(app, headers)?;
-    prove_application(&client, headers)?;
+/// 401, and 429 when a bucket is empty.
+pub fn admit_application(app: &App, request: &Request) -> Result<Arc<ApiClient>, Error> {
+    let sender = Sender::of(app, request);
+    let client = named(app, &sender, request.headers())?;
+    prove(app, &sender, &client, request.headers())?;
     Ok(client)
+}
+
+fn prove(app: &App, sender: &Sender<'_>, client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
+    sender.charge(prove_application(client, headers), |_| true)?;
+    if client.is_public() {
+        return Ok(sender.pay_for(&Toll::APPLICATION_PAGE, &client.tenant())?);
+    }
+    pay(app, client)
 }
 
 fn prove_application(client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
@@ -79,49 +90,87 @@ pub enum Minter {
     Page,
 }
 
-/// The client that a request names, not proved yet.
+/// The client that a request names, not proved yet: [`admit_minter`] does, once the body is read.
 ///
 /// # Errors
-/// 401, and 429 when its bucket is empty.
-pub fn admit_named(app: &App, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
-    client(app, headers)
+/// 401, and 429 when too many proofs of the sender have failed.
+pub fn admit_named(app: &App, request: &Request) -> Result<Arc<ApiClient>, Error> {
+    named(app, &Sender::of(app, request), request.headers())
 }
 
-/// Whoever may have an assertion made.
+/// A caller that may have an assertion made.
 ///
 /// # Errors
-/// 401.
+/// 401, and 429 when a bucket is empty.
 pub async fn admit_minter(app: &App, client: &ApiClient, request: &Request) -> Result<Minter, Error> {
+    let sender = Sender::of(app, request);
     if let Credential::Dpop(token) = Credential::of(request.headers()) {
-        let (method, path) = (request.method(), request.uri().path());
-        let session = app.proofs.verify_request(client, method, path, request.headers(), token).await?;
+        let session = device(app, &sender, client, request, token).await?;
         return Ok(Minter::Device(session));
     }
-    prove_application(client, request.headers())?;
+    prove(app, &sender, client, request.headers())?;
     Ok(if client.is_public() { Minter::Page } else { Minter::Application })
 }
 
-/// Whoever may ask about a user's sessions: the application with its secret, or one of the user's devices.
+/// A caller that may ask about a user's sessions: the application with its secret, or one of the user's devices.
 ///
 /// # Errors
-/// 401.
+/// 401, and 429 when a bucket is empty.
 pub async fn admit_holder(app: &App, request: &Request) -> Result<Holder, Error> {
-    let client = client(app, request.headers())?;
+    let sender = Sender::of(app, request);
+    let client = named(app, &sender, request.headers())?;
     if let Some(secret) = request.headers().get(X_CLIENT_SECRET) {
-        return if client.has_secret(secret) { Ok(Holder::Application(client)) } else { Err(invalid()) };
+        if !client.has_secret(secret) {
+            sender.failed();
+            return Err(invalid());
+        }
+        pay(app, &client)?;
+        return Ok(Holder::Application(client));
     }
     let Credential::Dpop(token) = Credential::of(request.headers()) else {
+        sender.failed();
         return Err(Error::unauthorized("X-Client-Secret or DPoP authentication required"));
     };
-    let (method, path) = (request.method(), request.uri().path());
-    match app.proofs.verify_request(&client, method, path, request.headers(), token).await {
+    match device(app, &sender, &client, request, token).await {
         Ok(session) => Ok(Holder::Device(client, session)),
         // Logging out twice: to applications 404 says that it is done, and 401 that something is wrong.
-        Err(Refused::UnknownKey | Refused::NoSession) if method == Method::DELETE => {
+        Err(NoDevice::Proof(Refused::UnknownKey | Refused::NoSession))
+            if request.method() == Method::DELETE =>
+        {
             Err(Error::not_found("DPoP session not found"))
         }
         Err(refused) => Err(refused.into()),
     }
+}
+
+/// Why no device was admitted.
+enum NoDevice {
+    Proof(Refused),
+    Limit(Error),
+}
+
+impl From<NoDevice> for Error {
+    fn from(refused: NoDevice) -> Self {
+        match refused {
+            NoDevice::Proof(refused) => refused.into(),
+            NoDevice::Limit(error) => error,
+        }
+    }
+}
+
+/// The session that a proof stands for. A proof that holds is paid by the application, any other by its sender.
+async fn device(
+    app: &App,
+    sender: &Sender<'_>,
+    client: &ApiClient,
+    request: &Request,
+    token: &str,
+) -> Result<DpopSession, NoDevice> {
+    let (method, path) = (request.method(), request.uri().path());
+    let proved = app.proofs.verify_request(client, method, path, request.headers(), token).await;
+    let session = sender.charge(proved, Refused::is_failure).map_err(NoDevice::Proof)?;
+    pay(app, client).map_err(NoDevice::Limit)?;
+    Ok(session)
 }
 
 impl Holder {

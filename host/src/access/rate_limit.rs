@@ -1,11 +1,11 @@
 //! Token buckets (admin-api.md §13): each API client may spend what has flowed into its bucket.
 //!
-//! Buckets live in memory, start full and refill continuously. A full bucket is the same as none, so an idle one
-//! is dropped.
+//! Buckets live in memory, start full and refill continuously. A full bucket is the same as none, so one that has
+//! become full again is dropped.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -17,14 +17,11 @@ use crate::http::Error;
 /// How often idle buckets are dropped.
 pub const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
-/// A bucket that nobody took from for this long is dropped. At the usual rates it has long been full.
-const IDLE_SECONDS: i64 = 300;
-
 /// Locks, so that clients seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// Buckets in one shard. Clients are few; what could grow are the callers with service tokens, who need no
-/// client. Beyond it they share one bucket per shard.
+/// Buckets in one shard. API clients are fewer; what could grow are the buckets of addresses and DIDs. Beyond it new
+/// keys share one bucket per shard, and so those of clients are kept apart ([`crate::app::App::buckets`]).
 const PER_SHARD: usize = 8192;
 
 /// No caller is told to wait longer than a day, whatever the numbers say.
@@ -65,6 +62,8 @@ pub struct Exhausted {
 struct Bucket {
     tokens: f64,
     at: Timestamp,
+    /// When it is full again, if nothing is taken meanwhile.
+    full_at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -86,38 +85,64 @@ impl Buckets {
     /// # Errors
     /// When too little is left; nothing is taken then.
     pub fn take(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) -> Result<Budget, Exhausted> {
-        let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
-        let mut buckets = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.change(key, limit, now, |bucket| bucket.take(limit, cost, now))
+    }
+
+    /// Whether [`Self::take`] would succeed now; takes nothing.
+    ///
+    /// # Errors
+    /// When too little is left.
+    pub fn check(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) -> Result<(), Exhausted> {
+        let mut bucket = self.shard(key).get(key).copied().unwrap_or(Bucket::full(limit, now));
+        bucket.take(limit, cost, now).map(drop)
+    }
+
+    /// Gives back what was taken for a request that could not be paid for in full.
+    pub fn give_back(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) {
+        self.change(key, limit, now, |bucket| bucket.give_back(limit, cost, now));
+    }
+
+    fn change<T>(&self, key: &str, limit: Limit, now: Timestamp, change: impl FnOnce(&mut Bucket) -> T) -> T {
+        let mut buckets = self.shard(key);
         let key = if buckets.len() >= PER_SHARD && !buckets.contains_key(key) { "" } else { key };
-        let full = Bucket { tokens: limit.capacity, at: now };
         match buckets.get_mut(key) {
-            Some(bucket) => bucket.take(limit, cost, now),
-            None => buckets.entry(key.into()).or_insert(full).take(limit, cost, now),
+            Some(bucket) => change(bucket),
+            None => change(buckets.entry(key.into()).or_insert(Bucket::full(limit, now))),
         }
     }
 
-    /// Drops buckets that have been idle.
+    fn shard(&self, key: &str) -> MutexGuard<'_, HashMap<Box<str>, Bucket>> {
+        let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops buckets that are full again.
     pub fn sweep(&self, now: Timestamp) {
         for shard in &self.shards {
             let mut buckets = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            buckets.retain(|_, bucket| bucket.at.plus_seconds(IDLE_SECONDS) > now);
+            buckets.retain(|_, bucket| bucket.full_at > now);
         }
     }
 }
 
 impl Bucket {
-    fn take(&mut self, limit: Limit, cost: u32, now: Timestamp) -> Result<Budget, Exhausted> {
-        let Limit { capacity, refill_rate } = limit;
-        let rate = refill_rate.max(0.0);
+    fn full(limit: Limit, now: Timestamp) -> Self {
+        Self { tokens: limit.capacity, at: now, full_at: now }
+    }
+
+    /// Adds what has flowed in.
+    fn refill(&mut self, limit: Limit, now: Timestamp) {
         // A clock that was set back gives nothing and takes nothing.
         let elapsed = (now.0 - self.at.0).max(0) as f64 / 1e6;
-        self.tokens = (self.tokens + elapsed * rate).min(capacity);
+        self.tokens = (self.tokens + elapsed * limit.refill_rate.max(0.0)).min(limit.capacity);
         self.at = now;
+    }
+
+    fn take(&mut self, limit: Limit, cost: u32, now: Timestamp) -> Result<Budget, Exhausted> {
+        let Limit { capacity, .. } = limit;
+        self.refill(limit, now);
         let cost = f64::from(cost).min(capacity);
-        let until = |tokens: f64| {
-            let seconds = if tokens <= 0.0 { 0.0 } else { (tokens / rate).ceil() };
-            seconds.min(LONGEST_WAIT_SECONDS)
-        };
+        let until = |tokens: f64| limit.seconds_for(tokens);
         if self.tokens < cost {
             return Err(Exhausted {
                 limit: capacity as u64,
@@ -126,15 +151,36 @@ impl Bucket {
             });
         }
         self.tokens -= cost;
+        let seconds = until(capacity - self.tokens) as i64;
+        self.full_at = now.plus_seconds(seconds);
         Ok(Budget {
             limit: capacity as u64,
             remaining: self.tokens as u64,
-            reset: now.as_seconds() + until(capacity - self.tokens) as i64,
+            reset: now.as_seconds() + seconds,
         })
+    }
+
+    fn give_back(&mut self, limit: Limit, cost: u32, now: Timestamp) {
+        self.refill(limit, now);
+        self.tokens = (self.tokens + f64::from(cost)).min(limit.capacity);
+    }
+}
+
+impl Limit {
+    /// Whole seconds in which this many tokens flow in.
+    fn seconds_for(self, tokens: f64) -> f64 {
+        let seconds = if tokens <= 0.0 { 0.0 } else { (tokens / self.refill_rate.max(0.0)).ceil() };
+        seconds.min(LONGEST_WAIT_SECONDS)
     }
 }
 
 impl Budget {
+    /// Of two buckets that a call was paid from, the one that has less left.
+    #[must_use]
+    pub fn tighter(self, other: Self) -> Self {
+        if other.remaining < self.remaining { other } else { self }
+    }
+
     /// The headers that tell a caller how much it has left.
     pub fn headers(&self) -> [(HeaderName, HeaderValue); 3] {
         [(LIMIT, self.limit.into()), (REMAINING, self.remaining.into()), (RESET, self.reset.into())]
@@ -194,17 +240,44 @@ mod tests {
     }
 
     #[test]
-    fn idle_buckets_go_and_their_number_is_bounded() {
+    fn full_buckets_go_and_their_number_is_bounded() {
         let buckets = Buckets::default();
         let count = || buckets.shards.iter().map(|s| s.lock().unwrap().len()).sum::<usize>();
         for n in 0..(SHARDS * PER_SHARD + 20_000) {
             let _ = buckets.take(&n.to_string(), LIMIT, 1, at(0.0));
         }
         assert!(count() <= SHARDS * (PER_SHARD + 1));
-        buckets.sweep(at(299.0));
+        buckets.sweep(at(0.5));
         assert!(count() > 0);
-        buckets.sweep(at(301.0));
+        // The shared ones were emptied, and take longest.
+        buckets.sweep(at(6.0));
         assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn a_slow_bucket_is_not_forgotten_before_it_is_full() {
+        let buckets = Buckets::default();
+        let slow = Limit { capacity: 2.0, refill_rate: 0.001 };
+        for _ in 0..2 {
+            buckets.take("a", slow, 1, at(0.0)).unwrap();
+        }
+        buckets.sweep(at(900.0));
+        assert!(buckets.take("a", slow, 1, at(900.0)).is_err());
+        buckets.sweep(at(2001.0));
+        assert_eq!(buckets.take("a", slow, 1, at(2001.0)).unwrap().remaining, 1);
+    }
+
+    #[test]
+    fn looking_takes_nothing_and_what_is_given_back_counts() {
+        let buckets = Buckets::default();
+        for _ in 0..20 {
+            assert!(buckets.check("a", LIMIT, 10, at(0.0)).is_ok());
+        }
+        buckets.take("a", LIMIT, 8, at(0.0)).unwrap();
+        assert_eq!(buckets.check("a", LIMIT, 3, at(0.0)).unwrap_err().retry_after, 1);
+        buckets.give_back("a", LIMIT, 8, at(0.0));
+        buckets.give_back("a", LIMIT, 8, at(0.0));
+        assert_eq!(buckets.take("a", LIMIT, 1, at(0.0)).unwrap().remaining, 9);
     }
 
     #[test]

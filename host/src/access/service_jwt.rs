@@ -1,18 +1,25 @@
 //! Service-auth tokens (service.md, Admin API authentication 2; auth-and-clients.md §6): a DID's own key says
 //! that its holder is calling this instance.
 //!
-//! Nothing of a token is believed before its signature verifies; what can be refused without a key is refused
-//! first, so that a stranger's garbage costs no look-up.
+//! Nothing of a token is believed before its signature verifies. What can be refused without a key is refused first,
+//! and a key that is known is used; only then the issuer is looked up, which the sender pays for.
 
-use tokio::sync::Semaphore;
+use std::sync::Arc;
+use std::time::Duration;
 
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::StatusCode;
+
+use super::Sender;
+use super::rate_limit::Exhausted;
 use super::replay::Replay;
 use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::crypto::jws::{self, JwsError, ServiceClaims};
 use crate::crypto::{HighS, PublicKey};
+use crate::fair_share::{Bounds, FairPool, Full};
 use crate::http::Error;
-use crate::identity::Resolver;
+use crate::identity::{DidDocument, IdentityError, Resolver};
 
 /// Tokens that live longer are refused: a stolen one must end soon.
 const LONGEST_LIFE_SECONDS: i64 = 3600;
@@ -24,29 +31,64 @@ const CLOCK_SKEW_SECONDS: i64 = 60;
 /// Kinds of token that are signed with the same key and mean something else.
 const OTHER_TYPES: [&str; 3] = ["at+jwt", "refresh+jwt", "dpop+jwt"];
 
-/// Look-ups of unknown issuers at the same time. Each may wait for a stranger's server; more callers are turned
-/// away rather than kept.
-const LOOK_UPS: usize = 64;
+/// Look-ups of unknown issuers, by the sender's address. Each may wait for another server until its timeout; where they
+/// go is bounded by the [`Resolver`] for itself.
+const LOOK_UPS: Bounds = Bounds {
+    places: 64,
+    // An address that only names servers that stall holds an eighth of the places.
+    per_tenant: 8,
+    waiting: 256,
+    // A PDS that sends the first calls of many users waits a moment; a flood is refused.
+    waiting_per_tenant: 64,
+    // As long as one look-up may take.
+    patience: Duration::from_secs(10),
+};
 
 /// Where the keys of issuers come from.
 pub trait SigningKeys: Send + Sync {
+    /// What is known of the `#atproto` key of a DID without asking another server, if anything. With `fresh` only what
+    /// [`Self::look_up`] could not better.
+    fn known(
+        &self,
+        did: &Did,
+        fresh: bool,
+    ) -> impl Future<Output = Option<Result<PublicKey, NoKey>>> + Send;
+
     /// The `#atproto` key of a DID's document; `fresh` past the cache.
-    fn signing_key(&self, did: &Did, fresh: bool) -> impl Future<Output = Result<PublicKey, NoKey>> + Send;
+    fn look_up(&self, did: &Did, fresh: bool) -> impl Future<Output = Result<PublicKey, NoKey>> + Send;
 }
 
-/// A DID document could not be had, or has no usable key. The text is for the log.
+/// Why there is no key. The text is for the log.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NoKey(pub String);
+pub enum NoKey {
+    /// A DID document could not be had, or has no usable key.
+    #[error("{0}")]
+    Unknown(String),
+    /// Too many look-ups are under way.
+    #[error(transparent)]
+    Busy(Full),
+}
 
 impl SigningKeys for Resolver {
-    async fn signing_key(&self, did: &Did, fresh: bool) -> Result<PublicKey, NoKey> {
+    async fn known(&self, did: &Did, fresh: bool) -> Option<Result<PublicKey, NoKey>> {
+        let known = if fresh { self.known_fresh(did).await } else { Self::known(self, did).await };
+        known.map(|document| key_of(did, &document))
+    }
+
+    async fn look_up(&self, did: &Did, fresh: bool) -> Result<PublicKey, NoKey> {
         let document = if fresh { self.refresh(did).await } else { self.resolve(did).await };
-        let document = document.map_err(|error| NoKey(error.to_string()))?;
-        document
-            .signing_key()
-            .cloned()
-            .ok_or_else(|| NoKey(format!("the document of {did} has no #atproto key")))
+        key_of(did, &document)
+    }
+}
+
+fn key_of(did: &Did, document: &Result<Arc<DidDocument>, IdentityError>) -> Result<PublicKey, NoKey> {
+    match document {
+        Ok(document) => {
+            let key = document.signing_key().cloned();
+            key.ok_or_else(|| NoKey::Unknown(format!("the document of {did} has no #atproto key")))
+        }
+        Err(IdentityError::Busy(full)) => Err(NoKey::Busy(*full)),
+        Err(error) => Err(NoKey::Unknown(error.to_string())),
     }
 }
 
@@ -70,13 +112,23 @@ pub enum Refused {
     #[error("the issuer of the service token is not a DID")]
     Issuer,
     #[error("the signing key of the issuer could not be found")]
-    Key(NoKey),
+    Key(String),
     #[error("the signature of the service token does not verify")]
     Signature,
     #[error("the service token was used before")]
     Replayed,
-    #[error("too many service tokens are being checked")]
-    Busy,
+    #[error("too many issuers of service tokens are being looked up: {0}")]
+    Busy(#[from] Full),
+    /// The sender, or all who name the issuer's domain, have caused too many look-ups.
+    #[error("too many issuers of service tokens were looked up")]
+    Metered(Exhausted),
+}
+
+impl Refused {
+    /// Whether the token is at fault; else it was not looked at.
+    pub fn is_failure(&self) -> bool {
+        !matches!(self, Self::Busy(_) | Self::Metered(_))
+    }
 }
 
 /// Who a token speaks for.
@@ -94,12 +146,13 @@ pub struct ServiceTokens {
     audience: String,
     clock: Clock,
     replay: Replay,
-    look_ups: Semaphore,
+    look_ups: FairPool,
 }
 
 impl ServiceTokens {
     pub fn new(audience: String, clock: Clock) -> Self {
-        Self { audience, clock, replay: Replay::default(), look_ups: Semaphore::new(LOOK_UPS) }
+        let look_ups = FairPool::new("service_tokens", LOOK_UPS);
+        Self { audience, clock, replay: Replay::default(), look_ups }
     }
 
     /// Who signed the token. `method` is the NSID being called; `None` where there is none (`/admin`),
@@ -110,6 +163,7 @@ impl ServiceTokens {
     pub async fn verify(
         &self,
         keys: &impl SigningKeys,
+        sender: &Sender<'_>,
         token: &str,
         method: Option<&str>,
     ) -> Result<Spoken, Refused> {
@@ -126,12 +180,11 @@ impl ServiceTokens {
         self.check_claims(&claims, method)?;
         let issuer = Did::try_from(claims.iss.as_str()).map_err(|_| Refused::Issuer)?;
 
-        let _slot = self.look_ups.try_acquire().map_err(|_| Refused::Busy)?;
-        let key = keys.signing_key(&issuer, false).await.map_err(Refused::Key)?;
+        let key = self.key(keys, sender, &issuer, false).await?;
         // Libraries in use emit high-S signatures too; malleability gains nothing here, replay goes by `jti`.
         if jws.verify(&key, HighS::Accept).is_err() {
             // The key may have been rotated since its document was cached.
-            let key = keys.signing_key(&issuer, true).await.map_err(Refused::Key)?;
+            let key = self.key(keys, sender, &issuer, true).await?;
             jws.verify(&key, HighS::Accept).map_err(|_| Refused::Signature)?;
         }
         if let Some(jti) = &claims.jti
@@ -140,6 +193,28 @@ impl ServiceTokens {
             return Err(Refused::Replayed);
         }
         Ok(Spoken { did: issuer, bound: claims.lxm.is_some() })
+    }
+
+    /// The key that is known, or that a look-up finds, which the sender pays for.
+    async fn key(
+        &self,
+        keys: &impl SigningKeys,
+        sender: &Sender<'_>,
+        issuer: &Did,
+        fresh: bool,
+    ) -> Result<PublicKey, Refused> {
+        let found = match keys.known(issuer, fresh).await {
+            Some(known) => known,
+            None => {
+                sender.pay_look_up(issuer).map_err(Refused::Metered)?;
+                let _place = self.look_ups.enter(sender.tenant()).await?;
+                keys.look_up(issuer, fresh).await
+            }
+        };
+        found.map_err(|error| match error {
+            NoKey::Busy(full) => Refused::Busy(full),
+            NoKey::Unknown(text) => Refused::Key(text),
+        })
     }
 
     fn check_claims(&self, claims: &ServiceClaims, method: Option<&str>) -> Result<(), Refused> {
@@ -172,10 +247,20 @@ impl From<Refused> for Error {
             tracing::info!(%cause, "the signing key of a service token's issuer could not be found");
         }
         match refused {
-            Refused::Busy => Self::new(http::StatusCode::SERVICE_UNAVAILABLE, refused.to_string()),
+            Refused::Metered(exhausted) => exhausted.into(),
+            Refused::Busy(full) => busy(full),
             _ => Self::unauthorized(refused.to_string()),
         }
     }
+}
+
+/// 429 to a caller who has too many look-ups under way, 503 when all together have. Either is over in seconds.
+fn busy(full: Full) -> Error {
+    let status = match full {
+        Full::Tenant => StatusCode::TOO_MANY_REQUESTS,
+        Full::Pool | Full::Patience => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Error::new(status, full.to_string()).with_header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
 #[cfg(test)]
@@ -187,6 +272,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::access::Buckets;
     use crate::clock::Timestamp;
     use crate::crypto::{Algorithm, PrivateKey};
     use crate::random::Random;
@@ -199,12 +285,14 @@ mod tests {
         key: PrivateKey,
         cached: Option<PrivateKey>,
         look_ups: AtomicU32,
+        /// Look-ups of these never end.
+        stalls: &'static str,
     }
 
     impl Issuer {
         fn new(algorithm: Algorithm) -> Self {
             let key = PrivateKey::generate(algorithm, &Random::seeded(1));
-            Self { key, cached: None, look_ups: AtomicU32::new(0) }
+            Self { key, cached: None, look_ups: AtomicU32::new(0), stalls: "did:web:" }
         }
 
         fn token(&self, header: Value, claims: &Value) -> String {
@@ -216,11 +304,15 @@ mod tests {
     }
 
     impl SigningKeys for Issuer {
-        async fn signing_key(&self, did: &Did, fresh: bool) -> Result<PublicKey, NoKey> {
+        async fn known(&self, _: &Did, fresh: bool) -> Option<Result<PublicKey, NoKey>> {
+            self.cached.as_ref().filter(|_| !fresh).map(|old| Ok(old.public()))
+        }
+
+        async fn look_up(&self, did: &Did, _: bool) -> Result<PublicKey, NoKey> {
             self.look_ups.fetch_add(1, Ordering::Relaxed);
-            match (&self.cached, did.as_str()) {
-                (_, "did:plc:gone") => Err(NoKey("not found".to_owned())),
-                (Some(old), _) if !fresh => Ok(old.public()),
+            match did.as_str() {
+                "did:plc:gone" => Err(NoKey::Unknown("not found".to_owned())),
+                stalled if stalled.starts_with(self.stalls) => std::future::pending().await,
                 _ => Ok(self.key.public()),
             }
         }
@@ -236,10 +328,21 @@ mod tests {
         ServiceTokens::new(DID.to_owned(), Clock::fixed(Timestamp(NOW * 1_000_000)))
     }
 
+    async fn verify(
+        tokens: &ServiceTokens,
+        issuer: &Issuer,
+        token: &str,
+        method: Option<&str>,
+    ) -> Result<Spoken, Refused> {
+        let buckets = Buckets::default();
+        let sender = Sender::new(&buckets, [203, 0, 113, 1].into(), Timestamp(NOW * 1_000_000));
+        tokens.verify(issuer, &sender, token, method).await
+    }
+
     async fn check(header: Value, change: Value, method: Option<&str>) -> (Result<Spoken, Refused>, u32) {
         let issuer = Issuer::new(Algorithm::Es256k);
         let token = issuer.token(header, &claims(change));
-        let result = tokens().verify(&issuer, &token, method).await;
+        let result = verify(&tokens(), &issuer, &token, method).await;
         (result, issuer.look_ups.load(Ordering::Relaxed))
     }
 
@@ -255,7 +358,7 @@ mod tests {
                 json!({ "nbf": NOW }),
             ] {
                 let token = issuer.token(json!({ "alg": alg, "typ": "JWT" }), &claims(change));
-                let spoken = tokens().verify(&issuer, &token, None).await.unwrap();
+                let spoken = verify(&tokens(), &issuer, &token, None).await.unwrap();
                 assert_eq!((spoken.did.as_str(), spoken.bound), ("did:plc:abc", false));
             }
         }
@@ -299,21 +402,21 @@ mod tests {
         let mut issuer = Issuer::new(Algorithm::Es256);
         issuer.cached = Some(PrivateKey::generate(Algorithm::Es256, &Random::seeded(2)));
         let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({})));
-        assert!(tokens().verify(&issuer, &token, None).await.is_ok());
-        assert_eq!(issuer.look_ups.load(Ordering::Relaxed), 2);
+        assert!(verify(&tokens(), &issuer, &token, None).await.is_ok());
+        assert_eq!(issuer.look_ups.load(Ordering::Relaxed), 1);
 
         // Cut off in the middle of the payload, the signature of something else, a key on another curve.
         let other = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "iat": NOW - 1 })));
         let (input, _) = token.rsplit_once('.').unwrap();
         let (_, signature) = other.rsplit_once('.').unwrap();
         let forged = format!("{input}.{signature}");
-        assert!(matches!(tokens().verify(&issuer, &forged, None).await, Err(Refused::Signature)));
+        assert!(matches!(verify(&tokens(), &issuer, &forged, None).await, Err(Refused::Signature)));
         let curve = issuer.token(json!({ "alg": "ES256K" }), &claims(json!({})));
-        assert!(tokens().verify(&issuer, &curve, None).await.is_err());
+        assert!(verify(&tokens(), &issuer, &curve, None).await.is_err());
         let gone = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "iss": "did:plc:gone" })));
-        assert!(matches!(tokens().verify(&issuer, &gone, None).await, Err(Refused::Key(_))));
+        assert!(matches!(verify(&tokens(), &issuer, &gone, None).await, Err(Refused::Key(_))));
         for garbage in ["", "a", "a.b", "a.b.c", "....", &"x".repeat(100_000)] {
-            assert!(tokens().verify(&issuer, garbage, None).await.is_err());
+            assert!(verify(&tokens(), &issuer, garbage, None).await.is_err());
         }
     }
 
@@ -322,10 +425,50 @@ mod tests {
         let issuer = Issuer::new(Algorithm::Es256);
         let tokens = tokens();
         let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "jti": "1" })));
-        assert!(tokens.verify(&issuer, &token, None).await.is_ok());
-        assert!(matches!(tokens.verify(&issuer, &token, None).await, Err(Refused::Replayed)));
+        assert!(verify(&tokens, &issuer, &token, None).await.is_ok());
+        assert!(matches!(verify(&tokens, &issuer, &token, None).await, Err(Refused::Replayed)));
         let without = issuer.token(json!({ "alg": "ES256" }), &claims(json!({})));
-        assert!(tokens.verify(&issuer, &without, None).await.is_ok());
-        assert!(tokens.verify(&issuer, &without, None).await.is_ok());
+        assert!(verify(&tokens, &issuer, &without, None).await.is_ok());
+        assert!(verify(&tokens, &issuer, &without, None).await.is_ok());
+    }
+
+    /// One address names one stalling server after the other; those of others are looked up at once, and those that
+    /// are known need no look-up at all.
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_tokens_whose_issuers_stall_delays_no_other_sender() {
+        let mut issuer = Issuer::new(Algorithm::Es256);
+        let (tokens, buckets) = (tokens(), Buckets::default());
+        let sender = |last| Sender::new(&buckets, [203, 0, 113, last].into(), Timestamp(NOW * 1_000_000));
+        let token = |issuer: &Issuer, change: Value| issuer.token(json!({ "alg": "ES256" }), &claims(change));
+        let (flooder, other) = (sender(1), sender(2));
+        let garbage: Vec<String> = (0..200)
+            .map(|n| token(&issuer, json!({ "iss": format!("did:web:{n}.evil.example") })))
+            .collect();
+        let mut flood = Vec::new();
+        let mut refused = 0;
+        for token in &garbage {
+            let mut call = Box::pin(tokens.verify(&issuer, &flooder, token, None));
+            match futures_util::poll!(&mut call) {
+                std::task::Poll::Pending => flood.push(call),
+                std::task::Poll::Ready(outcome) => {
+                    assert!(matches!(outcome, Err(Refused::Busy(Full::Tenant) | Refused::Metered(_))));
+                    refused += 1;
+                }
+            }
+        }
+        let bounds = tokens.look_ups.bounds();
+        assert_eq!(flood.len(), bounds.per_tenant + bounds.waiting_per_tenant);
+        assert_eq!(issuer.look_ups.load(Ordering::Relaxed) as usize, bounds.per_tenant);
+        assert_eq!(refused, 200 - flood.len());
+
+        let good = token(&issuer, json!({}));
+        let mut call = Box::pin(tokens.verify(&issuer, &other, &good, None));
+        assert!(matches!(futures_util::poll!(&mut call), std::task::Poll::Ready(Ok(_))));
+        drop((call, flood));
+        // The same address, for an issuer that is known.
+        issuer.cached = Some(issuer.key.clone());
+        let looked_up = issuer.look_ups.load(Ordering::Relaxed);
+        assert!(tokens.verify(&issuer, &flooder, &token(&issuer, json!({})), None).await.is_ok());
+        assert_eq!(issuer.look_ups.load(Ordering::Relaxed), looked_up);
     }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::rate_limit::{Budget, Limit};
-use super::service_jwt::Spoken;
-use super::{ApiClient, Credential};
+use super::client::Purse;
+use super::dpop;
+use super::rate_limit::{Budget, Exhausted, Limit};
+use super::service_jwt::{self, Spoken};
+use super::{ApiClient, Credential, Sender};
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind};
-use crate::config;
 use crate::http::{Error, Request};
 use crate::settings::Settings;
 
@@ -112,8 +113,8 @@ pub struct Turned {
 
 /// Tells who calls and takes what the call costs. `method` is the NSID in the path.
 ///
-/// The application is told first, then pays, and only then is the user's proof looked at: so guessing proofs, and
-/// calling procedures without any, is limited like everything else.
+/// An application that names itself and nothing more pays at once. Where there is a proof, that is looked at first, if
+/// the application could pay: when it fails, the sender's address pays, and the application only for proofs that hold.
 ///
 /// # Errors
 /// 401 when client or user can't be told, 429 when the bucket is empty.
@@ -142,77 +143,87 @@ pub fn admit_nested(
     let client = client
         .map(|id| app.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client")))
         .transpose()?;
-    let (now, cost, defaults) = (app.clock.now(), app.costs.of(app, method), &app.config.rate_limit);
+    let cost = app.costs.of(app, method);
     let budget = match (&client, &user) {
-        (Some(client), _) => Some(app.buckets.take(&client.key, client.limit(defaults), cost, now)?),
-        (None, Some(did)) => {
-            Some(app.buckets.take(&service_bucket(did), default_limit(defaults), cost, now)?)
-        }
+        (Some(client), _) => Some(app.clients.pay(&purse(app), client, cost)?),
+        (None, Some(did)) => Some(pay_in_person(app, "service", did, cost)?),
         (None, None) => None,
     };
     Ok(XrpcCaller { client, user, session, bound, budget, depth })
 }
 
-/// The bucket of a caller with a service token and no client.
-fn service_bucket(did: &Did) -> String {
-    format!("service:{did}")
+/// The buckets of API clients for XRPC calls.
+fn purse(app: &App) -> Purse<'_> {
+    Purse { buckets: &app.buckets, defaults: &app.config.rate_limit, now: app.clock.now(), kind: "" }
 }
 
-fn default_limit(defaults: &config::RateLimit) -> Limit {
-    Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate }
+/// Pays from the bucket of a user who needs no client.
+fn pay_in_person(app: &App, kind: &str, did: &Did, cost: u32) -> Result<Budget, Exhausted> {
+    let defaults = &app.config.rate_limit;
+    let limit = Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate };
+    app.sender_buckets.take(&format!("{kind} {did}"), limit, cost, app.clock.now())
 }
 
 async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcCaller) -> Result<(), Error> {
-    let now = app.clock.now();
-    let defaults = &app.config.rate_limit;
     let cost = app.costs.of(app, method);
+    let purse = purse(app);
     caller.client = app.clients.identify(request)?;
-    if let Some(client) = &caller.client {
-        client.check_softly(request, now);
-        caller.budget = Some(app.buckets.take(&client.key, client.limit(defaults), cost, now)?);
+    let client = caller.client.clone();
+    let client = client.as_deref();
+    let pay = || client.map(|client| app.clients.pay(&purse, client, cost)).transpose();
+    if let Some(client) = client {
+        client.check_softly(request, purse.now);
     }
-    match Credential::of(request.headers()) {
+    let credential = Credential::of(request.headers());
+    let sender = Sender::of(app, request);
+    if !matches!(credential, Credential::Absent) {
+        sender.may_try()?;
+        client.map_or(Ok(()), |client| app.clients.can_pay(&purse, client, cost))?;
+    }
+    match credential {
         // 1. DPoP: sessions of third-party applications, always with a client key.
         // 4. The session cookie of the dashboard, which needs no client key, comes in where there is no header.
         Credential::Dpop(token) => {
-            let client = caller.client.as_deref().ok_or_else(no_client)?;
+            let client = client.ok_or_else(no_client)?;
             let (method, path) = (request.method(), request.uri().path());
-            let proved = app.proofs.verify_request(client, method, path, request.headers(), token).await?;
+            let proved = app.proofs.verify_request(client, method, path, request.headers(), token).await;
+            let proved = sender.charge(proved, dpop::Refused::is_failure)?;
+            caller.budget = pay()?;
             (caller.user, caller.session) = (Some(proved.did), Some(proved.id.into()));
         }
         // 2. Space credentials: space routes only, and this is none.
         Credential::Space(_) => {
+            sender.failed();
             return Err(Error::unauthorized("space credentials are for space routes only"));
         }
         Credential::AdminKey(_) => {
+            sender.failed();
             return Err(Error::unauthorized("admin API keys are not accepted on XRPC routes"));
         }
         // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
         Credential::Bearer(token) => {
-            let Spoken { did, bound } = match app.tokens.verify(&app.resolver, token, Some(method)).await {
-                Ok(spoken) => spoken,
-                Err(refused) => return Err(refused.into()),
+            let spoken = app.tokens.verify(&app.resolver, &sender, token, Some(method)).await;
+            let Spoken { did, bound } = sender.charge(spoken, service_jwt::Refused::is_failure)?;
+            caller.budget = match pay()? {
+                Some(budget) => Some(budget),
+                None => Some(pay_in_person(app, "service", &did, cost)?),
             };
-            if caller.client.is_none() {
-                let limit = default_limit(defaults);
-                caller.budget = Some(app.buckets.take(&service_bucket(&did), limit, cost, now)?);
-            }
             (caller.user, caller.bound) = (Some(did), bound);
         }
         Credential::Unknown => {
+            sender.failed();
             return Err(Error::unauthorized("this kind of authorization is not accepted here"));
         }
         // 4. The cookie of a browser that is logged in, which needs no client key. 5. Anonymous: an application alone.
         // Whether that is enough is the method's to say.
         Credential::Absent => {
-            let user = app.web_sessions.user(request.method(), request.headers(), now).await?;
+            caller.budget = pay()?;
+            let user = app.web_sessions.user(request.method(), request.headers(), purse.now).await?;
             let Some(user) = user else {
-                return if caller.client.is_some() { Ok(()) } else { Err(no_client()) };
+                return if client.is_some() { Ok(()) } else { Err(no_client()) };
             };
-            if caller.client.is_none() {
-                let limit = default_limit(defaults);
-                let bucket = format!("session:{}", user.did);
-                caller.budget = Some(app.buckets.take(&bucket, limit, cost, now)?);
+            if client.is_none() {
+                caller.budget = Some(pay_in_person(app, "session", &user.did, cost)?);
             }
             (caller.user, caller.session) = (Some(user.did), Some(user.session.into()));
         }

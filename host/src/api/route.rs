@@ -7,7 +7,8 @@ use http::Method;
 
 use crate::access::rate_limit::Budget;
 use crate::access::{
-    Admin, ApiClient, ClientUser, Holder, PermissionSet, XrpcCaller, admin, management, oauth, xrpc,
+    Admin, ApiClient, ClientUser, Holder, PermissionSet, Sender, Toll, XrpcCaller, admin, management, oauth,
+    xrpc,
 };
 use crate::app::App;
 use crate::http::body::Unread;
@@ -23,6 +24,8 @@ pub struct Route {
     path: &'static str,
     /// `None` outside of `/admin`.
     permissions: Option<PermissionSet>,
+    /// What a call of a public route costs; `None` for the others, which know their callers.
+    toll: Option<&'static Toll>,
     /// The path is the name of a method in the service's own namespace.
     namespaced: bool,
     bind: Bind,
@@ -42,20 +45,21 @@ where
 
 impl Route {
     fn new(method: Method, path: &'static str, permissions: Option<PermissionSet>, bind: Bind) -> Self {
-        Self { method, path, permissions, namespaced: false, bind }
+        Self { method, path, permissions, toll: None, namespaced: false, bind }
     }
 
-    /// Anybody may call it.
-    pub fn public<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    /// Anybody may call it, for a toll.
+    pub fn public<H, F>(toll: &'static Toll, method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
+            Sender::of(&app, &request).pay(toll, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, request).await
         });
-        Self::new(method, path, None, bind)
+        Self { toll: Some(toll), ..Self::new(method, path, None, bind) }
     }
 
     /// A user with one permission, or with each of several.
@@ -119,7 +123,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            let client = oauth::admit_application(&app, request.headers())?;
+            let client = oauth::admit_application(&app, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
@@ -133,7 +137,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            let client = oauth::admit_named(&app, request.headers())?;
+            let client = oauth::admit_named(&app, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
@@ -216,6 +220,11 @@ impl Route {
     /// What an admin needs to call it; `None` for routes that are not the admins'.
     pub fn permissions(&self) -> Option<PermissionSet> {
         self.permissions
+    }
+
+    /// What a call costs, for public routes alone.
+    pub fn toll(&self) -> Option<&'static Toll> {
+        self.toll
     }
 
     pub(super) fn bind(self, app: &Arc<App>) -> Endpoint {

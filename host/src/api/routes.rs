@@ -4,7 +4,7 @@
 //! [`Route::management`], [`Route::application`], [`Route::named`] or
 //! [`Route::holder`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a rule does not
-//! compile. XRPC methods are looked up in the lexicon registry, not here.
+//! compile, and a public one names its [`Toll`]. XRPC methods are looked up in the lexicon registry, not here.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use http::Method;
 
 use super::route::{Route, RouteTable};
 use super::{admin, auth, health, link, oauth, settings, well_known, xrpc};
-use crate::access::Permission as P;
+use crate::access::{Permission as P, Toll};
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
 use crate::settings::logo;
@@ -26,24 +26,24 @@ const DELETE: Method = Method::DELETE;
 #[rustfmt::skip] // one line a route
 fn table() -> RouteTable {
     vec![
-        Route::public(GET, "/health", health::health),
-        Route::public(GET, "/livez", health::livez),
-        Route::public(GET, "/readyz", health::readyz),
+        Route::public(&Toll::FREE, GET, "/health", health::health),
+        Route::public(&Toll::FREE, GET, "/livez", health::livez),
+        Route::public(&Toll::PAGE, GET, "/readyz", health::readyz),
 
-        Route::public(GET, "/oauth-client-metadata.json", well_known::client_metadata::handle),
-        Route::public(GET, "/auth/login", auth::login::handle),
-        Route::public(GET, "/auth/callback", auth::callback::handle),
-        Route::public(GET, "/auth/linked-repo/info", auth::linked_repo::info::handle),
-        Route::public(GET, "/auth/linked-repo/start", auth::linked_repo::start::handle),
-        Route::public(GET, "/auth/me", auth::me::handle),
-        Route::public(POST, "/auth/logout", auth::logout::handle),
+        Route::public(&Toll::PAGE, GET, "/oauth-client-metadata.json", well_known::client_metadata::handle),
+        Route::public(&Toll::LOGIN, GET, "/auth/login", auth::login::handle),
+        Route::public(&Toll::CALLBACK, GET, "/auth/callback", auth::callback::handle),
+        Route::public(&Toll::PAGE, GET, "/auth/linked-repo/info", auth::linked_repo::info::handle),
+        Route::public(&Toll::LOGIN, GET, "/auth/linked-repo/start", auth::linked_repo::start::handle),
+        Route::public(&Toll::PAGE, GET, "/auth/me", auth::me::handle),
+        Route::public(&Toll::PAGE, POST, "/auth/logout", auth::logout::handle),
 
-        Route::public(GET, "/link/start", link::start::handle),
-        Route::public(GET, "/link/result", link::result::handle),
+        Route::public(&Toll::PAGE, GET, "/link/start", link::start::handle),
+        Route::public(&Toll::PAGE, GET, "/link/result", link::result::handle),
 
-        Route::public(GET, "/settings/logo", settings::logo::handle),
+        Route::public(&Toll::PICTURE, GET, "/settings/logo", settings::logo::handle),
 
-        Route::public(GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
+        Route::public(&Toll::PAGE, GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
         Route::xrpc(GET, "/xrpc/app.bsky.actor.getProfile", xrpc::get_profile::handle),
         Route::xrpc_upload(POST, "/xrpc/com.atproto.repo.uploadBlob", xrpc::upload_blob::handle),
         Route::management(GET, "listApiClients", xrpc::service::list_api_clients::handle),
@@ -63,7 +63,7 @@ fn table() -> RouteTable {
         Route::application(POST, "/oauth/dpop-keys", oauth::dpop_keys::handle),
         Route::application(POST, "/oauth/sessions", oauth::sessions::create::handle),
         Route::named(POST, "/oauth/client-assertion", oauth::client_assertion::handle),
-        Route::public(GET, "/oauth/clients/{id}/jwks.json", oauth::clients::jwks::handle),
+        Route::public(&Toll::PAGE, GET, "/oauth/clients/{id}/jwks.json", oauth::clients::jwks::handle),
         Route::holder(GET, "/oauth/sessions/{did}", oauth::sessions::get::handle),
         Route::holder(DELETE, "/oauth/sessions/{did}", oauth::sessions::delete::handle),
         Route::holder(GET, "/oauth/sessions/{did}/devices", oauth::sessions::devices::list::handle),
@@ -180,5 +180,29 @@ mod tests {
             assert_eq!(route.path().starts_with("/admin"), route.permissions().is_some(), "{}", route.path());
             assert!(route.permissions().is_none_or(|p| !p.is_empty()), "{}", route.path());
         }
+    }
+
+    #[test]
+    fn what_anybody_may_call_has_a_price() {
+        let tolls: Vec<(&str, &str)> =
+            table().iter().filter_map(|route| Some((route.path(), route.toll()?.name))).collect();
+        let expected = [
+            ("/health", "free"),
+            ("/livez", "free"),
+            ("/readyz", "page"),
+            ("/oauth-client-metadata.json", "page"),
+            ("/auth/login", "login"),
+            ("/auth/callback", "callback"),
+            ("/auth/linked-repo/info", "page"),
+            ("/auth/linked-repo/start", "login"),
+            ("/auth/me", "page"),
+            ("/auth/logout", "page"),
+            ("/link/start", "page"),
+            ("/link/result", "page"),
+            ("/settings/logo", "picture"),
+            ("/xrpc/com.atproto.server.describeServer", "page"),
+            ("/oauth/clients/{id}/jwks.json", "page"),
+        ];
+        assert_eq!(tolls, expected);
     }
 }

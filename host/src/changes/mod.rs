@@ -29,6 +29,8 @@ const REFRESH_EVERY: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topic {
     ApiClients,
+    /// One API client, by id, and its children.
+    ApiClient(String),
     /// Domains of the instance: its own origins.
     Domains,
     /// Admin users, what they may do, and their API keys.
@@ -58,6 +60,9 @@ impl Topic {
 
     /// `None` for what another version of this program says.
     fn parse(text: &str) -> Option<Self> {
+        if let Some(id) = text.strip_prefix("api-client ") {
+            return Some(Self::ApiClient(id.to_owned()));
+        }
         if let Some(trigger) = text.strip_prefix("script ") {
             return Some(Self::Script(trigger.to_owned()));
         }
@@ -74,6 +79,7 @@ impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ApiClients => "api-clients",
+            Self::ApiClient(id) => return write!(f, "api-client {id}"),
             Self::Domains => "domains",
             Self::Admins => "admins",
             Self::Lexicons => "lexicons",
@@ -108,6 +114,7 @@ impl App {
         let db = &self.db;
         match topic {
             Topic::ApiClients => self.clients.reload(db).await,
+            Topic::ApiClient(id) => self.clients.reload_one(db, id).await,
             Topic::Domains => {
                 let domains = store::domains::list(db).await?;
                 self.origins.replace(domains.into_iter().map(|row| row.url));
@@ -177,6 +184,7 @@ mod tests {
     fn topics_survive_the_way() {
         let did = |text: &str| Did::try_from(text).unwrap();
         let more = [
+            Topic::ApiClient("0a1b".to_owned()),
             Topic::Script("job.run:send mail".to_owned()),
             Topic::Identities(vec![did("did:plc:alice"), did("did:web:bob.example%3A80")]),
         ];

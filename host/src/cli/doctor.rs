@@ -34,6 +34,7 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
         // It would not have come this far with a wrong one.
         Finding::new("configuration", Ok(format!("{} as {}", identity.origin, identity.did))),
         Finding::new("data folder", data_folder(config)),
+        Finding::new("proxies", Ok(config.server.proxy_advice().unwrap_or("nothing to set").to_owned())),
     ];
     findings.extend(database(config).await);
     findings.push(Finding::new("script engine", engine(config).await));

@@ -34,6 +34,9 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     })?;
     let port = listener.local_addr()?.port();
     start_metrics(&config)?;
+    if let Some(advice) = config.server.proxy_advice() {
+        tracing::warn!("{advice}");
+    }
 
     let app = App::start(config, port, lifecycle.clone()).await?;
     let http = Arc::new(Http::new(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use url::{Host, Url};
 
-use super::{Problems, parse};
+use super::{Problems, TrustedProxies, parse};
 use crate::atproto::Did;
 
 /// Safe for a machine that nobody has set up yet: the first authenticated caller becomes the super user, so an
@@ -31,6 +31,9 @@ pub struct ServerArgs {
     /// DID of this instance, the audience of service tokens [default: did:web of PUBLIC_URL's host]
     #[arg(long, env = "SERVICE_DID", global = true, value_name = "DID")]
     pub service_did: Option<String>,
+    /// Addresses and blocks, comma-separated, of reverse proxies whose X-Forwarded-For is believed [default: none]
+    #[arg(long, env = "TRUSTED_PROXIES", global = true, value_name = "ADDRESSES")]
+    pub trusted_proxies: Option<String>,
     /// Folder for the database, generated secrets and prepared files [default: data]
     #[arg(long, env = "DATA_DIR", global = true, value_name = "PATH")]
     pub data_dir: Option<String>,
@@ -44,6 +47,8 @@ pub struct Server {
     pub public_url: Option<Url>,
     /// What `SERVICE_DID` says; [`Server::identity`] has the default.
     pub service_did: Option<Did>,
+    /// Proxies that say whose request they pass on.
+    pub trusted_proxies: TrustedProxies,
     pub data_dir: PathBuf,
 }
 
@@ -92,12 +97,22 @@ impl ServerArgs {
             port: parse::number("PORT", self.port, DEFAULT_PORT, 0..=u16::MAX, problems),
             public_url,
             service_did,
+            trusted_proxies: TrustedProxies::check(&parse::list(self.trusted_proxies), problems),
             data_dir: parse::text(self.data_dir).unwrap_or_else(|| DEFAULT_DATA_DIR.to_owned()).into(),
         }
     }
 }
 
 impl Server {
+    /// What an operator should know about proxies: this server speaks no TLS, so behind an https PUBLIC_URL there is one.
+    pub fn proxy_advice(&self) -> Option<&'static str> {
+        let is_https = self.public_url.as_ref().is_some_and(|url| url.scheme() == "https");
+        (is_https && self.trusted_proxies.is_empty()).then_some(
+            "PUBLIC_URL is https and TRUSTED_PROXIES is empty: all callers behind the proxy share the limits of one \
+             address; name the proxy's address",
+        )
+    }
+
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.host, self.port)
     }
@@ -163,6 +178,21 @@ mod tests {
             server(Some("https://Index.Example/")).unwrap().identity(1).origin,
             "https://index.example"
         );
+    }
+
+    #[test]
+    fn a_proxy_that_nobody_named_is_mentioned() {
+        let advice = |public_url: &str, proxies: Option<&str>| {
+            let args = ServerArgs {
+                public_url: Some(public_url.to_owned()),
+                trusted_proxies: proxies.map(str::to_owned),
+                ..ServerArgs::default()
+            };
+            args.check(&mut Problems::default()).proxy_advice()
+        };
+        assert!(advice("https://a.test", None).is_some());
+        assert!(advice("https://a.test", Some("10.0.0.1")).is_none());
+        assert!(advice("http://127.0.0.1:3000", None).is_none());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who a share belongs to.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -49,6 +50,18 @@ impl Tenant {
     }
 }
 
+/// One text for each tenant, for keys of buckets and columns.
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(id) => write!(f, "client {id}"),
+            Self::Domain(name) => write!(f, "domain {name}"),
+            Self::Address(address) => write!(f, "address {address}"),
+            Self::Instance => f.write_str("instance"),
+        }
+    }
+}
+
 /// The last two labels, or three under a suffix such as `co.uk`.
 fn registrable(host: &str) -> &str {
     let mut labels = host.rsplit('.');
@@ -82,6 +95,13 @@ mod tests {
         ] {
             assert_eq!(Tenant::of_host(host), tenant, "{host}");
         }
+    }
+
+    #[test]
+    fn each_tenant_has_a_text_of_its_own() {
+        let all = [Tenant::client("a"), Tenant::of_host("a"), Tenant::of_host("10.0.0.1"), Tenant::Instance];
+        let texts = all.map(|tenant| tenant.to_string());
+        assert_eq!(texts, ["client a", "domain a", "address 10.0.0.1", "instance"]);
     }
 
     #[test]

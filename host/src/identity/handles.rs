@@ -35,9 +35,13 @@ impl Resolver {
         if !StringFormat::Handle.accepts(&handle) {
             return Err(HandleError::Malformed);
         }
-        let did = match self.by_dns(&handle).await {
-            Some(did) => did,
-            None => self.by_host(&handle).await.ok_or(HandleError::Unknown)?,
+        let did = {
+            // Given back before the DID is looked up, which may need a place of the same domain.
+            let _place = self.place(&handle).await.map_err(IdentityError::Busy)?;
+            match self.by_dns(&handle).await {
+                Some(did) => did,
+                None => self.by_host(&handle).await.ok_or(HandleError::Unknown)?,
+            }
         };
         if self.resolve(&did).await?.handle() != Some(&handle)
             && self.refresh(&did).await?.handle() != Some(&handle)

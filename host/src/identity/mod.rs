@@ -1,6 +1,7 @@
 //! DIDs to documents, cached, and handles to DIDs.
 
 mod document;
+mod fetches;
 mod handles;
 mod resolver;
 #[cfg(test)]
@@ -11,6 +12,7 @@ use std::sync::Arc;
 pub use self::document::DidDocument;
 pub use self::handles::HandleError;
 pub use self::resolver::Resolver;
+use crate::fair_share::Full;
 use crate::net::NetError;
 
 /// Why there is no document for a DID.
@@ -27,4 +29,14 @@ pub enum IdentityError {
     /// Nobody could say; worth another try later.
     #[error("the DID could not be resolved: {0}")]
     Unavailable(Arc<NetError>),
+    /// It was not asked for: too many look-ups are under way. Never remembered.
+    #[error("the DID could not be resolved: {0}")]
+    Busy(#[from] Full),
+}
+
+impl IdentityError {
+    /// Whether it may be different in a minute.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Busy(_))
+    }
 }

@@ -8,12 +8,13 @@ use moka::Expiry;
 use moka::future::Cache;
 use moka::ops::compute::{CompResult, Op};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use url::Url;
 
+use super::fetches::Fetches;
 use super::{DidDocument, IdentityError};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
+use crate::fair_share::{Full, Place};
 use crate::net::{self, Limits, NetError};
 
 /// Documents kept. A parsed one takes about 300 bytes, so the cache stays below 20 MB.
@@ -32,9 +33,6 @@ const FRESH_FAILURE: Duration = Duration::from_secs(5);
 /// A document is not fetched anew more often than this, however many bad signatures are sent to make us. Seconds.
 const REFRESH_AFTER: i64 = 30;
 
-/// Fetches under way at once. More wait: callers choose the DIDs, and each costs a connection.
-const MAX_FETCHES: usize = 32;
-
 type Resolved = Result<Arc<DidDocument>, IdentityError>;
 
 /// Resolves DIDs. Cheap to clone.
@@ -46,7 +44,7 @@ struct Inner {
     /// Without a trailing slash.
     plc_url: String,
     clock: Clock,
-    fetches: Semaphore,
+    fetches: Fetches,
     cache: Cache<Did, Entry>,
 }
 
@@ -63,7 +61,7 @@ impl Resolver {
     pub fn new(net: net::Client, plc_url: Url, clock: Clock) -> Self {
         let plc_url = plc_url.as_str().trim_end_matches('/').to_owned();
         let cache = Cache::builder().max_capacity(CACHE_DOCUMENTS).expire_after(Freshness).build();
-        Self(Arc::new(Inner { net, plc_url, clock, fetches: Semaphore::new(MAX_FETCHES), cache }))
+        Self(Arc::new(Inner { net, plc_url, clock, fetches: Fetches::default(), cache }))
     }
 
     pub(super) fn net(&self) -> &net::Client {
@@ -73,13 +71,32 @@ impl Resolver {
     /// The document, from the cache when it is fresh enough. Many callers at once cause one fetch.
     ///
     /// # Errors
-    /// When there is none, or nobody could say; that too is remembered, for a shorter time.
+    /// When there is none, or it could not be had; that too is remembered, for a shorter time.
     pub async fn resolve(&self, did: &Did) -> Resolved {
         // Looked up by reference first: the common case then clones nothing.
         if let Some(entry) = self.0.cache.get(did).await {
             return entry.resolved;
         }
-        self.0.cache.get_with_by_ref(did, self.0.fetch_entry(did)).await.resolved
+        match self.0.cache.try_get_with_by_ref(did, self.0.fetch_entry(did)).await {
+            Ok(entry) => entry.resolved,
+            Err(full) => Err(IdentityError::Busy(*full)),
+        }
+    }
+
+    /// The answer that is known without asking another server; `None` when it takes a look-up.
+    pub async fn known(&self, did: &Did) -> Option<Resolved> {
+        self.0.cache.get(did).await.map(|entry| entry.resolved)
+    }
+
+    /// The answer that [`Self::refresh`] would give without asking another server; `None` when it takes a look-up.
+    pub async fn known_fresh(&self, did: &Did) -> Option<Resolved> {
+        let entry = self.0.cache.get(did).await?;
+        self.0.is_fresh(&entry).then_some(entry.resolved)
+    }
+
+    /// A place for a look-up at a host that a caller named.
+    pub(super) async fn place(&self, host: &str) -> Result<Place, Full> {
+        self.0.fetches.web(host).await
     }
 
     /// The document, fetched anew (a signature failed under the cached key). Too soon after the last fetch of the same
@@ -92,24 +109,25 @@ impl Resolver {
         let result = inner
             .cache
             .entry_by_ref(did)
-            .and_compute_with(async |old| {
+            .and_try_compute_with(async |old| {
                 let Some(old) = old.map(moka::Entry::into_value) else {
-                    return Op::Put(inner.fetch_entry(did).await);
+                    return inner.fetch_entry(did).await.map(Op::Put);
                 };
-                if inner.clock.now() < old.at.plus_seconds(REFRESH_AFTER) {
-                    return Op::Nop;
+                if inner.is_fresh(&old) {
+                    return Ok(Op::Nop);
                 }
-                let new = inner.fetch_entry(did).await;
+                let new = inner.fetch_entry(did).await?;
                 let failed = matches!(new.resolved, Err(IdentityError::Unavailable(_)));
-                if failed && old.resolved.is_ok() { Op::Nop } else { Op::Put(new) }
+                Ok(if failed && old.resolved.is_ok() { Op::Nop } else { Op::Put(new) })
             })
             .await;
         match result {
-            CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) | CompResult::Unchanged(entry) => {
-                entry.into_value().resolved
-            }
+            Ok(
+                CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) | CompResult::Unchanged(entry),
+            ) => entry.into_value().resolved,
             // Nothing here removes, and only what is there is left alone.
-            CompResult::Removed(_) | CompResult::StillNone(_) => self.resolve(did).await,
+            Ok(CompResult::Removed(_) | CompResult::StillNone(_)) => self.resolve(did).await,
+            Err(full) => self.known(did).await.unwrap_or(Err(IdentityError::Busy(full))),
         }
     }
 
@@ -120,15 +138,25 @@ impl Resolver {
 }
 
 impl Inner {
-    async fn fetch_entry(&self, did: &Did) -> Entry {
-        let resolved = self.fetch(did).await.map(Arc::new);
-        Entry { resolved, at: self.clock.now() }
+    fn is_fresh(&self, entry: &Entry) -> bool {
+        self.clock.now() < entry.at.plus_seconds(REFRESH_AFTER)
+    }
+
+    /// What becomes of a look-up. That there was no place for it is not remembered: it says nothing about the DID.
+    async fn fetch_entry(&self, did: &Did) -> Result<Entry, Full> {
+        let resolved = match self.fetch(did).await {
+            Err(IdentityError::Busy(full)) => return Err(full),
+            other => other.map(Arc::new),
+        };
+        Ok(Entry { resolved, at: self.clock.now() })
     }
 
     async fn fetch(&self, did: &Did) -> Result<DidDocument, IdentityError> {
         let url = self.url(did)?;
-        // The semaphore is never closed.
-        let _permit = self.fetches.acquire().await;
+        let _place = match did.method() {
+            "plc" => self.fetches.plc().await?,
+            _ => self.fetches.web(did.identifier()).await?,
+        };
         let document: Value = match self.net.get_json(&url, Limits::DOCUMENT_BYTES).await {
             Ok(document) => document,
             Err(NetError::Status(status)) if matches!(status.as_u16(), 404 | 410) => {

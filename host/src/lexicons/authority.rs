@@ -8,7 +8,7 @@ use moka::Expiry;
 use moka::future::Cache;
 
 use crate::atproto::{Did, Nsid};
-use crate::identity::{IdentityError, Resolver};
+use crate::identity::Resolver;
 use crate::net;
 
 /// Domains remembered. An entry is some 200 bytes, and callers choose the names.
@@ -72,7 +72,7 @@ impl Authorities {
                 Some(pds) => Ok(Arc::new(Authority { did, pds: pds.to_owned() })),
                 None => Err(AuthorityError::Absent(domain)),
             },
-            Err(IdentityError::Unavailable(error)) => {
+            Err(error) if error.is_temporary() => {
                 Err(AuthorityError::Unavailable(domain, error.to_string()))
             }
             Err(_) => Err(AuthorityError::Absent(domain)),

@@ -73,7 +73,7 @@ impl DiscoveryError {
     /// Whether it may be different in a minute.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Identity(IdentityError::Unavailable(_)) => true,
+            Self::Identity(error) => error.is_temporary(),
             Self::Net { error, .. } => !matches!(**error, NetError::Refused(_) | NetError::Malformed(_)),
             _ => false,
         }

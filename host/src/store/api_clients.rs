@@ -70,6 +70,12 @@ pub async fn list(db: &Db, parent_id: Option<&str>) -> Result<Vec<ApiClientRow>,
     })?)
 }
 
+/// A client and its children. Empty when it is gone, as its children are then.
+pub async fn family(db: &Db, id: &str) -> Result<Vec<ApiClientRow>, StoreError> {
+    let sql = select!("WHERE id = $1 OR parent_client_id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_all(pool).await)?)
+}
+
 /// Clients owned by a user (third-party management), newest first.
 pub async fn list_owned(db: &Db, owner_did: &str) -> Result<Vec<ApiClientRow>, StoreError> {
     let sql = select!("WHERE owner_did = $1 ORDER BY created_at DESC, id DESC");

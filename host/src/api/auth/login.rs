@@ -11,7 +11,7 @@ use crate::access::Origins;
 use crate::app::App;
 use crate::atproto::scope::{Scope, Scopes};
 use crate::http::{Error, Request, Response, response};
-use crate::identity::{HandleError, IdentityError};
+use crate::identity::HandleError;
 use crate::oauth::{AuthorizationError, Goal, OwnClient, own};
 
 /// Where a login ends that does not say.
@@ -27,8 +27,8 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     check_scope(&scope)?;
     let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
     check_return(&app.origins, &return_to)?;
-    let did = app.resolver.account(&named).await.map_err(|error| match error {
-        HandleError::Identity(IdentityError::Unavailable(_)) => {
+    let did = app.resolver.account(&named).await.map_err(|error| match &error {
+        HandleError::Identity(cause) if cause.is_temporary() => {
             Error::new(StatusCode::BAD_GATEWAY, error.to_string())
         }
         _ => Error::bad_request(error.to_string()),

@@ -10,7 +10,6 @@ use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::blobs;
 use crate::http::{Error, Request, Response, response};
-use crate::identity::IdentityError;
 use crate::net::Limits;
 
 #[derive(Serialize)]
@@ -32,9 +31,9 @@ struct GetRecord {
 
 pub async fn handle(app: Arc<App>, caller: XrpcCaller, _request: Request) -> Result<Response, Error> {
     let did = caller.did().ok_or_else(|| Error::unauthorized("authentication required"))?;
-    let document = app.resolver.resolve(did).await.map_err(|error| match error {
-        IdentityError::Unavailable(_) => Error::new(StatusCode::BAD_GATEWAY, error.to_string()),
-        _ => Error::not_found(error.to_string()),
+    let document = app.resolver.resolve(did).await.map_err(|error| {
+        let status = if error.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::NOT_FOUND };
+        Error::new(status, error.to_string())
     })?;
     let pds = document.pds().ok_or_else(|| Error::not_found("the DID document names no PDS"))?;
     let url = format!(

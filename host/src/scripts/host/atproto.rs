@@ -11,7 +11,7 @@ use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{blobs, fault, repo};
 use crate::atproto::{Cid, Did};
-use crate::identity::{DidDocument, IdentityError};
+use crate::identity::DidDocument;
 use crate::net::Limits;
 use crate::scripts::limits;
 
@@ -67,7 +67,7 @@ async fn document(
     let resolver = state.service(function, |services| services.resolver.clone())?;
     match resolver.resolve(did).await {
         Ok(document) => Ok(Some(document)),
-        Err(IdentityError::Unavailable(error)) => {
+        Err(error) if error.is_temporary() => {
             Err(fault::new(FaultCode::Unavailable, format!("{function}: {did} can't be resolved: {error}")))
         }
         Err(_) => Ok(None),

@@ -1,0 +1,164 @@
+//! Who sends a request, as far as that is known without a proof: an address. What costs something before the caller has
+//! proved to be somebody is paid from buckets of the address, and of the target that the request names; never from
+//! those of the application that it names.
+
+use std::net::IpAddr;
+
+use super::rate_limit::{Buckets, Exhausted, Limit};
+use super::toll::Toll;
+use crate::app::App;
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::fair_share::Tenant;
+use crate::http::{Error, Request};
+
+/// Proofs of one address that may fail: tokens, signatures, secrets. An application's own server sends the proofs of all
+/// its users, some of which have expired; nobody's fail twenty times a second. Each costs a query and a signature.
+const FAILURES: Limit = Limit { capacity: 300.0, refill_rate: 20.0 };
+
+/// Look-ups of issuers of service tokens that one address may cause. A PDS sends the first tokens of all its users, and each
+/// document is then remembered for a quarter of an hour.
+const LOOK_UPS: Limit = Limit { capacity: 100.0, refill_rate: 10.0 };
+
+/// Look-ups that go to one domain, from all addresses: several times what one address may cause, so that one
+/// address alone can't use up what a domain's users need.
+const LOOK_UPS_OF_DOMAIN: Limit = Limit { capacity: 500.0, refill_rate: 50.0 };
+
+/// The sender of a request.
+#[derive(Debug)]
+pub struct Sender<'a> {
+    buckets: &'a Buckets,
+    tenant: Tenant,
+    now: Timestamp,
+}
+
+impl<'a> Sender<'a> {
+    pub fn of(app: &'a App, request: &Request) -> Self {
+        let address = app.config.server.trusted_proxies.client(request.peer, request.headers());
+        Self::new(&app.sender_buckets, address, app.clock.now())
+    }
+
+    pub fn new(buckets: &'a Buckets, address: IpAddr, now: Timestamp) -> Self {
+        Self { buckets, tenant: Tenant::of_address(address), now }
+    }
+
+    /// The network that the address belongs to.
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// Pays what a route costs.
+    ///
+    /// # Errors
+    /// 429 when the address, or the target that it names, has spent its share.
+    pub fn pay(&self, toll: &Toll, request: &Request) -> Result<(), Error> {
+        if let Some(limit) = toll.by_address {
+            self.take(toll.name, &self.tenant, limit)?;
+        }
+        if let Some((target, limit)) = toll.by_target
+            && let Some(target) = target(request)
+        {
+            self.take(toll.name, &target, limit)?;
+        }
+        Ok(())
+    }
+
+    /// Pays what an unproved call in a client's name costs.
+    ///
+    /// # Errors
+    /// When the address has spent its share, or all together have spent what may be done in the client's name.
+    pub fn pay_for(&self, toll: &Toll, client: &Tenant) -> Result<(), Exhausted> {
+        if let Some(limit) = toll.by_address {
+            self.take(toll.name, &self.tenant, limit)?;
+        }
+        if let Some((_, limit)) = toll.by_target {
+            self.take(toll.name, client, limit)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a proof of this sender is looked at.
+    ///
+    /// # Errors
+    /// When too many have failed lately.
+    pub fn may_try(&self) -> Result<(), Exhausted> {
+        self.buckets.check(&key("failure", &self.tenant), FAILURES, 1, self.now)
+    }
+
+    /// A proof was looked at and did not hold.
+    pub fn failed(&self) {
+        // When nothing is left, the next one is not looked at.
+        let _ = self.take("failure", &self.tenant, FAILURES);
+    }
+
+    /// Charges the sender when `outcome` is a failed proof.
+    pub fn charge<T, E>(&self, outcome: Result<T, E>, is_failure: impl FnOnce(&E) -> bool) -> Result<T, E> {
+        outcome.inspect_err(|error| {
+            if is_failure(error) {
+                self.failed();
+            }
+        })
+    }
+
+    /// Pays for a look-up of an issuer whose document is not known here.
+    ///
+    /// # Errors
+    /// When the address has caused too many, or too many go to the issuer's domain.
+    pub fn pay_look_up(&self, issuer: &Did) -> Result<(), Exhausted> {
+        self.take("look-up", &self.tenant, LOOK_UPS)?;
+        if issuer.method() == "web" {
+            let host = issuer.identifier().split('%').next().unwrap_or_default();
+            self.take("look-up", &Tenant::of_host(host), LOOK_UPS_OF_DOMAIN)?;
+        }
+        Ok(())
+    }
+
+    fn take(&self, what: &str, whose: &Tenant, limit: Limit) -> Result<(), Exhausted> {
+        self.buckets.take(&key(what, whose), limit, 1, self.now).map(drop)
+    }
+}
+
+/// A space is in no name.
+fn key(what: &str, whose: &Tenant) -> String {
+    format!("{what} {whose}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [203, 0, 113, last].into()
+    }
+
+    #[test]
+    fn failures_are_the_senders_own() {
+        let buckets = Buckets::default();
+        let sender = |last| Sender::new(&buckets, address(last), Timestamp(0));
+        for _ in 0..300 {
+            assert!(sender(1).may_try().is_ok());
+            sender(1).failed();
+        }
+        assert!(sender(1).may_try().is_err() && sender(2).may_try().is_ok());
+        let later = Sender::new(&buckets, address(1), Timestamp(1_000_000));
+        assert!(later.may_try().is_ok());
+    }
+
+    #[test]
+    fn look_ups_are_bounded_by_address_and_by_domain() {
+        let buckets = Buckets::default();
+        let did = |text: String| Did::try_from(text.as_str()).unwrap();
+        let tries = |last: u8, domain: &str, of: u32| {
+            let sender = Sender::new(&buckets, address(last), Timestamp(0));
+            (0..of).filter(|n| sender.pay_look_up(&did(format!("did:web:{n}.{domain}"))).is_ok()).count()
+        };
+        assert_eq!(tries(1, "evil.example", 200), 100);
+        for last in 2..6 {
+            assert_eq!(tries(last, "evil.example", 100), 100);
+        }
+        assert_eq!(tries(6, "evil.example", 10), 0, "500 have gone to the domain");
+        assert_eq!(tries(7, "good.example", 10), 10);
+        let sender = Sender::new(&buckets, address(8), Timestamp(0));
+        assert!(sender.pay_look_up(&did("did:plc:abc".to_owned())).is_ok());
+    }
+}
