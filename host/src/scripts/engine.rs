@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
-use super::host::{Guest, Identity, RunState};
+use super::host::{Guest, Identity, Instance, RunState};
 use super::queue::Queue;
 use super::share::Shares;
 use super::tally::Tally;
@@ -26,6 +26,10 @@ use crate::random::Random;
 const CORE_INSTANCES: u32 = 3;
 /// Function tables in a component instance: the guest's and the adapters'.
 const TABLES: u32 = 2;
+/// Linear memories in a component instance: the guest's. The adapters use it too.
+const MEMORIES: u32 = 1;
+/// Collected heaps of a run: exceptions live there. The pool keeps each in one of its memories.
+const GC_HEAPS: u32 = 1;
 /// Slots of finished instances that keep their memory mapped and warm.
 const WARM_SLOTS: u32 = 100;
 
@@ -107,8 +111,8 @@ impl Engine {
     pub async fn check(&self, trigger: Trigger, source: &str) -> Result<CompiledScript, ScriptFailure> {
         let script = self.compile(trigger, source).await;
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
-        self.protected(self.unconnected(&script.trigger), async |guest, store| {
-            guest.check(store, bytecode).await
+        self.protected(self.unconnected(&script.trigger), async |instance, store| {
+            instance.check(store, bytecode).await
         })
         .await?
         .0?;
@@ -119,8 +123,8 @@ impl Engine {
     pub async fn compile(&self, trigger: Trigger, source: &str) -> CompiledScript {
         let bytecode = match run::check_source(source) {
             Ok(()) => self
-                .protected(self.unconnected(&trigger), async |guest, store| {
-                    guest.compile(store, trigger.id(), source).await
+                .protected(self.unconnected(&trigger), async |instance, store| {
+                    instance.compile(store, trigger.id(), source).await
                 })
                 .await
                 .and_then(|(bytecode, _)| bytecode),
@@ -169,8 +173,8 @@ impl Engine {
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
         let (returned, usage) = self
-            .protected(state, async |guest, store| {
-                guest.run(store, bytecode, &globals, &context, seed, sliced).await
+            .protected(state, async |instance, store| {
+                instance.run(store, bytecode, &globals, &context, seed, sliced).await
             })
             .await?;
         if let Some(client) = invocation.client {
@@ -207,7 +211,7 @@ impl Engine {
         &self,
         state: RunState,
         work: impl AsyncFnOnce(
-            &Guest,
+            &Instance,
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<(Result<T, ScriptFailure>, Usage), ScriptFailure> {
@@ -259,10 +263,14 @@ pub(super) fn wasm_config(config: &EngineConfig) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
         .total_core_instances(count * CORE_INSTANCES)
-        .total_memories(count)
+        .total_memories(count * (MEMORIES + GC_HEAPS))
         .total_tables(count * TABLES)
         .total_stacks(count)
-        .total_gc_heaps(count)
+        .total_gc_heaps(count * GC_HEAPS)
+        // A guest that takes more than was counted here is refused when it is loaded, not when it is run.
+        .max_core_instances_per_component(CORE_INSTANCES)
+        .max_memories_per_component(MEMORIES)
+        .max_tables_per_component(TABLES)
         .max_memory_size(limits::LINEAR_MEMORY)
         .table_elements(limits::TABLE_ELEMENTS)
         .linear_memory_keep_resident(limits::KEEP_RESIDENT)

@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use wasmtime::{Engine, Store, Trap};
+use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
 
 use super::failure::{FailureKind, ScriptFailure};
-use super::host::{Exhausted, Guest, RunState};
+use super::host::{Exhausted, Guest, Instance, RunState};
 use super::invocation::Usage;
 use super::limits;
 use super::turns::{Bounds, Turns};
+
+/// Attempts to get the pool's parts of an instance. There are enough of them for every place in the queue, but the pool
+/// looks through its shards one after the other, and a part may move from one to the other meanwhile.
+const POOL_ATTEMPTS: u32 = 1_000;
 
 /// First byte of Lua's bytecode. Only our own compiler's is ever run: crafted bytecode can break the VM.
 const BYTECODE: u8 = 0x1b;
@@ -46,13 +50,13 @@ pub(super) fn throttled(wait: Duration) -> ScriptFailure {
     failure
 }
 
-/// Runs `work` in a store of its own. The instance is gone when this returns, whatever happened.
+/// Runs `work` in a fresh instance, in a store of its own. Both are gone when this returns, whatever happened.
 pub(super) async fn within_limits<T>(
     engine: &Engine,
     guest: &Guest,
     turns: &Turns,
     state: RunState,
-    work: impl AsyncFnOnce(&Guest, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
+    work: impl AsyncFnOnce(&Instance, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
 ) -> (Result<T, ScriptFailure>, Usage) {
     let times = state.times();
     let fuel_at_first = limits::FUEL * u64::from(times);
@@ -61,15 +65,11 @@ pub(super) async fn within_limits<T>(
         slice: limits::GUEST_TIME,
         calls: Arc::clone(state.host_calls()),
     };
-    let mut store = Store::new(engine, state);
-    store.limiter(|state| state);
-    let fuelled = store
-        .set_fuel(fuel_at_first)
-        .and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)));
-    if let Err(error) = fuelled {
-        return (Err(internal(&error)), Usage::default());
-    }
-    let (ended, guest_time) = turns.timed(work(guest, &mut store), &bounds).await;
+    let (instance, mut store) = match instance(engine, guest, state, fuel_at_first).await {
+        Ok(ready) => ready,
+        Err(error) => return (Err(internal(&error)), Usage::default()),
+    };
+    let (ended, guest_time) = turns.timed(work(&instance, &mut store), &bounds).await;
     let fuel = fuel_at_first - store.get_fuel().unwrap_or(0);
     let usage = Usage { fuel, guest_time, host_calls: bounds.calls.load(Ordering::Relaxed) };
     let result = match ended {
@@ -80,6 +80,31 @@ pub(super) async fn within_limits<T>(
         }
     };
     (result, usage)
+}
+
+/// A fresh instance in a store with every limit.
+async fn instance(
+    engine: &Engine,
+    guest: &Guest,
+    mut state: RunState,
+    fuel: u64,
+) -> wasmtime::Result<(Instance, Store<RunState>)> {
+    let mut attempts = 1;
+    loop {
+        let mut store = Store::new(engine, state);
+        store.limiter(|state| state);
+        store.set_fuel(fuel)?;
+        store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD))?;
+        match guest.instantiate(&mut store).await {
+            Ok(instance) => return Ok((instance, store)),
+            Err(error) if attempts < POOL_ATTEMPTS && error.is::<PoolConcurrencyLimitError>() => {
+                attempts += 1;
+                state = store.into_data();
+                tokio::task::yield_now().await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// What it means that the guest did not return.

@@ -15,6 +15,9 @@ use crate::scripts::limits;
 #[derive(Clone)]
 pub(in crate::scripts) struct Guest(GuestPre<RunState>);
 
+/// One instance of the guest, in one store.
+pub(in crate::scripts) struct Instance(Bindings);
+
 /// What a run returned.
 pub(in crate::scripts) struct Returned {
     pub(in crate::scripts) shape: Shape,
@@ -33,14 +36,20 @@ impl Guest {
         Ok(Self(GuestPre::new(linker(engine)?.instantiate_pre(component)?)?))
     }
 
+    /// A fresh instance. [`wasmtime::PoolConcurrencyLimitError`] means that nothing was run yet.
+    pub(in crate::scripts) async fn instantiate(&self, store: &mut Store<RunState>) -> Result<Instance> {
+        Ok(Instance(self.0.instantiate_async(store).await?))
+    }
+}
+
+impl Instance {
     pub(in crate::scripts) async fn compile(
         &self,
         store: &mut Store<RunState>,
         name: &str,
         source: &str,
     ) -> Result<Result<Bytes, ScriptFailure>> {
-        let guest = self.0.instantiate_async(&mut *store).await?;
-        let bytecode = guest.call_compile(store, name, source.as_bytes()).await?;
+        let bytecode = self.0.call_compile(store, name, source.as_bytes()).await?;
         Ok(bytecode.map(Bytes::from).map_err(failure))
     }
 
@@ -49,8 +58,7 @@ impl Guest {
         store: &mut Store<RunState>,
         bytecode: &[u8],
     ) -> Result<Result<(), ScriptFailure>> {
-        let guest = self.0.instantiate_async(&mut *store).await?;
-        Ok(guest.call_check(store, bytecode, limits::INSTRUCTIONS).await?.map_err(failure))
+        Ok(self.0.call_check(store, bytecode, limits::INSTRUCTIONS).await?.map_err(failure))
     }
 
     pub(in crate::scripts) async fn run(
@@ -62,8 +70,8 @@ impl Guest {
         seed: u64,
         sliced: bool,
     ) -> Result<Result<Returned, ScriptFailure>> {
-        let guest = self.0.instantiate_async(&mut *store).await?;
-        let reply = guest
+        let reply = self
+            .0
             .call_run(&mut *store, bytecode, globals, context, seed, limits::INSTRUCTIONS, sliced)
             .await?;
         Ok(reply

@@ -23,6 +23,6 @@ mod state;
 mod types;
 mod xrpc;
 
-pub(super) use guest::Guest;
+pub(super) use guest::{Guest, Instance};
 pub(super) use meter::Exhausted;
 pub(super) use state::{Identity, RunState};

@@ -7,6 +7,7 @@ mod hostile;
 mod http;
 mod json;
 mod limits;
+mod pool;
 mod record;
 mod sandbox;
 mod xrpc;
@@ -116,7 +117,7 @@ pub(super) struct Stage {
 }
 
 /// One compiled guest for all tests, also across processes.
-fn cache_dir() -> std::path::PathBuf {
+pub(super) fn cache_dir() -> std::path::PathBuf {
     let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
     std::env::temp_dir().join(format!("belvedere-test-guest-{user}"))
 }
