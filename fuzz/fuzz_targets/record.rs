@@ -2,17 +2,31 @@
 
 use belvedere::atproto::record::{self, InvalidRecord};
 use libfuzzer_sys::fuzz_target;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-fuzz_target!(|data: &[u8]| {
-    let json = serde_json::from_slice::<Value>(data);
-    match record::inspect(data) {
-        // serde_json keeps the last of two equal keys, and refuses numbers beyond a double's range.
-        Ok(_) | Err(InvalidRecord::DuplicateKey) => {
-            assert!(json.is_ok() || data.contains(&b'e') || data.contains(&b'E'));
+/// Whether serde_json takes the text for JSON. As a value it refuses numbers beyond a double's range, which are JSON all
+/// the same; for these the text that skips its values decides.
+fn is_json(data: &[u8]) -> bool {
+    match serde_json::from_slice::<Value>(data) {
+        Ok(_) => true,
+        Err(error) => {
+            error.to_string().starts_with("number out of range")
+                && serde_json::from_slice::<IgnoredAny>(data).is_ok()
         }
-        Err(InvalidRecord::NotObject) => assert!(!json.is_ok_and(|json| json.is_object())),
-        Err(InvalidRecord::Malformed) => assert!(json.is_err()),
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    match record::inspect(data) {
+        // serde_json keeps the last of two equal keys.
+        Ok(_) | Err(InvalidRecord::DuplicateKey) => {
+            assert!(is_json(data) && data.trim_ascii_start().starts_with(b"{"));
+        }
+        Err(InvalidRecord::NotObject) => {
+            assert!(!serde_json::from_slice::<Value>(data).is_ok_and(|json| json.is_object()));
+        }
+        Err(InvalidRecord::Malformed) => assert!(serde_json::from_slice::<Value>(data).is_err()),
         Err(InvalidRecord::TooLarge | InvalidRecord::TooDeep) => {}
     }
 });

@@ -34,6 +34,7 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
         scratch: Vec::new(),
         refs: Vec::new(),
         unencodable: None,
+        repeated_key: false,
     };
     if encoder.peek() != Some(b'{') {
         // Tell a JSON value of another type from something that isn't JSON.
@@ -44,6 +45,9 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
     encoder.space();
     if encoder.at != json.len() {
         return Err(InvalidRecord::Malformed);
+    }
+    if encoder.repeated_key {
+        return Err(InvalidRecord::DuplicateKey);
     }
     if let Some(head) = encoder.out.first()
         && head & 0xe0 != MAJOR_MAP
@@ -75,6 +79,9 @@ struct Encoder<'a> {
     scratch: Vec<u8>,
     refs: Vec<String>,
     unencodable: Option<Unencodable>,
+    /// Whether an object repeats a key. It is reported at the end of the text: before that the text may turn out not to
+    /// be JSON at all.
+    repeated_key: bool,
 }
 
 impl Encoder<'_> {
@@ -294,7 +301,7 @@ impl Encoder<'_> {
         }
         self.at += 1;
         if !(special && self.special(start, base)) {
-            self.order(start, base)?;
+            self.order(start, base);
         }
         self.members.truncate(base);
         Ok(())
@@ -349,8 +356,8 @@ impl Encoder<'_> {
 
     /// Puts the members of the object at `start` in canonical order (shorter keys first, then bytewise) and fills in its
     /// head.
-    fn order(&mut self, start: usize, base: usize) -> Result<(), InvalidRecord> {
-        let Self { out, members, scratch, .. } = self;
+    fn order(&mut self, start: usize, base: usize) {
+        let Self { out, members, scratch, repeated_key, .. } = self;
         let members = &mut members[base..];
         let key = |m: &Member| &out[m.key as usize..m.value as usize];
         let compare = |a: &Member, b: &Member| {
@@ -360,12 +367,12 @@ impl Encoder<'_> {
         let count = members.len() as u64;
         if members.windows(2).all(|pair| compare(&pair[0], &pair[1]).is_lt()) {
             self.widen(start, MAJOR_MAP, count);
-            return Ok(());
+            return;
         }
         members.sort_unstable_by(compare);
         if members.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
             // No DAG-CBOR holds a key twice, so this text never was a record; readers would disagree about its value.
-            return Err(InvalidRecord::DuplicateKey);
+            *repeated_key = true;
         }
         scratch.clear();
         scratch.extend_from_slice(&out[start..]);
@@ -374,7 +381,6 @@ impl Encoder<'_> {
         for member in members {
             out.extend_from_slice(&scratch[member.start as usize - start..member.end as usize - start]);
         }
-        Ok(())
     }
 }
 
