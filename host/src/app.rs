@@ -30,7 +30,7 @@ use crate::lifecycle::Lifecycle;
 use crate::linked_repos::{self, LinkedRepos};
 use crate::net::{self, OutboundPolicy};
 use crate::oauth::{Authorizations, Courier, Discovery, OwnKey};
-use crate::pds::{Sessions, Vault};
+use crate::pds::{Sessions, Vault, sweep};
 use crate::random::Random;
 use crate::scripts::{
     Engine, EngineConfig, EngineError, Library, Repos, ServerIndex, ServerLabels, ServerLog, Services,
@@ -368,6 +368,7 @@ impl App {
         let keep = Retention { event_days: self.config.events.retention_days };
         let drain = self.lifecycle.drain.clone();
         self.tasks.spawn(retention::run(self.db.clone(), self.clock.clone(), keep, drain.clone()));
+        self.tasks.spawn(sweep::run(self.db.clone(), self.vault.clone(), self.clock.clone(), drain.clone()));
         self.tasks.spawn(linked_repos::keep_alive(self.linked_repos.clone(), drain.clone()));
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(self.db.clone(), self.clock.clone(), limit, drain.clone()));

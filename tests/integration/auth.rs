@@ -11,7 +11,7 @@ use crate::support::oauth_pds::OauthPds;
 
 /// A browser: it keeps cookies.
 #[derive(Default)]
-struct Browser(HashMap<String, String>);
+pub struct Browser(HashMap<String, String>);
 
 impl Browser {
     async fn send(&mut self, server: &Instance, method: Method, path: &str, more: &[(&str, &str)]) -> Answer {
@@ -37,12 +37,12 @@ impl Browser {
         }
     }
 
-    async fn get(&mut self, server: &Instance, path: &str) -> Answer {
+    pub async fn get(&mut self, server: &Instance, path: &str) -> Answer {
         self.send(server, Method::GET, path, &[]).await
     }
 
     /// As far as the user's server, and back with what that says.
-    async fn login(&mut self, server: &Instance, pds: &OauthPds, did: &str) -> Answer {
+    pub async fn login(&mut self, server: &Instance, pds: &OauthPds, did: &str) -> Answer {
         let begun = self.get(server, &format!("/auth/login?handle={did}&redirect_uri=/page")).await;
         assert_eq!(begun.status, 200, "{}", begun.text);
         let back = pds.consent(did, begun.body["url"].as_str().unwrap());

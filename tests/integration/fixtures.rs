@@ -40,7 +40,9 @@ impl World {
     async fn on(url: &str, directory: Option<TempDir>) -> Self {
         let stream = Standin::start().await;
         let plc = Plc::start().await;
-        let server = Instance::start_with(url, &stream.url(), &[("PLC_URL", &plc.url())]).await;
+        // A test that is several callers says so as a proxy does; others are 127.0.0.1.
+        let more = [("PLC_URL", &*plc.url()), ("TRUSTED_PROXIES", "127.0.0.1")];
+        let server = Instance::start_with(url, &stream.url(), &more).await;
         let database = url.to_owned();
         Self { server, stream, plc, database, last_event: 0, clock: Clock::system(), _directory: directory }
     }

@@ -18,6 +18,7 @@ mod fixtures;
 mod health;
 mod http;
 mod linked_repos;
+mod metering;
 mod oauth;
 mod record_events;
 mod script_command;

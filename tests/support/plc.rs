@@ -65,6 +65,15 @@ impl Plc {
             "serviceEndpoint": pds }]);
     }
 
+    /// A did:web of this server's, with a key of its own.
+    pub fn web_person(&self, algorithm: Algorithm) -> Person {
+        let person = self.person(&format!("did:web:127.0.0.1%3A{}", self.address.port()), algorithm);
+        let mut documents = self.documents.lock().expect("no test panics here");
+        let document = documents[&person.did].clone();
+        documents.insert(".well-known/did.json".to_owned(), document);
+        person
+    }
+
     /// A new DID with a key of its own.
     pub fn person(&self, did: &str, algorithm: Algorithm) -> Person {
         let key = PrivateKey::generate(algorithm, &Random::system());

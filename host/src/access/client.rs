@@ -1,6 +1,5 @@
 //! The applications that may call XRPC.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -8,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use http::header::{HeaderName, HeaderValue, ORIGIN};
 use tokio::sync::Mutex;
 
-use super::rate_limit::{Budget, Buckets, Exhausted, Limit};
+use super::rate_limit::Limit;
 use crate::clock::Timestamp;
 use crate::config;
 use crate::crypto::{ct_eq, sha256_hex};
@@ -100,13 +99,17 @@ impl Clients {
         let rows = api_clients::family(db, id).await?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.remove(id);
-        rows.into_iter().for_each(|row| known.add(row));
+        for row in rows {
+            known.add(row);
+        }
         Ok(())
     }
 
-    fn replace(&self, rows: Vec<ApiClientRow>) {
+    pub(super) fn replace(&self, rows: Vec<ApiClientRow>) {
         let mut new = Known::default();
-        rows.into_iter().for_each(|row| new.add(row));
+        for row in rows {
+            new.add(row);
+        }
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
@@ -136,64 +139,6 @@ impl Clients {
     /// The client with an id, if it is still active.
     pub fn by_id(&self, id: &str) -> Option<Arc<ApiClient>> {
         self.known().by_id.get(id).cloned()
-    }
-
-    /// Pays a call from the client's bucket, and a child's from its parent's too: however many children a client has,
-    /// together they spend what their parent may. Gives what is left in the emptier one.
-    ///
-    /// # Errors
-    /// When either holds too little; nothing is taken then.
-    pub fn pay(&self, purse: &Purse<'_>, client: &ApiClient, cost: u32) -> Result<Budget, Exhausted> {
-        let own = purse.take(client, cost)?;
-        let Some(parent) = self.parent_of(client) else { return Ok(own) };
-        match purse.take(&parent, cost) {
-            Ok(shared) => Ok(own.tighter(shared)),
-            Err(exhausted) => {
-                purse.give_back(client, cost);
-                Err(exhausted)
-            }
-        }
-    }
-
-    /// Whether [`Self::pay`] would succeed now; takes nothing.
-    ///
-    /// # Errors
-    /// When a bucket holds too little.
-    pub fn can_pay(&self, purse: &Purse<'_>, client: &ApiClient, cost: u32) -> Result<(), Exhausted> {
-        purse.check(client, cost)?;
-        self.parent_of(client).map_or(Ok(()), |parent| purse.check(&parent, cost))
-    }
-
-    fn parent_of(&self, client: &ApiClient) -> Option<Arc<ApiClient>> {
-        client.parent.as_deref().and_then(|id| self.by_id(id))
-    }
-}
-
-/// The buckets of API clients for one kind of calls.
-#[derive(Clone, Copy, Debug)]
-pub struct Purse<'a> {
-    pub buckets: &'a Buckets,
-    pub defaults: &'a config::RateLimit,
-    pub now: Timestamp,
-    /// Before the client's key in the bucket's: each kind has buckets of its own.
-    pub kind: &'static str,
-}
-
-impl Purse<'_> {
-    fn take(&self, client: &ApiClient, cost: u32) -> Result<Budget, Exhausted> {
-        self.buckets.take(&self.key(&client.key), client.limit(self.defaults), cost, self.now)
-    }
-
-    fn check(&self, client: &ApiClient, cost: u32) -> Result<(), Exhausted> {
-        self.buckets.check(&self.key(&client.key), client.limit(self.defaults), cost, self.now)
-    }
-
-    fn give_back(&self, client: &ApiClient, cost: u32) {
-        self.buckets.give_back(&self.key(&client.key), client.limit(self.defaults), cost, self.now);
-    }
-
-    fn key<'k>(&self, key: &'k str) -> Cow<'k, str> {
-        if self.kind.is_empty() { key.into() } else { format!("{}{key}", self.kind).into() }
     }
 }
 
@@ -271,13 +216,13 @@ impl From<ApiClientRow> for ApiClient {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use bytes::Bytes;
 
     use super::*;
     use crate::http::request::NO_PEER;
 
-    fn row(key: &str, is_active: bool) -> ApiClientRow {
+    pub(in crate::access) fn row(key: &str, is_active: bool) -> ApiClientRow {
         ApiClientRow {
             id: format!("id of {key}"),
             client_key: key.to_owned(),
@@ -324,37 +269,6 @@ mod tests {
             let error = id("/x", &[("x-client-key", key)]).unwrap_err();
             assert_eq!((error.status.as_u16(), &*error.error), (401, "Invalid client"), "{key}");
         }
-    }
-
-    fn child(key: &str, parent: &str, capacity: Option<i64>) -> ApiClientRow {
-        let parent_client_id = Some(format!("id of {parent}"));
-        ApiClientRow { parent_client_id, rate_limit_capacity: capacity, ..row(key, true) }
-    }
-
-    #[test]
-    fn children_spend_what_their_parent_may_and_no_more() {
-        let clients = Clients::default();
-        let children = (0..10).map(|n| child(&format!("bvc_{n}"), "bvc_a", None));
-        clients.replace(children.chain([row("bvc_a", true), child("bvc_small", "bvc_a", Some(1))]).collect());
-        let (buckets, defaults) = (Buckets::default(), config::RateLimit { capacity: 100, refill_rate: 2.0 });
-        let purse = Purse { buckets: &buckets, defaults: &defaults, now: Timestamp(0), kind: "" };
-        let pay = |key: &str| clients.pay(&purse, &clients.get(key).unwrap(), 1);
-        // A child has its own limit too, and where that is the smaller one it counts.
-        assert_eq!(pay("bvc_small").unwrap().remaining, 0);
-        assert!(pay("bvc_small").is_err());
-        // The parent may spend 5, one of which is gone; which of the children does is all the same.
-        for n in 0..4 {
-            assert_eq!(pay(&format!("bvc_{n}")).unwrap().remaining, 3 - n);
-        }
-        assert!(pay("bvc_9").is_err() && pay("bvc_a").is_err());
-        assert!(clients.can_pay(&purse, &clients.get("bvc_9").unwrap(), 1).is_err());
-        // What the parent could not pay, the child did not either.
-        let later = Purse { now: Timestamp(3_000_000), ..purse };
-        let paid = clients.pay(&later, &clients.get("bvc_9").unwrap(), 1).unwrap();
-        assert_eq!((paid.limit, paid.remaining), (5, 4));
-        // Calls of another kind have buckets of their own.
-        let other = Purse { kind: "oauth:", ..purse };
-        assert!(clients.pay(&other, &clients.get("bvc_a").unwrap(), 5).is_ok());
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use http::header::ORIGIN;
 use http::{HeaderMap, Method};
 
-use super::client::{Purse, X_CLIENT_KEY, X_CLIENT_SECRET};
+use super::client::{X_CLIENT_KEY, X_CLIENT_SECRET};
 use super::dpop::Refused;
-use super::{ApiClient, Credential, DpopSession, Sender, Toll};
+use super::{ApiClient, ClientBuckets, Credential, DpopSession, PublicLimit, Sender};
 use crate::app::App;
 use crate::atproto::Did;
 use crate::http::{Error, Request};
@@ -33,8 +33,8 @@ fn named(app: &App, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Arc<ApiC
 /// An application that has proved itself pays one call from a bucket of its own (its parent's too, if it has one).
 fn pay(app: &App, client: &ApiClient) -> Result<(), Error> {
     let (buckets, defaults) = (&app.buckets, &app.config.rate_limit);
-    let purse = Purse { buckets, defaults, now: app.clock.now(), kind: "oauth:" };
-    app.clients.pay(&purse, client, 1)?;
+    let buckets = ClientBuckets { buckets, defaults, now: app.clock.now(), kind: "oauth:" };
+    app.clients.pay(&buckets, client, 1)?;
     Ok(())
 }
 
@@ -57,7 +57,7 @@ pub fn admit_application(app: &App, request: &Request) -> Result<Arc<ApiClient>,
 fn prove(app: &App, sender: &Sender<'_>, client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
     sender.charge(prove_application(client, headers), |_| true)?;
     if client.is_public() {
-        return Ok(sender.pay_for(&Toll::APPLICATION_PAGE, &client.tenant())?);
+        return Ok(sender.pay_for(&PublicLimit::APPLICATION_PAGE, &client.tenant())?);
     }
     pay(app, client)
 }

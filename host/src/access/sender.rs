@@ -4,8 +4,8 @@
 
 use std::net::IpAddr;
 
+use super::public_limit::PublicLimit;
 use super::rate_limit::{Buckets, Exhausted, Limit};
-use super::toll::Toll;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
@@ -51,14 +51,14 @@ impl<'a> Sender<'a> {
     ///
     /// # Errors
     /// 429 when the address, or the target that it names, has spent its share.
-    pub fn pay(&self, toll: &Toll, request: &Request) -> Result<(), Error> {
-        if let Some(limit) = toll.by_address {
-            self.take(toll.name, &self.tenant, limit)?;
+    pub fn pay(&self, price: &PublicLimit, request: &Request) -> Result<(), Error> {
+        if let Some(limit) = price.by_address {
+            self.take(price.name, &self.tenant, limit)?;
         }
-        if let Some((target, limit)) = toll.by_target
+        if let Some((target, limit)) = price.by_target
             && let Some(target) = target(request)
         {
-            self.take(toll.name, &target, limit)?;
+            self.take(price.name, &target, limit)?;
         }
         Ok(())
     }
@@ -67,12 +67,12 @@ impl<'a> Sender<'a> {
     ///
     /// # Errors
     /// When the address has spent its share, or all together have spent what may be done in the client's name.
-    pub fn pay_for(&self, toll: &Toll, client: &Tenant) -> Result<(), Exhausted> {
-        if let Some(limit) = toll.by_address {
-            self.take(toll.name, &self.tenant, limit)?;
+    pub fn pay_for(&self, price: &PublicLimit, client: &Tenant) -> Result<(), Exhausted> {
+        if let Some(limit) = price.by_address {
+            self.take(price.name, &self.tenant, limit)?;
         }
-        if let Some((_, limit)) = toll.by_target {
-            self.take(toll.name, client, limit)?;
+        if let Some((_, limit)) = price.by_target {
+            self.take(price.name, client, limit)?;
         }
         Ok(())
     }

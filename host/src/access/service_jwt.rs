@@ -4,22 +4,21 @@
 //! Nothing of a token is believed before its signature verifies. What can be refused without a key is refused first,
 //! and a key that is known is used; only then the issuer is looked up, which the sender pays for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderValue, RETRY_AFTER};
 use http::StatusCode;
+use http::header::{HeaderValue, RETRY_AFTER};
 
 use super::Sender;
 use super::rate_limit::Exhausted;
 use super::replay::Replay;
+use super::signing_keys::{NoKey, SigningKeys};
 use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::crypto::jws::{self, JwsError, ServiceClaims};
 use crate::crypto::{HighS, PublicKey};
 use crate::fair_share::{Bounds, FairPool, Full};
 use crate::http::Error;
-use crate::identity::{DidDocument, IdentityError, Resolver};
 
 /// Tokens that live longer are refused: a stolen one must end soon.
 const LONGEST_LIFE_SECONDS: i64 = 3600;
@@ -32,7 +31,7 @@ const CLOCK_SKEW_SECONDS: i64 = 60;
 const OTHER_TYPES: [&str; 3] = ["at+jwt", "refresh+jwt", "dpop+jwt"];
 
 /// Look-ups of unknown issuers, by the sender's address. Each may wait for another server until its timeout; where they
-/// go is bounded by the [`Resolver`] for itself.
+/// go is bounded by the [`Resolver`](crate::identity::Resolver) for itself.
 const LOOK_UPS: Bounds = Bounds {
     places: 64,
     // An address that only names servers that stall holds an eighth of the places.
@@ -43,54 +42,6 @@ const LOOK_UPS: Bounds = Bounds {
     // As long as one look-up may take.
     patience: Duration::from_secs(10),
 };
-
-/// Where the keys of issuers come from.
-pub trait SigningKeys: Send + Sync {
-    /// What is known of the `#atproto` key of a DID without asking another server, if anything. With `fresh` only what
-    /// [`Self::look_up`] could not better.
-    fn known(
-        &self,
-        did: &Did,
-        fresh: bool,
-    ) -> impl Future<Output = Option<Result<PublicKey, NoKey>>> + Send;
-
-    /// The `#atproto` key of a DID's document; `fresh` past the cache.
-    fn look_up(&self, did: &Did, fresh: bool) -> impl Future<Output = Result<PublicKey, NoKey>> + Send;
-}
-
-/// Why there is no key. The text is for the log.
-#[derive(Debug, thiserror::Error)]
-pub enum NoKey {
-    /// A DID document could not be had, or has no usable key.
-    #[error("{0}")]
-    Unknown(String),
-    /// Too many look-ups are under way.
-    #[error(transparent)]
-    Busy(Full),
-}
-
-impl SigningKeys for Resolver {
-    async fn known(&self, did: &Did, fresh: bool) -> Option<Result<PublicKey, NoKey>> {
-        let known = if fresh { self.known_fresh(did).await } else { Self::known(self, did).await };
-        known.map(|document| key_of(did, &document))
-    }
-
-    async fn look_up(&self, did: &Did, fresh: bool) -> Result<PublicKey, NoKey> {
-        let document = if fresh { self.refresh(did).await } else { self.resolve(did).await };
-        key_of(did, &document)
-    }
-}
-
-fn key_of(did: &Did, document: &Result<Arc<DidDocument>, IdentityError>) -> Result<PublicKey, NoKey> {
-    match document {
-        Ok(document) => {
-            let key = document.signing_key().cloned();
-            key.ok_or_else(|| NoKey::Unknown(format!("the document of {did} has no #atproto key")))
-        }
-        Err(IdentityError::Busy(full)) => Err(NoKey::Busy(*full)),
-        Err(error) => Err(NoKey::Unknown(error.to_string())),
-    }
-}
 
 /// Why a token is refused.
 #[derive(Debug, thiserror::Error)]
@@ -203,13 +154,12 @@ impl ServiceTokens {
         issuer: &Did,
         fresh: bool,
     ) -> Result<PublicKey, Refused> {
-        let found = match keys.known(issuer, fresh).await {
-            Some(known) => known,
-            None => {
-                sender.pay_look_up(issuer).map_err(Refused::Metered)?;
-                let _place = self.look_ups.enter(sender.tenant()).await?;
-                keys.look_up(issuer, fresh).await
-            }
+        let found = if let Some(known) = keys.known(issuer, fresh).await {
+            known
+        } else {
+            sender.pay_look_up(issuer).map_err(Refused::Metered)?;
+            let _place = self.look_ups.enter(sender.tenant()).await?;
+            keys.look_up(issuer, fresh).await
         };
         found.map_err(|error| match error {
             NoKey::Busy(full) => Refused::Busy(full),
@@ -441,9 +391,8 @@ mod tests {
         let sender = |last| Sender::new(&buckets, [203, 0, 113, last].into(), Timestamp(NOW * 1_000_000));
         let token = |issuer: &Issuer, change: Value| issuer.token(json!({ "alg": "ES256" }), &claims(change));
         let (flooder, other) = (sender(1), sender(2));
-        let garbage: Vec<String> = (0..200)
-            .map(|n| token(&issuer, json!({ "iss": format!("did:web:{n}.evil.example") })))
-            .collect();
+        let garbage: Vec<String> =
+            (0..200).map(|n| token(&issuer, json!({ "iss": format!("did:web:{n}.evil.example") }))).collect();
         let mut flood = Vec::new();
         let mut refused = 0;
         for token in &garbage {

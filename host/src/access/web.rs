@@ -26,6 +26,12 @@ const LIFE_SECONDS: i64 = 30 * 86_400;
 /// A login takes minutes.
 const LOGIN_SECONDS: i64 = 15 * 60;
 
+/// Browsers of one user that are logged in at the same time. One more logs out the one that logged in first.
+const MAX_BROWSERS: i64 = 20;
+
+/// Browsers that one login logs out at most.
+const SURPLUS_STEP: u32 = 100;
+
 /// Random bytes of an id: too many to guess.
 const ID_BYTES: usize = 32;
 
@@ -102,6 +108,14 @@ impl WebSessions {
         };
         web_sessions::create(&self.db, &row).await?;
         Ok(self.cookie(NAME, &self.signed(&id), LIFE_SECONDS))
+    }
+
+    /// The sessions with their PDS of a user's browsers beyond [`MAX_BROWSERS`]: to be ended, and with them those.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn surplus(&self, did: &Did) -> Result<Vec<String>, StoreError> {
+        web_sessions::surplus(&self.db, did.as_str(), MAX_BROWSERS, SURPLUS_STEP).await
     }
 
     /// The cookie that removes the session's.

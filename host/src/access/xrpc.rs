@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::client::Purse;
 use super::dpop;
 use super::rate_limit::{Budget, Exhausted, Limit};
 use super::service_jwt::{self, Spoken};
-use super::{ApiClient, Credential, Sender};
+use super::{ApiClient, ClientBuckets, Credential, Sender};
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind};
 use crate::http::{Error, Request};
@@ -145,7 +144,7 @@ pub fn admit_nested(
         .transpose()?;
     let cost = app.costs.of(app, method);
     let budget = match (&client, &user) {
-        (Some(client), _) => Some(app.clients.pay(&purse(app), client, cost)?),
+        (Some(client), _) => Some(app.clients.pay(&buckets(app), client, cost)?),
         (None, Some(did)) => Some(pay_in_person(app, "service", did, cost)?),
         (None, None) => None,
     };
@@ -153,8 +152,8 @@ pub fn admit_nested(
 }
 
 /// The buckets of API clients for XRPC calls.
-fn purse(app: &App) -> Purse<'_> {
-    Purse { buckets: &app.buckets, defaults: &app.config.rate_limit, now: app.clock.now(), kind: "" }
+fn buckets(app: &App) -> ClientBuckets<'_> {
+    ClientBuckets { buckets: &app.buckets, defaults: &app.config.rate_limit, now: app.clock.now(), kind: "" }
 }
 
 /// Pays from the bucket of a user who needs no client.
@@ -166,19 +165,19 @@ fn pay_in_person(app: &App, kind: &str, did: &Did, cost: u32) -> Result<Budget, 
 
 async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcCaller) -> Result<(), Error> {
     let cost = app.costs.of(app, method);
-    let purse = purse(app);
+    let buckets = buckets(app);
     caller.client = app.clients.identify(request)?;
     let client = caller.client.clone();
     let client = client.as_deref();
-    let pay = || client.map(|client| app.clients.pay(&purse, client, cost)).transpose();
+    let pay = || client.map(|client| app.clients.pay(&buckets, client, cost)).transpose();
     if let Some(client) = client {
-        client.check_softly(request, purse.now);
+        client.check_softly(request, buckets.now);
     }
     let credential = Credential::of(request.headers());
     let sender = Sender::of(app, request);
     if !matches!(credential, Credential::Absent) {
         sender.may_try()?;
-        client.map_or(Ok(()), |client| app.clients.can_pay(&purse, client, cost))?;
+        client.map_or(Ok(()), |client| app.clients.can_pay(&buckets, client, cost))?;
     }
     match credential {
         // 1. DPoP: sessions of third-party applications, always with a client key.
@@ -218,7 +217,7 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
         // Whether that is enough is the method's to say.
         Credential::Absent => {
             caller.budget = pay()?;
-            let user = app.web_sessions.user(request.method(), request.headers(), purse.now).await?;
+            let user = app.web_sessions.user(request.method(), request.headers(), buckets.now).await?;
             let Some(user) = user else {
                 return if client.is_some() { Ok(()) } else { Err(no_client()) };
             };

@@ -7,8 +7,8 @@ use http::Method;
 
 use crate::access::rate_limit::Budget;
 use crate::access::{
-    Admin, ApiClient, ClientUser, Holder, PermissionSet, Sender, Toll, XrpcCaller, admin, management, oauth,
-    xrpc,
+    Admin, ApiClient, ClientUser, Holder, PermissionSet, PublicLimit, Sender, XrpcCaller, admin, management,
+    oauth, xrpc,
 };
 use crate::app::App;
 use crate::http::body::Unread;
@@ -24,8 +24,8 @@ pub struct Route {
     path: &'static str,
     /// `None` outside of `/admin`.
     permissions: Option<PermissionSet>,
-    /// What a call of a public route costs; `None` for the others, which know their callers.
-    toll: Option<&'static Toll>,
+    /// How often a public route may be called; `None` for the others, which know their callers.
+    limit: Option<&'static PublicLimit>,
     /// The path is the name of a method in the service's own namespace.
     namespaced: bool,
     bind: Bind,
@@ -45,21 +45,21 @@ where
 
 impl Route {
     fn new(method: Method, path: &'static str, permissions: Option<PermissionSet>, bind: Bind) -> Self {
-        Self { method, path, permissions, toll: None, namespaced: false, bind }
+        Self { method, path, permissions, limit: None, namespaced: false, bind }
     }
 
-    /// Anybody may call it, for a toll.
-    pub fn public<H, F>(toll: &'static Toll, method: Method, path: &'static str, handler: H) -> Self
+    /// Anybody may call it, so and so often.
+    pub fn public<H, F>(limit: &'static PublicLimit, method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            Sender::of(&app, &request).pay(toll, &request)?;
+            Sender::of(&app, &request).pay(limit, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, request).await
         });
-        Self { toll: Some(toll), ..Self::new(method, path, None, bind) }
+        Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
     }
 
     /// A user with one permission, or with each of several.
@@ -222,9 +222,9 @@ impl Route {
         self.permissions
     }
 
-    /// What a call costs, for public routes alone.
-    pub fn toll(&self) -> Option<&'static Toll> {
-        self.toll
+    /// How often it may be called, for public routes alone.
+    pub fn limit(&self) -> Option<&'static PublicLimit> {
+        self.limit
     }
 
     pub(super) fn bind(self, app: &Arc<App>) -> Endpoint {

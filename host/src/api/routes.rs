@@ -4,7 +4,7 @@
 //! [`Route::management`], [`Route::application`], [`Route::named`] or
 //! [`Route::holder`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a rule does not
-//! compile, and a public one names its [`Toll`]. XRPC methods are looked up in the lexicon registry, not here.
+//! compile, and a public one names its [limit](Limit). XRPC methods are looked up in the lexicon registry, not here.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use http::Method;
 
 use super::route::{Route, RouteTable};
 use super::{admin, auth, health, link, oauth, settings, well_known, xrpc};
-use crate::access::{Permission as P, Toll};
+use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
 use crate::settings::logo;
@@ -26,24 +26,24 @@ const DELETE: Method = Method::DELETE;
 #[rustfmt::skip] // one line a route
 fn table() -> RouteTable {
     vec![
-        Route::public(&Toll::FREE, GET, "/health", health::health),
-        Route::public(&Toll::FREE, GET, "/livez", health::livez),
-        Route::public(&Toll::PAGE, GET, "/readyz", health::readyz),
+        Route::public(&Limit::FREE, GET, "/health", health::health),
+        Route::public(&Limit::FREE, GET, "/livez", health::livez),
+        Route::public(&Limit::PROBE, GET, "/readyz", health::readyz),
 
-        Route::public(&Toll::PAGE, GET, "/oauth-client-metadata.json", well_known::client_metadata::handle),
-        Route::public(&Toll::LOGIN, GET, "/auth/login", auth::login::handle),
-        Route::public(&Toll::CALLBACK, GET, "/auth/callback", auth::callback::handle),
-        Route::public(&Toll::PAGE, GET, "/auth/linked-repo/info", auth::linked_repo::info::handle),
-        Route::public(&Toll::LOGIN, GET, "/auth/linked-repo/start", auth::linked_repo::start::handle),
-        Route::public(&Toll::PAGE, GET, "/auth/me", auth::me::handle),
-        Route::public(&Toll::PAGE, POST, "/auth/logout", auth::logout::handle),
+        Route::public(&Limit::PAGE, GET, "/oauth-client-metadata.json", well_known::client_metadata::handle),
+        Route::public(&Limit::LOGIN, GET, "/auth/login", auth::login::handle),
+        Route::public(&Limit::CALLBACK, GET, "/auth/callback", auth::callback::handle),
+        Route::public(&Limit::PAGE, GET, "/auth/linked-repo/info", auth::linked_repo::info::handle),
+        Route::public(&Limit::LOGIN, GET, "/auth/linked-repo/start", auth::linked_repo::start::handle),
+        Route::public(&Limit::PAGE, GET, "/auth/me", auth::me::handle),
+        Route::public(&Limit::PAGE, POST, "/auth/logout", auth::logout::handle),
 
-        Route::public(&Toll::PAGE, GET, "/link/start", link::start::handle),
-        Route::public(&Toll::PAGE, GET, "/link/result", link::result::handle),
+        Route::public(&Limit::PAGE, GET, "/link/start", link::start::handle),
+        Route::public(&Limit::PAGE, GET, "/link/result", link::result::handle),
 
-        Route::public(&Toll::PICTURE, GET, "/settings/logo", settings::logo::handle),
+        Route::public(&Limit::PICTURE, GET, "/settings/logo", settings::logo::handle),
 
-        Route::public(&Toll::PAGE, GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
+        Route::public(&Limit::PAGE, GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
         Route::xrpc(GET, "/xrpc/app.bsky.actor.getProfile", xrpc::get_profile::handle),
         Route::xrpc_upload(POST, "/xrpc/com.atproto.repo.uploadBlob", xrpc::upload_blob::handle),
         Route::management(GET, "listApiClients", xrpc::service::list_api_clients::handle),
@@ -63,7 +63,7 @@ fn table() -> RouteTable {
         Route::application(POST, "/oauth/dpop-keys", oauth::dpop_keys::handle),
         Route::application(POST, "/oauth/sessions", oauth::sessions::create::handle),
         Route::named(POST, "/oauth/client-assertion", oauth::client_assertion::handle),
-        Route::public(&Toll::PAGE, GET, "/oauth/clients/{id}/jwks.json", oauth::clients::jwks::handle),
+        Route::public(&Limit::PAGE, GET, "/oauth/clients/{id}/jwks.json", oauth::clients::jwks::handle),
         Route::holder(GET, "/oauth/sessions/{did}", oauth::sessions::get::handle),
         Route::holder(DELETE, "/oauth/sessions/{did}", oauth::sessions::delete::handle),
         Route::holder(GET, "/oauth/sessions/{did}/devices", oauth::sessions::devices::list::handle),
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn what_anybody_may_call_has_a_price() {
-        let tolls: Vec<(&str, &str)> =
-            table().iter().filter_map(|route| Some((route.path(), route.toll()?.name))).collect();
+    fn what_anybody_may_call_has_a_limit() {
+        let limits: Vec<(&str, &str)> =
+            table().iter().filter_map(|route| Some((route.path(), route.limit()?.name))).collect();
         let expected = [
             ("/health", "free"),
             ("/livez", "free"),
-            ("/readyz", "page"),
+            ("/readyz", "probe"),
             ("/oauth-client-metadata.json", "page"),
             ("/auth/login", "login"),
             ("/auth/callback", "callback"),
@@ -203,6 +203,6 @@ mod tests {
             ("/xrpc/com.atproto.server.describeServer", "page"),
             ("/oauth/clients/{id}/jwks.json", "page"),
         ];
-        assert_eq!(tolls, expected);
+        assert_eq!(limits, expected);
     }
 }

@@ -10,6 +10,7 @@ use url::Url;
 use super::*;
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
+use crate::fair_share::Full;
 use crate::net::{Client, OutboundPolicy, install_tls_provider};
 
 /// A directory with a few answers by path, which counts its requests.
@@ -157,4 +158,41 @@ async fn did_web_of_this_machine_only_in_development() {
     assert!(matches!(development, Err(IdentityError::Invalid(_))), "{development:?}");
     let production = directory.resolver(&clock(), false).resolve(&did(&other)).await;
     assert!(matches!(production, Err(IdentityError::Unavailable(_))), "{production:?}");
+}
+
+/// Look-ups of one domain stall, more of them than there are places: those of others are made at once, and what finds no
+/// place is refused and not remembered.
+#[tokio::test]
+async fn a_domain_that_stalls_takes_no_place_from_others() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    let web = format!("did:web:127.0.0.1%3A{}", directory.port);
+    directory.set("/.well-known/did.json", 200, document(&web, "https://two.test"));
+    let resolver = directory.resolver(&clock(), true);
+    // Connections are taken, and nothing is ever answered.
+    let mut silent = Vec::new();
+    for _ in 0..40 {
+        silent.push(TcpListener::bind("127.0.0.2:0").await.unwrap());
+    }
+    let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+    let dids: Vec<Did> =
+        silent.iter().map(|listener| did(&format!("did:web:127.0.0.2%3A{}", port(listener)))).collect();
+    let (mut waiting, mut refused) = (Vec::new(), Vec::new());
+    for did in &dids {
+        let mut call = Box::pin(resolver.resolve(did));
+        match futures_util::poll!(&mut call) {
+            std::task::Poll::Pending => waiting.push(call),
+            std::task::Poll::Ready(outcome) => {
+                assert!(matches!(outcome, Err(IdentityError::Busy(Full::Tenant))), "{outcome:?}");
+                refused.push(did);
+            }
+        }
+    }
+    assert_eq!((waiting.len(), refused.len()), (20, 20), "4 under way, 16 behind them");
+    assert_eq!(resolver.resolve(&did("did:plc:abc")).await.unwrap().pds(), Some("https://one.test"));
+    assert_eq!(resolver.resolve(&did(&web)).await.unwrap().pds(), Some("https://two.test"));
+    assert!(resolver.known(refused[0]).await.is_none());
+    drop(waiting);
+    let mut again = Box::pin(resolver.resolve(refused[0]));
+    assert!(futures_util::poll!(&mut again).is_pending(), "there is a place now");
 }

@@ -5,10 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{
-    Db, StoreError, api_client_keys, dead_letters, dpop_keys, events, index, linked_repos, oauth_states,
-    web_sessions,
-};
+use crate::store::{Db, StoreError, api_client_keys, dead_letters, events, index, linked_repos};
 
 /// Between sweeps; the first comes one period after the start, so that a start is never busy with it.
 const PERIOD: Duration = Duration::from_hours(1);
@@ -17,10 +14,6 @@ const PERIOD: Duration = Duration::from_hours(1);
 const TOMBSTONE_SECONDS: i64 = 7 * DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
-
-/// How long a provisioned key waits for its session. They are few: making them is rate-limited, and so it needs no
-/// steps to forget them.
-pub const PROVISION_SECONDS: i64 = 3600;
 
 /// How long a resolved dead letter stays to be looked at.
 const LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
@@ -54,11 +47,8 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
         let before = now.plus_seconds(-i64::from(retention.event_days) * DAY_SECONDS);
         old_events = all_steps(db, Kept::Events, before).await?;
     }
-    oauth_states::prune(db, now).await?;
-    web_sessions::prune(db, now).await?;
     linked_repos::prune_invites(db, now).await?;
     api_client_keys::delete_retired(db).await?;
-    dpop_keys::delete_unused(db, now.plus_seconds(-PROVISION_SECONDS)).await?;
     all_steps(db, Kept::Letters, now.plus_seconds(-LETTER_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
     let old_deletions = all_steps(db, Kept::Deletions, before).await?;

@@ -72,9 +72,7 @@ impl Authorities {
                 Some(pds) => Ok(Arc::new(Authority { did, pds: pds.to_owned() })),
                 None => Err(AuthorityError::Absent(domain)),
             },
-            Err(error) if error.is_temporary() => {
-                Err(AuthorityError::Unavailable(domain, error.to_string()))
-            }
+            Err(error) if error.is_temporary() => Err(AuthorityError::Unavailable(domain, error.to_string())),
             Err(_) => Err(AuthorityError::Absent(domain)),
         }
     }

@@ -14,10 +14,23 @@ use super::own::SCOPES;
 use super::{Account, Courier, Discovery, DiscoveryError, OwnClient, OwnKey};
 use crate::atproto::Did;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey, sha256, sha256_hex};
-use crate::store::{Db, StoreError, oauth_states};
+use crate::fair_share::Tenant;
+use crate::store::oauth_states::{self, Bounds, NewState};
+use crate::store::{Db, StoreError};
 
 /// How long a user may take to sign in and consent.
 pub const STATE_SECONDS: i64 = 15 * 60;
+
+/// Flows under way. Rows are made for anybody who asks, and each lives until its user comes back or [`STATE_SECONDS`]
+/// are over.
+const FLOWS: Bounds = Bounds {
+    // A household or an office behind one address.
+    of_sender: 50,
+    // At the pace at which a target's flows may begin (`PublicLimit::LOGIN`) the oldest is some minutes old when it ends.
+    of_target: 2_000,
+    // Some ten megabytes.
+    all: 10_000,
+};
 
 /// Random bytes of a state, and of a code verifier: too many to guess.
 const SECRET_BYTES: usize = 32;
@@ -98,6 +111,8 @@ pub enum AuthorizationError {
     Store(#[from] StoreError),
     #[error("the authorization endpoint is no URL")]
     Endpoint,
+    #[error("too many logins of this address are under way")]
+    TooMany,
 }
 
 /// What the authorization server sends the browser back with.
@@ -128,19 +143,26 @@ impl Authorizations {
         format!("oauth_states.{id}")
     }
 
-    /// Begins a flow for an account, at an origin of ours; where the browser is to go.
+    /// Begins a flow for an account, at an origin of ours; where the browser is to go. `sender` is the network of the
+    /// caller who asks for it.
     ///
     /// # Errors
-    /// When the account's server can't be found, or does not want us.
+    /// When the account's server can't be found, or does not want us, or the sender has too many flows under way.
     pub async fn begin(
         &self,
         did: &Did,
         origin: &str,
         scope: &str,
         goal: Goal,
+        sender: &Tenant,
     ) -> Result<Url, AuthorizationError> {
-        let account = self.discovery.account(did).await?;
         let (random, now) = (self.courier.random(), self.courier.clock().now());
+        let sender = sender.to_string();
+        // Before other servers are asked; counted again when the row is written.
+        if oauth_states::count_of_sender(&self.db, &sender, now).await? >= FLOWS.of_sender {
+            return Err(AuthorizationError::TooMany);
+        }
+        let account = self.discovery.account(did).await?;
         let (state, verifier) = (random.hex(SECRET_BYTES), random.hex(SECRET_BYTES));
         let key = PrivateKey::generate(Algorithm::Es256, random);
         let client = OwnClient::of(origin, declared(scope));
@@ -169,7 +191,13 @@ impl Authorizations {
         // Strings always serialize.
         let text = Zeroizing::new(serde_json::to_vec(&pending).unwrap_or_default());
         let sealed = self.sealing.seal(random, &Self::purpose(&id), &text);
-        oauth_states::put(&self.db, &id, &sealed, now.plus_seconds(STATE_SECONDS)).await?;
+        let issuer = Url::parse(&account.server.issuer).map_err(|_| AuthorizationError::Endpoint)?;
+        let target = Tenant::of_host(issuer.host_str().unwrap_or_default()).to_string();
+        let (sealed, expires_at) = (&sealed[..], now.plus_seconds(STATE_SECONDS));
+        let state = NewState { id: &id, sealed, expires_at, sender: &sender, target: &target };
+        if !oauth_states::put(&self.db, &state, &FLOWS, now).await? {
+            return Err(AuthorizationError::TooMany);
+        }
         let mut url =
             Url::parse(&account.server.authorization_endpoint).map_err(|_| AuthorizationError::Endpoint)?;
         url.query_pairs_mut()

@@ -9,6 +9,7 @@ mod bound;
 mod session;
 #[cfg(test)]
 pub(crate) mod standin;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 mod vault;

@@ -9,6 +9,7 @@ use moka::sync::Cache;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
+use url::Url;
 use zeroize::Zeroizing;
 
 use super::{BoundSession, Credential, Session};
@@ -16,6 +17,7 @@ use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey};
+use crate::fair_share::{Bounds, FairPool, Full, Tenant};
 use crate::oauth::{ClientIdentity, Courier, Discovery, DiscoveryError, FlowError, OwnKey, Tokens, flow};
 use crate::random::Random;
 use crate::store::oauth_sessions::{self, SessionRow};
@@ -30,6 +32,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Locks kept of sessions that were refreshed: one is needed while it is held, which is seconds.
 const LOCKS: u64 = 100_000;
 
+/// Revocations at authorization servers. Nobody waits for them, and a server that is slow delays those of its own domain.
+const REVOCATIONS: Bounds = Bounds {
+    places: 16,
+    per_tenant: 4,
+    // What a sweep ends, several times over. What finds no room runs out by itself.
+    waiting: 1024,
+    waiting_per_tenant: 512,
+    patience: Duration::from_mins(5),
+};
+
 /// Opens and renews sessions. Cheap to clone.
 #[derive(Clone)]
 pub struct Vault(Arc<Parts>);
@@ -42,6 +54,8 @@ struct Parts {
     own_key: Arc<OwnKey>,
     /// Renewals are finished, whoever waits for them: an answer that nobody stored is a session lost.
     tasks: TaskTracker,
+    /// Sessions that are being revoked at their servers, by the server's domain.
+    revocations: FairPool,
     /// Renewals of this process, by session.
     locks: Cache<String, Arc<Mutex<()>>>,
 }
@@ -73,6 +87,9 @@ pub enum RenewError {
     Store(#[from] StoreError),
     #[error("a stored session can't be decrypted")]
     Sealed,
+    /// Too many sessions of its server are being revoked.
+    #[error(transparent)]
+    Full(#[from] Full),
 }
 
 /// What is sealed of a session.
@@ -103,7 +120,8 @@ impl Vault {
         tasks: TaskTracker,
     ) -> Self {
         let locks = Cache::builder().max_capacity(LOCKS).build();
-        Self(Arc::new(Parts { db, sealing, courier, discovery, own_key, tasks, locks }))
+        let revocations = FairPool::new("revocations", REVOCATIONS);
+        Self(Arc::new(Parts { db, sealing, courier, discovery, own_key, tasks, revocations, locks }))
     }
 
     pub(super) fn courier(&self) -> &Courier {
@@ -292,17 +310,23 @@ impl Vault {
     /// When the store can't be used. A server that does not answer is no error: its session runs out.
     pub async fn end(&self, id: &str) -> Result<bool, StoreError> {
         let Some(row) = oauth_sessions::get(&self.0.db, id).await? else { return Ok(false) };
-        let gone = oauth_sessions::delete(&self.0.db, id).await?;
+        if !oauth_sessions::delete(&self.0.db, id).await? {
+            // Another caller or host ends it.
+            return Ok(false);
+        }
         let vault = self.clone();
         self.0.tasks.spawn(async move {
             if let Err(error) = vault.revoke(&row).await {
                 tracing::info!(session = row.id, %error, "a session could not be revoked at its server");
             }
         });
-        Ok(gone)
+        Ok(true)
     }
 
     async fn revoke(&self, row: &SessionRow) -> Result<(), RenewError> {
+        let issuer = Url::parse(&row.issuer).ok();
+        let host = issuer.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let _place = self.0.revocations.enter(&Tenant::of_host(host)).await?;
         let text = self.tokens_text(row)?;
         let tokens: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
         let key = self.open_key(&row.key_id, &row.sealed_key)?;

@@ -93,14 +93,53 @@ pub async fn get_by_key(db: &Db, client_key: &str) -> Result<Option<ApiClientRow
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_key).fetch_optional(pool).await)?)
 }
 
-/// [`StoreError::Conflict`] when `client_id_url` (or the key) is taken.
-pub async fn create(db: &Db, client: &ApiClientRow) -> Result<(), StoreError> {
+/// How many clients there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    pub all: i64,
+    pub of_parent: i64,
+    pub of_owner: i64,
+}
+
+/// What became of a new client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    Done,
+    /// The instance has as many as it may.
+    Full,
+    /// Its parent has.
+    ParentFull,
+    /// Its owner has.
+    OwnerFull,
+}
+
+/// [`StoreError::Conflict`] when `client_id_url` (or the key) is taken. Writers on several hosts may exceed a cap by as
+/// many as they are.
+pub async fn create(db: &Db, client: &ApiClientRow, caps: &Caps) -> Result<Created, StoreError> {
+    let count = "SELECT (SELECT count(*) FROM api_clients), \
+                 (SELECT count(*) FROM api_clients WHERE parent_client_id = $1), \
+                 (SELECT count(*) FROM api_clients WHERE owner_did = $2)";
     let sql = "INSERT INTO api_clients (id, client_key, client_secret_hash, name, client_id_url, client_uri, \
                    redirect_uris, client_type, scopes, allowed_origins, rate_limit_capacity, \
                    rate_limit_refill_rate, is_active, created_by, parent_client_id, owner_did, created_at, \
                    updated_at) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
     on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let (all, of_parent, of_owner): (i64, i64, i64) = sqlx::query_as(count)
+            .bind(&client.parent_client_id)
+            .bind(&client.owner_did)
+            .fetch_one(&mut *tx)
+            .await?;
+        if of_owner >= caps.of_owner {
+            return Ok(Created::OwnerFull);
+        }
+        if of_parent >= caps.of_parent {
+            return Ok(Created::ParentFull);
+        }
+        if all >= caps.all {
+            return Ok(Created::Full);
+        }
         sqlx::query(sql)
             .bind(&client.id)
             .bind(&client.client_key)
@@ -120,11 +159,11 @@ pub async fn create(db: &Db, client: &ApiClientRow) -> Result<(), StoreError> {
             .bind(&client.owner_did)
             .bind(client.created_at)
             .bind(client.updated_at)
-            .execute(pool)
-            .await
-            .map(drop)
-    })?;
-    Ok(())
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(Created::Done)
+    })
 }
 
 /// `None` when there is no such client.

@@ -43,8 +43,11 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<DpopKeyRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Forgets keys made before `before` that no session was ever registered for. Returns how many.
-pub async fn delete_unused(db: &Db, before: Timestamp) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM dpop_keys WHERE did IS NULL AND created_at < $1";
-    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(before).execute(pool).await?.rows_affected()))
+/// Forgets keys made before `before` that no session was ever registered for, at most `max`. Returns how many.
+pub async fn delete_unused(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM dpop_keys WHERE id IN \
+               (SELECT id FROM dpop_keys WHERE did IS NULL AND created_at < $1 LIMIT $2)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
+    }))
 }

@@ -228,3 +228,50 @@ pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
     Ok(gone > 0)
 }
+
+/// The sessions of an account under a client beyond the `most` that were made or
+/// renewed last; `kept` is one of those that stay.
+pub async fn surplus(
+    db: &Db,
+    client_id: &str,
+    did: &str,
+    kept: &str,
+    most: i64,
+) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT id FROM oauth_sessions WHERE client_id = $1 AND did = $2 AND id <> $3 \
+               ORDER BY updated_at DESC, id LIMIT $4 OFFSET $5";
+    Ok(on!(db, reader, |pool| {
+        let query = sqlx::query_scalar(sql).bind(client_id).bind(did).bind(kept);
+        query.bind(SURPLUS_STEP).bind(most - 1).fetch_all(pool).await
+    })?)
+}
+
+/// Surplus sessions that are named at once; a bound that was lowered is reached in steps.
+const SURPLUS_STEP: i64 = 100;
+
+/// Of the instance's own sessions those that no browser and no linked repo needs any more: the browser's session has
+/// expired, or a login made before `before` never got as far as having one. At most `max`.
+pub async fn unneeded(
+    db: &Db,
+    now: Timestamp,
+    before: Timestamp,
+    max: u32,
+) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT s.id FROM oauth_sessions s WHERE s.client_id IS NULL AND s.created_at < $2 \
+               AND NOT EXISTS (SELECT 1 FROM web_sessions w WHERE w.oauth_session_id = s.id AND w.expires_at > $1) \
+               AND NOT EXISTS (SELECT 1 FROM linked_repos l WHERE l.session_id = s.id) LIMIT $3";
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_scalar(sql).bind(now).bind(before).bind(i64::from(max)).fetch_all(pool).await
+    })?)
+}
+
+/// Removes sessions that nothing can use any more, and their keys: expired before `expired` with nothing to renew them, or
+/// last renewed before `idle`. At most `max`; returns how many. Those of linked repos stay: their grants say what happened.
+pub async fn delete_over(db: &Db, expired: Timestamp, idle: Timestamp, max: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM dpop_keys WHERE id IN (SELECT s.key_id FROM oauth_sessions s \
+               WHERE ((s.refreshable = FALSE AND s.expires_at < $1) OR s.updated_at < $2) \
+               AND NOT EXISTS (SELECT 1 FROM linked_repos l WHERE l.session_id = s.id) LIMIT $3)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(expired).bind(idle).bind(i64::from(max)).execute(pool).await?.rows_affected()
+    }))
+}

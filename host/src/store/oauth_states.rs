@@ -4,12 +4,69 @@ use crate::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-pub async fn put(db: &Db, id: &str, sealed: &[u8], expires_at: Timestamp) -> Result<(), StoreError> {
-    let sql = "INSERT INTO oauth_states (id, sealed, expires_at) VALUES ($1, $2, $3)";
+/// A flow that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct NewState<'a> {
+    pub id: &'a str,
+    pub sealed: &'a [u8],
+    pub expires_at: Timestamp,
+    /// Who began it.
+    pub sender: &'a str,
+    /// Where it goes.
+    pub target: &'a str,
+}
+
+/// How many flows may be under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Of one sender; further ones are refused.
+    pub of_sender: i64,
+    /// To one target; a further one makes the oldest end.
+    pub of_target: i64,
+    /// In all; a further one makes the oldest end.
+    pub all: i64,
+}
+
+/// Rows that a further flow makes end at most: more than one are too many only after a bound was lowered, or when
+/// several hosts wrote at once.
+const STEP: i64 = 100;
+
+/// Keeps a flow; `false` when its sender has as many under way as may be. Writers on several hosts may exceed a bound by as many
+/// as they are.
+pub async fn put(db: &Db, state: &NewState<'_>, bounds: &Bounds, now: Timestamp) -> Result<bool, StoreError> {
+    let insert = "INSERT INTO oauth_states (id, sealed, expires_at, sender, target) \
+                  SELECT $1, $2, $3, $4, $5 \
+                  WHERE (SELECT count(*) FROM oauth_states WHERE sender = $4 AND expires_at > $6) < $7";
+    let of_target = "DELETE FROM oauth_states WHERE id IN (SELECT id FROM oauth_states WHERE target = $1 \
+                     ORDER BY expires_at DESC, id LIMIT $2 OFFSET $3)";
+    let all = "DELETE FROM oauth_states WHERE id IN (SELECT id FROM oauth_states \
+               ORDER BY expires_at DESC, id LIMIT $1 OFFSET $2)";
     on!(db, writer, |pool| {
-        sqlx::query(sql).bind(id).bind(sealed).bind(expires_at).execute(pool).await.map(drop)
-    })?;
-    Ok(())
+        let mut tx = pool.begin().await?;
+        let put = sqlx::query(insert)
+            .bind(state.id)
+            .bind(state.sealed)
+            .bind(state.expires_at)
+            .bind(state.sender)
+            .bind(state.target)
+            .bind(now)
+            .bind(bounds.of_sender)
+            .execute(&mut *tx)
+            .await?;
+        if put.rows_affected() == 0 {
+            return Ok(false);
+        }
+        sqlx::query(of_target).bind(state.target).bind(STEP).bind(bounds.of_target).execute(&mut *tx).await?;
+        sqlx::query(all).bind(STEP).bind(bounds.all).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(true)
+    })
+}
+
+/// How many flows of a sender are under way.
+pub async fn count_of_sender(db: &Db, sender: &str, now: Timestamp) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM oauth_states WHERE sender = $1 AND expires_at > $2";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(sender).bind(now).fetch_one(pool).await)?)
 }
 
 /// Takes a flow out; `None` when there is none, or it has expired.

@@ -39,8 +39,11 @@ pub async fn get(db: &Db, id: &str, now: Timestamp) -> Result<Option<WebSessionR
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).bind(now).fetch_optional(pool).await)?)
 }
 
-/// Forgets those that have expired. Returns how many.
-pub async fn prune(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM web_sessions WHERE expires_at <= $1";
-    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(now).execute(pool).await?.rows_affected()))
+/// The sessions with the PDS of a user's browsers beyond the `most` that logged in last, at most `max`.
+pub async fn surplus(db: &Db, did: &str, most: i64, max: u32) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT oauth_session_id FROM web_sessions WHERE did = $1 \
+               ORDER BY created_at DESC, id LIMIT $2 OFFSET $3";
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_scalar(sql).bind(did).bind(i64::from(max)).bind(most).fetch_all(pool).await
+    })?)
 }

@@ -2,6 +2,7 @@
 
 mod assertions;
 pub mod device;
+mod endings;
 mod proofs;
 mod provisioning;
 mod registration;

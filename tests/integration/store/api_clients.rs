@@ -1,7 +1,8 @@
 //! API clients: conflicts, three-state updates, cascades.
 
+use belvedere::access::Clients;
 use belvedere::clock::Timestamp;
-use belvedere::store::api_clients::{self, ApiClientPatch, ApiClientRow};
+use belvedere::store::api_clients::{self, ApiClientPatch, ApiClientRow, Caps, Created};
 use belvedere::store::{Db, Patch, StoreError};
 
 use crate::on_both;
@@ -29,9 +30,15 @@ fn client(n: i64, parent: Option<&str>) -> ApiClientRow {
     }
 }
 
+const CAPS: Caps = Caps { all: 100, of_parent: 100, of_owner: 100 };
+
+async fn create(db: &Db, row: &ApiClientRow) {
+    assert_eq!(api_clients::create(db, row, &CAPS).await.unwrap(), Created::Done);
+}
+
 async fn family(db: &Db) {
     for row in [client(1, None), client(2, Some("c1")), client(3, Some("c1")), client(4, None)] {
-        api_clients::create(db, &row).await.unwrap();
+        create(db, &row).await;
     }
 }
 
@@ -50,7 +57,7 @@ on_both! {
             ..client(2, None)
         };
         for row in [client(1, None), public] {
-            api_clients::create(&db, &row).await.unwrap();
+            create(&db, &row).await;
             assert_eq!(api_clients::get(&db, &row.id).await.unwrap().as_ref(), Some(&row));
             assert_eq!(api_clients::get_by_key(&db, &row.client_key).await.unwrap(), Some(row));
         }
@@ -69,7 +76,52 @@ on_both! {
     async fn the_metadata_url_is_unique(db) {
         family(&db).await;
         let twin = ApiClientRow { id: "x".into(), client_key: "bvc_x".into(), ..client(1, None) };
-        assert!(matches!(api_clients::create(&db, &twin).await, Err(StoreError::Conflict(_))));
+        assert!(matches!(api_clients::create(&db, &twin, &CAPS).await, Err(StoreError::Conflict(_))));
+    }
+
+    async fn their_number_is_bounded_in_all_by_parent_and_by_owner(db) {
+        family(&db).await;
+        let owned = |n, parent: &str, owner: &str| {
+            ApiClientRow { owner_did: Some(owner.to_owned()), ..client(n, Some(parent)) }
+        };
+        for (row, caps, created) in [
+            (owned(5, "c1", "did:plc:owner"), Caps { of_owner: 2, ..CAPS }, Created::OwnerFull),
+            (owned(5, "c4", "did:plc:owner"), Caps { of_owner: 2, ..CAPS }, Created::OwnerFull),
+            (owned(5, "c1", "did:plc:other"), Caps { of_parent: 2, ..CAPS }, Created::ParentFull),
+            (owned(5, "c4", "did:plc:other"), Caps { all: 4, ..CAPS }, Created::Full),
+            (client(5, None), Caps { all: 4, ..CAPS }, Created::Full),
+            (owned(5, "c4", "did:plc:other"), Caps { all: 5, of_parent: 1, of_owner: 1 }, Created::Done),
+            // One without parent and owner is nobody's second.
+            (client(6, None), Caps { all: 6, of_parent: 1, of_owner: 1 }, Created::Done),
+        ] {
+            assert_eq!(api_clients::create(&db, &row, &caps).await.unwrap(), created, "{caps:?}");
+        }
+    }
+
+    async fn a_change_of_one_reloads_that_one_and_its_children(db) {
+        family(&db).await;
+        let clients = Clients::default();
+        clients.reload(&db).await.unwrap();
+        let scopes = |id: &str| clients.by_id(id).map(|client| client.scopes.clone());
+        for id in ["c2", "c4"] {
+            let patch = ApiClientPatch { scopes: Some("atproto new".into()), ..ApiClientPatch::default() };
+            api_clients::update(&db, id, &patch, Timestamp(9)).await.unwrap();
+        }
+        clients.reload_one(&db, "c2").await.unwrap();
+        assert_eq!(scopes("c2").as_deref(), Some("atproto new"));
+        assert_eq!(scopes("c4").as_deref(), Some("atproto"), "nothing else was read");
+        // With a parent go its children.
+        let off = ApiClientPatch { is_active: Some(false), ..ApiClientPatch::default() };
+        api_clients::update(&db, "c1", &off, Timestamp(9)).await.unwrap();
+        clients.reload_one(&db, "c1").await.unwrap();
+        let there = |id: &str| clients.by_id(id).is_some() || clients.get(&id.replace('c', "bvc_")).is_some();
+        assert_eq!(["c1", "c2", "c3", "c4"].map(there), [false, false, false, true]);
+        api_clients::delete(&db, "c4").await.unwrap();
+        clients.reload_one(&db, "c4").await.unwrap();
+        assert!(!there("c4"));
+        create(&db, &client(5, None)).await;
+        clients.reload_one(&db, "c5").await.unwrap();
+        assert!(there("c5"));
     }
 
     async fn only_what_is_given_changes(db) {

@@ -13,6 +13,7 @@ mod labels;
 mod lease;
 mod migrations;
 mod model;
+mod oauth_states;
 mod paging;
 mod plans;
 mod poison;

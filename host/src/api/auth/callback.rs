@@ -59,6 +59,9 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let session = keep(&app, &completed).await?;
     let now = app.clock.now();
     let cookie = app.web_sessions.create(&app.random, &completed.did, &session, now).await.map_err(failed)?;
+    for surplus in app.web_sessions.surplus(&completed.did).await.map_err(failed)? {
+        app.vault.end(&surplus).await.map_err(failed)?;
+    }
     let mut answer = redirect(&return_to);
     answer.headers_mut().append(SET_COOKIE, cookie);
     Ok(answer)
@@ -74,7 +77,8 @@ pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Err
         client_id: None,
         thumbprint: jwk::thumbprint(&key.public()).unwrap_or_default(),
         pkce_challenge: None,
-        did: Some(did.to_string()),
+        // Bound when the session is registered: until then the sweep takes it for unused.
+        did: None,
         created_at: app.clock.now(),
     };
     dpop_keys::create(&app.db, &row).await.map_err(failed)?;

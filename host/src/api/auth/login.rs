@@ -7,7 +7,7 @@ use http::header::SET_COOKIE;
 use serde_json::json;
 use url::Url;
 
-use crate::access::Origins;
+use crate::access::{Origins, Sender};
 use crate::app::App;
 use crate::atproto::scope::{Scope, Scopes};
 use crate::http::{Error, Request, Response, response};
@@ -38,7 +38,9 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     // A loopback client is sent back to 127.0.0.1, where a cookie for localhost does not follow.
     let follows = OwnClient::of(&origin, own::SCOPES).redirect_uri.starts_with(&origin);
     let goal = Goal { return_to, browser: follows.then_some(browser), grant: None };
-    let url = app.authorizations.begin(&did, &origin, &scope, goal).await.map_err(refused)?;
+    let sender = Sender::of(&app, &request);
+    let url = app.authorizations.begin(&did, &origin, &scope, goal, sender.tenant()).await;
+    let url = url.map_err(refused)?;
     let mut answer = response::json(StatusCode::OK, &json!({ "url": url.as_str() }));
     answer.headers_mut().insert(SET_COOKIE, cookie);
     Ok(answer)
@@ -66,11 +68,13 @@ fn check_return(origins: &Origins, to: &str) -> Result<(), Error> {
     Err(Error::bad_request("redirect_uri must be a path, or a URL of this instance"))
 }
 
-fn refused(error: AuthorizationError) -> Error {
+/// The answer when a flow can't begin.
+pub(in crate::api) fn refused(error: AuthorizationError) -> Error {
     match error {
         AuthorizationError::Store(error) => crate::api::failed(error),
+        AuthorizationError::TooMany => Error::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
         error => {
-            tracing::info!(%error, "a login could not begin");
+            tracing::info!(%error, "an authorization could not begin");
             Error::new(StatusCode::BAD_GATEWAY, error.to_string())
         }
     }

@@ -10,7 +10,17 @@ use crate::app::App;
 use crate::changes::Topic;
 use crate::http::Error;
 use crate::store::StoreError;
-use crate::store::api_clients::{self, ApiClientRow};
+use crate::store::api_clients::{self, ApiClientRow, Caps, Created};
+
+/// API clients that there may be. They are held in memory, each with a bucket.
+const CAPS: Caps = Caps {
+    // Some twenty megabytes.
+    all: 10_000,
+    // A tenth: one application whose users make clients of their own leaves room for the others.
+    of_parent: 1_000,
+    // Far more than anybody looks after.
+    of_owner: 100,
+};
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -51,7 +61,7 @@ impl NewClient {
     /// Stores the client, which works from here on; its credentials are shown once.
     ///
     /// # Errors
-    /// 400 for what a field can't be, 409 when the metadata URL is another client's.
+    /// 400 for what a field can't be and when there are too many clients, 409 when the metadata URL is another client's.
     pub(in crate::api) async fn register(
         self,
         app: &App,
@@ -83,11 +93,20 @@ impl NewClient {
             created_at: now,
             updated_at: now,
         };
-        api_clients::create(&app.db, &client).await.map_err(|error| match error {
+        let created = api_clients::create(&app.db, &client, &CAPS).await.map_err(|error| match error {
             StoreError::Conflict(_) => Error::conflict("client_id_url already registered"),
             other => failed(other),
         })?;
-        app.changed(Topic::ApiClients).await?;
+        let full = |whose: &str, cap: i64| {
+            Err(Error::bad_request(format!("{whose} {cap} API clients already: delete one first")))
+        };
+        match created {
+            Created::Done => {}
+            Created::OwnerFull => return full("you have", CAPS.of_owner),
+            Created::ParentFull => return full("the parent client has", CAPS.of_parent),
+            Created::Full => return full("the instance has", CAPS.all),
+        }
+        app.changed(Topic::ApiClient(client.id.clone())).await?;
         Ok((client, credentials))
     }
 

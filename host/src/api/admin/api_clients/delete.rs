@@ -17,7 +17,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if api_clients::delete(&app.db, id).await.map_err(failed)?.is_empty() {
         return Err(Error::not_found("api client not found"));
     }
-    app.changed(Topic::ApiClients).await?;
+    app.changed(Topic::ApiClient(id.to_owned())).await?;
     app.events.record(Event::ApiClientDeleted { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -49,7 +49,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         .await
         .map_err(failed)?
         .ok_or_else(|| Error::not_found("api client not found"))?;
-    app.changed(Topic::ApiClients).await?;
+    app.changed(Topic::ApiClient(id.to_owned())).await?;
     app.events.record(Event::ApiClientUpdated { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::grant;
-use crate::access::Admin;
+use crate::access::{Admin, Sender};
 use crate::app::App;
 use crate::atproto::Did;
 use crate::http::{Error, Request, Response, response};
@@ -22,7 +22,8 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         grant: Some(GrantGoal { id: grant.id, invite: None }),
     };
     let origin = app.origins.of_host(request.headers());
-    let begun = app.authorizations.begin(&did, &origin, &grant.scopes, goal).await;
+    let sender = Sender::of(&app, &request);
+    let begun = app.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
     let url = begun.map_err(|error| {
         let refused = matches!(error, AuthorizationError::Flow(FlowError::Refused(..)));
         let status = if refused { StatusCode::BAD_REQUEST } else { StatusCode::BAD_GATEWAY };

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
 use url::form_urlencoded;
 
 use super::invited;
+use crate::access::Sender;
+use crate::api::auth::login::refused;
 use crate::api::auth::redirect;
 use crate::app::App;
 use crate::atproto::Did;
@@ -35,9 +36,8 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         grant: Some(GrantGoal { id: grant.id, invite: Some(invite.id) }),
     };
     let origin = app.origins.of_host(request.headers());
-    let url = app.authorizations.begin(&did, &origin, &grant.scopes, goal).await.map_err(|error| {
-        tracing::info!(%error, "a linked repo's authorization could not begin");
-        Error::new(StatusCode::BAD_GATEWAY, error.to_string())
-    })?;
+    let sender = Sender::of(&app, &request);
+    let url = app.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
+    let url = url.map_err(refused)?;
     Ok(redirect(url.as_str()))
 }

@@ -19,11 +19,15 @@ use crate::config::Secret;
 use crate::crypto::{PrivateKey, ct_eq, sha256, sha256_hex};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::jobs::retention::PROVISION_SECONDS;
 use crate::net::Limits;
 use crate::oauth::{Account, Parcel, origin_of};
+use crate::pds::sweep::PROVISION_SECONDS;
 use crate::store::dpop_keys::{self, DpopKeyRow};
 use crate::store::oauth_sessions::{self, NewSession};
+
+/// Devices of one user under one application: more than anybody has at hand. One more ends the session that was renewed
+/// longest ago; refusing it would lock users out whose applications never log out.
+const MAX_DEVICES: i64 = 50;
 
 #[derive(Deserialize)]
 struct Body {
@@ -85,8 +89,21 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         scopes: body.scopes.clone(),
         refreshable: refresh_token.is_some(),
     });
+    end_surplus(&app, &client, &did, &id).await?;
     let scopes = body.scopes.split_ascii_whitespace().collect();
     Ok(response::json(StatusCode::CREATED, &Answer { session_id: &id, did: did.as_str(), scopes }))
+}
+
+/// Ends the user's sessions beyond [`MAX_DEVICES`].
+async fn end_surplus(app: &App, client: &ApiClient, did: &Did, newest: &str) -> Result<(), Error> {
+    let surplus = oauth_sessions::surplus(&app.db, &client.id, did.as_str(), newest, MAX_DEVICES).await;
+    for session_id in surplus.map_err(failed)? {
+        if app.vault.end(&session_id).await.map_err(failed)? {
+            let (did, client_key) = (did.to_string(), client.key.clone());
+            app.events.record(Event::DpopDeviceDeleted { did, client_key, session_id });
+        }
+    }
+    Ok(())
 }
 
 /// The key, if it is this client's to use for this account.

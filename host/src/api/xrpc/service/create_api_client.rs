@@ -14,10 +14,6 @@ use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::store::api_clients;
-
-/// Clients of one user: far more than anybody looks after, few enough to keep all clients in memory.
-const MOST: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,10 +55,6 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
         NotGranted::NoAtproto => Error::bad_request("scopes must include atproto"),
         NotGranted::Malformed(error) => Error::bad_request(error.to_string()),
     })?;
-    let known = api_clients::list_owned(&app.db, caller.did.as_str()).await.map_err(failed)?;
-    if known.len() >= MOST {
-        return Err(Error::bad_request(format!("you have {MOST} API clients already: delete one first")));
-    }
     let new = NewClient {
         name: body.name,
         client_id_url: body.client_id_url,

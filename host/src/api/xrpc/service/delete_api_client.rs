@@ -25,7 +25,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     let Body { id } = request.json().map_err(|_| Error::bad_request("invalid request body"))?;
     owned(&app, &caller, &id).await?;
     api_clients::delete(&app.db, &id).await.map_err(failed)?;
-    app.changed(Topic::ApiClients).await?;
+    app.changed(Topic::ApiClient(id.clone())).await?;
     app.events.record(Event::ApiClientDeleted { actor: caller.did.to_string(), id });
     Ok(response::json(StatusCode::OK, &json!({})))
 }

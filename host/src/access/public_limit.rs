@@ -1,4 +1,4 @@
-//! What calls cost that need no proof, by the sender's address and by the target that they name. Every public route of the
+//! How often calls may be made that need no proof, by the sender's address and by the target that they name. Every public route of the
 //! table names one of these.
 //!
 //! Behind a proxy that nobody named (`TRUSTED_PROXIES`) all callers are one address: the numbers are such that
@@ -12,16 +12,16 @@ use crate::http::Request;
 /// Finds the target that a request names.
 type Target = fn(&Request) -> Option<Tenant>;
 
-/// The price of a call: one token from each bucket that is named.
+/// How often a call may be made: it takes one token from each bucket that is named.
 #[derive(Clone, Copy, Debug)]
-pub struct Toll {
+pub struct PublicLimit {
     /// Buckets of the same name are shared.
     pub name: &'static str,
     pub by_address: Option<Limit>,
     pub by_target: Option<(Target, Limit)>,
 }
 
-impl Toll {
+impl PublicLimit {
     const fn by_address(name: &'static str, capacity: f64, refill_rate: f64) -> Self {
         Self { name, by_address: Some(Limit { capacity, refill_rate }), by_target: None }
     }
@@ -32,6 +32,9 @@ impl Toll {
 
     /// Answered from memory, and asked by supervisors that must always get an answer.
     pub const FREE: Self = Self { name: "free", by_address: None, by_target: None };
+
+    /// A look at the database: load balancers ask every second, each from its own address.
+    pub const PROBE: Self = Self::by_address("probe", 600.0, 100.0);
 
     /// A few queries, or a page: what a browser or an authorization server asks for now and then.
     pub const PAGE: Self = Self::by_address("page", 300.0, 20.0);
