@@ -11,11 +11,18 @@ pub enum Tenant {
     Client(Arc<str>),
     /// A registrable domain, for callers and servers that have no client.
     Domain(Arc<str>),
+    /// An account without a client whose DID names no domain (`did:plc`).
+    Account(Arc<str>),
     /// The network of an address: an IPv4 address, or the /64 of an IPv6 address, which one host may own whole.
     Address(IpAddr),
     /// The instance's own work: events, sweeps, admins.
     Instance,
+    /// One tenant's calls to one server, so that a slow server delays only the calls that go there.
+    Route(Arc<(Tenant, Tenant)>),
 }
+
+/// [`Tenant::Instance`] as text.
+const INSTANCE: &str = "instance";
 
 /// Labels of a suffix that people register names under, beside the usual single one: `co.uk`, `com.au`. A list of all
 /// such suffixes changes weekly; treating a few domains as one tenant too many costs less than keeping it.
@@ -38,6 +45,39 @@ impl Tenant {
         Self::Domain(registrable(&lower).into())
     }
 
+    /// The tenant of an account that calls without a client: its domain for `did:web`, else the account itself.
+    pub fn of_did(did: &str) -> Self {
+        match did.strip_prefix("did:web:") {
+            // The domain ends at a path (`:`) or at a port, whose colon is encoded.
+            Some(rest) => {
+                let end = rest.find([':', '%']).unwrap_or(rest.len());
+                Self::of_host(&rest[..end])
+            }
+            None => Self::Account(did.into()),
+        }
+    }
+
+    /// The part of this tenant's calls that goes to `host`.
+    #[must_use]
+    pub fn route_to(&self, host: &str) -> Self {
+        Self::Route(Arc::new((self.clone(), Self::of_host(host))))
+    }
+
+    /// The tenant that [`Self::to_string`] wrote; `None` for any other text. Routes are never stored.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == INSTANCE {
+            return Some(Self::Instance);
+        }
+        let (kind, name) = text.split_once(' ')?;
+        match kind {
+            "client" => Some(Self::Client(name.into())),
+            "domain" => Some(Self::Domain(name.into())),
+            "account" => Some(Self::Account(name.into())),
+            "address" => name.parse().ok().map(Self::Address),
+            _ => None,
+        }
+    }
+
     /// The tenant of a network address.
     pub fn of_address(address: IpAddr) -> Self {
         match address.to_canonical() {
@@ -56,8 +96,10 @@ impl fmt::Display for Tenant {
         match self {
             Self::Client(id) => write!(f, "client {id}"),
             Self::Domain(name) => write!(f, "domain {name}"),
+            Self::Account(did) => write!(f, "account {did}"),
             Self::Address(address) => write!(f, "address {address}"),
-            Self::Instance => f.write_str("instance"),
+            Self::Instance => f.write_str(INSTANCE),
+            Self::Route(route) => write!(f, "route of {} to {}", route.0, route.1),
         }
     }
 }
@@ -99,9 +141,45 @@ mod tests {
 
     #[test]
     fn each_tenant_has_a_text_of_its_own() {
-        let all = [Tenant::client("a"), Tenant::of_host("a"), Tenant::of_host("10.0.0.1"), Tenant::Instance];
+        let all = [
+            Tenant::client("a"),
+            Tenant::of_host("a"),
+            Tenant::of_did("did:plc:a"),
+            Tenant::of_host("10.0.0.1"),
+            Tenant::Instance,
+        ];
         let texts = all.map(|tenant| tenant.to_string());
-        assert_eq!(texts, ["client a", "domain a", "address 10.0.0.1", "instance"]);
+        assert_eq!(texts, ["client a", "domain a", "account did:plc:a", "address 10.0.0.1", "instance"]);
+    }
+
+    #[test]
+    fn a_did_belongs_to_its_domain_or_to_itself() {
+        for (did, tenant) in [
+            ("did:web:a.example.com", Tenant::Domain("example.com".into())),
+            ("did:web:b.example.com%3A3000", Tenant::Domain("example.com".into())),
+            ("did:web:example.com:users:a", Tenant::Domain("example.com".into())),
+            ("did:plc:abc", Tenant::Account("did:plc:abc".into())),
+        ] {
+            assert_eq!(Tenant::of_did(did), tenant, "{did}");
+        }
+    }
+
+    #[test]
+    fn a_tenant_is_read_as_it_was_written() {
+        for tenant in [
+            Tenant::client("id"),
+            Tenant::of_host("example.com"),
+            Tenant::of_did("did:plc:abc"),
+            Tenant::of_host("2001:db8::1"),
+            Tenant::Instance,
+        ] {
+            assert_eq!(Tenant::parse(&tenant.to_string()), Some(tenant));
+        }
+        let route = Tenant::client("id").route_to("pds.example.com");
+        assert_ne!(route, Tenant::client("id").route_to("pds.example.net"));
+        for text in ["", "client", "nothing x", "address x", &route.to_string()] {
+            assert_eq!(Tenant::parse(text), None, "{text}");
+        }
     }
 
     #[test]
