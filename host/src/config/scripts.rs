@@ -12,8 +12,9 @@ const MAX_QUEUE: u32 = 100_000;
 /// More than the largest machine burns.
 const MAX_CLIENT_FUEL: u64 = 10_000_000_000_000;
 
-/// A job may wait for hours and holds an instance all the while; two let a short one pass a long one.
-const DEFAULT_JOB_WORKERS: u32 = 2;
+/// A job may wait for hours and holds an instance all the while. A tenant has half of the workers; two of them let a short
+/// job pass a long one.
+const DEFAULT_JOB_WORKERS: u32 = 4;
 /// Half of the instances that there are by default.
 const MAX_JOB_WORKERS: u32 = 32;
 
@@ -30,7 +31,7 @@ pub struct ScriptsArgs {
     /// for no bound [default: 0]
     #[arg(long = "script-client-fuel", env = "SCRIPT_CLIENT_FUEL", global = true, value_name = "FUEL")]
     pub client_fuel: Option<String>,
-    /// Background jobs that this server runs at the same time; 0 leaves them to others [default: 2]
+    /// Background jobs that this server runs at the same time; 0 leaves them to others [default: 4]
     #[arg(
         long = "job-worker-concurrency",
         env = "JOB_WORKER_CONCURRENCY",

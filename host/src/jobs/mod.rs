@@ -8,4 +8,4 @@ mod worker;
 
 pub use queue::{CreateError, JobQueue};
 pub use running::RunningJob;
-pub use worker::Workers;
+pub use worker::{Workers, places};

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::fair_share::Tenant;
 use crate::random::Random;
 use crate::scripts::{InvalidTrigger, Library, Trigger, TriggerKind};
-use crate::store::jobs::{self, NewJob};
+use crate::store::jobs::{self, NewJob, Room};
 use crate::store::{Db, StoreError};
 
 /// Jobs that one creator may have waiting: a script that makes jobs in a loop hurts its own caller.
 const PENDING_PER_CREATOR: i64 = 100;
+
+/// Jobs that one tenant may have waiting, whoever its users are: a client has many, and each could fill the table.
+const PENDING_PER_TENANT: i64 = 1_000;
 
 /// Bytes of a job's input: it is a note on what to do, not the data to do it with.
 const INPUT_BYTES: usize = 64 << 10;
@@ -25,7 +29,9 @@ pub enum CreateError {
     NoScript(String),
     #[error("the input is larger than {INPUT_BYTES} bytes")]
     Input,
-    #[error("{PENDING_PER_CREATOR} jobs of this caller are waiting already")]
+    #[error(
+        "too many jobs are waiting already: {PENDING_PER_CREATOR} of this caller, or {PENDING_PER_TENANT} of its client"
+    )]
     Full,
     #[error("database unavailable")]
     Store(#[from] StoreError),
@@ -52,7 +58,7 @@ impl JobQueue {
         self.added.notify_one();
     }
 
-    /// Queues a job in the name of `caller` and gives its id.
+    /// Queues a job in the name of `caller`, at the expense of `tenant`, and gives its id.
     ///
     /// # Errors
     /// When there is no such type of job, the input is too large, or too many wait.
@@ -62,6 +68,7 @@ impl JobQueue {
         input: &str,
         caller: &str,
         client: Option<&str>,
+        tenant: &Tenant,
         inherit_auth: bool,
     ) -> Result<String, CreateError> {
         let trigger = Trigger::parse(&format!("{}:{kind}", TriggerKind::JobRun.as_str()))?;
@@ -71,9 +78,11 @@ impl JobQueue {
         if input.len() > INPUT_BYTES {
             return Err(CreateError::Input);
         }
-        let id = self.random.uuid();
-        let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, inherit_auth };
-        if !jobs::create(&self.db, &job, PENDING_PER_CREATOR, self.clock.now()).await? {
+        let (id, tenant) = (self.random.uuid(), tenant.to_string());
+        let tenant = tenant.as_str();
+        let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, tenant, inherit_auth };
+        let room = Room { of_creator: PENDING_PER_CREATOR, of_tenant: PENDING_PER_TENANT };
+        if !jobs::create(&self.db, &job, room, self.clock.now()).await? {
             return Err(CreateError::Full);
         }
         self.wake();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{Db, StoreError, api_client_keys, dead_letters, events, index, linked_repos};
+use crate::store::{Db, StoreError, api_client_keys, dead_letters, events, index, jobs, linked_repos};
 
 /// Between sweeps; the first comes one period after the start, so that a start is never busy with it.
 const PERIOD: Duration = Duration::from_hours(1);
@@ -17,6 +17,9 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// How long a resolved dead letter stays to be looked at.
 const LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
+
+/// How long a job that has ended stays to be looked at.
+const JOB_SECONDS: i64 = 7 * DAY_SECONDS;
 
 /// Rows removed in one statement: short enough that requests that write don't notice.
 const STEP: u32 = 1000;
@@ -50,6 +53,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     linked_repos::prune_invites(db, now).await?;
     api_client_keys::delete_retired(db).await?;
     all_steps(db, Kept::Letters, now.plus_seconds(-LETTER_SECONDS)).await?;
+    all_steps(db, Kept::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
     let old_deletions = all_steps(db, Kept::Deletions, before).await?;
     if old_events + old_deletions > 0 {
@@ -64,6 +68,7 @@ enum Kept {
     Events,
     Deletions,
     Letters,
+    Jobs,
 }
 
 /// Repeats a bounded removal until it finds less than a full step.
@@ -73,6 +78,7 @@ async fn all_steps(db: &Db, kept: Kept, before: Timestamp) -> Result<u64, StoreE
         let removed = match kept {
             Kept::Events => events::delete_before(db, before, STEP).await?,
             Kept::Letters => dead_letters::delete_resolved_before(db, before, STEP).await?,
+            Kept::Jobs => jobs::delete_ended_before(db, before, STEP).await?,
             Kept::Deletions => index::prune_tombstones(db, before, STEP).await?,
         };
         total += removed;

@@ -12,7 +12,7 @@ use crate::store::{Db, StoreError};
 const LONGEST_WAIT: f64 = 3600.0;
 
 /// Between two looks at the job's status while it waits.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A job in the hands of one worker. Cheap to clone.
 #[derive(Clone, Debug)]

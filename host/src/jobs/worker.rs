@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -11,10 +12,11 @@ use super::{JobQueue, RunningJob};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::events::{Event, EventLog};
+use crate::fair_share::{Bounds, FairPool, Tenant};
 use crate::pds::SessionOf;
 use crate::random::Random;
 use crate::scripts::{Engine, FailureKind, Invocation, Library, ScriptFailure, Services, TriggerKind};
-use crate::store::jobs::{self, End, JobRow};
+use crate::store::jobs::{self, End, JobRow, Worker};
 use crate::store::{Db, StoreError};
 
 /// How long a worker is believed to be at work without another word. After that its job is another's.
@@ -22,6 +24,19 @@ const LEASE_SECONDS: i64 = 30;
 
 /// Between two words of a worker: three may be lost.
 const RENEW: Duration = Duration::from_secs(8);
+
+/// Between two looks at what an admin wants of a running job.
+const LOOK_AT_JOB: Duration = Duration::from_millis(200);
+
+/// How long a job that is cancelled may go on, once its worker knows. One that looks (`job.should_stop`) ends by itself;
+/// with [`LOOK_AT_JOB`] any other ends within a second.
+const CANCEL_GRACE: Duration = Duration::from_millis(500);
+
+/// Jobs of a tenant that have ended and are kept: with their results, 320 MB at worst.
+const ENDED_PER_TENANT: u32 = 1_000;
+
+/// Ended jobs that are forgotten when another one ends. More than one, so that a lowered bound is reached.
+const FORGET_STEP: u32 = 10;
 
 /// Between two looks at the queue. Jobs that are made on this host are seen at once.
 const LOOK: Duration = Duration::from_secs(2);
@@ -44,6 +59,24 @@ pub struct Workers {
     pub clock: Clock,
     pub random: Random,
     pub queue: JobQueue,
+    /// The workers of this host, by tenant.
+    pub places: FairPool,
+}
+
+/// The pool of `count` workers. A tenant has half of them, so that with two or more none has all.
+pub fn places(count: u32) -> FairPool {
+    let count = count as usize;
+    FairPool::new(
+        "job_workers",
+        Bounds {
+            places: count,
+            per_tenant: count.div_ceil(2),
+            // Jobs wait in the table, not here.
+            waiting: 0,
+            waiting_per_tenant: 0,
+            patience: Duration::ZERO,
+        },
+    )
 }
 
 /// What became of a run.
@@ -67,16 +100,17 @@ impl Workers {
             // Nobody may be running.
             let _ = ending.send(true);
         });
-        for _ in 0..count {
+        let host = self.random.uuid();
+        for number in 0..count {
             let (workers, told) = (self.clone(), told.clone());
-            let name = self.random.uuid();
-            tasks.spawn(async move { workers.work(&name, &told).await });
+            let (host, name) = (host.clone(), format!("{host}/{number}"));
+            tasks.spawn(async move { workers.work(&host, &name, &told).await });
         }
     }
 
-    async fn work(&self, name: &str, ending: &watch::Receiver<bool>) {
+    async fn work(&self, host: &str, name: &str, ending: &watch::Receiver<bool>) {
         while !*ending.borrow() {
-            let worked = match self.next(name).await {
+            let worked = match self.next(host, name).await {
                 Ok(Some(job)) => self.run(&job, name, ending).await.map(|()| true),
                 Ok(None) => Ok(false),
                 Err(error) => Err(error),
@@ -100,20 +134,29 @@ impl Workers {
         }
     }
 
-    async fn next(&self, name: &str) -> Result<Option<JobRow>, StoreError> {
+    async fn next(&self, host: &str, name: &str) -> Result<Option<JobRow>, StoreError> {
         let now = self.clock.now();
         let recovered = jobs::recover(&self.db, now).await?;
         if recovered > 0 {
             tracing::info!(jobs = recovered, "jobs of workers that are gone begin again");
         }
-        jobs::claim(&self.db, name, now, lease(now)).await
+        let most_of_tenant = self.places.bounds().per_tenant as i64;
+        jobs::claim(&self.db, Worker { name, host, most_of_tenant }, now, lease(now)).await
     }
 
     async fn run(&self, job: &JobRow, name: &str, ending: &watch::Receiver<bool>) -> Result<(), StoreError> {
+        // Two workers of this host may have looked at the same time: then the tenant has one job too many, and this one
+        // waits on.
+        let tenant = tenant(job);
+        let Ok(_place) = self.places.try_enter(&tenant) else {
+            return jobs::release(&self.db, &job.id, name, self.clock.now()).await;
+        };
         self.tell(job, |actor, job_type, job_id| Event::JobStarted { actor, job_type, job_id });
+        // The script gives way at every call of the host and every fraction of a millisecond of its own work, and there it
+        // ends when one of the others is done. Nothing in it can catch that.
         let ran = tokio::select! {
-            ran = self.script(job, name, ending) => ran,
-            () = self.keep(&job.id, name) => Ran::Lost,
+            ran = self.script(job, &tenant, name, ending) => ran,
+            ran = self.keep(&job.id, name) => ran,
             () = overdue(ending) => Ran::Again,
         };
         let end = match &ran {
@@ -123,6 +166,7 @@ impl Workers {
             Ran::Lost => return Ok(()),
         };
         let status = jobs::finish(&self.db, &job.id, name, end, self.clock.now()).await?;
+        jobs::delete_ended_but(&self.db, &job.tenant, ENDED_PER_TENANT, FORGET_STEP).await?;
         self.tell(job, |actor, job_type, job_id| match (status.as_deref(), ran) {
             (Some("paused"), _) => Event::JobPaused { actor, job_type, job_id },
             (Some("cancelled"), _) => Event::JobCancelled { actor, job_type, job_id },
@@ -136,7 +180,7 @@ impl Workers {
         self.events.record(event(job.created_by.clone(), job.job_type.clone(), job.id.clone()));
     }
 
-    async fn script(&self, job: &JobRow, name: &str, ending: &watch::Receiver<bool>) -> Ran {
+    async fn script(&self, job: &JobRow, tenant: &Tenant, name: &str, ending: &watch::Receiver<bool>) -> Ran {
         let id = format!("{}:{}", TriggerKind::JobRun.as_str(), job.job_type);
         let Some(script) = self.library.get(&id) else {
             return Ran::Failed(format!("no script is bound to {id}"));
@@ -149,6 +193,7 @@ impl Workers {
         let invocation = Invocation {
             caller_did: Some(&job.created_by),
             client: job.client.as_deref(),
+            tenant: Some(tenant),
             job: Some((&job.id, job.input.as_bytes())),
             inherit_auth: job.inherit_auth,
             ..Invocation::default()
@@ -174,18 +219,39 @@ impl Workers {
         !matches!(repos.session(of).await, Ok(None))
     }
 
-    /// Renews the lease for as long as it is ours. Returns when it is not.
-    async fn keep(&self, id: &str, name: &str) {
+    /// Renews the lease and looks at what is wanted of the job. Returns when it is another worker's, or has been cancelled
+    /// and had its time to end.
+    async fn keep(&self, id: &str, name: &str) -> Ran {
+        let (mut renewed, mut cancelled) = (Instant::now(), None);
         loop {
-            tokio::time::sleep(RENEW).await;
-            let until = lease(self.clock.now());
-            match jobs::renew(&self.db, id, name, until).await {
+            tokio::time::sleep(LOOK_AT_JOB).await;
+            let now = Instant::now();
+            let status = if now - renewed < RENEW {
+                jobs::status(&self.db, id, name).await
+            } else {
+                renewed = now;
+                jobs::renew(&self.db, id, name, lease(self.clock.now())).await
+            };
+            match status.as_ref().map(Option::as_deref) {
+                Ok(Some("cancelling")) if now - *cancelled.get_or_insert(now) >= CANCEL_GRACE => {
+                    return Ran::Failed("it was cancelled".to_owned());
+                }
                 Ok(Some(_)) => {}
-                Ok(None) => return,
-                Err(error) => tracing::warn!(%error, job = id, "a job's lease can't be renewed"),
+                Ok(None) => return Ran::Lost,
+                Err(error) => {
+                    tracing::warn!(%error, job = id, "a job's row can't be read or its lease renewed")
+                }
             }
         }
     }
+}
+
+/// Whose share a job takes.
+fn tenant(job: &JobRow) -> Tenant {
+    Tenant::parse(&job.tenant).unwrap_or_else(|| match job.client.as_deref() {
+        Some(client) => Tenant::client(client),
+        None => Tenant::of_did(&job.created_by),
+    })
 }
 
 /// Returns when the server ends.

@@ -20,6 +20,8 @@ pub struct JobRow {
     pub error: Option<String>,
     pub created_by: String,
     pub client: Option<String>,
+    /// Whose share it takes ([`crate::fair_share::Tenant`] as text).
+    pub tenant: String,
     pub inherit_auth: bool,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
@@ -33,7 +35,15 @@ pub struct NewJob<'a> {
     pub input: &'a str,
     pub created_by: &'a str,
     pub client: Option<&'a str>,
+    pub tenant: &'a str,
     pub inherit_auth: bool,
+}
+
+/// How many jobs may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub of_creator: i64,
+    pub of_tenant: i64,
 }
 
 /// How a run ended.
@@ -51,14 +61,16 @@ pub struct JobKeyset {
     pub id: String,
 }
 
-const COLUMNS: &str = "id, job_type, status, input, progress, result, error, created_by, client, inherit_auth <> 0 \
-     AS inherit_auth, started_at, completed_at, created_at";
+const COLUMNS: &str = "id, job_type, status, input, progress, result, error, created_by, client, tenant, \
+     inherit_auth <> 0 AS inherit_auth, started_at, completed_at, created_at";
 
-/// Queues a job, unless its creator has `most` waiting already; `false` then.
-pub async fn create(db: &Db, job: &NewJob<'_>, most: i64, now: Timestamp) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO jobs (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at) \
-               SELECT $1, $2, 'pending', $3, '{}', $4, $5, $6, $7 \
-               WHERE (SELECT count(*) FROM jobs WHERE created_by = $4 AND status = 'pending') < $8";
+/// Queues a job, unless too many wait already; `false` then.
+pub async fn create(db: &Db, job: &NewJob<'_>, room: Room, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO jobs \
+               (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
+               SELECT $1, $2, 'pending', $3, '{}', $4, $5, $6, $7, $9 \
+               WHERE (SELECT count(*) FROM jobs WHERE created_by = $4 AND status = 'pending') < $8 \
+               AND (SELECT count(*) FROM jobs WHERE tenant = $9 AND status = 'pending') < $10";
     let written = on!(db, writer, |pool| {
         sqlx::query(sql)
             .bind(job.id)
@@ -68,7 +80,9 @@ pub async fn create(db: &Db, job: &NewJob<'_>, most: i64, now: Timestamp) -> Res
             .bind(job.client)
             .bind(i64::from(job.inherit_auth))
             .bind(now)
-            .bind(most)
+            .bind(room.of_creator)
+            .bind(job.tenant)
+            .bind(room.of_tenant)
             .execute(pool)
             .await?
             .rows_affected()
@@ -99,26 +113,54 @@ pub async fn list(
     })?)
 }
 
-/// Takes the job that waits longest, for as long as the lease lasts.
+/// A worker that looks for a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Worker<'a> {
+    /// Begins with the host's name.
+    pub name: &'a str,
+    pub host: &'a str,
+    /// Jobs of one tenant that the host runs at the same time.
+    pub most_of_tenant: i64,
+}
+
+/// Takes a job for as long as the lease lasts: of the tenants that wait, and of whose jobs this host does not run too many,
+/// the one whose last turn is longest ago; of its jobs the one that waits longest.
 pub async fn claim(
     db: &Db,
-    worker: &str,
+    worker: Worker<'_>,
     now: Timestamp,
     lease_until: Timestamp,
 ) -> Result<Option<JobRow>, StoreError> {
+    // `waiting` steps from tenant to tenant through the index, however many jobs each of them has.
     let take = |lock: &str| {
         format!(
-            "UPDATE jobs SET status = 'running', worker = $1, lease_until = $2, started_at = $3, error = NULL \
-             WHERE id = (SELECT id FROM jobs WHERE status = 'pending' ORDER BY created_at, id LIMIT 1 {lock}) \
+            "WITH RECURSIVE waiting(tenant) AS ( \
+               SELECT min(tenant) FROM jobs WHERE status = 'pending' \
+               UNION ALL \
+               SELECT (SELECT min(j.tenant) FROM jobs j WHERE j.status = 'pending' AND j.tenant > waiting.tenant) \
+               FROM waiting WHERE waiting.tenant IS NOT NULL \
+             ), heads AS ( \
+               SELECT (SELECT j.id FROM jobs j WHERE j.status = 'pending' AND j.tenant = w.tenant \
+                       ORDER BY j.created_at, j.id LIMIT 1) AS id, \
+                 (SELECT max(j.started_at) FROM jobs j WHERE j.tenant = w.tenant) AS turn \
+               FROM waiting w \
+               WHERE w.tenant IS NOT NULL AND (SELECT count(*) FROM jobs j WHERE j.tenant = w.tenant \
+                 AND j.status IN ('running', 'pausing', 'cancelling') \
+                 AND substr(j.worker, 1, length($4)) = $4) < $5 \
+             ) \
+             UPDATE jobs SET status = 'running', worker = $1, lease_until = $2, started_at = $3, error = NULL \
+             WHERE id = (SELECT j.id FROM heads h JOIN jobs j ON j.id = h.id WHERE j.status = 'pending' \
+               ORDER BY COALESCE(h.turn, 0), j.created_at, j.id LIMIT 1 {lock}) \
              RETURNING {COLUMNS}"
         )
     };
     let sql = match db {
         Db::Sqlite(_) => take(""),
-        Db::Postgres(_) => take("FOR UPDATE SKIP LOCKED"),
+        Db::Postgres(_) => take("FOR UPDATE OF j SKIP LOCKED"),
     };
     Ok(on!(db, writer, |pool| {
-        sqlx::query_as(AssertSqlSafe(sql)).bind(worker).bind(lease_until).bind(now).fetch_optional(pool).await
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(worker.name).bind(lease_until).bind(now);
+        query.bind(worker.host).bind(worker.most_of_tenant).fetch_optional(pool).await
     })?)
 }
 
@@ -138,7 +180,7 @@ pub async fn renew(
 /// The status of a job that is this worker's.
 pub async fn status(db: &Db, id: &str, worker: &str) -> Result<Option<String>, StoreError> {
     let sql = "SELECT status FROM jobs WHERE id = $1 AND worker = $2";
-    Ok(on!(db, writer, |pool| sqlx::query_scalar(sql).bind(id).bind(worker).fetch_optional(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(id).bind(worker).fetch_optional(pool).await)?)
 }
 
 pub async fn set_progress(db: &Db, id: &str, worker: &str, progress: &str) -> Result<bool, StoreError> {
@@ -190,6 +232,24 @@ pub async fn release(db: &Db, id: &str, worker: &str, now: Timestamp) -> Result<
 pub async fn recover(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
     let sql = format!("{GIVEN_UP} WHERE lease_until < $1");
     Ok(on!(db, writer, |pool| sqlx::query(AssertSqlSafe(sql)).bind(now).execute(pool).await?.rows_affected()))
+}
+
+/// Forgets jobs that ended before a time. Returns how many; at most `max`.
+pub async fn delete_ended_before(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE completed_at < $1 LIMIT $2)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
+    }))
+}
+
+/// Forgets jobs of a tenant that have ended, but for the newest `keep`. Returns how many; at most `max`.
+pub async fn delete_ended_but(db: &Db, tenant: &str, keep: u32, max: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE tenant = $1 AND completed_at IS NOT NULL \
+               ORDER BY completed_at DESC, id DESC LIMIT $3 OFFSET $2)";
+    Ok(on!(db, writer, |pool| {
+        let query = sqlx::query(sql).bind(tenant).bind(i64::from(keep)).bind(i64::from(max));
+        query.execute(pool).await?.rows_affected()
+    }))
 }
 
 /// $1 is now.

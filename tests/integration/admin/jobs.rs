@@ -117,7 +117,7 @@ crate::in_both_worlds! {
         }
         until(server, &ids[0], "running").await;
         until(server, &ids[1], "running").await;
-        assert_eq!(job(server, &ids[2]).await["status"], "pending", "two run at a time, in order");
+        assert_eq!(job(server, &ids[2]).await["status"], "pending", "a creator has two of the four workers");
         assert_eq!(ask(server, &ids[2], "cancel").await, (200, json!({ "status": "cancelled" })));
         let page = server.admin(Method::GET, "/admin/jobs?status=running&limit=1", None).await;
         assert_eq!(page.body["jobs"][0]["id"], ids[1].as_str());
@@ -128,6 +128,51 @@ crate::in_both_worlds! {
             ask(server, id, "cancel").await;
             until(server, id, "cancelled").await;
         }
+    }
+
+    async fn a_job_that_never_looks_is_cancelled_within_a_second(world) {
+        let caller = prepare(&world).await;
+        let server = &world.server;
+        // It calls the host and burns most of a slice, for ever, and catches whatever can be caught.
+        store(server, "job.run:stubborn", "function handle() \
+            job.progress({ at = 1 }) \
+            while true do pcall(db.count, 'com.example.note') pcall(function() for i = 1, 900000 do end end) end end").await;
+        store(server, "job.run:asleep", "function handle() while true do pcall(job.wait, 3600) end end").await;
+        for kind in ["stubborn", "asleep"] {
+            let id = create(&world, &caller, &format!("type={kind}")).await;
+            until(server, &id, "running").await;
+            assert_eq!(ask(server, &id, "cancel").await, (200, json!({ "status": "cancelling" })));
+            let cancelled = until(server, &id, "cancelled").await;
+            assert!(cancelled["result"].is_null() && cancelled["error"].is_null(), "{cancelled}");
+        }
+    }
+
+    async fn one_creator_never_holds_all_workers(world) {
+        let caller = prepare(&world).await;
+        let server = &world.server;
+        store(server, "job.run:waiting", WAITING).await;
+        let mut ids = Vec::new();
+        for _ in 0..8 {
+            ids.push(create(&world, &caller, "type=waiting").await);
+        }
+        until(server, &ids[1], "running").await;
+        // A caller without a client is another tenant, and its job runs although eight came before.
+        let other = world.plc.person("did:plc:othrothrothrothrothrothr", Algorithm::Es256k);
+        let audience = format!("did:web:127.0.0.1%3A{}", server.address.port());
+        let token = format!("Bearer {}", other.token(&audience, json!({ "lxm": START })));
+        let path = format!("/xrpc/{START}?type=quick");
+        store(server, "job.run:quick", "function handle() return 1 end").await;
+        let made = server.request(Method::GET, &path, &[("authorization", &token)], None).await;
+        assert_eq!(made.status, 200, "{}", made.text);
+        until(server, made.body.as_str().unwrap(), "completed").await;
+        let page = server.admin(Method::GET, "/admin/jobs?status=running", None).await;
+        let running: Vec<_> = page.body["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
+        assert_eq!(running, [&ids[1], &ids[0]], "half of the four workers");
+        for id in &ids {
+            ask(server, id, "cancel").await;
+        }
+        until(server, &ids[0], "cancelled").await;
+        until(server, &ids[1], "cancelled").await;
     }
 
     async fn a_job_begins_again_after_the_server_ended(mut world) {

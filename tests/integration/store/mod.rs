@@ -9,6 +9,7 @@ mod events;
 mod field_indexes;
 mod fixtures;
 mod instance_keys;
+mod jobs;
 mod labels;
 mod lease;
 mod migrations;

@@ -53,8 +53,10 @@ async fn create(state: &mut RunState, kind: &str, input: &[u8], auth: bool) -> R
         return Err(fault::forbidden(format!("{FUNCTION}: this run has no caller, so nobody to work for")));
     };
     let client = state.identity.client.clone();
+    // The jobs that a job makes count as those of who made the first one.
+    let tenant = state.identity.lineage.tenant().clone();
     let input = String::from_utf8_lossy(input);
-    queue.create(kind, &input, &caller, client.as_deref(), auth).await.map_err(|error| {
+    queue.create(kind, &input, &caller, client.as_deref(), &tenant, auth).await.map_err(|error| {
         let code = match &error {
             CreateError::Type(_) | CreateError::NoScript(_) => FaultCode::BadInput,
             CreateError::Input | CreateError::Full => FaultCode::Limit,
