@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{
@@ -19,12 +18,13 @@ use crate::clock::Clock;
 use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
 use crate::crypto::{Algorithm, SealingKey};
 use crate::events::{EventLog, StreamObserver};
+use crate::fair_share::FairPool;
 use crate::identity::Resolver;
 use crate::indexing::{self, StreamConfig, StreamHandle};
 use crate::instance_key::{self, InstanceKeyError};
 use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
-use crate::jobs::{JobQueue, Workers};
+use crate::jobs::{self, JobQueue, Workers};
 use crate::lexicons::{Authorities, Registry};
 use crate::lifecycle::Lifecycle;
 use crate::linked_repos::{self, LinkedRepos};
@@ -89,7 +89,7 @@ pub struct App {
     /// Who answers for methods that have no lexicon here.
     pub authorities: Authorities,
     /// Places for calls that are forwarded.
-    pub forwards: Semaphore,
+    pub forwards: FairPool,
     pub events: EventLog,
     pub engine: Engine,
     pub library: Arc<Library>,
@@ -250,8 +250,7 @@ impl App {
             Sessions::Stored(vault.clone()),
             net.clone(),
         );
-        let linked_repos =
-            LinkedRepos::new(db.clone(), net.clone(), vault.clone(), repos.clone(), clock.clone());
+        let linked_repos = LinkedRepos::new(db.clone(), vault.clone(), repos.clone(), clock.clone());
         let script_services = Services::new(
             Arc::new(ServerIndex(db.clone())),
             Arc::new(ServerLog { events: events.clone(), variables: variables.clone() }),
@@ -321,7 +320,7 @@ impl App {
             settings,
             costs,
             registry,
-            forwards: Semaphore::new(forward::MAX_AT_ONCE),
+            forwards: forward::places(),
             authorities: Authorities::new(net.clone(), resolver.clone()),
             net,
             resolver,
@@ -359,6 +358,7 @@ impl App {
             clock: self.clock.clone(),
             random: self.random.clone(),
             queue: self.jobs.clone(),
+            places: jobs::places(self.config.scripts.job_workers),
         };
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
     }

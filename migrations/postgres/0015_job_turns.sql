@@ -1,4 +1,4 @@
--- Jobs are taken from their creators in turn. tenant: whose share a job takes (client:ID, account:DID, domain:NAME), the
+-- Jobs are taken from their creators in turn. tenant: whose share a job takes (`client ID`, `account DID`, `domain NAME`), the
 -- same for the jobs that it makes. Those of an older version have none and take one turn together.
 ALTER TABLE jobs ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
 

@@ -2,8 +2,9 @@
 
 use belvedere::atproto::{Did, Nsid, RecordKey};
 use belvedere::config::Secret;
+use belvedere::fair_share::Tenant;
 use belvedere::net::{Client, OutboundPolicy};
-use belvedere::pds::{Action, Agent, Committed, Credential, PdsError, Session, Write};
+use belvedere::pds::{Action, Agent, Committed, Credential, PdsError, PdsPlaces, Session, Write};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -40,7 +41,8 @@ async fn the_pds_does_what_it_is_asked() {
     let alice = network().await.account().await;
     let net = Client::new(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() }).unwrap();
     let session = session(&alice);
-    let agent = Agent::new(&net, &session);
+    let (places, tenant) = (PdsPlaces::default(), Tenant::Instance);
+    let agent = Agent::new(&net, &session, &places, &tenant);
 
     // The PDS makes the key of a new record, and we compute the CID that it computes.
     let created = agent.write(&write(None, Action::Create(note("first")))).await.unwrap();
@@ -104,7 +106,8 @@ async fn a_token_that_is_not_good_is_refused_and_another_repo_too() {
         Session { credential: Credential::Bearer(Secret::new("forged".to_owned())), ..session(&alice) };
     let others = Session { did: Did::try_from(bob.did.as_str()).unwrap(), ..session(&alice) };
     for (session, status) in [(forged, 400..402), (others, 400..404)] {
-        match Agent::new(&net, &session).write(&create).await {
+        let (places, tenant) = (PdsPlaces::default(), Tenant::Instance);
+        match Agent::new(&net, &session, &places, &tenant).write(&create).await {
             Err(PdsError::Refused(refusal)) => {
                 assert!(status.contains(&refusal.status.as_u16()), "{refusal:?}");
                 assert!(!refusal.reason().is_empty());

@@ -11,7 +11,9 @@ use super::service_jwt::{self, Spoken};
 use super::{ApiClient, ClientBuckets, Credential, Sender};
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind};
+use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
+use crate::scripts::Lineage;
 use crate::settings::Settings;
 
 /// Who is behind an XRPC request.
@@ -23,13 +25,25 @@ pub struct XrpcCaller {
     session: Option<Arc<str>>,
     bound: bool,
     budget: Option<Budget>,
-    depth: u32,
+    /// Of a call that a script made.
+    lineage: Option<Lineage>,
 }
 
 impl XrpcCaller {
-    /// How many scripts' runs the call is nested in: 0 for one that came over HTTP.
-    pub fn depth(&self) -> u32 {
-        self.depth
+    /// The runs that a script's call is nested in; `None` for a call over HTTP.
+    pub fn lineage(&self) -> Option<&Lineage> {
+        self.lineage.as_ref()
+    }
+
+    /// Whose share the call takes.
+    pub fn tenant(&self) -> Tenant {
+        match (&self.lineage, &self.client, &self.user) {
+            (Some(lineage), ..) => lineage.tenant().clone(),
+            (None, Some(client), _) => client.tenant(),
+            (None, None, Some(user)) => Tenant::of_did(user.as_str()),
+            // No call is admitted without either.
+            (None, None, None) => Tenant::Instance,
+        }
     }
 
     /// The authenticated user; `None` for an anonymous call.
@@ -136,7 +150,7 @@ pub fn admit_nested(
     user: Option<Did>,
     session: Option<Arc<str>>,
     bound: bool,
-    depth: u32,
+    lineage: Lineage,
     method: &str,
 ) -> Result<XrpcCaller, Error> {
     let client = client
@@ -148,7 +162,7 @@ pub fn admit_nested(
         (None, Some(did)) => Some(pay_in_person(app, "service", did, cost)?),
         (None, None) => None,
     };
-    Ok(XrpcCaller { client, user, session, bound, budget, depth })
+    Ok(XrpcCaller { client, user, session, bound, budget, lineage: Some(lineage) })
 }
 
 /// The buckets of API clients for XRPC calls.

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use crate::atproto::scope::{Scope, Scopes};
 use crate::atproto::{Did, Nsid};
 use crate::clock::Clock;
-use crate::net;
 use crate::pds::Vault;
 use crate::scripts::Repos;
 use crate::store::linked_repos::{self, GrantRow};
@@ -30,15 +29,14 @@ pub struct LinkedRepos(Arc<Parts>);
 
 struct Parts {
     db: Db,
-    net: net::Client,
     vault: Vault,
     repos: Repos,
     clock: Clock,
 }
 
 impl LinkedRepos {
-    pub fn new(db: Db, net: net::Client, vault: Vault, repos: Repos, clock: Clock) -> Self {
-        Self(Arc::new(Parts { db, net, vault, repos, clock }))
+    pub fn new(db: Db, vault: Vault, repos: Repos, clock: Clock) -> Self {
+        Self(Arc::new(Parts { db, vault, repos, clock }))
     }
 
     /// The grants that a run may see.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{ACTIVE, LinkedRepos, PENDING, collection};
 use crate::atproto::scope::{Need, RepoAction, Scopes};
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, record};
+use crate::fair_share::Tenant;
 use crate::pds::{Action, Agent, PdsError, Session, Write};
 use crate::scripts::TriggerKind;
 use crate::store::StoreError;
@@ -19,6 +20,8 @@ pub struct Runner<'a> {
     pub trigger: &'a str,
     pub kind: TriggerKind,
     pub has_caller: bool,
+    /// Whose share the calls take.
+    pub tenant: &'a Tenant,
 }
 
 /// A grant that may be used now, with its session.
@@ -28,6 +31,7 @@ pub struct LinkedRepo {
     grant: GrantRow,
     scopes: Scopes,
     session: std::sync::Arc<Session>,
+    tenant: Tenant,
 }
 
 /// Why a linked repo can't be used so.
@@ -82,13 +86,14 @@ impl LinkedRepos {
             return Err(GrantError::NeedsReauth(why.to_owned()));
         };
         let scopes = grant.scopes.parse().unwrap_or_default();
-        Ok(LinkedRepo { grants: self.clone(), grant, scopes, session: session.into() })
+        let tenant = runner.tenant.clone();
+        Ok(LinkedRepo { grants: self.clone(), grant, scopes, session: session.into(), tenant })
     }
 }
 
 impl LinkedRepo {
     fn agent(&self, patience: Duration) -> Agent<'_> {
-        Agent::new(&self.grants.0.net, &self.session).within(patience)
+        self.grants.0.repos.agent(&self.session, &self.tenant).within(patience)
     }
 
     fn needs_repo(&self, nsid: &Nsid, action: RepoAction) -> Result<(), GrantError> {

@@ -1,4 +1,5 @@
-//! The calls of one session.
+//! The calls of one session. Each has a place among the calls to PDSs ([`PdsPlaces`]) and one deadline, which covers the
+//! wait for the place, the renewal of tokens, and every repeat.
 
 use std::time::Duration;
 
@@ -9,28 +10,38 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::answer::{self, Committed, PdsError};
-use super::{Action, Session, Write};
-use crate::net::{Client, Limits, Outgoing};
+use super::{Action, PdsPlaces, Session, Write};
+use crate::fair_share::Tenant;
+use crate::net::{Client, Limits, NetError, Outgoing};
 use crate::oauth::Parcel;
 
 /// A PDS writes to its own disk; one that takes longer has a problem.
 const WRITE_LIMITS: Limits = Limits { max_bytes: Limits::DOCUMENT_BYTES, total: Duration::from_secs(30) };
 
-/// Uploading 50 MiB takes a while.
-const UPLOAD_LIMITS: Limits = Limits { total: Duration::from_mins(2), ..WRITE_LIMITS };
+/// The longest a call may take in all. Without it a slow PDS could use up every request's own time: three for nonces, a
+/// renewal, and three more.
+const CALL_TIME: Duration = Duration::from_mins(1);
+
+/// The same for a blob: uploading 50 MiB takes a while.
+const UPLOAD_TIME: Duration = Duration::from_mins(2);
+
+const UPLOAD_LIMITS: Limits = Limits { total: UPLOAD_TIME, ..WRITE_LIMITS };
 
 /// Calls a PDS in the name of a session's user.
 #[derive(Clone, Copy, Debug)]
 pub struct Agent<'a> {
     net: &'a Client,
     session: &'a Session,
+    places: &'a PdsPlaces,
+    /// Whose share the calls take.
+    tenant: &'a Tenant,
     /// At most this long for each call.
     patience: Duration,
 }
 
 impl<'a> Agent<'a> {
-    pub fn new(net: &'a Client, session: &'a Session) -> Self {
-        Self { net, session, patience: UPLOAD_LIMITS.total }
+    pub fn new(net: &'a Client, session: &'a Session, places: &'a PdsPlaces, tenant: &'a Tenant) -> Self {
+        Self { net, session, places, tenant, patience: UPLOAD_TIME }
     }
 
     /// With less time than the calls would have.
@@ -111,7 +122,9 @@ impl<'a> Agent<'a> {
     pub async fn upload_blob(&self, bytes: Bytes, mime_type: &str) -> Result<Bytes, PdsError> {
         let kind = HeaderValue::try_from(mime_type)
             .map_err(|_| PdsError::Malformed("the type of the blob is no header value".to_owned()))?;
-        self.call(Method::POST, "com.atproto.repo.uploadBlob", Some((kind, bytes)), UPLOAD_LIMITS).await
+        let body = Some((kind, bytes));
+        let call = self.call(Method::POST, "com.atproto.repo.uploadBlob", body, UPLOAD_LIMITS);
+        self.in_time(UPLOAD_TIME, call).await
     }
 
     /// Uploads a blob that is still on its way to us; the PDS's answer as it came.
@@ -121,12 +134,15 @@ impl<'a> Agent<'a> {
     pub async fn upload_stream(&self, body: Outgoing, mime_type: HeaderValue) -> Result<Bytes, PdsError> {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, mime_type)]);
         let url = self.url("com.atproto.repo.uploadBlob");
-        let limits = self.limits(UPLOAD_LIMITS);
+        let limits = UPLOAD_LIMITS;
         let parcel = Parcel { method: Method::POST, url: &url, headers, body: None, limits };
         let url = self.url("com.atproto.server.getSession");
-        let limits = self.limits(WRITE_LIMITS);
+        let limits = WRITE_LIMITS;
         let ahead = Parcel { method: Method::GET, url: &url, headers: HeaderMap::new(), body: None, limits };
-        answer::success(self.session.credential.send_once(self.net, &ahead, parcel, body).await?)
+        let call = async {
+            answer::success(self.session.credential.send_once(self.net, &ahead, parcel, body).await?)
+        };
+        self.in_time(UPLOAD_TIME, call).await
     }
 
     /// A query; its answer as it came.
@@ -134,7 +150,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// As [`Self::write`].
     pub async fn query(&self, method_and_params: &str) -> Result<Bytes, PdsError> {
-        self.call(Method::GET, method_and_params, None, WRITE_LIMITS).await
+        self.in_time(CALL_TIME, self.call(Method::GET, method_and_params, None, WRITE_LIMITS)).await
     }
 
     /// A procedure, with JSON text as its input; its answer as it came.
@@ -143,7 +159,8 @@ impl<'a> Agent<'a> {
     /// As [`Self::write`].
     pub async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
         let json = HeaderValue::from_static("application/json");
-        self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS).await
+        let call = self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS);
+        self.in_time(CALL_TIME, call).await
     }
 
     async fn call(
@@ -158,7 +175,7 @@ impl<'a> Agent<'a> {
             headers.insert(CONTENT_TYPE, kind);
             body
         });
-        let (url, limits) = (self.url(method), self.limits(limits));
+        let url = self.url(method);
         let parcel = Parcel { method: verb, url: &url, headers, body, limits };
         answer::success(self.session.credential.send(self.net, parcel).await?)
     }
@@ -167,8 +184,19 @@ impl<'a> Agent<'a> {
         format!("{}/xrpc/{method}", self.session.endpoint)
     }
 
-    fn limits(&self, limits: Limits) -> Limits {
-        Limits { total: limits.total.min(self.patience), ..limits }
+    /// Makes a call with a place, within `most` and the caller's patience. Tokens that are being renewed when the time
+    /// is over are kept all the same ([`super::Vault`]).
+    async fn in_time<T>(
+        &self,
+        most: Duration,
+        call: impl Future<Output = Result<T, PdsError>>,
+    ) -> Result<T, PdsError> {
+        let whole = async {
+            let _place = self.places.enter(self.tenant, &self.session.endpoint).await?;
+            call.await
+        };
+        let ended = tokio::time::timeout(most.min(self.patience), whole).await;
+        ended.unwrap_or(Err(PdsError::Net(NetError::Timeout)))
     }
 }
 
@@ -195,5 +223,38 @@ impl Object {
     fn finish(mut self) -> Vec<u8> {
         self.0.push(b'}');
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::atproto::Did;
+    use crate::config::Secret;
+    use crate::net::tests::loopback;
+    use crate::pds::Credential;
+
+    /// Renewals and repeats are inside of what is timed, and so is the wait for a place.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_has_one_deadline() {
+        let (net, places, tenant) = (loopback(), PdsPlaces::default(), Tenant::Instance);
+        let session = Session {
+            did: Did::try_from("did:plc:alice").unwrap(),
+            endpoint: "http://127.0.0.1:9".to_owned(),
+            credential: Credential::Bearer(Secret::new("token".to_owned())),
+        };
+        let agent = Agent::new(&net, &session, &places, &tenant);
+        for (agent, time) in
+            [(agent, CALL_TIME), (agent.within(Duration::from_secs(7)), Duration::from_secs(7))]
+        {
+            let started = Instant::now();
+            let ended = agent.in_time(CALL_TIME, pending::<Result<(), PdsError>>()).await;
+            assert!(matches!(ended, Err(PdsError::Net(NetError::Timeout))), "{ended:?}");
+            assert_eq!(started.elapsed(), time);
+        }
     }
 }

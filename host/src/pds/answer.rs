@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::RenewError;
 use crate::atproto::{Cid, RecordUri, Tid};
+use crate::fair_share::Full;
 use crate::net::{Fetched, NetError};
 
 /// A PDS said no. Kept whole, so that it can be passed on unchanged.
@@ -20,6 +21,9 @@ pub struct Refusal {
 pub enum PdsError {
     #[error("the PDS does not answer: {0}")]
     Net(#[from] NetError),
+    /// Nothing was sent.
+    #[error("too many calls to PDSs are under way: {0}")]
+    Busy(#[from] Full),
     #[error("the PDS answered {}: {}", .0.status.as_u16(), .0.reason())]
     Refused(Refusal),
     /// It said yes in a way that makes no sense; what it did is not known.

@@ -6,6 +6,7 @@
 mod agent;
 mod answer;
 mod bound;
+mod places;
 mod session;
 #[cfg(test)]
 pub(crate) mod standin;
@@ -17,6 +18,7 @@ mod vault;
 pub use agent::Agent;
 pub use answer::{Committed, PdsError, Refusal};
 pub use bound::BoundSession;
+pub use places::PdsPlaces;
 pub use session::{Credential, Session, SessionOf, Sessions};
 pub use vault::{RenewError, Vault};
 

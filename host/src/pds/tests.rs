@@ -1,14 +1,24 @@
 //! What goes to a PDS, and what its answers mean.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+
 use http::StatusCode;
 use serde_json::json;
 
 use super::standin::Standin;
 use super::*;
 use crate::atproto::Did;
+use crate::fair_share::Tenant;
+use crate::net::Client;
 use crate::net::tests::loopback;
 
 const ALICE: &str = "did:plc:alice";
+
+fn agent<'a>(net: &'a Client, session: &'a Session) -> Agent<'a> {
+    static PLACES: LazyLock<PdsPlaces> = LazyLock::new(PdsPlaces::default);
+    Agent::new(net, session, &PLACES, &Tenant::Instance)
+}
 
 fn write(rkey: Option<&str>, action: Action) -> Write {
     let rkey = rkey.map(|rkey| RecordKey::try_from(rkey).unwrap());
@@ -23,7 +33,7 @@ fn record(text: &str) -> Bytes {
 async fn each_write_has_its_method() {
     let (pds, net) = (Standin::start().await, loopback());
     let session = pds.session(ALICE);
-    let agent = Agent::new(&net, &session);
+    let agent = agent(&net, &session);
     let made = agent.write(&write(None, Action::Create(record("a\"b")))).await.unwrap();
     let (uri, cid) = made.records[0].clone().unwrap();
     assert_eq!(uri.to_string(), "at://did:plc:alice/com.example.note/3madebythepds");
@@ -59,7 +69,7 @@ async fn many_writes_are_one_commit() {
         write(Some("b"), Action::Put(record("b"))),
         write(Some("c"), Action::Delete),
     ];
-    let committed = Agent::new(&net, &session).apply_writes(&writes).await.unwrap();
+    let committed = agent(&net, &session).apply_writes(&writes).await.unwrap();
     let keys: Vec<_> =
         committed.records.iter().map(|place| place.as_ref().map(|(uri, _)| uri.rkey.to_string())).collect();
     assert_eq!(keys, [Some("a".to_owned()), Some("b".to_owned()), None]);
@@ -81,7 +91,7 @@ async fn many_writes_are_one_commit() {
 async fn blobs_go_as_they_are() {
     let (pds, net) = (Standin::start().await, loopback());
     let session = pds.session(ALICE);
-    let agent = Agent::new(&net, &session);
+    let agent = agent(&net, &session);
     let answer = agent.upload_blob(Bytes::from_static(b"bytes"), "image/png").await.unwrap();
     let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(answer, json!({ "blob": { "$type": "blob", "size": 5, "mimeType": "image/png" } }));
@@ -92,7 +102,7 @@ async fn blobs_go_as_they_are() {
 async fn a_refusal_is_kept_whole() {
     let (pds, net) = (Standin::start().await, loopback());
     let session = pds.session(ALICE);
-    let agent = Agent::new(&net, &session);
+    let agent = agent(&net, &session);
     let body = r#"{"error":"InvalidRecord","message":"no text"}"#;
     pds.refuse(400, body);
     let error = agent.write(&write(None, Action::Create(record("x")))).await.unwrap_err();
@@ -116,7 +126,7 @@ async fn a_refusal_is_kept_whole() {
 async fn answers_that_make_no_sense_are_told_from_refusals() {
     let (pds, net) = (Standin::start().await, loopback());
     let session = pds.session(ALICE);
-    let agent = Agent::new(&net, &session);
+    let agent = agent(&net, &session);
     for body in [
         "",
         "[]",
@@ -150,4 +160,49 @@ async fn a_credential_is_never_shown() {
     };
     assert!(has(&sessions, ALICE).await && !has(&sessions, "did:plc:bob").await);
     assert!(!has(&Sessions::none(), ALICE).await);
+}
+
+/// A server that takes connections and never answers.
+async fn silent() -> (String, tokio::task::JoinHandle<()>, Arc<AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (url, taken) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&taken);
+    let task = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (url, task, taken)
+}
+
+#[tokio::test]
+async fn a_slow_pds_delays_neither_other_pdss_nor_other_tenants() {
+    let (pds, net, places) = (Standin::start().await, loopback(), PdsPlaces::default());
+    let (slow, _server, taken) = silent().await;
+    // Another name, so that it is another operator.
+    let slow = Session { endpoint: slow.replace("127.0.0.1", "localhost"), ..pds.session(ALICE) };
+    let session = pds.session(ALICE);
+    let (a, b) = (Tenant::client("a"), Tenant::client("b"));
+    let create = write(None, Action::Create(record("x")));
+    let most = PdsPlaces::most_to_one();
+    let waiting = async {
+        let agent = Agent::new(&net, &slow, &places, &a);
+        let calls = (0..2 * most).map(|_| agent.write(&create));
+        futures_util::future::join_all(calls).await
+    };
+    let served = async {
+        while taken.load(Ordering::SeqCst) < most {
+            tokio::task::yield_now().await;
+        }
+        for tenant in [&a, &b] {
+            Agent::new(&net, &session, &places, tenant).write(&create).await.unwrap();
+        }
+    };
+    tokio::select! {
+        ended = waiting => panic!("{ended:?}"),
+        () = served => {}
+    }
+    assert_eq!(taken.load(Ordering::SeqCst), most);
 }

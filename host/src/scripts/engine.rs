@@ -3,12 +3,15 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 use super::host::{Guest, Identity, Instance, RunState};
-use super::queue::Queue;
+use super::lineage::Lineage;
+use super::places::Places;
+use super::run::Ran;
 use super::share::Shares;
 use super::tally::Tally;
 use super::tid::TidClock;
@@ -19,6 +22,7 @@ use super::{
 };
 use crate::atproto::Did;
 use crate::clock::Clock;
+use crate::fair_share::Tenant;
 use crate::pds::{Session, SessionOf};
 use crate::random::Random;
 
@@ -41,11 +45,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub struct EngineConfig {
     /// Where the precompiled guest is kept, so that only the first start compiles it.
     pub cache_dir: PathBuf,
-    /// Instances that may exist at once.
+    /// Runs that no script called and that may go on at once; those that scripts call have instances of their own.
     pub pool_size: u32,
     /// Runs that may wait for one.
     pub queue: u32,
-    /// Fuel a second that one API client's runs may burn on average; 0 for no bound. A core burns some 10 billion a
+    /// Fuel a second that one tenant's runs may burn on average; 0 for no bound. A core burns some 10 billion a
     /// second.
     pub client_fuel: u64,
 }
@@ -77,7 +81,7 @@ pub struct Engine(Arc<Parts>);
 struct Parts {
     wasm: wasmtime::Engine,
     guest: Guest,
-    queue: Queue,
+    places: Places,
     shares: Shares,
     turns: Turns,
     tids: Arc<TidClock>,
@@ -85,7 +89,7 @@ struct Parts {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("queue", &self.0.queue).finish_non_exhaustive()
+        f.debug_struct("Engine").field("places", &self.0.places).finish_non_exhaustive()
     }
 }
 
@@ -98,10 +102,10 @@ impl Engine {
         let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
         let image = image::load(&config.cache_dir, &wasm).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
-        let queue = Queue::new(config.pool_size, config.queue, limits::QUEUE_WAIT);
+        let places = Places::new(config.pool_size, config.queue);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
         let shares = Shares::new(config.client_fuel);
-        Ok(Self(Arc::new(Parts { wasm, guest, queue, shares, turns: Turns::new(), tids })))
+        Ok(Self(Arc::new(Parts { wasm, guest, places, shares, turns: Turns::new(), tids })))
     }
 
     /// What saving a script does: runs its top level in a bare sandbox and wants a function `handle`.
@@ -111,23 +115,21 @@ impl Engine {
     pub async fn check(&self, trigger: Trigger, source: &str) -> Result<CompiledScript, ScriptFailure> {
         let script = self.compile(trigger, source).await;
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
-        self.protected(self.unconnected(&script.trigger), async |instance, store| {
-            instance.check(store, bytecode).await
-        })
-        .await?
-        .0?;
+        self.unconnected(&script.trigger, async |instance, store| instance.check(store, bytecode).await)
+            .await?;
         Ok(script)
     }
 
     /// Compiles a stored script without running it. One that does not compile fails when it is run.
     pub async fn compile(&self, trigger: Trigger, source: &str) -> CompiledScript {
         let bytecode = match run::check_source(source) {
-            Ok(()) => self
-                .protected(self.unconnected(&trigger), async |instance, store| {
-                    instance.compile(store, trigger.id(), source).await
+            Ok(()) => {
+                let name = trigger.id();
+                self.unconnected(&trigger, async |instance, store| {
+                    instance.compile(store, name, source).await
                 })
                 .await
-                .and_then(|(bytecode, _)| bytecode),
+            }
             Err(refused) => Err(refused),
         };
         CompiledScript {
@@ -151,54 +153,59 @@ impl Engine {
         services: &Services,
     ) -> Result<Outcome, ScriptFailure> {
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
+        let kind = script.trigger.kind();
+        let lineage = invocation
+            .lineage
+            .cloned()
+            .unwrap_or_else(|| Lineage::first(invocation.tenant.cloned().unwrap_or(Tenant::Instance), kind));
         // A job waits for its turn in the queue; here it only pays.
-        let sliced = script.trigger.kind() == TriggerKind::JobRun;
-        if let Some(client) = invocation.client.filter(|_| !sliced) {
-            self.admit(client, &services.clock).await?;
+        let sliced = kind == TriggerKind::JobRun;
+        if !sliced {
+            self.admit(lineage.tenant(), &services.clock).await?;
         }
         let identity = Identity {
             trigger: Arc::clone(&script.name),
-            kind: script.trigger.kind(),
+            kind,
             caller_did: invocation.caller_did.map(str::to_owned),
             delegate_did: invocation.delegate_did.map(str::to_owned),
             client: invocation.client.map(Arc::from),
             session: invocation.session.map(Arc::from),
             bound: invocation.bound,
-            depth: invocation.depth,
+            lineage: lineage.clone(),
         };
-        let may_act = identity.kind == TriggerKind::Procedure || invocation.inherit_auth;
+        let may_act = kind == TriggerKind::Procedure || invocation.inherit_auth;
         let session = if may_act { session(&identity, services).await? } else { None };
         let context = context(&identity, services, session.is_some());
         let state = RunState::new(identity, services, Arc::clone(&self.0.tids), session);
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
-        let (returned, usage) = self
-            .protected(state, async |instance, store| {
+        // Paid when this ends, and also when the caller goes away in the middle.
+        let bill = Bill { shares: &self.0.shares, lineage: &lineage, clock: &services.clock, fuel: 0.into() };
+        let ran = self
+            .protected(&lineage, state, &bill.fuel, async |instance, store| {
                 instance.run(store, bytecode, &globals, &context, seed, sliced).await
             })
-            .await?;
-        if let Some(client) = invocation.client {
-            self.0.shares.charge(client, usage.fuel, services.clock.now());
-        }
-        let returned = returned.and_then(|returned| run::check_result(&returned.body).map(|()| returned));
+            .await;
+        let Ran { result, usage } = ran?;
+        let returned = result.and_then(|returned| run::check_result(&returned.body).map(|()| returned));
         let (failed, took) = (returned.is_err(), started.elapsed());
         script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
         let returned = returned?;
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }
 
-    /// Holds a run back while its client's share is used up, and refuses it when that takes too long.
-    async fn admit(&self, client: &str, clock: &Clock) -> Result<(), ScriptFailure> {
+    /// Holds a run back while its tenant's share is used up, and refuses it when that takes too long.
+    async fn admit(&self, tenant: &Tenant, clock: &Clock) -> Result<(), ScriptFailure> {
         let shares = &self.0.shares;
-        let Err(mut missing) = shares.admit(client, clock.now()) else { return Ok(()) };
-        let waiting = shares.wait(client, clock.now());
+        let Err(mut missing) = shares.admit(tenant, clock.now()) else { return Ok(()) };
+        let waiting = shares.wait(tenant, clock.now());
         let mut left = limits::THROTTLE_WAIT;
-        // Others of the same client may have been faster: then it waits on.
+        // Others of the same tenant may have been faster: then it waits on.
         while waiting.is_some() && !left.is_zero() && missing <= left {
             let pause = missing.max(LOOK_AGAIN);
             tokio::time::sleep(pause).await;
             left = left.saturating_sub(pause);
-            match shares.admit(client, clock.now()) {
+            match shares.admit(tenant, clock.now()) {
                 Ok(()) => return Ok(()),
                 Err(still) => missing = still,
             }
@@ -206,20 +213,37 @@ impl Engine {
         Err(run::throttled(missing))
     }
 
-    /// A place in the pool, a store with every limit, and `work` within them. The outer error is a full queue.
+    /// A place, an instance with every limit, and `work` within them. `fuel` is what it burnt, however it ended. The
+    /// outer error is a full queue.
     async fn protected<T>(
         &self,
+        lineage: &Lineage,
         state: RunState,
+        fuel: &AtomicU64,
         work: impl AsyncFnOnce(
             &Instance,
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
-    ) -> Result<(Result<T, ScriptFailure>, Usage), ScriptFailure> {
-        let _place = self.0.queue.enter().await.map_err(|_| run::busy())?;
-        Ok(run::within_limits(&self.0.wasm, &self.0.guest, &self.0.turns, state, work).await)
+    ) -> Result<Ran<T>, ScriptFailure> {
+        let entered = self.0.places.enter(lineage.tenant(), lineage.depth(), lineage.time_left()).await;
+        let _place = entered.map_err(run::busy)?;
+        let work = run::within_limits(&self.0.wasm, &self.0.guest, &self.0.turns, state, fuel, work);
+        Ok(tokio::time::timeout_at(lineage.deadline(), work).await.unwrap_or_else(|_| Ran {
+            result: Err(run::overdue(lineage)),
+            usage: Usage { fuel: fuel.load(Ordering::Relaxed), ..Usage::default() },
+        }))
     }
 
-    fn unconnected(&self, trigger: &Trigger) -> RunState {
+    /// As [`Self::protected`], for a script that is not run yet.
+    async fn unconnected<T>(
+        &self,
+        trigger: &Trigger,
+        work: impl AsyncFnOnce(
+            &Instance,
+            &mut wasmtime::Store<RunState>,
+        ) -> wasmtime::Result<Result<T, ScriptFailure>>,
+    ) -> Result<T, ScriptFailure> {
+        let lineage = Lineage::first(Tenant::Instance, TriggerKind::Query);
         let identity = Identity {
             trigger: trigger.id().into(),
             kind: trigger.kind(),
@@ -228,9 +252,24 @@ impl Engine {
             client: None,
             session: None,
             bound: false,
-            depth: 0,
+            lineage: lineage.clone(),
         };
-        RunState::unconnected(identity, Clock::system(), Arc::clone(&self.0.tids))
+        let state = RunState::unconnected(identity, Clock::system(), Arc::clone(&self.0.tids));
+        self.protected(&lineage, state, &AtomicU64::new(0), work).await?.result
+    }
+}
+
+/// What a run has to pay.
+struct Bill<'a> {
+    shares: &'a Shares,
+    lineage: &'a Lineage,
+    clock: &'a Clock,
+    fuel: AtomicU64,
+}
+
+impl Drop for Bill<'_> {
+    fn drop(&mut self) {
+        self.shares.charge(self.lineage.tenant(), *self.fuel.get_mut(), self.clock.now());
     }
 }
 
@@ -259,7 +298,7 @@ fn context(identity: &Identity, services: &Services, session: bool) -> Vec<u8> {
 
 /// How WebAssembly is compiled and held. All of it goes into the fingerprint of the kept image.
 pub(super) fn wasm_config(config: &EngineConfig) -> Config {
-    let count = config.pool_size;
+    let count = Places::instances(config.pool_size);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
         .total_core_instances(count * CORE_INSTANCES)

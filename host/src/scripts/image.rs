@@ -19,9 +19,11 @@ use wasmtime_wizer::Wizer;
 
 use super::engine::{self, EngineConfig, EngineError};
 use super::host::{Identity, RunState, guest};
+use super::lineage::Lineage;
 use super::tid::TidClock;
 use super::trigger::TriggerKind;
 use crate::clock::Clock;
+use crate::fair_share::Tenant;
 
 /// Makes the image ahead of time (`belvedere guest prepare`) and gives its path.
 ///
@@ -80,7 +82,7 @@ async fn make(engine: &Engine) -> Result<Vec<u8>> {
         client: None,
         session: None,
         bound: false,
-        depth: 0,
+        lineage: Lineage::first(Tenant::Instance, TriggerKind::Query),
     };
     let state = RunState::unconnected(identity, Clock::system(), Arc::new(TidClock::new(0)));
     let mut store = Store::new(&builder, state);

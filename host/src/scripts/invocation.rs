@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Variables;
+use super::{Lineage, Variables};
+use crate::fair_share::Tenant;
 
 /// The values behind a run's globals. Absent ones are nil in Lua.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,15 +28,17 @@ pub struct Invocation<'a> {
     pub event: Option<Happening<'a>>,
     /// Id and input (JSON text) of the job that is run.
     pub job: Option<(&'a str, &'a [u8])>,
-    /// The API client whose share of the processor the run takes from; `None` takes from nobody's.
+    /// The API client of the caller, by id.
     pub client: Option<&'a str>,
+    /// Whose share of everything the run takes from; `None` is the instance itself.
+    pub tenant: Option<&'a Tenant>,
     /// The session with the caller's PDS that their proof belongs to, by id; otherwise their newest of the client is
     /// taken.
     pub session: Option<&'a str>,
     /// The caller's proof is good for this method only: no other procedure is called in their name.
     pub bound: bool,
-    /// How many runs this one is nested in: 0 for what came from outside.
-    pub depth: u32,
+    /// For a run that a script called. Its tenant pays, whatever [`Self::tenant`] says.
+    pub lineage: Option<&'a Lineage>,
     /// A job that may use its creator's session. Procedures may use their caller's anyway.
     pub inherit_auth: bool,
 }

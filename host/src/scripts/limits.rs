@@ -116,11 +116,20 @@ pub const RECORD_WRITES: usize = 500;
 /// Bytes of the records a run writes: eight of the largest, or all of its writes with 16 KiB each.
 pub const RECORD_WRITE_BYTES: usize = 8 << 20;
 
-/// How deep methods may call each other through scripts (`xrpc.*`). Each level holds an instance of the pool.
+/// How deep methods may call each other through scripts (`xrpc.*`). Each level has instances of its own.
 pub const XRPC_DEPTH: u32 = 8;
 
-/// Calls of a run through `xrpc.*`. Each takes its caller's tokens as well.
+/// Calls through `xrpc.*` by a run and by all runs below it, however deep: each of them may start a script. Each takes
+/// its caller's tokens as well.
 pub const XRPC_CALLS: u32 = 50;
+
+/// The longest a run takes from beginning to end: waits for an instance, the database, other servers and the runs that
+/// it calls are all in it. No caller waits longer, and a run holds an instance.
+pub const RUN_TIME: Duration = Duration::from_mins(1);
+
+/// The same for a job, which may wait for hours: a day, so that a worker is not lost for ever to one that waits in a
+/// loop.
+pub const JOB_TIME: Duration = Duration::from_hours(24);
 
 /// Bytes of a script's result. What an HTTP response may hold; a page of 100 records is a tenth of it.
 pub const RESULT_BYTES: usize = 8 << 20;
@@ -131,16 +140,16 @@ pub const SOURCE_BYTES: usize = 512 << 10;
 /// Bytes of a failure's message and traceback that are kept: a script can raise a string of megabytes.
 pub const FAILURE_TEXT_BYTES: usize = 8 << 10;
 
-/// Instances that may exist at once, unless configured. Scripts are work for the processor, so this is many times
-/// the cores and leaves room for runs that wait for the database; at worst, all of them hostile, 2 GiB of Lua
-/// memory.
+/// Runs that no script called and that may go on at once, unless configured. Scripts are work for the processor, so this
+/// is many times the cores and leaves room for runs that wait for the database. The runs that they call have about as
+/// many instances again; at worst, all of them hostile, 4 GiB of Lua memory.
 pub const POOL_SIZE: u32 = 64;
 
-/// How long a run of a client that has used up its share is held back before it is refused: a client that only
+/// How long a run of a tenant that has used up its share is held back before it is refused: a client that only
 /// overdrew a little is slowed rather than turned away, and one that asks again at once does not make a storm.
 pub const THROTTLE_WAIT: Duration = Duration::from_secs(1);
 
-/// Runs of one client that are held back; more are refused at once. Each holds a connection.
+/// Runs of one tenant that are held back; more are refused at once. Each holds a connection.
 pub const THROTTLED_RUNS: u32 = 64;
 
 /// Runs that may wait for an instance, unless configured. At 10,000 runs a second a tenth of a second's worth.

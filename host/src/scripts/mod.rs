@@ -12,8 +12,9 @@ mod image;
 pub mod invocation;
 pub mod library;
 pub mod limits;
+pub mod lineage;
 mod methods;
-mod queue;
+mod places;
 pub mod reach;
 mod repos;
 mod run;
@@ -34,6 +35,7 @@ pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
 pub use image::prepare;
 pub use invocation::{Happening, Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};
+pub use lineage::Lineage;
 pub use reach::{ServerIndex, ServerLabels, ServerLog};
 pub use repos::Repos;
 pub use services::{

@@ -9,10 +9,11 @@ use bytes::Bytes;
 
 use super::{Library, TriggerKind};
 use crate::atproto::{Cid, Nsid, RecordUri, Tid, record};
+use crate::fair_share::Tenant;
 use crate::indexing::WriterHandle;
 use crate::lexicons::Registry;
 use crate::net;
-use crate::pds::{Action, Agent, Session, SessionOf, Sessions};
+use crate::pds::{Action, Agent, PdsPlaces, Session, SessionOf, Sessions};
 use crate::store::index::{Change, Delete, Upsert};
 use crate::store::records::{FullRecordRow, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
@@ -31,6 +32,7 @@ struct Parts {
     library: Arc<Library>,
     sessions: Sessions,
     net: net::Client,
+    places: PdsPlaces,
     writer: OnceLock<WriterHandle>,
 }
 
@@ -57,7 +59,8 @@ impl Repos {
         sessions: Sessions,
         net: net::Client,
     ) -> Self {
-        Self(Arc::new(Parts { db, registry, library, sessions, net, writer: OnceLock::new() }))
+        let (places, writer) = (PdsPlaces::default(), OnceLock::new());
+        Self(Arc::new(Parts { db, registry, library, sessions, net, places, writer }))
     }
 
     /// Tells the way into the index, as soon as there is one: event scripts are there before the stream they decide
@@ -73,8 +76,9 @@ impl Repos {
         self.0.sessions.find(which).await
     }
 
-    pub fn agent<'a>(&'a self, session: &'a Session) -> Agent<'a> {
-        Agent::new(&self.0.net, session)
+    /// The calls of a session, which take the share of `tenant`.
+    pub fn agent<'a>(&'a self, session: &'a Session, tenant: &'a Tenant) -> Agent<'a> {
+        Agent::new(&self.0.net, session, &self.0.places, tenant)
     }
 
     pub(super) fn schema(&self, collection: &Nsid) -> Option<Bytes> {

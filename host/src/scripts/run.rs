@@ -1,7 +1,7 @@
 //! One piece of work in one fresh instance, within every limit, and what its end means.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
@@ -10,7 +10,9 @@ use super::failure::{FailureKind, ScriptFailure};
 use super::host::{Exhausted, Guest, Instance, RunState};
 use super::invocation::Usage;
 use super::limits;
+use super::lineage::Lineage;
 use super::turns::{Bounds, Turns};
+use crate::fair_share::Full;
 
 /// Attempts to get the pool's parts of an instance. There are enough of them for every place in the queue, but the pool
 /// looks through its shards one after the other, and a part may move from one to the other meanwhile.
@@ -39,47 +41,81 @@ pub(super) fn check_result(body: &[u8]) -> Result<(), ScriptFailure> {
     Ok(())
 }
 
-pub(super) fn busy() -> ScriptFailure {
-    ScriptFailure::new(FailureKind::Busy, "no instance came free in time")
+pub(super) fn busy(full: Full) -> ScriptFailure {
+    ScriptFailure::new(FailureKind::Busy, format!("no instance for the run: {full}"))
+}
+
+pub(super) fn overdue(lineage: &Lineage) -> ScriptFailure {
+    let whose = if lineage.depth() > 0 { "the scripts that called each other took" } else { "took" };
+    ScriptFailure::new(FailureKind::Limit, format!("{whose} longer than a run may take, waiting included"))
 }
 
 pub(super) fn throttled(wait: Duration) -> ScriptFailure {
-    let message = format!("the client's share is used up for another {wait:?}");
+    let message = format!("the caller's share of the processor is used up for another {wait:?}");
     let mut failure = ScriptFailure::new(FailureKind::Throttled, message);
     failure.retry_after = Some(wait);
     failure
 }
 
-/// Runs `work` in a fresh instance, in a store of its own. Both are gone when this returns, whatever happened.
+/// How a run ended, and what it took.
+pub(super) struct Ran<T> {
+    pub(super) result: Result<T, ScriptFailure>,
+    pub(super) usage: Usage,
+}
+
+/// Runs `work` in a fresh instance, in a store of its own. Both are gone when this returns, whatever happened; `burnt` is
+/// the fuel that it took, also when this is dropped in the middle.
 pub(super) async fn within_limits<T>(
     engine: &Engine,
     guest: &Guest,
     turns: &Turns,
     state: RunState,
+    burnt: &AtomicU64,
     work: impl AsyncFnOnce(&Instance, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
-) -> (Result<T, ScriptFailure>, Usage) {
+) -> Ran<T> {
     let times = state.times();
-    let fuel_at_first = limits::FUEL * u64::from(times);
+    let fuel = limits::FUEL * u64::from(times);
     let bounds = Bounds {
         all: limits::GUEST_TIME * times,
         slice: limits::GUEST_TIME,
         calls: Arc::clone(state.host_calls()),
     };
-    let (instance, mut store) = match instance(engine, guest, state, fuel_at_first).await {
+    let (instance, store) = match instance(engine, guest, state, fuel).await {
         Ok(ready) => ready,
-        Err(error) => return (Err(internal(&error)), Usage::default()),
+        Err(error) => return Ran { result: Err(internal(&error)), usage: Usage::default() },
     };
-    let (ended, guest_time) = turns.timed(work(&instance, &mut store), &bounds).await;
-    let fuel = fuel_at_first - store.get_fuel().unwrap_or(0);
-    let usage = Usage { fuel, guest_time, host_calls: bounds.calls.load(Ordering::Relaxed) };
+    let mut metered = Metered { store, fuel, burnt };
+    let (ended, guest_time) = turns.timed(work(&instance, &mut metered.store), &bounds).await;
+    let host_calls = bounds.calls.load(Ordering::Relaxed);
+    let usage = Usage { fuel: metered.read(), guest_time, host_calls };
     let result = match ended {
         Some(Ok(result)) => result,
-        Some(Err(error)) => Err(ended_by(&error, store.data())),
+        Some(Err(error)) => Err(ended_by(&error, metered.store.data())),
         None => {
             Err(ScriptFailure::new(FailureKind::Limit, format!("ran for more than {:?}", limits::GUEST_TIME)))
         }
     };
-    (result, usage)
+    Ran { result, usage }
+}
+
+/// A run's store. Notes what the run burnt when it is dropped.
+struct Metered<'a> {
+    store: Store<RunState>,
+    /// What there was at first.
+    fuel: u64,
+    burnt: &'a AtomicU64,
+}
+
+impl Metered<'_> {
+    fn read(&self) -> u64 {
+        self.fuel - self.store.get_fuel().unwrap_or(0)
+    }
+}
+
+impl Drop for Metered<'_> {
+    fn drop(&mut self) {
+        self.burnt.store(self.read(), Ordering::Relaxed);
+    }
 }
 
 /// A fresh instance in a store with every limit.

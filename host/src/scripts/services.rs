@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::sql_turns::SqlTurns;
-use super::{Repos, Variables};
+use super::{Lineage, Repos, Variables};
 use crate::attestation::Attestation;
 use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
@@ -288,8 +288,8 @@ pub struct XrpcCall {
     pub session: Option<Arc<str>>,
     /// The caller's proof is good for the method of the run that calls only.
     pub bound: bool,
-    /// How many runs the call is nested in.
-    pub depth: u32,
+    /// The place of the called run among those that call each other.
+    pub lineage: Lineage,
 }
 
 /// What a method answered, whatever its status.

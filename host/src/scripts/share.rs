@@ -1,5 +1,5 @@
-//! Each API client's share of the processor, for its scripts: a token bucket in fuel. One tenant's loops then cost
-//! that tenant, and not the others' latency.
+//! Each tenant's share of the processor, for its scripts: a token bucket in fuel. One tenant's loops then cost
+//! that tenant, and not the others' latency. The instance's own work has no bound.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,21 +8,22 @@ use std::time::Duration;
 
 use super::limits;
 use crate::clock::Timestamp;
+use crate::fair_share::Tenant;
 
-/// What a client may save up, in seconds of its refill.
+/// What a tenant may save up, in seconds of its refill.
 const BURST_SECONDS: i64 = 10;
-/// Clients remembered before those with nothing to remember are dropped.
+/// Tenants remembered before those with nothing to remember are dropped.
 const SWEEP_AT: usize = 1_024;
 
-/// All clients' buckets.
+/// All tenants' buckets.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// Fuel a second; 0 switches shares off.
     refill: i64,
-    buckets: Mutex<HashMap<Box<str>, Bucket>>,
+    buckets: Mutex<HashMap<Tenant, Bucket>>,
 }
 
-/// One run that waits for its client's share; leaving takes it off the count, however it leaves.
+/// One run that waits for its tenant's share; leaving takes it off the count, however it leaves.
 #[derive(Debug)]
 pub(super) struct Waiting(Arc<AtomicU32>);
 
@@ -46,40 +47,40 @@ impl Shares {
         Self { refill: fuel_per_second.min(i64::MAX as u64) as i64, buckets: Mutex::default() }
     }
 
-    /// Whether the client may start a run; otherwise how long until it may.
-    pub(super) fn admit(&self, client: &str, now: Timestamp) -> Result<(), Duration> {
-        let missing = 1 - self.with(client, now, |bucket| bucket.fuel).unwrap_or(1);
+    /// Whether the tenant may start a run; otherwise how long until it may.
+    pub(super) fn admit(&self, tenant: &Tenant, now: Timestamp) -> Result<(), Duration> {
+        let missing = 1 - self.with(tenant, now, |bucket| bucket.fuel).unwrap_or(1);
         if missing <= 0 {
             return Ok(());
         }
         Err(Duration::from_secs_f64(missing as f64 / self.refill as f64))
     }
 
-    /// A place among the client's runs that wait; `None` when too many do already.
-    pub(super) fn wait(&self, client: &str, now: Timestamp) -> Option<Waiting> {
-        let waiting = Waiting(self.with(client, now, |bucket| Arc::clone(&bucket.waiting))?);
+    /// A place among the tenant's runs that wait; `None` when too many do already.
+    pub(super) fn wait(&self, tenant: &Tenant, now: Timestamp) -> Option<Waiting> {
+        let waiting = Waiting(self.with(tenant, now, |bucket| Arc::clone(&bucket.waiting))?);
         (waiting.0.fetch_add(1, Ordering::Relaxed) < limits::THROTTLED_RUNS).then_some(waiting)
     }
 
     /// Takes what a run burnt.
-    pub(super) fn charge(&self, client: &str, fuel: u64, now: Timestamp) {
-        self.with(client, now, |bucket| bucket.fuel = bucket.fuel.saturating_sub(fuel as i64));
+    pub(super) fn charge(&self, tenant: &Tenant, fuel: u64, now: Timestamp) {
+        self.with(tenant, now, |bucket| bucket.fuel = bucket.fuel.saturating_sub(fuel as i64));
     }
 
     fn burst(&self) -> i64 {
         self.refill.saturating_mul(BURST_SECONDS).max(limits::FUEL as i64)
     }
 
-    fn with<T>(&self, client: &str, now: Timestamp, work: impl FnOnce(&mut Bucket) -> T) -> Option<T> {
-        if self.refill == 0 {
+    fn with<T>(&self, tenant: &Tenant, now: Timestamp, work: impl FnOnce(&mut Bucket) -> T) -> Option<T> {
+        if self.refill == 0 || *tenant == Tenant::Instance {
             return None;
         }
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= SWEEP_AT && !buckets.contains_key(client) {
+        if buckets.len() >= SWEEP_AT && !buckets.contains_key(tenant) {
             buckets.retain(|_, bucket| self.filled(bucket, now) < self.burst());
         }
         let full = || Bucket { fuel: self.burst(), at: now, waiting: Arc::default() };
-        let bucket = buckets.entry(client.into()).or_insert_with(full);
+        let bucket = buckets.entry(tenant.clone()).or_insert_with(full);
         bucket.fuel = self.filled(bucket, now);
         bucket.at = now.max(bucket.at);
         Some(work(bucket))
@@ -99,49 +100,55 @@ mod tests {
 
     const SECOND: i64 = 1_000_000;
 
+    fn tenant(name: &str) -> Tenant {
+        Tenant::client(name)
+    }
+
     #[test]
-    fn a_client_waits_for_what_it_overdrew_and_others_do_not() {
+    fn a_tenant_waits_for_what_it_overdrew_and_others_do_not() {
         let shares = Shares::new(limits::FUEL);
         let at = |seconds: i64| Timestamp(seconds * SECOND);
-        assert_eq!(shares.admit("a", at(0)), Ok(()));
-        shares.charge("a", 12 * limits::FUEL, at(0));
-        assert!(shares.admit("a", at(0)).unwrap_err() >= Duration::from_secs(2));
-        assert_eq!(shares.admit("b", at(0)), Ok(()));
-        assert!(shares.admit("a", at(1)).is_err());
-        assert_eq!(shares.admit("a", at(3)), Ok(()));
+        assert_eq!(shares.admit(&tenant("a"), at(0)), Ok(()));
+        shares.charge(&tenant("a"), 12 * limits::FUEL, at(0));
+        assert!(shares.admit(&tenant("a"), at(0)).unwrap_err() >= Duration::from_secs(2));
+        assert_eq!(shares.admit(&tenant("b"), at(0)), Ok(()));
+        assert!(shares.admit(&tenant("a"), at(1)).is_err());
+        assert_eq!(shares.admit(&tenant("a"), at(3)), Ok(()));
         // A clock that goes back takes nothing away.
-        assert_eq!(shares.admit("a", at(2)), Ok(()));
+        assert_eq!(shares.admit(&tenant("a"), at(2)), Ok(()));
     }
 
     #[test]
     fn nothing_is_saved_up_beyond_the_burst() {
         let shares = Shares::new(limits::FUEL);
-        shares.charge("a", 1, Timestamp(0));
-        shares.charge("a", 11 * limits::FUEL, Timestamp(1_000 * SECOND));
-        assert!(shares.admit("a", Timestamp(1_000 * SECOND)).is_err());
+        shares.charge(&tenant("a"), 1, Timestamp(0));
+        shares.charge(&tenant("a"), 11 * limits::FUEL, Timestamp(1_000 * SECOND));
+        assert!(shares.admit(&tenant("a"), Timestamp(1_000 * SECOND)).is_err());
     }
 
     #[test]
     fn only_so_many_wait() {
         let shares = Shares::new(limits::FUEL);
         let places: Vec<_> =
-            (0..limits::THROTTLED_RUNS).map(|_| shares.wait("a", Timestamp(0)).unwrap()).collect();
-        assert!(shares.wait("a", Timestamp(0)).is_none());
-        assert!(shares.wait("b", Timestamp(0)).is_some());
+            (0..limits::THROTTLED_RUNS).map(|_| shares.wait(&tenant("a"), Timestamp(0)).unwrap()).collect();
+        assert!(shares.wait(&tenant("a"), Timestamp(0)).is_none());
+        assert!(shares.wait(&tenant("b"), Timestamp(0)).is_some());
         drop(places);
-        assert!(shares.wait("a", Timestamp(0)).is_some());
+        assert!(shares.wait(&tenant("a"), Timestamp(0)).is_some());
     }
 
     #[test]
     fn memory_is_bounded_and_zero_is_off() {
         let shares = Shares::new(1_000_000);
         for i in 0..10_000 {
-            shares.charge(&i.to_string(), 1, Timestamp(i * SECOND));
+            shares.charge(&tenant(&i.to_string()), 1, Timestamp(i * SECOND));
         }
         assert!(shares.buckets.lock().unwrap().len() <= SWEEP_AT);
         let off = Shares::new(0);
-        off.charge("a", u64::MAX / 2, Timestamp(0));
-        assert_eq!(off.admit("a", Timestamp(0)), Ok(()));
+        off.charge(&tenant("a"), u64::MAX / 2, Timestamp(0));
+        assert_eq!(off.admit(&tenant("a"), Timestamp(0)), Ok(()));
         assert!(off.buckets.lock().unwrap().is_empty());
+        shares.charge(&Tenant::Instance, u64::MAX / 2, Timestamp(0));
+        assert_eq!(shares.admit(&Tenant::Instance, Timestamp(0)), Ok(()));
     }
 }

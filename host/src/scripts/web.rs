@@ -1,11 +1,12 @@
 //! The way of scripts to other servers: the guarded client, and how many runs may wait for it at once.
+//!
+//! There is no cap per server that is called: one tenant's slow server already costs that tenant alone, and with such
+//! a cap one tenant could keep all others from a server.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use super::limits;
+use crate::fair_share::{Bounds, FairPool, Full, Place, Tenant};
 use crate::net;
 
 /// How long a run waits for its turn to wait for others. It holds an instance meanwhile.
@@ -15,27 +16,27 @@ const TURN_WAIT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Web {
     net: net::Client,
-    turns: Arc<Semaphore>,
-    blob_places: Arc<Semaphore>,
+    exchanges: FairPool,
+    blobs: FairPool,
 }
-
-/// As long as it lives, the run counts as one that waits.
-#[derive(Debug)]
-pub(crate) struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
-
-/// As long as it lives, the run counts as one that holds blobs.
-#[derive(Debug)]
-pub(super) struct Place(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
 impl Web {
     /// Half of the `instances` may wait for other servers at once, so that slow servers never take the pool from
-    /// scripts that ask nobody.
+    /// scripts that ask nobody; a tenant has half of that. Of the runs that hold blobs, a tenant has half too.
     pub fn new(net: net::Client, instances: u32) -> Self {
-        let turns = (instances as usize / 2).max(1);
+        let instances = instances as usize;
+        // A run waits once at a time, so that no more wait than there are instances.
+        let bounds = |places: usize| Bounds {
+            places,
+            per_tenant: places.div_ceil(2),
+            waiting: instances.max(1),
+            waiting_per_tenant: instances.div_ceil(2).max(1),
+            patience: TURN_WAIT,
+        };
         Self {
             net,
-            turns: Arc::new(Semaphore::new(turns)),
-            blob_places: Arc::new(Semaphore::new(limits::BLOB_RUNS)),
+            exchanges: FairPool::new("script_http", bounds((instances / 2).max(1))),
+            blobs: FairPool::new("script_blobs", bounds(limits::BLOB_RUNS)),
         }
     }
 
@@ -43,15 +44,13 @@ impl Web {
         &self.net
     }
 
-    /// `None` when too many runs hold blobs already.
-    pub(super) async fn blob_place(&self) -> Option<Place> {
-        let permit = tokio::time::timeout(TURN_WAIT, Arc::clone(&self.blob_places).acquire_owned()).await;
-        permit.ok()?.ok().map(Place)
+    /// A place among the runs that hold blobs.
+    pub(super) async fn blob_place(&self, tenant: &Tenant) -> Result<Place, Full> {
+        self.blobs.enter(tenant).await
     }
 
-    /// `None` when too many runs wait already.
-    pub(crate) async fn turn(&self) -> Option<Turn> {
-        let permit = tokio::time::timeout(TURN_WAIT, Arc::clone(&self.turns).acquire_owned()).await;
-        permit.ok()?.ok().map(Turn)
+    /// A place among the runs that wait for other servers.
+    pub(crate) async fn turn(&self, tenant: &Tenant) -> Result<Place, Full> {
+        self.exchanges.enter(tenant).await
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use belvedere::clock::{Clock, Timestamp};
 use belvedere::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
+use belvedere::fair_share::Tenant;
 use belvedere::identity::Resolver;
 use belvedere::net::{Client, OutboundPolicy};
 use belvedere::oauth::{Courier, Discovery, OwnKey};
-use belvedere::pds::{Agent, Vault};
+use belvedere::pds::{Agent, PdsPlaces, Vault};
 use belvedere::random::Random;
 use belvedere::store::Db;
 use belvedere::store::dpop_keys::{self, DpopKeyRow};
@@ -164,7 +165,10 @@ async fn renew_all(db: TestDb, hosts: usize) {
             calls.spawn(async move {
                 let Host(vault, net) = &all[call % all.len()];
                 let session = vault.by_id(&id).await.unwrap().unwrap();
-                Agent::new(net, &session).query("com.atproto.server.getSession").await.unwrap()
+                // More calls at once than one tenant may have.
+                let (places, tenant) = (PdsPlaces::default(), Tenant::Instance);
+                let agent = Agent::new(net, &session, &places, &tenant);
+                agent.query("com.atproto.server.getSession").await.unwrap()
             });
         }
     }

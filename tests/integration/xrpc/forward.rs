@@ -1,10 +1,12 @@
 //! `/xrpc/{nsid}` without a lexicon: the authority that DNS names answers.
 
 use belvedere::crypto::Algorithm;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, World};
+use crate::support::app::App;
 use crate::support::upstream::{Asked, Upstream, respond};
 
 const AUTHORITY: &str = "did:plc:authorityauthorityautho";
@@ -91,6 +93,32 @@ crate::in_both_worlds! {
         set_rules(&world, "open", &[]).await;
         assert_eq!(status("net.example.bad").await, 200);
         assert_eq!(pds.asked().len(), 2);
+    }
+
+    async fn a_client_with_a_slow_authority_leaves_forwarding_to_others(world) {
+        let _quick = authority(&world, |_| respond(200, "application/json", "{}")).await;
+        let server = &world.server;
+        let slow = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        server.dns.txt("_lexicon.slow.example", &format!("did={DOWN}"));
+        world.plc.host(DOWN, &format!("http://{}", slow.local_addr().unwrap()));
+        let greedy = App::public(server, "greedy").await;
+        // More than there are places for all clients; those that are neither sent nor may wait are refused.
+        let headers = [("x-client-key", greedy.key.as_str()), ("origin", "https://greedy.example")];
+        let calls = (0..90).map(|_| server.request(Method::GET, "/xrpc/example.slow.get", &headers, None));
+        let mut calls = calls.collect::<FuturesUnordered<_>>();
+        let mut held = Vec::new();
+        let mut refused = 0;
+        while held.len() < 16 || refused < 90 - 16 {
+            tokio::select! {
+                taken = slow.accept() => held.push(taken.unwrap().0),
+                Some(answer) = calls.next() => {
+                    assert_eq!(answer.status, 503, "{}", answer.text);
+                    refused += 1;
+                }
+            }
+        }
+        assert_eq!(server.xrpc("net.example.getThing").await.status, 200);
+        assert_eq!(held.len(), 16);
     }
 
     async fn what_nobody_answers_for_is_unknown_and_what_does_not_answer_is_a_bad_gateway(world) {

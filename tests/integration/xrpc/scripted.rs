@@ -50,6 +50,18 @@ crate::in_both_worlds! {
         assert_eq!(next.body["page"]["cursor"], Value::Null);
     }
 
+    async fn more_calls_at_once_than_there_are_instances_are_all_answered(world) {
+        // Each throws, gives way to others, and throws again.
+        let source = "function handle() for i = 1, 100 do pcall(error, { i }) end \
+            for i = 1, 20 do db.count(collection) for j = 1, 5000 do end end \
+            for i = 1, 100 do pcall(error, { i }) end return true end";
+        assert_eq!(call(&world, source, "").await.status, 200);
+        let calls = (0..256).map(|_| world.server.xrpc("com.example.scripted"));
+        for answer in futures_util::future::join_all(calls).await {
+            assert_eq!((answer.status.as_u16(), &answer.body), (200, &json!(true)), "{}", answer.text);
+        }
+    }
+
     async fn failures_show_two_texts_and_log_the_rest(world) {
         for (source, text) in [
             ("function handle() error('secret detail') end", "script execution failed"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use http_body_util::Full;
+use http_body_util::Full as Whole;
 use serde::de::IgnoredAny;
 
 use super::params;
@@ -17,6 +17,7 @@ use crate::access::ForwardingRules;
 use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Nsid;
+use crate::fair_share::{Bounds, FairPool, Full, Tenant};
 use crate::http::{Error, Request, Response};
 use crate::lexicons::AuthorityError;
 use crate::net::{Limits, NetError};
@@ -24,9 +25,22 @@ use crate::net::{Limits, NetError};
 /// Bytes of a forwarded answer, which is held whole: what our own methods may answer.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// Calls that are forwarded at once. Each may hold a whole answer, so with [`MAX_ANSWER`] this bounds their memory; they
-/// are a side road, and more at a time means that an authority is slow.
-pub const MAX_AT_ONCE: usize = 64;
+/// Places for calls that are forwarded. Each may hold a whole answer, so with [`MAX_ANSWER`] they bound the memory; they
+/// are a side road, and more at a time means that an authority is slow. A tenant has a quarter of them: one with a slow
+/// authority of its own leaves the rest to others. Waiting pays when authorities answer in the usual fraction of a
+/// second, so few calls wait, and not for long.
+const PLACES: Bounds = Bounds {
+    places: 64,
+    per_tenant: 16,
+    waiting: 128,
+    waiting_per_tenant: 32,
+    patience: Duration::from_secs(2),
+};
+
+/// The pool for [`forward`].
+pub fn places() -> FairPool {
+    FairPool::new("forwards", PLACES)
+}
 
 /// The longest an authority may take. Callers give up about then.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -50,8 +64,8 @@ pub(super) enum Refusal {
     /// Nobody answered for the method.
     #[error("the method's authority can't be reached")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("too many calls are being forwarded")]
-    Busy,
+    #[error("too many calls are being forwarded: {0}")]
+    Busy(Full),
     #[error("the answer of the method's authority is too large")]
     TooLarge,
     /// Our own failure.
@@ -66,15 +80,15 @@ impl From<Refusal> for Error {
             Refusal::Unknown => StatusCode::NOT_FOUND,
             Refusal::Forbidden => StatusCode::FORBIDDEN,
             Refusal::Body(_) => StatusCode::BAD_REQUEST,
-            Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Unreachable(_) | Refusal::TooLarge => StatusCode::BAD_GATEWAY,
         };
         Self::new(status, refusal.to_string())
     }
 }
 
-/// Asks the authority of the method that the path names. GET and POST alone come here.
-pub(super) async fn forward(app: &App, request: &Request) -> Result<Response, Refusal> {
+/// Asks the authority of the method that the path names, at the expense of `tenant`. GET and POST alone come here.
+pub(super) async fn forward(app: &App, tenant: &Tenant, request: &Request) -> Result<Response, Refusal> {
     let nsid = Nsid::try_from(request.param("nsid")).map_err(|_| Refusal::Unknown)?;
     if is_ours(app, &nsid) {
         return Err(Refusal::Unknown);
@@ -84,7 +98,7 @@ pub(super) async fn forward(app: &App, request: &Request) -> Result<Response, Re
         return Err(Refusal::Forbidden);
     }
     let body = body(request)?;
-    let _place = app.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
+    let _place = app.forwards.enter(tenant).await.map_err(Refusal::Busy)?;
     let authority = app.authorities.of(&nsid).await.map_err(|error| match error {
         AuthorityError::Absent(_) => Refusal::Unknown,
         AuthorityError::Unavailable(..) => Refusal::Unreachable(Box::new(error)),
@@ -103,7 +117,7 @@ pub(super) async fn forward(app: &App, request: &Request) -> Result<Response, Re
             error => Refusal::Unreachable(Box::new(error)),
         }
     })?;
-    let mut response = Response::new(Full::new(fetched.body));
+    let mut response = Response::new(Whole::new(fetched.body));
     *response.status_mut() = fetched.status;
     let kind = fetched.headers.get(CONTENT_TYPE).cloned().unwrap_or(JSON);
     response.headers_mut().extend([(CONTENT_TYPE, kind), NOSNIFF, SANDBOX]);

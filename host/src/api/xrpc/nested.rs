@@ -59,11 +59,11 @@ async fn answer(app: Arc<App>, call: XrpcCall) -> Result<XrpcAnswer, XrpcError> 
         Err(error) => Err(error),
         Ok(_) if forwarded => {
             // A run that waits for a stranger takes one of the places for such runs.
-            let Some(_turn) = app.web.turn().await else {
-                let message = "too many scripts are waiting for other servers";
-                return Err(XrpcError::Unavailable(message.to_owned()));
-            };
-            match forward::forward(&app, &request).await {
+            let tenant = call.lineage.tenant();
+            let _turn = app.web.turn(tenant).await.map_err(|full| {
+                XrpcError::Unavailable(format!("too many scripts are waiting for other servers: {full}"))
+            })?;
+            match forward::forward(&app, tenant, &request).await {
                 Err(forward::Refusal::Unreachable(cause)) => {
                     return Err(XrpcError::Unavailable(cause.to_string()));
                 }
@@ -91,7 +91,7 @@ fn caller(app: &App, nsid: &Nsid, call: &XrpcCall) -> Result<XrpcCaller, Error> 
         user.transpose()?,
         call.session.clone(),
         call.bound,
-        call.depth,
+        call.lineage.clone(),
         nsid.as_str(),
     )
 }

@@ -48,6 +48,7 @@ pub(super) fn answered(error: PdsError) -> Result<Response, Error> {
     match error {
         PdsError::Refused(refusal) => Ok(response::json_bytes(refusal.status, refusal.body)),
         PdsError::Ended => Err(Error::unauthorized("session expired, please re-authenticate")),
+        PdsError::Busy(full) => Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string())),
         error @ PdsError::Net(_) => gateway("the PDS does not answer", error),
         error @ PdsError::Malformed(_) => gateway("the PDS's answer makes no sense", error),
         error @ PdsError::Renewal(_) => gateway("the session can't be renewed now", error),

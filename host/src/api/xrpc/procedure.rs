@@ -20,7 +20,7 @@ pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Resu
         return Err(Error::unauthorized("authentication required"));
     }
     let Some(lexicon) = lexicon else {
-        return Ok(forward::forward(&app, &request).await?);
+        return Ok(forward::forward(&app, &caller.tenant(), &request).await?);
     };
     match app.library.get(&format!("{}:{}", TriggerKind::Procedure.as_str(), lexicon.id)) {
         Some(script) if caller.is_bound() && calls_others(&script, &lexicon.id) => {

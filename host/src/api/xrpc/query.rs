@@ -12,7 +12,7 @@ use crate::scripts::TriggerKind;
 
 pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Result<Response, Error> {
     let Some(lexicon) = app.registry.get(request.param("nsid")) else {
-        return Ok(forward::forward(&app, &request).await?);
+        return Ok(forward::forward(&app, &caller.tenant(), &request).await?);
     };
     if lexicon.kind != LexiconKind::Query {
         return Err(Error::not_found("method not found"));

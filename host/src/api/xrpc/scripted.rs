@@ -65,7 +65,8 @@ async fn run(
     asked: Asked<'_>,
 ) -> Result<Response, Error> {
     let Asked { params, input, delegate } = asked;
-    let (depth, bound, session) = (caller.depth(), caller.is_bound(), caller.session().cloned());
+    let (bound, session, tenant) = (caller.is_bound(), caller.session().cloned(), caller.tenant());
+    let lineage = caller.lineage();
     let client = caller.client.as_deref().map(|client| client.id.as_str());
     let caller = caller.did();
     let invocation = Invocation {
@@ -76,9 +77,10 @@ async fn run(
         params: Some(&params),
         input,
         client,
+        tenant: Some(&tenant),
         session: session.as_deref(),
         bound,
-        depth,
+        lineage,
         ..Invocation::default()
     };
     let started = Instant::now();

@@ -28,7 +28,9 @@ pub async fn handle(
     let kind = request.headers().get(CONTENT_TYPE).cloned();
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let (body, arrival) = unread.stream(MAX_BYTES)?;
-    let uploaded = app.repos.agent(&session).upload_stream(Outgoing::streamed(body), kind).await;
+    let tenant = caller.tenant();
+    let agent = app.repos.agent(&session, &tenant);
+    let uploaded = agent.upload_stream(Outgoing::streamed(body), kind).await;
     match uploaded {
         Ok(answer) => Ok(response::json_bytes(StatusCode::OK, answer)),
         Err(error) => {

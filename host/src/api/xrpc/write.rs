@@ -30,7 +30,8 @@ pub(super) async fn write(
     let account = delegate::take(app, caller, &mut fields).await?;
     let session = pds_error::session(app, caller, account.as_ref()).await?;
     let write = asked(app, lexicon.action, collection, &session.did, fields)?;
-    let agent = app.repos.agent(&session);
+    let tenant = caller.tenant();
+    let agent = app.repos.agent(&session, &tenant);
     let (committed, body) = match agent.write_and_show(&write).await {
         Ok(done) => done,
         Err(error) => return pds_error::answered(error),

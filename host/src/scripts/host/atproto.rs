@@ -132,7 +132,8 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
     state.outbound.count(1)?;
     state.outbound.time_left()?;
     let started = Instant::now();
-    let room = state.blobs.room(&web).await;
+    let tenant = state.identity.lineage.tenant().clone();
+    let room = state.blobs.room(&web, &tenant).await;
     state.outbound.charge(0, started.elapsed());
     let (room, turn) = (room?, state.turn(&web).await?);
     let total = state.outbound.time_left()?.min(limits::HTTP_TIME);
@@ -152,7 +153,6 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
 async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Vec<u8>, Fault> {
     let function = "atproto.blob_upload";
     let repos = state.service(function, |services| services.repos.clone())?;
-    let web = state.service(function, |services| services.web.clone())?;
     let Some(blob) = state.blobs.get(handle) else {
         return Err(fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}")));
     };
@@ -166,11 +166,10 @@ async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Ve
         return Err(fault::new(FaultCode::BadInput, format!("{function}: {mime_type:?} is no content type")));
     }
     state.outbound.count(1)?;
-    let turn = state.turn(&web).await?;
-    let agent = repos.agent(&session).within(state.outbound.time_left()?);
+    let tenant = state.identity.lineage.tenant().clone();
+    let agent = repos.agent(&session, &tenant).within(state.outbound.time_left()?);
     let started = Instant::now();
     let answer = agent.upload_blob(blob.bytes, mime_type).await;
-    drop(turn);
     state.outbound.charge(0, started.elapsed());
     match answer {
         Ok(body) if serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok() => Ok(body.into()),

@@ -9,9 +9,10 @@ use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use super::outbound::fault_of;
 use crate::atproto::{Cid, Did};
+use crate::fair_share::{Place, Tenant};
 use crate::net::{Fetched, Limits};
 use crate::scripts::limits;
-use crate::scripts::web::{Place, Web};
+use crate::scripts::web::Web;
 
 /// What a blob is when its server does not say.
 const UNKNOWN_TYPE: &str = "application/octet-stream";
@@ -45,12 +46,13 @@ impl Blobs {
     }
 
     /// How many bytes more the run may hold. The first blob waits for a place among the runs that hold some.
-    pub(super) async fn room(&mut self, web: &Web) -> Result<usize, Fault> {
+    pub(super) async fn room(&mut self, web: &Web, tenant: &Tenant) -> Result<usize, Fault> {
         if self.place.is_none() {
-            self.place = web.blob_place().await;
-        }
-        if self.place.is_none() {
-            return Err(fault::new(FaultCode::Unavailable, "too many scripts are holding blobs"));
+            let place = web.blob_place(tenant).await;
+            let refused = |full| {
+                fault::new(FaultCode::Unavailable, format!("too many scripts are holding blobs: {full}"))
+            };
+            self.place = Some(place.map_err(refused)?);
         }
         match limits::BLOB_RUN_BYTES.saturating_sub(self.bytes) {
             0 => Err(fault::limit("too many bytes of blobs", limits::BLOB_RUN_BYTES)),

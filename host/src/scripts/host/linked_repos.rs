@@ -104,7 +104,12 @@ fn grants(state: &mut RunState, function: &str) -> Result<LinkedRepos, Fault> {
 
 fn runner(state: &RunState) -> Runner<'_> {
     let identity = &state.identity;
-    Runner { trigger: &identity.trigger, kind: identity.kind, has_caller: identity.caller_did.is_some() }
+    Runner {
+        trigger: &identity.trigger,
+        kind: identity.kind,
+        has_caller: identity.caller_did.is_some(),
+        tenant: identity.lineage.tenant(),
+    }
 }
 
 fn account(function: &str, text: &str) -> Result<Did, Fault> {
@@ -172,17 +177,14 @@ async fn used<T>(
 ) -> Result<T, Fault> {
     let grants = grants(state, function)?;
     let did = account(function, did)?;
-    let web = state.service(function, |services| services.web.clone())?;
     let repo = match grants.open(&did, &runner(state)).await {
         Ok(repo) => repo,
         Err(error) => return Err(refused(state, function, error)),
     };
     state.outbound.count(1)?;
-    let turn = state.turn(&web).await?;
     let patience = state.outbound.time_left()?;
     let started = Instant::now();
     let done = work(&repo, patience).await;
-    drop(turn);
     state.outbound.charge(0, started.elapsed());
     done.map_err(|error| refused(state, function, error))
 }

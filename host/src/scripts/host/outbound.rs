@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use super::state::RunState;
+use crate::fair_share::Place;
 use crate::net::NetError;
 use crate::scripts::limits;
-use crate::scripts::web::{Turn, Web};
+use crate::scripts::web::Web;
 
 /// What a run has used so far.
 #[derive(Debug)]
@@ -15,14 +16,13 @@ pub(super) struct Outbound {
     /// So many times the allowances of an ordinary run.
     times: u32,
     requests: u32,
-    xrpc_calls: u32,
     bytes: usize,
     waited: Duration,
 }
 
 impl Outbound {
     pub(super) fn of(times: u32) -> Self {
-        Self { times, requests: 0, xrpc_calls: 0, bytes: 0, waited: Duration::ZERO }
+        Self { times, requests: 0, bytes: 0, waited: Duration::ZERO }
     }
 
     /// Counts requests before they are sent.
@@ -31,16 +31,6 @@ impl Outbound {
         let most = limits::HTTP_REQUESTS * self.times;
         if self.requests > most {
             return Err(fault::limit("too many requests to other servers", most));
-        }
-        Ok(())
-    }
-
-    /// Counts a call of a method, whoever answers it.
-    pub(super) fn count_xrpc(&mut self) -> Result<(), Fault> {
-        self.xrpc_calls += 1;
-        let most = limits::XRPC_CALLS * self.times;
-        if self.xrpc_calls > most {
-            return Err(fault::limit("too many calls of methods", most));
         }
         Ok(())
     }
@@ -70,12 +60,13 @@ impl Outbound {
 
 impl RunState {
     /// A place among the runs that wait for other servers. Waiting for it counts as waiting for them.
-    pub(super) async fn turn(&mut self, web: &Web) -> Result<Turn, Fault> {
+    pub(super) async fn turn(&mut self, web: &Web) -> Result<Place, Fault> {
         let started = Instant::now();
-        let turn = web.turn().await;
+        let turn = web.turn(self.identity.lineage.tenant()).await;
         self.outbound.charge(0, started.elapsed());
-        turn.ok_or_else(|| {
-            fault::new(FaultCode::Unavailable, "too many scripts are waiting for other servers")
+        turn.map_err(|full| {
+            let message = format!("too many scripts are waiting for other servers: {full}");
+            fault::new(FaultCode::Unavailable, message)
         })
     }
 }

@@ -228,16 +228,14 @@ async fn send(
     session: &pds::Session,
     writes: &[pds::Write],
 ) -> Result<Committed, Fault> {
-    let web = state.service("Record", |services| services.web.clone())?;
     state.outbound.count(1)?;
-    let turn = state.turn(&web).await?;
-    let agent = repos.agent(session).within(state.outbound.time_left()?);
+    let tenant = state.identity.lineage.tenant().clone();
+    let agent = repos.agent(session, &tenant).within(state.outbound.time_left()?);
     let started = Instant::now();
     let answer = match writes {
         [single] => agent.write(single).await,
         several => agent.apply_writes(several).await,
     };
-    drop(turn);
     state.outbound.charge(0, started.elapsed());
     let committed = match answer {
         Err(PdsError::Refused(refusal))
@@ -281,7 +279,7 @@ pub(super) fn refused(state: &mut RunState, function: &str, error: PdsError) -> 
         PdsError::Net(error) => Fault { message, ..fault_of(&error) },
         PdsError::Malformed(_) => fault::new(FaultCode::Upstream, message),
         PdsError::Credential | PdsError::Ended => fault::new(FaultCode::NoSession, message),
-        PdsError::Renewal(_) => fault::new(FaultCode::Unavailable, message),
+        PdsError::Busy(_) | PdsError::Renewal(_) => fault::new(FaultCode::Unavailable, message),
     }
 }
 

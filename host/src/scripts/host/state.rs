@@ -16,7 +16,7 @@ use crate::pds::Session;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::sql_turns::SqlTurns;
-use crate::scripts::{TriggerKind, limits, tid::TidClock};
+use crate::scripts::{Lineage, TriggerKind, limits, tid::TidClock};
 
 /// What a run is and for whom. Capabilities decide by it what they allow; its log lines are signed by it.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ pub(in crate::scripts) struct Identity {
     pub(in crate::scripts) session: Option<Arc<str>>,
     /// The caller's proof is good for this method only.
     pub(in crate::scripts) bound: bool,
-    /// How many runs this one is nested in (`xrpc.*`).
-    pub(in crate::scripts) depth: u32,
+    /// Its place among the runs that call each other (`xrpc.*`).
+    pub(in crate::scripts) lineage: Lineage,
 }
 
 /// The data of a run's store.
@@ -218,6 +218,7 @@ mod tests {
     use super::super::bindings::belvedere::script::types::FaultCode;
     use super::*;
     use crate::clock::Timestamp;
+    use crate::fair_share::Tenant;
 
     #[test]
     fn a_run_waits_for_the_database_only_so_long() {
@@ -229,7 +230,7 @@ mod tests {
             client: None,
             session: None,
             bound: false,
-            depth: 0,
+            lineage: Lineage::first(Tenant::Instance, TriggerKind::Query),
         };
         let clock = Clock::fixed(Timestamp(0));
         let mut state = RunState::unconnected(identity, clock, Arc::new(TidClock::new(0)));

@@ -48,7 +48,7 @@ async fn call(
         let message = "the caller's token is for the called method only";
         return Err(fault::forbidden(format!("{function}: {message}")));
     }
-    if identity.depth >= limits::XRPC_DEPTH {
+    if identity.lineage.depth() >= limits::XRPC_DEPTH {
         return Err(fault::limit("too many methods that call each other", limits::XRPC_DEPTH));
     }
     let call = XrpcCall {
@@ -60,9 +60,10 @@ async fn call(
         client: identity.client.clone(),
         session: identity.session.clone(),
         bound: identity.bound,
-        depth: identity.depth + 1,
+        lineage: identity.lineage.nested(),
     };
-    state.outbound.count_xrpc()?;
+    let counted = state.identity.lineage.count_call();
+    counted.map_err(|most| fault::limit("too many calls of methods", most))?;
     state.outbound.time_left()?;
     let started = Instant::now();
     let answer = xrpc.call(call).await;

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{FailureKind, Stage};
+use super::{FailureKind, Invocation, Stage};
+use crate::fair_share::Tenant;
 use crate::net::tests::{loopback, net, recorder};
 use crate::net::{Client, OutboundPolicy};
 use crate::scripts::{FaultCode, Web};
@@ -224,6 +225,32 @@ async fn slow_servers_do_not_take_the_whole_pool() {
     };
     assert_eq!(refused.fault, Some(FaultCode::Unavailable));
     assert!(refused.message.contains("too many scripts"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_tenant_with_slow_servers_leaves_the_way_to_others_free() {
+    let (slow, seen) = recorder(|_| "HTTP/1.1 200 OK\r\nx: (hang)".to_owned()).await;
+    let (quick, _) = recorder(|_| "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned()).await;
+    let mut stage = Stage::set().await;
+    // Four at once, two of a tenant.
+    stage.services = stage.services.with_web(Web::new(loopback(), 8));
+    let run = async |tenant: &str, address| {
+        let tenant = Tenant::client(tenant);
+        let source = format!("function handle() return http.get('http://{address}/').status end");
+        stage.run_with(&source, Invocation { tenant: Some(&tenant), ..Invocation::default() }).await
+    };
+    let greedy = futures_util::future::join_all((0..8).map(|_| run("greedy", slow)));
+    let modest = async {
+        while seen.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        run("modest", quick).await.unwrap()
+    };
+    let served = tokio::select! {
+        ended = greedy => panic!("{ended:?}"),
+        served = modest => served,
+    };
+    assert_eq!(&*served.body, b"200");
 }
 
 #[tokio::test]

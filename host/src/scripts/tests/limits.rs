@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{EngineConfig, FailureKind, Invocation, Stage};
+use crate::fair_share::Tenant;
 
 async fn loops(stage: &Stage, source: &str, n: u32) -> Result<(), FailureKind> {
     let params = [("n".to_owned(), n.to_string())];
@@ -103,12 +104,13 @@ async fn calls_rows_bytes_and_lines_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_clients_share_is_its_own() {
+async fn a_tenants_share_is_its_own() {
     let config = EngineConfig { client_fuel: 1_000_000, ..EngineConfig::new(super::cache_dir()) };
     let mut stage = Stage::set().await;
     stage.engine = crate::scripts::Engine::open(config).await.unwrap();
-    let run = async |client, source| {
-        let invocation = Invocation { client: Some(client), ..Invocation::default() };
+    let run = async |client: &str, source| {
+        let tenant = Tenant::client(client);
+        let invocation = Invocation { tenant: Some(&tenant), ..Invocation::default() };
         stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
     };
     // The clock stands still, so nothing comes in again. Failed runs count like others.

@@ -1,17 +1,22 @@
 //! Many runs at once: the queue alone says no, never the pool of instances.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, try_join_all};
-use tokio::sync::Notify;
-use tokio::sync::watch;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
-use super::{EngineConfig, Invocation, Stage, cache_dir};
+use super::{EngineConfig, Invocation, Stage, TRIGGER, cache_dir};
+use crate::fair_share::Tenant;
 use crate::scripts::services::{Backlinks, RawAnswer};
-use crate::scripts::{Engine, Index, IndexError, Page, Query, Row, Search, Services, Trigger};
+use crate::scripts::{
+    CompiledScript, Engine, FailureKind, Index, IndexError, Page, Query, Row, ScriptFailure, Search,
+    Services, Trigger, Xrpc, XrpcAnswer, XrpcCall, XrpcError, limits,
+};
 
 /// Instances of the tests' engines.
 const INSTANCES: u32 = 8;
@@ -111,7 +116,10 @@ async fn twice_the_pool_of_every_kind_runs_without_an_error() {
         let (engine, services) = (engine.clone(), services.clone());
         let script = Arc::clone(&scripts[n % scripts.len()]);
         tokio::spawn(async move {
-            let invocation = Invocation { job: Some(("id", b"{}")), ..Invocation::default() };
+            // A tenant has half of the instances.
+            let tenant = Tenant::client(["a", "b", "c", "d"][n % 4]);
+            let job = Some(("id", &b"{}"[..]));
+            let invocation = Invocation { job, tenant: Some(&tenant), ..Invocation::default() };
             engine.run(&script, invocation, &services).await.unwrap_or_else(|failure| panic!("{failure:?}"));
         })
     });
@@ -132,4 +140,156 @@ async fn twice_the_pool_of_every_kind_runs_without_an_error() {
         () = gate.holds(INSTANCES as usize) => gate.open(),
     }
     all.await.unwrap();
+}
+
+/// Calls the script that calls it, as often as the limits allow.
+struct Inward {
+    engine: Engine,
+    script: Arc<CompiledScript>,
+    services: OnceLock<Services>,
+    calls: AtomicU32,
+}
+
+impl Inward {
+    async fn start(engine: &Engine, services: Services, source: &str) -> (Arc<Self>, Services) {
+        let script = Arc::new(engine.compile(Trigger::parse(TRIGGER).unwrap(), source).await);
+        let inward =
+            Arc::new(Self { engine: engine.clone(), script, services: OnceLock::new(), calls: 0.into() });
+        let services = services.with_xrpc(inward.clone());
+        assert!(inward.services.set(services.clone()).is_ok());
+        (inward, services)
+    }
+}
+
+impl Xrpc for Inward {
+    fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>> {
+        async move {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            let invocation = Invocation { lineage: Some(&call.lineage), ..Invocation::default() };
+            let ran = self.engine.run(&self.script, invocation, self.services.get().unwrap()).await;
+            let (status, body) = match ran {
+                Ok(outcome) => (200, outcome.body),
+                Err(failure) if failure.kind == FailureKind::Busy => (503, Bytes::from_static(b"{}")),
+                Err(_) => (500, Bytes::from_static(b"{}")),
+            };
+            Ok(XrpcAnswer { status, body, forwarded: false })
+        }
+        .boxed()
+    }
+}
+
+/// Nests as deep as it may, and returns how that ended at the bottom.
+const DEEPER: &str = "function handle()
+        local ok, answer = pcall(xrpc.query, 'a.b.c')
+        if not ok then return { ended = answer.code } end
+        if answer.status ~= 200 then return { ended = answer.status } end
+        return json.decode(answer.body)
+    end";
+
+async fn run_as(
+    engine: &Engine,
+    services: &Services,
+    script: &CompiledScript,
+    tenant: &str,
+) -> Result<Value, ScriptFailure> {
+    let tenant = Tenant::client(tenant);
+    let invocation = Invocation { tenant: Some(&tenant), ..Invocation::default() };
+    let outcome = engine.run(script, invocation, services).await?;
+    Ok(serde_json::from_slice(&outcome.body).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn scripts_that_call_scripts_never_wait_in_a_circle() {
+    let (engine, services, gate) = gated().await;
+    // The runs that nobody called wait until there are as many as instances.
+    let source = format!("db.count('a.b') {DEEPER}");
+    let (inward, services) = Inward::start(&engine, services, &source).await;
+    let run = |tenant: &'static str| {
+        let (engine, services, script) = (engine.clone(), services.clone(), Arc::clone(&inward.script));
+        tokio::spawn(async move { run_as(&engine, &services, &script, tenant).await })
+    };
+    // Twice as many as there are instances, of two tenants that take all they may, and one of another.
+    let greedy: Vec<_> = (0..2 * INSTANCES).map(|n| run(if n % 2 == 0 { "a" } else { "b" })).collect();
+    gate.holds(INSTANCES as usize).await;
+    let modest = run("c");
+    gate.open();
+    assert_eq!(modest.await.unwrap().unwrap(), json!({ "ended": "limit" }));
+    let mut ended_well = 0;
+    for one in try_join_all(greedy).await.unwrap() {
+        match one {
+            Ok(value) if value == json!({ "ended": "limit" }) => ended_well += 1,
+            Ok(value) => assert_eq!(value, json!({ "ended": 503 })),
+            Err(failure) => assert_eq!(failure.kind, FailureKind::Busy, "{failure:?}"),
+        }
+    }
+    assert!(ended_well > 0);
+}
+
+#[tokio::test]
+async fn a_tenant_that_takes_all_it_may_leaves_instances_to_others() {
+    let (engine, services, gate) = gated().await;
+    let trigger = || Trigger::parse(TRIGGER).unwrap();
+    let waiting = Arc::new(engine.compile(trigger(), "function handle() db.count('a.b') end").await);
+    let greedy: Vec<_> = (0..4 * INSTANCES)
+        .map(|_| {
+            let (engine, services, script) = (engine.clone(), services.clone(), Arc::clone(&waiting));
+            tokio::spawn(async move { run_as(&engine, &services, &script, "greedy").await })
+        })
+        .collect();
+    gate.holds(INSTANCES as usize / 2).await;
+    let quick = engine.compile(trigger(), "function handle() return 1 end").await;
+    assert_eq!(run_as(&engine, &services, &quick, "modest").await.unwrap(), 1);
+    gate.open();
+    for one in try_join_all(greedy).await.unwrap() {
+        one.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_and_what_it_calls_have_one_deadline() {
+    let (engine, services, _gate) = gated().await;
+    let source = "function handle()
+            pcall(db.count, 'a.b')
+            while true do pcall(xrpc.query, 'a.b.c') end
+        end";
+    let (inward, services) = Inward::start(&engine, services, source).await;
+    let started = Instant::now();
+    let failure = run_as(&engine, &services, &inward.script, "a").await.unwrap_err();
+    assert_eq!((failure.kind, started.elapsed()), (FailureKind::Limit, limits::RUN_TIME), "{failure:?}");
+    // The same when the time is lost further down.
+    let source = "function handle() while true do xrpc.query('a.b.c') end end";
+    let script = engine.compile(Trigger::parse(TRIGGER).unwrap(), source).await;
+    let started = Instant::now();
+    let failure = run_as(&engine, &services, &script, "a").await.unwrap_err();
+    assert_eq!((failure.kind, started.elapsed()), (FailureKind::Limit, limits::RUN_TIME), "{failure:?}");
+}
+
+#[tokio::test]
+async fn calls_of_calls_do_not_multiply() {
+    let (engine, services, _gate) = gated().await;
+    let source = "function handle() for i = 1, 40 do pcall(xrpc.query, 'a.b.c') end return 1 end";
+    let (inward, services) = Inward::start(&engine, services, source).await;
+    assert_eq!(run_as(&engine, &services, &inward.script, "a").await.unwrap(), 1);
+    assert_eq!(inward.calls.load(Ordering::SeqCst), limits::XRPC_CALLS);
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_pays_for_what_was_burnt() {
+    let config = EngineConfig { client_fuel: 1, ..EngineConfig::new(cache_dir()) };
+    let (_, services, gate) = gated().await;
+    let engine = Engine::open(config).await.unwrap();
+    let compile = async |last: &str| {
+        let source = format!("function handle() for i = 1, 100 do ('x'):rep(1000000):upper() end {last} end");
+        engine.compile(Trigger::parse(TRIGGER).unwrap(), &source).await
+    };
+    let whole = engine.run(&compile("").await, Invocation::default(), &services).await.unwrap();
+    let script = compile("db.count('a.b')").await;
+    for n in 0..=limits::FUEL / whole.usage.fuel {
+        tokio::select! {
+            ended = run_as(&engine, &services, &script, "a") => panic!("{ended:?}"),
+            () = gate.holds(n as usize + 1) => {}
+        }
+    }
+    let failure = run_as(&engine, &services, &script, "a").await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Throttled, "{failure:?}");
 }

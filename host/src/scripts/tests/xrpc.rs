@@ -8,7 +8,10 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Invocation, Stage};
-use crate::scripts::{FaultCode, Trigger, Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb};
+use crate::fair_share::Tenant;
+use crate::scripts::{
+    FaultCode, Lineage, Trigger, TriggerKind, Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,
+};
 
 /// Answers every method, or fails as its name says, and remembers the calls.
 #[derive(Default)]
@@ -29,6 +32,11 @@ impl Xrpc for Switchboard {
     }
 }
 
+fn deep(depth: u32) -> Lineage {
+    let first = Lineage::first(Tenant::client("client-1"), TriggerKind::Query);
+    (0..depth).fold(first, |lineage, _| lineage.nested())
+}
+
 async fn stage() -> (Stage, Arc<Switchboard>) {
     let mut stage = Stage::set().await;
     let board = Arc::new(Switchboard::default());
@@ -46,10 +54,11 @@ async fn calls_are_passed_on_with_their_caller() {
             local d = xrpc.procedure('com.example.do')
             return { a.status, a.body, b.status }
         end";
+    let lineage = deep(3);
     let invocation = Invocation {
         caller_did: Some("did:plc:a"),
         client: Some("client-1"),
-        depth: 3,
+        lineage: Some(&lineage),
         ..Invocation::default()
     };
     let outcome = stage.run_with(source, invocation).await.unwrap();
@@ -57,7 +66,7 @@ async fn calls_are_passed_on_with_their_caller() {
     let calls = board.0.lock().unwrap().clone();
     assert!(calls.iter().all(|call| call.caller_did.as_deref() == Some("did:plc:a")
         && call.client.as_deref() == Some("client-1")
-        && call.depth == 4));
+        && call.lineage.depth() == 4));
     let mut params = calls[0].params.clone();
     params.sort();
     let expected = [("list", "x"), ("list", "true"), ("n", "1")];
@@ -89,7 +98,8 @@ async fn no_answer_is_an_error_and_so_is_too_much_of_it() {
         assert_eq!(failure.fault, Some(code), "{call}: {failure:?}");
         assert!(failure.message.contains(message), "{call}: {failure:?}");
     }
-    let invocation = Invocation { depth: 8, ..Invocation::default() };
+    let deepest = deep(8);
+    let invocation = Invocation { lineage: Some(&deepest), ..Invocation::default() };
     let deep = stage.run_with("function handle() xrpc.query('com.example.get') end", invocation).await;
     assert_eq!(deep.unwrap_err().fault, Some(FaultCode::Limit));
     let nobody = Stage::set().await.handle("xrpc.query('com.example.get')").await.unwrap_err();
