@@ -15,8 +15,8 @@ use crate::api::xrpc::nested::InProcess;
 use crate::attestation::Attestation;
 use crate::changes::{ChangedIdentities, Topic};
 use crate::clock::Clock;
-use crate::config::{self, Config, Identity, LoadedSecrets, SecretError};
-use crate::crypto::{Algorithm, SealingKey};
+use crate::config::{self, Config, Identity, LoadedSecrets, ScriptSql, SecretError};
+use crate::crypto::{Algorithm, MacKey, SealingKey};
 use crate::events::{EventLog, StreamObserver};
 use crate::fair_share::FairPool;
 use crate::identity::Resolver;
@@ -37,6 +37,7 @@ use crate::scripts::{
     Variables, Web,
 };
 use crate::settings::{self, Settings};
+use crate::store::script_sql::role::Access;
 use crate::store::{self, Db, StoreError};
 use crate::triggers::Triggers;
 
@@ -132,14 +133,30 @@ pub enum StartError {
 ///
 /// # Errors
 /// Names the database, without its password.
-pub async fn open_store(config: &config::Database) -> Result<Db, StartError> {
+pub async fn open_store(config: &config::Database, secrets: &LoadedSecrets) -> Result<Db, StartError> {
     let named = |error| StartError::Store { url: config.shown(), error };
-    let db = Db::open(&config.url, config.max_connections).await.map_err(named)?;
+    let db = Db::open_with(&config.url, config.max_connections, &script_access(config, secrets))
+        .await
+        .map_err(named)?;
     // Looking is cheaper than the lock that migrating takes.
     if db.pending_migrations().await.map_err(named)? > 0 {
         db.migrate().await.map_err(named)?;
+    } else {
+        db.prepare_script_role().await;
     }
     Ok(db)
+}
+
+/// How scripts' SQL gets to the database. Hosts that share one have the same key, and so the same password.
+pub fn script_access(config: &config::Database, secrets: &LoadedSecrets) -> Access {
+    match &config.script_sql {
+        ScriptSql::OwnRole => {
+            let password = MacKey::derive(secrets.encryption.reveal(), "script SQL role").tag(b"password");
+            Access::Own { password: Some(hex::encode(password)) }
+        }
+        ScriptSql::Address(url) => Access::Given { url: url.reveal().clone() },
+        ScriptSql::Guarded => Access::Guarded,
+    }
 }
 
 /// Room and place for scripts.
@@ -179,7 +196,7 @@ impl App {
         let stream_config = stream_config(&config.indexing)?;
         // The two things that take time, side by side.
         let engine = async { Engine::open(engine_config(&config)).await.map_err(StartError::from) };
-        let (db, engine) = tokio::try_join!(open_store(&config.database), engine)?;
+        let (db, engine) = tokio::try_join!(open_store(&config.database, &secrets), engine)?;
         let named = |error| StartError::Store { url: config.database.shown(), error };
 
         let registry = Arc::new(Registry::default());

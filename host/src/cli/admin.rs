@@ -42,7 +42,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     if name.trim().is_empty() {
         bail!("--name must not be blank");
     }
-    let db = open_store(&config.database).await?;
+    let db = open_store(&config.database, &config.secrets.load(&Random::system())?).await?;
     let random = Random::system();
     let clock = Clock::system();
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());

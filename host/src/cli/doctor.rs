@@ -4,10 +4,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use super::{FAILED, say};
-use crate::app::{engine_config, net_client};
+use crate::app::{engine_config, net_client, script_access};
 use crate::config::Config;
 use crate::net;
+use crate::random::Random;
 use crate::scripts::Engine;
+use crate::store::script_sql::{self, RawError, ScriptWalls};
 use crate::store::{Backend, Db};
 
 /// Longer than a healthy server needs from the other end of the world.
@@ -15,6 +17,11 @@ const NETWORK_TIME: Duration = Duration::from_secs(10);
 
 /// What we read of an answer; only that there is one matters.
 const ANSWER_BYTES: usize = 64 * 1024;
+
+/// What to do when scripts' SQL has no role of its own.
+const ROLE_FIX: &str = "Let the server's role make it (ALTER ROLE … CREATEROLE, then belvedere migrate), or make a role \
+    that may log in and nothing else and name it in SCRIPT_DATABASE_URL, or accept one wall with SCRIPT_SQL=guarded: \
+    docs/operations.md, Database rights";
 
 /// One thing looked at: what it is, and how it is or what to do.
 struct Finding {
@@ -72,8 +79,12 @@ async fn database(config: &Config) -> Vec<Finding> {
     let shown = config.database.shown();
     let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
     let started = Instant::now();
+    let access = match config.secrets.load(&Random::system()) {
+        Ok(secrets) => script_access(&config.database, &secrets),
+        Err(error) => return vec![Finding::new("secrets", Err(error.to_string()))],
+    };
     let opened = async {
-        let db = Db::open(&config.database.url, config.database.max_connections).await?;
+        let db = Db::open_with(&config.database.url, config.database.max_connections, &access).await?;
         db.ping().await?;
         Ok::<_, crate::store::StoreError>(db)
     };
@@ -109,8 +120,25 @@ async fn database(config: &Config) -> Vec<Finding> {
             },
         ));
     }
+    if let Some(finding) = walls(&db).await {
+        findings.push(finding);
+    }
     db.close().await;
     findings
+}
+
+/// What stands between scripts' SQL and the other tables.
+async fn walls(db: &Db) -> Option<Finding> {
+    let result = match script_sql::walls(db).await {
+        Ok(ScriptWalls::Sqlite) => return None,
+        Ok(ScriptWalls::GuardAndRole(role)) => {
+            Ok(format!("two walls: each statement is checked, and runs under the role {role}"))
+        }
+        Ok(ScriptWalls::Guard) => Ok("one wall: each statement is checked (SCRIPT_SQL=guarded)".to_owned()),
+        Err(RawError::NoRole(reason)) => Err(format!("{reason}, so db.raw refuses to work. {ROLE_FIX}")),
+        Err(error) => Err(error.to_string()),
+    };
+    Some(Finding::new("scripts' SQL", result))
 }
 
 async fn engine(config: &Config) -> Result<String, String> {

@@ -5,19 +5,32 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 
 use super::say;
+use crate::app::script_access;
 use crate::config::Config;
+use crate::random::Random;
 use crate::store::Db;
+use crate::store::script_sql::{self, ScriptWalls};
 
 pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let shown = config.database.shown();
-    let db = Db::open(&config.database.url, config.database.max_connections)
+    let access = script_access(&config.database, &config.secrets.load(&Random::system())?);
+    let db = Db::open_with(&config.database.url, config.database.max_connections, &access)
         .await
         .with_context(|| format!("{shown} can't be opened"))?;
     let pending = db.pending_migrations().await?;
     if pending > 0 {
         db.migrate().await?;
+    } else {
+        db.prepare_script_role().await;
     }
     say(&format_args!("{shown}: {pending} migrations applied"));
+    match script_sql::walls(&db).await {
+        Ok(ScriptWalls::Sqlite) => {}
+        Ok(ScriptWalls::Guard) => say(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)")),
+        Ok(ScriptWalls::GuardAndRole(role)) => say(&format_args!("scripts' SQL runs under the role {role}")),
+        // Everything else works.
+        Err(error) => say(&format_args!("{error}")),
+    }
     db.close().await;
     Ok(ExitCode::SUCCESS)
 }

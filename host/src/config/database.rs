@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{Problems, parse};
+use super::{Problems, Secret, parse};
 
 /// Readers of SQLite share the machine with the writer and the scripts; more would only wait for each other.
 const SQLITE_CONNECTIONS: u32 = 16;
@@ -40,6 +40,30 @@ pub struct DatabaseArgs {
     /// Indexes on record fields that queries use much, made by the server itself; 0 makes none [default: 32]
     #[arg(long = "field-index-limit", env = "FIELD_INDEX_LIMIT", global = true, value_name = "COUNT")]
     pub field_index_limit: Option<String>,
+    /// PostgreSQL: role, under a database role of its own that can read nothing else; guarded, under the server's own role,
+    /// where only the check of each statement protects the other tables [default: role]
+    #[arg(long = "script-sql", env = "SCRIPT_SQL", global = true, value_name = "role|guarded")]
+    pub script_sql: Option<String>,
+    /// PostgreSQL: postgres://USER:PASSWORD@HOST of a role for scripts' SQL that you made [default: made by the server]
+    #[arg(
+        long = "script-database-url",
+        env = "SCRIPT_DATABASE_URL",
+        global = true,
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub script_url: Option<String>,
+}
+
+/// How scripts' SQL gets to PostgreSQL.
+#[derive(Clone)]
+pub enum ScriptSql {
+    /// Under a role that the server makes.
+    OwnRole,
+    /// Under the role of this address.
+    Address(Secret<String>),
+    /// Under the server's role.
+    Guarded,
 }
 
 #[derive(Clone)]
@@ -49,6 +73,7 @@ pub struct Database {
     pub max_connections: u32,
     /// 0: none is made, and those that were made go.
     pub field_index_limit: u32,
+    pub script_sql: ScriptSql,
 }
 
 impl DatabaseArgs {
@@ -81,7 +106,33 @@ impl DatabaseArgs {
             0..=MAX_FIELD_INDEXES,
             problems,
         );
-        Database { url, max_connections, field_index_limit }
+        let script_sql = script_sql(self.script_sql, self.script_url, problems);
+        Database { url, max_connections, field_index_limit, script_sql }
+    }
+}
+
+fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems) -> ScriptSql {
+    let url = parse::text(url);
+    match (parse::text(how).as_deref(), url) {
+        (Some("guarded"), None) => ScriptSql::Guarded,
+        (Some("guarded"), Some(_)) => {
+            problems.add("SCRIPT_SQL", "guarded does not go with SCRIPT_DATABASE_URL: leave one of them out".to_owned());
+            ScriptSql::Guarded
+        }
+        (None | Some("role"), None) => ScriptSql::OwnRole,
+        (None | Some("role"), Some(url)) => {
+            let names_a_role = url::Url::parse(&url).is_ok_and(|url| {
+                ["postgres", "postgresql"].contains(&url.scheme()) && !url.username().is_empty()
+            });
+            if !names_a_role {
+                problems.add("SCRIPT_DATABASE_URL", "write postgres://USER:PASSWORD@HOST".to_owned());
+            }
+            ScriptSql::Address(Secret::new(url))
+        }
+        (Some(_), _) => {
+            problems.add("SCRIPT_SQL", "is role or guarded".to_owned());
+            ScriptSql::OwnRole
+        }
     }
 }
 
@@ -123,6 +174,21 @@ mod tests {
     fn the_pool_fits_the_database() {
         assert_eq!(check("sqlite::memory:").0.max_connections, SQLITE_CONNECTIONS);
         assert_eq!(check("postgresql://db/x").0.max_connections, POSTGRES_CONNECTIONS);
+    }
+
+    #[test]
+    fn scripts_have_a_role_unless_told_otherwise() {
+        let check = |how: Option<&str>, url: Option<&str>| {
+            let mut problems = Problems::default();
+            let found = script_sql(how.map(str::to_owned), url.map(str::to_owned), &mut problems);
+            problems.into_result(found).ok()
+        };
+        assert!(matches!(check(None, None), Some(ScriptSql::OwnRole)));
+        assert!(matches!(check(Some("guarded"), None), Some(ScriptSql::Guarded)));
+        assert!(matches!(check(None, Some("postgres://lua:x@db")), Some(ScriptSql::Address(_))));
+        assert!(check(Some("off"), None).is_none());
+        assert!(check(None, Some("postgres://db")).is_none());
+        assert!(check(Some("guarded"), Some("postgres://lua@db")).is_none());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use clap::Args as ClapArgs;
 
 pub use attestation::{Attestation, AttestationArgs};
 pub use auth::{Auth, AuthArgs};
-pub use database::{Database, DatabaseArgs};
+pub use database::{Database, DatabaseArgs, ScriptSql};
 pub use events::{Events, EventsArgs};
 pub use indexing::{Indexing, IndexingArgs};
 pub use instance::{Instance, InstanceArgs};

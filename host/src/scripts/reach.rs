@@ -140,6 +140,7 @@ fn refused(error: RawError) -> IndexError {
     match error {
         RawError::Refused(refusal) if refusal.is_forbidden() => IndexError::Forbidden(refusal.to_string()),
         RawError::Refused(_) | RawError::Database(_) => invalid(error),
+        RawError::NoRole(_) => IndexError::Forbidden(error.to_string()),
         RawError::TooSlow
         | RawError::TooManyRows
         | RawError::TooLarge

@@ -58,7 +58,14 @@ impl Watch {
 pub(super) struct Beginning {
     statements: Vec<String>,
     bounds: &'static [Bound],
+    /// PostgreSQL: a query for what is wrong with the connection, NULL if nothing is.
+    proof: Option<String>,
 }
+
+/// What a connection's role may do that it should not.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Offence(String);
 
 /// A bound that SQLite itself keeps to (`sqlite3_limit`).
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +130,12 @@ impl Laned for PgConnection {
             for statement in &beginning.statements {
                 self.execute(AssertSqlSafe(statement.as_str())).await?;
             }
+            if let Some(proof) = &beginning.proof {
+                let proof = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(proof.as_str()));
+                if let Some(offence) = proof.persistent(false).fetch_one(self).await? {
+                    return Err(sqlx::Error::Configuration(Box::new(Offence(offence))));
+                }
+            }
             Ok(())
         })
     }
@@ -170,6 +183,12 @@ impl<C: Laned> Lane<C> {
     /// Bounds that SQLite keeps to on each connection.
     pub(super) fn bounded_by(mut self, bounds: &'static [Bound]) -> Self {
         self.beginning.bounds = bounds;
+        self
+    }
+
+    /// What each new connection has to prove before it is used.
+    pub(super) fn proving(mut self, proof: Option<String>) -> Self {
+        self.beginning.proof = proof;
         self
     }
 

@@ -52,6 +52,7 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 pub use error::StoreError;
 pub use postgres::Postgres;
+use script_sql::role::Access;
 pub use sqlite::Sqlite;
 
 /// The database, cheap to clone.
@@ -134,19 +135,44 @@ impl Db {
     /// # Errors
     /// [`StoreError::Open`] for an address that is none of these, else what the database says.
     pub async fn open(url: &str, max_connections: u32) -> Result<Self, StoreError> {
+        Self::open_with(url, max_connections, &Access::Own { password: None }).await
+    }
+
+    /// The same; `scripts` says how scripts' SQL gets to PostgreSQL.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub async fn open_with(url: &str, max_connections: u32, scripts: &Access) -> Result<Self, StoreError> {
         let max_connections = max_connections.max(1);
         if url.starts_with("sqlite:") {
             Sqlite::open(url, max_connections).await.map(Self::Sqlite)
         } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            Postgres::open(url, max_connections).await.map(Self::Postgres)
+            Postgres::open(url, max_connections, scripts).await.map(Self::Postgres)
         } else {
             // The address may hold a password: it is not repeated.
             Err(StoreError::Open("the address begins neither with sqlite: nor with postgres:".into()))
         }
     }
 
-    /// Brings the schema up to date. Several processes may call it at once.
+    /// Brings the schema up to date, and the role of scripts' SQL. Several processes may call it at once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
+        self.apply_migrations().await?;
+        self.prepare_script_role().await;
+        Ok(())
+    }
+
+    /// Makes the role that scripts' SQL runs under on PostgreSQL. Where that can't be done everything but `db.raw` works.
+    pub async fn prepare_script_role(&self) {
+        let Self::Postgres(db) = self else { return };
+        let reason = match db.prepare_script_role().await {
+            Ok(Ok(())) => return,
+            Ok(Err(no_role)) => no_role.to_string(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(reason, "scripts can't use db.raw: its database role can't be prepared; belvedere doctor says what to do");
+    }
+
+    async fn apply_migrations(&self) -> Result<(), StoreError> {
         let mut missing = usize::MAX;
         loop {
             let result = match self {

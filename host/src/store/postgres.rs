@@ -11,7 +11,8 @@ use super::StoreError;
 use super::fields::Fields;
 use super::intern::Interner;
 use super::lane::{Lane, READ_TIME};
-use super::script_sql;
+use super::script_sql::role::{Access, NoRole, Role};
+use super::script_sql::{self, RawError, ScriptWalls};
 
 /// A request waits this long for a connection before it fails as "unavailable".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,13 +31,15 @@ pub struct Postgres {
     pub(super) lane: Arc<Lane<PgConnection>>,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
+    /// The role that they log in as; `None` for the server's own.
+    pub(super) script_role: Result<Option<Role>, NoRole>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
     pub(super) fields: Arc<Fields>,
 }
 
 impl Postgres {
-    pub(super) async fn open(url: &str, connections: u32) -> Result<Self, StoreError> {
+    pub(super) async fn open(url: &str, connections: u32, scripts: &Access) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(|_| StoreError::Open("the PostgreSQL address is malformed".into()))?
             .disable_statement_logging()
@@ -53,7 +56,7 @@ impl Postgres {
         let timeout = format!("{}ms", READ_TIME.as_millis());
         let lane = options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)]);
         let lane = Arc::new(Lane::new(lane, (connections / 2).max(1)));
-        let script_sql = Arc::new(script_sql::Connections::new(&options));
+        let own_options = options.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -68,7 +71,33 @@ impl Postgres {
             })
             .connect_with(options)
             .await?;
-        Ok(Self { pool, lane, script_sql, connections, ids: Arc::default(), fields: Arc::default() })
+        let database: String = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&pool).await?;
+        let script_role = Role::of(scripts, &database, &own_options);
+        let role = script_role.as_ref().ok().and_then(Option::as_ref);
+        let script_sql = Arc::new(script_sql::Connections::new(&own_options, role));
+        let (ids, fields) = (Arc::default(), Arc::default());
+        Ok(Self { pool, lane, script_sql, script_role, connections, ids, fields })
+    }
+
+    /// Makes the scripts' role and its rights, as far as the server's own role may. `Err` inside says what is missing.
+    pub(super) async fn prepare_script_role(&self) -> Result<Result<(), NoRole>, StoreError> {
+        match &self.script_role {
+            Ok(Some(role)) => Ok(role.prepare(&mut *self.pool.acquire().await?).await?),
+            Ok(None) => Ok(Ok(())),
+            Err(no_role) => Ok(Err(no_role.clone())),
+        }
+    }
+
+    /// Whether scripts' SQL runs under a role of its own, which may do nothing else.
+    pub(super) async fn script_walls(&self) -> Result<ScriptWalls, RawError> {
+        match &self.script_role {
+            Ok(None) => Ok(ScriptWalls::Guard),
+            Err(no_role) => Err(RawError::NoRole(no_role.clone())),
+            Ok(Some(role)) => {
+                script_sql::postgres::try_role(&self.script_sql, role).await?;
+                Ok(ScriptWalls::GuardAndRole(role.name().to_owned()))
+            }
+        }
     }
 
     pub(super) async fn close(&self) {

@@ -5,7 +5,8 @@
 //! they alone can be written. Every statement has a deadline, and an answer has a bound on rows and bytes.
 
 pub mod guard;
-mod postgres;
+pub(super) mod postgres;
+pub mod role;
 mod sqlite;
 mod views;
 
@@ -15,12 +16,17 @@ use serde_json::Value;
 
 use super::lane::{Held, Lane, Laned, READ_TIME};
 use super::{Db, StoreError};
-use guard::{Kind, Refusal};
+use guard::Refusal;
+use role::NoRole;
 
 /// PostgreSQL: where the views are.
 const VIEW_SCHEMA: &str = "script_views";
 /// PostgreSQL: where the scripts' own tables are.
 const OWN_SCHEMA: &str = "script_tables";
+
+/// SQLite: the function that refuses a value above a size, on these connections (`guard::bounds`). PostgreSQL has its own
+/// in the schema of the views.
+const SQLITE_SHORT: &str = "belvedere_short";
 
 /// `records` for statements that name the columns that they want: see `guard::quick`.
 const LEAN_RECORDS: &str = "records_lean";
@@ -68,6 +74,12 @@ pub enum RawError {
     Full,
     #[error("there are {MAX_OWN_RELATIONS} own tables and indexes already")]
     TooManyRelations,
+    /// PostgreSQL: the second wall is missing. For the operator, through the script's author.
+    #[error(
+        "db.raw needs a database role of its own, and {0}. The operator finds what to do with `belvedere doctor` and in \
+         docs/operations.md, Database rights"
+    )]
+    NoRole(NoRole),
     #[error(transparent)]
     Store(StoreError),
 }
@@ -105,6 +117,28 @@ fn is_statements_fault(code: &str) -> bool {
     code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
 }
 
+/// What stands between scripts' SQL and the rest of the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScriptWalls {
+    /// The guard, and connections that see views of the index and can't write it.
+    Sqlite,
+    /// The guard alone (`SCRIPT_SQL=guarded`).
+    Guard,
+    /// The guard, and a role of this name.
+    GuardAndRole(String),
+}
+
+/// Looks which walls stand.
+///
+/// # Errors
+/// [`RawError::NoRole`] when `db.raw` can't be used.
+pub async fn walls(db: &Db) -> Result<ScriptWalls, RawError> {
+    match db {
+        Db::Sqlite(_) => Ok(ScriptWalls::Sqlite),
+        Db::Postgres(db) => db.script_walls().await,
+    }
+}
+
 /// Connections for scripts' SQL, opened when first used.
 #[derive(Debug)]
 pub(super) struct Connections<C: sqlx::Connection> {
@@ -113,11 +147,8 @@ pub(super) struct Connections<C: sqlx::Connection> {
 }
 
 impl<C: Laned> Connections<C> {
-    async fn get(&self, kind: Kind) -> Result<Held<'_, C>, sqlx::Error> {
-        match kind {
-            Kind::Select => self.readers.get().await,
-            Kind::Write { .. } | Kind::Define { .. } => self.writers.get().await,
-        }
+    async fn get(&self, parsed: &guard::Parsed) -> Result<Held<'_, C>, sqlx::Error> {
+        if parsed.is_select() { self.readers.get().await } else { self.writers.get().await }
     }
 
     pub(super) async fn close(&self) {
@@ -131,11 +162,28 @@ impl<C: Laned> Connections<C> {
 /// # Errors
 /// [`RawError`].
 pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawError> {
-    let statement = guard::check(sql, params, db.backend())?;
+    let parsed = guard::Parsed::new(sql, db.backend())?;
     match db {
-        Db::Sqlite(db) => sqlite::run(&db.script_sql, &statement, params).await,
-        Db::Postgres(db) => postgres::run(&db.script_sql, &statement, params).await,
+        Db::Sqlite(db) => sqlite::run(&db.script_sql, &parsed, params).await,
+        Db::Postgres(db) => postgres::run(&db.script_sql, &parsed, params, &db.script_role).await,
     }
+}
+
+/// Checks a statement with the columns of the own tables that it names.
+fn resolve(
+    parsed: &guard::Parsed,
+    params: &[Value],
+    columns: Vec<(String, String)>,
+) -> Result<guard::Statement, RawError> {
+    let mut catalog = guard::Catalog::default();
+    for (table, column) in &columns {
+        catalog.add(table, column);
+    }
+    parsed.write(params, &catalog).map_err(|refusal| match refusal {
+        // As the database would say it.
+        Refusal::Missing(_) => RawError::Database(refusal.to_string()),
+        other => other.into(),
+    })
 }
 
 /// Rows being collected.

@@ -4,13 +4,15 @@ use futures_util::TryStreamExt;
 use serde_json::Value;
 use sqlx::postgres::{PgArguments, PgConnectOptions};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Column, Executor, PgConnection, Postgres, SqlSafeStr, Statement as _, TypeInfo};
+use sqlx::{AssertSqlSafe, Column, Connection as _, Executor, PgConnection, Postgres, SqlSafeStr, Statement as _, TypeInfo};
 
-use super::guard::{Kind, Statement};
+use super::guard::{Kind, Parsed, Statement};
+use super::role::{self, NoRole, Role};
 use super::{
     Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, OWN_SCHEMA, READERS,
-    RawError, Rows, STATEMENT_TIME, WRITERS,
+    RawError, Rows, STATEMENT_TIME, VIEW_SCHEMA, WRITERS,
 };
+use crate::store::lane::Offence;
 
 /// What an own table may wait for another script's lock.
 const LOCK_TIME: &str = "2s";
@@ -35,36 +37,116 @@ const PLAIN: [&str; 16] = [
     "UUID",
 ];
 
+/// How often the server looks whether the caller of a running statement is still there.
+const CALLER_CHECK: &str = "250ms";
+/// Memory of one sort or hash table of a statement. There may be several; each goes to disk beyond that.
+const WORK_MEMORY: &str = "4MB";
+
 impl Connections<PgConnection> {
-    pub(in crate::store) fn new(options: &PgConnectOptions) -> Self {
+    /// `options` are those of the scripts' role, with what it is to prove, or else the server's own.
+    pub(in crate::store) fn new(options: &PgConnectOptions, role: Option<&Role>) -> Self {
         let timeout = format!("{}ms", STATEMENT_TIME.as_millis());
-        let options = options.clone().options([
-            ("search_path", OWN_SCHEMA),
+        let options = role.map_or(options, |role| &role.options).clone().options([
+            ("search_path", "pg_catalog"),
             ("statement_timeout", &timeout),
             ("lock_timeout", LOCK_TIME),
             ("standard_conforming_strings", "on"),
             ("TimeZone", "UTC"),
+            ("client_connection_check_interval", CALLER_CHECK),
+            ("work_mem", WORK_MEMORY),
+            ("hash_mem_multiplier", "1"),
+            ("max_parallel_workers_per_gather", "0"),
         ]);
         let reader = options.clone().options([("default_transaction_read_only", "on")]);
-        Self { readers: Lane::new(reader, READERS), writers: Lane::new(options, WRITERS) }
+        let proof = role.map(|_| role::proof());
+        Self {
+            readers: Lane::new(reader, READERS).proving(proof.clone()),
+            writers: Lane::new(options, WRITERS).proving(proof),
+        }
     }
 }
 
 pub(super) async fn run(
     connections: &Connections<PgConnection>,
-    statement: &Statement,
+    parsed: &Parsed,
     params: &[Value],
+    role: &Result<Option<Role>, NoRole>,
 ) -> Result<Answer, RawError> {
-    let mut held = connections.get(statement.kind).await?;
-    let result = match statement.kind {
-        Kind::Select | Kind::Write { rows: true } => answer(&mut held, statement, params).await,
-        Kind::Write { rows: false } | Kind::Define { .. } => execute(&mut held, statement, params).await,
+    let name = match role {
+        Ok(role) => role.as_ref().map_or("", Role::name),
+        Err(no_role) => return Err(RawError::NoRole(no_role.clone())),
+    };
+    let mut held = connections.get(parsed).await.map_err(|error| without_role(error, name))?;
+    let result = if parsed.own_tables().is_empty() || !(parsed.is_select() || parsed.is_write()) {
+        run_on(&mut held, parsed, params).await
+    } else {
+        // The tables that it names stay as they are from when their columns are read.
+        let mut tx = held.begin().await?;
+        let result = run_on(&mut tx, parsed, params).await;
+        match &result {
+            Ok(_) => tx.commit().await?,
+            Err(_) => tx.rollback().await?,
+        }
+        result
     };
     match result {
         Err(RawError::Store(_) | RawError::TooManyRows | RawError::TooLarge) => {}
         _ => held.keep(),
     }
     result
+}
+
+async fn run_on(
+    connection: &mut PgConnection,
+    parsed: &Parsed,
+    params: &[Value],
+) -> Result<Answer, RawError> {
+    let columns = columns(connection, parsed.own_tables()).await?;
+    let statement = super::resolve(parsed, params, columns)?;
+    match statement.kind {
+        Kind::Select | Kind::Write { rows: true } => answer(connection, &statement, params).await,
+        Kind::Write { rows: false } | Kind::Define { .. } => execute(connection, &statement, params).await,
+    }
+}
+
+/// The columns of own tables, which stay as they are until the transaction ends.
+async fn columns(
+    connection: &mut PgConnection,
+    tables: &[String],
+) -> Result<Vec<(String, String)>, RawError> {
+    if tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = format!("SELECT table_name, column_name FROM {VIEW_SCHEMA}.own_columns($1)");
+    Ok(sqlx::query_as(AssertSqlSafe(sql)).persistent(false).bind(tables).fetch_all(connection).await?)
+}
+
+/// Why there is no connection, if it is because of the role.
+fn without_role(error: sqlx::Error, role: &str) -> RawError {
+    // Classes of "may not log in", and "may not connect".
+    const REFUSED: [&str; 3] = ["28000", "28P01", "42501"];
+    let role = role.to_owned();
+    match &error {
+        sqlx::Error::Configuration(offence) if offence.is::<Offence>() => {
+            RawError::NoRole(NoRole::TooMuch { role, offence: offence.to_string() })
+        }
+        sqlx::Error::Database(refused)
+            if !role.is_empty() && refused.code().is_some_and(|code| REFUSED.contains(&&*code)) =>
+        {
+            RawError::NoRole(NoRole::Unusable { role, reason: refused.message().to_owned() })
+        }
+        _ => error.into(),
+    }
+}
+
+/// Connects once as the role, to see whether it may do what it should and no more.
+pub(in crate::store) async fn try_role(
+    connections: &Connections<PgConnection>,
+    role: &Role,
+) -> Result<(), RawError> {
+    let held = connections.readers.get().await.map_err(|error| without_role(error, role.name()))?;
+    held.keep();
+    Ok(())
 }
 
 fn bind<'q>(sql: &'q str, statement: &Statement, params: &'q [Value]) -> Query<'q, Postgres, PgArguments> {

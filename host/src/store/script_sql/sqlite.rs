@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Column, Row, SqliteConnection, TypeInfo, ValueRef};
 
 use super::super::lane::Bound;
-use super::guard::{Kind, Statement};
+use super::guard::{Kind, Parsed, Statement};
 use super::{
     Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, READERS, RawError, Rows,
     StoreError, WRITERS,
@@ -75,10 +75,18 @@ fn read_only(path: &Path) -> Result<String, StoreError> {
 
 pub(super) async fn run(
     connections: &Connections<SqliteConnection>,
-    statement: &Statement,
+    parsed: &Parsed,
     params: &[Value],
 ) -> Result<Answer, RawError> {
-    let mut held = connections.get(statement.kind).await?;
+    let mut held = connections.get(parsed).await?;
+    let columns = columns(&mut held, parsed.own_tables()).await?;
+    let statement = match super::resolve(parsed, params, columns) {
+        Ok(statement) => statement,
+        Err(refused) => {
+            held.keep();
+            return Err(refused);
+        }
+    };
     if statement.kind == (Kind::Define { makes: true }) {
         let sql = "SELECT count(*) FROM main.sqlite_schema";
         let count: i64 = sqlx::query_scalar(sql).fetch_one(&mut *held).await?;
@@ -87,13 +95,27 @@ pub(super) async fn run(
             return Err(RawError::TooManyRelations);
         }
     }
-    let result = fetch(&mut held, statement, params).await;
+    let result = fetch(&mut held, &statement, params).await;
     match result {
         // A statement that was stopped leaves its connection in doubt; one that is merely wrong does not.
         Err(RawError::Store(_) | RawError::TooSlow | RawError::TooManyRows | RawError::TooLarge) => {}
         _ => held.keep(),
     }
     result
+}
+
+/// The columns of own tables.
+async fn columns(
+    connection: &mut SqliteConnection,
+    tables: &[String],
+) -> Result<Vec<(String, String)>, RawError> {
+    const COLUMNS: &str = "SELECT m.name, c.name FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') c \
+        WHERE m.type = 'table' AND m.name IN (SELECT value FROM json_each($1))";
+    if tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tables = Value::from(tables).to_string();
+    Ok(sqlx::query_as(COLUMNS).bind(tables).fetch_all(connection).await?)
 }
 
 async fn fetch(
@@ -228,7 +250,8 @@ mod tests {
             ),
             ("SELECT source_uri FROM record_refs WHERE target_uri = 'at://did:plc:a/a.b.c/1'", "PRIMARY KEY"),
         ] {
-            let sql = guard::check(sql, &[], crate::store::Backend::Sqlite).unwrap().sql;
+            let catalog = guard::Catalog::default();
+            let sql = guard::check(sql, &[], crate::store::Backend::Sqlite, &catalog).unwrap().sql;
             let explain = format!("EXPLAIN QUERY PLAN {sql}");
             let plan: Vec<(i64, i64, i64, String)> =
                 sqlx::query_as(AssertSqlSafe(explain)).fetch_all(&mut *reader).await.unwrap();

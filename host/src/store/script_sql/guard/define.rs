@@ -3,13 +3,14 @@
 
 use sqlparser::ast::{
     AlterTableOperation, CheckConstraint, ColumnDef, ColumnOption, CreateIndex, CreateTable,
-    CreateTableOptions, DataType, ForeignKeyConstraint, HiveDistributionStyle, IndexColumn, ObjectName,
+    CreateTableOptions, DataType, ForeignKeyConstraint, HiveDistributionStyle, Ident, IndexColumn, ObjectName,
     ObjectType, ReferentialAction, RenameTableNameKind, Statement, TableConstraint,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
 use super::names::single;
+use super::scope::{Column, Columns, Relation, Scope};
 use super::{Emit, Refusal, absent, unsupported};
 
 impl Emit<'_> {
@@ -28,11 +29,11 @@ impl Emit<'_> {
                         || alter.table_type.is_some(),
                 )?;
                 self.push("ALTER TABLE ");
-                self.own(&alter.name)?;
+                let table = self.own(&alter.name)?;
                 let [operation] = alter.operations.as_slice() else {
                     return unsupported("several changes in one ALTER TABLE");
                 };
-                self.alter(operation).map(|()| false)
+                self.alter(&table, operation).map(|()| false)
             }
             Statement::Drop {
                 object_type,
@@ -53,7 +54,7 @@ impl Emit<'_> {
                 let [name] = names.as_slice() else { return unsupported("DROP of several tables") };
                 self.push(word);
                 self.push(if *if_exists { "IF EXISTS " } else { "" });
-                self.own(name).map(|()| false)
+                self.own(name).map(|_| false)
             }
             _ => unsupported(
                 "this statement (SELECT, and INSERT, UPDATE, DELETE, CREATE, ALTER, DROP on your own tables, can)",
@@ -80,7 +81,10 @@ impl Emit<'_> {
         absent("STRICT or WITHOUT ROWID", self.is_postgres() && (table.strict || table.without_rowid))?;
         self.push("CREATE TABLE ");
         self.push(if table.if_not_exists { "IF NOT EXISTS " } else { "" });
-        self.own(&table.name)?;
+        let name = self.own(&table.name)?;
+        let columns = table.columns.iter().map(|column| Ok(Column::new(&self.plain(&column.name)?)));
+        let columns = columns.collect::<Result<Columns, Refusal>>()?;
+        self.of_table(&name, columns);
         self.push(" (");
         self.list(&table.columns, Self::column)?;
         for constraint in &table.constraints {
@@ -88,6 +92,7 @@ impl Emit<'_> {
             self.constraint(constraint)?;
         }
         self.push(")");
+        self.scopes.pop();
         if table.strict && table.without_rowid {
             self.push(" STRICT, WITHOUT ROWID");
         } else if table.strict {
@@ -96,6 +101,23 @@ impl Emit<'_> {
             self.push(" WITHOUT ROWID");
         }
         Ok(())
+    }
+
+    /// The columns of the table that is being defined can be named from here on, without anything in front.
+    fn of_table(&mut self, name: &str, columns: Columns) {
+        let relation = Relation::new(name.to_owned(), String::new(), columns);
+        self.scopes.push(Scope { relations: vec![relation], ..Scope::default() });
+    }
+
+    /// The columns of the table that is being defined.
+    fn columns_here(&self) -> Columns {
+        let relation = self.scopes.first().and_then(|scope| scope.relations.first());
+        relation.map(|relation| relation.columns.clone()).unwrap_or_default()
+    }
+
+    fn known_here(&mut self, name: &Ident) -> Result<(), Refusal> {
+        let columns = self.columns_here();
+        self.known_column(name, &columns)
     }
 
     fn column(&mut self, column: &ColumnDef) -> Result<(), Refusal> {
@@ -119,9 +141,12 @@ impl Emit<'_> {
             ColumnOption::PrimaryKey(_) => self.push(" PRIMARY KEY"),
             ColumnOption::Unique(_) => self.push(" UNIQUE"),
             ColumnOption::Default(value) => {
+                // It names no column.
+                let hidden = std::mem::take(&mut self.scopes);
                 self.push(" DEFAULT (");
                 self.expr(value)?;
                 self.push(")");
+                self.scopes = hidden;
             }
             ColumnOption::Check(CheckConstraint { expr, .. }) => {
                 self.push(" CHECK (");
@@ -172,7 +197,7 @@ impl Emit<'_> {
             }
             TableConstraint::ForeignKey(key) => {
                 self.push("FOREIGN KEY (");
-                self.list(&key.columns, Self::name)?;
+                self.list(&key.columns, Self::known_here)?;
                 self.push(")");
                 self.references(key)?;
             }
@@ -184,10 +209,15 @@ impl Emit<'_> {
     fn references(&mut self, key: &ForeignKeyConstraint) -> Result<(), Refusal> {
         self.push(" REFERENCES ");
         // On SQLite a key can't leave its file, and a schema can't be written.
-        self.own_here(&key.foreign_table)?;
+        let table = self.own_here(&key.foreign_table)?;
         if !key.referred_columns.is_empty() {
+            let here = self.scopes.first().and_then(|scope| scope.relations.first());
+            let columns = match here {
+                Some(relation) if relation.name == table => relation.columns.clone(),
+                _ => self.own_columns(&table)?,
+            };
             self.push(" (");
-            self.list(&key.referred_columns, Self::name)?;
+            self.list(&key.referred_columns, |emit, name| emit.known_column(name, &columns))?;
             self.push(")");
         }
         for (word, action) in [(" ON DELETE ", key.on_delete), (" ON UPDATE ", key.on_update)] {
@@ -205,7 +235,7 @@ impl Emit<'_> {
     }
 
     /// An own table where PostgreSQL wants its schema and SQLite takes none.
-    fn own_here(&mut self, name: &ObjectName) -> Result<(), Refusal> {
+    fn own_here(&mut self, name: &ObjectName) -> Result<String, Refusal> {
         if self.is_postgres() { self.own(name) } else { self.own_bare(name) }
     }
 
@@ -241,15 +271,17 @@ impl Emit<'_> {
         self.push(if *unique { "CREATE UNIQUE INDEX " } else { "CREATE INDEX " });
         self.push(if *if_not_exists { "IF NOT EXISTS " } else { "" });
         // SQLite has the schema at the index's name, PostgreSQL at the table's.
-        if self.is_postgres() {
+        let table = if self.is_postgres() {
             self.own_bare(name)?;
             self.push(" ON ");
-            self.own(table_name)?;
+            self.own(table_name)?
         } else {
             self.own(name)?;
             self.push(" ON ");
-            self.own_bare(table_name)?;
-        }
+            self.own_bare(table_name)?
+        };
+        let known = self.own_columns(&table)?;
+        self.of_table(&table, known);
         self.push(" (");
         self.list(columns, Self::index_column)?;
         self.push(")");
@@ -257,6 +289,7 @@ impl Emit<'_> {
             self.push(" WHERE ");
             self.expr(predicate)?;
         }
+        self.scopes.pop();
         Ok(())
     }
 
@@ -265,7 +298,7 @@ impl Emit<'_> {
         self.order(&column.column)
     }
 
-    fn alter(&mut self, operation: &AlterTableOperation) -> Result<(), Refusal> {
+    fn alter(&mut self, table: &str, operation: &AlterTableOperation) -> Result<(), Refusal> {
         match operation {
             AlterTableOperation::AddColumn {
                 column_keyword: _,
@@ -276,7 +309,12 @@ impl Emit<'_> {
                 absent("IF NOT EXISTS here", *if_not_exists && !self.is_postgres())?;
                 self.push(" ADD COLUMN ");
                 self.push(if *if_not_exists { "IF NOT EXISTS " } else { "" });
-                self.column(column_def)
+                let mut columns = self.own_columns(table)?;
+                columns.push(Column::new(&self.plain(&column_def.name)?));
+                self.of_table(table, columns);
+                self.column(column_def)?;
+                self.scopes.pop();
+                Ok(())
             }
             AlterTableOperation::DropColumn {
                 has_column_keyword: _,
@@ -286,18 +324,20 @@ impl Emit<'_> {
             } => {
                 let [name] = column_names.as_slice() else { return unsupported("DROP of several columns") };
                 self.push(" DROP COLUMN ");
-                self.name(name)
+                let columns = self.own_columns(table)?;
+                self.known_column(name, &columns)
             }
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
                 self.push(" RENAME COLUMN ");
-                self.name(old_column_name)?;
+                let columns = self.own_columns(table)?;
+                self.known_column(old_column_name, &columns)?;
                 self.push(" TO ");
                 self.name(new_column_name)
             }
             AlterTableOperation::RenameTable { table_name } => {
                 let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = table_name;
                 self.push(" RENAME TO ");
-                self.own_bare(name)
+                self.own_bare(name).map(drop)
             }
             _ => unsupported("this change of a table"),
         }

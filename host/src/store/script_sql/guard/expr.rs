@@ -2,10 +2,11 @@
 
 use serde_json::Value as Json;
 use sqlparser::ast::{
-    Array, BinaryOperator, CaseWhen, CeilFloorKind, DateTimeField, Expr, Ident, TrimWhereField, TypedString,
+    Array, BinaryOperator, CaseWhen, CeilFloorKind, DateTimeField, Expr, TrimWhereField, TypedString,
     UnaryOperator, Value,
 };
 
+use super::bounds::{self, Bound};
 use super::names::single;
 use super::{Emit, Refusal, absent, operators, unsupported};
 
@@ -21,6 +22,7 @@ impl Emit<'_> {
             match part {
                 Part::Word(word) => self.push(word),
                 Part::Expr(expr) => self.expr(expr)?,
+                Part::Short(expr, bound) => self.short(expr, *bound)?,
             }
         }
         self.push(")");
@@ -33,8 +35,17 @@ impl Emit<'_> {
             W(if negated { negative } else { plain })
         };
         match expr {
-            Expr::Identifier(name) => self.name(name),
-            Expr::CompoundIdentifier(names) => self.column_of(names),
+            Expr::Identifier(name) => {
+                let found = self.bare(name)?;
+                self.write_found(&found)
+            }
+            Expr::CompoundIdentifier(names) => {
+                let [table, column] = names.as_slice() else {
+                    return unsupported("a column with a schema in front");
+                };
+                let found = self.qualified(table, column)?;
+                self.write_found(&found)
+            }
             Expr::Value(value) => self.value(&value.value),
             Expr::Nested(inner) => self.expr(inner),
             Expr::IsNull(e) => self.bracketed(&[E(e), W(" IS NULL")]),
@@ -96,8 +107,7 @@ impl Emit<'_> {
                 {
                     return Ok(());
                 }
-                let word = operators::word(op, self.backend)?;
-                self.bracketed(&[E(left), W(" "), W(word), W(" "), E(right)])
+                self.binary(left, op, right)
             }
             Expr::UnaryOp { op, expr } => {
                 let word = match op {
@@ -110,20 +120,14 @@ impl Emit<'_> {
                 self.bracketed(&[W(word), E(expr)])
             }
             Expr::AnyOp { left, compare_op, right, is_some: _ } if self.is_postgres() => {
-                let word = operators::word(compare_op, self.backend)?;
-                self.quantified(left, word, "ANY", right)
+                self.quantified(left, operators::comparison(compare_op)?, "ANY", right)
             }
             Expr::AllOp { left, compare_op, right } if self.is_postgres() => {
-                let word = operators::word(compare_op, self.backend)?;
-                self.quantified(left, word, "ALL", right)
+                self.quantified(left, operators::comparison(compare_op)?, "ALL", right)
             }
             Expr::Cast { kind: _, expr, data_type, format } => {
                 absent("CAST FORMAT", format.is_some())?;
-                let name = self.type_name(data_type)?;
-                self.push("CAST(");
-                self.expr(expr)?;
-                self.push(&format!(" AS {name})"));
-                Ok(())
+                self.cast(expr, &self.type_name(data_type)?)
             }
             Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax }) if self.is_postgres() => {
                 absent("{d …}", *uses_odbc_syntax)?;
@@ -151,10 +155,12 @@ impl Emit<'_> {
                 Ok(())
             }
             Expr::Array(Array { elem, named: true }) if self.is_postgres() => {
-                self.push("ARRAY[");
-                self.list(elem, Self::expr)?;
-                self.push("]");
-                Ok(())
+                self.fitting(|emit| {
+                    emit.push("ARRAY[");
+                    emit.list(elem, Self::expr)?;
+                    emit.push("]");
+                    Ok(())
+                })
             }
             Expr::Collate { expr, collation } => {
                 let name = self.plain(single(collation)?)?;
@@ -178,6 +184,7 @@ impl Emit<'_> {
         match expr {
             Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
                 let Some(from) = substring_from else { return unsupported("SUBSTRING without a start") };
+                self.call()?;
                 self.push("substr(");
                 self.expr(expr)?;
                 self.push(", ");
@@ -190,6 +197,7 @@ impl Emit<'_> {
                 Ok(())
             }
             Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
+                self.call()?;
                 self.push(match trim_where {
                     None | Some(TrimWhereField::Both) => {
                         if self.is_postgres() {
@@ -205,16 +213,17 @@ impl Emit<'_> {
                 let characters = trim_what.iter().map(|e| &**e).chain(trim_characters.iter().flatten());
                 for characters in characters {
                     self.push(", ");
-                    self.expr(characters)?;
+                    self.short(characters, bounds::TRIM_SET)?;
                 }
                 self.push(")");
                 Ok(())
             }
             Expr::Position { expr, r#in } if self.is_postgres() => {
+                self.call()?;
                 self.push("strpos(");
                 self.expr(r#in)?;
                 self.push(", ");
-                self.expr(expr)?;
+                self.short(expr, bounds::NEEDLE)?;
                 self.push(")");
                 Ok(())
             }
@@ -259,12 +268,60 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// `table.column`.
-    fn column_of(&mut self, names: &[Ident]) -> Result<(), Refusal> {
-        let [table, column] = names else { return unsupported("a column with a schema in front") };
-        self.name(table)?;
-        self.push(".");
-        self.name(column)
+    fn cast(&mut self, expr: &Expr, name: &str) -> Result<(), Refusal> {
+        let plain = |emit: &mut Self| {
+            emit.push("CAST(");
+            emit.expr(expr)?;
+            emit.push(&format!(" AS {name})"));
+            Ok(())
+        };
+        self.call()?;
+        // A number of a hundred thousand digits, or as many elements, is a short text.
+        let grows = name.starts_with("NUMERIC") || name.starts_with("DECIMAL") || name.ends_with("[]");
+        if grows { self.fitting(plain) } else { plain(self) }
+    }
+
+    fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<(), Refusal> {
+        use Part::{Expr as E, Short, Word as W};
+        let word = operators::word(op, self.backend)?;
+        let plain = [E(left), W(" "), W(word), W(" "), E(right)];
+        match op {
+            BinaryOperator::StringConcat => {
+                self.call()?;
+                self.fitting(|emit| emit.bracketed(&plain))
+            }
+            // The product of two numbers has the digits of both.
+            BinaryOperator::Multiply if !is_literal(left) && !is_literal(right) => {
+                self.fitting(|emit| emit.bracketed(&plain))
+            }
+            BinaryOperator::Arrow
+            | BinaryOperator::LongArrow
+            | BinaryOperator::HashArrow
+            | BinaryOperator::HashLongArrow
+            | BinaryOperator::Question
+            | BinaryOperator::QuestionAnd
+            | BinaryOperator::QuestionPipe
+            | BinaryOperator::Glob => {
+                self.call()?;
+                self.bracketed(&plain)
+            }
+            BinaryOperator::AtArrow => {
+                self.call()?;
+                self.bracketed(&[E(left), W(" "), W(word), W(" "), Short(right, bounds::PART)])
+            }
+            BinaryOperator::ArrowAt => {
+                self.call()?;
+                self.bracketed(&[Short(left, bounds::PART), W(" "), W(word), W(" "), E(right)])
+            }
+            BinaryOperator::PGRegexMatch
+            | BinaryOperator::PGRegexIMatch
+            | BinaryOperator::PGRegexNotMatch
+            | BinaryOperator::PGRegexNotIMatch => {
+                self.call()?;
+                self.bracketed(&[E(left), W(" "), W(word), W(" "), Short(right, bounds::PATTERN)])
+            }
+            _ => self.bracketed(&plain),
+        }
     }
 
     fn like(
@@ -274,15 +331,15 @@ impl Emit<'_> {
         pattern: &Expr,
         escape: Option<&Expr>,
     ) -> Result<(), Refusal> {
+        self.call()?;
+        // SQLite bounds patterns itself.
+        let bounded =
+            if self.is_postgres() { Part::Short(pattern, bounds::PATTERN) } else { Part::Expr(pattern) };
         match escape {
-            None => self.bracketed(&[Part::Expr(expr), word, Part::Expr(pattern)]),
-            Some(escape) => self.bracketed(&[
-                Part::Expr(expr),
-                word,
-                Part::Expr(pattern),
-                Part::Word(" ESCAPE "),
-                Part::Expr(escape),
-            ]),
+            None => self.bracketed(&[Part::Expr(expr), word, bounded]),
+            Some(escape) => {
+                self.bracketed(&[Part::Expr(expr), word, bounded, Part::Word(" ESCAPE "), Part::Expr(escape)])
+            }
         }
     }
 
@@ -291,7 +348,7 @@ impl Emit<'_> {
         self.expr(left)?;
         self.push(&format!(" {op} {which} ("));
         match right {
-            Expr::Subquery(query) => self.query(query)?,
+            Expr::Subquery(query) => drop(self.query(query)?),
             other => self.expr(other)?,
         }
         self.push("))");
@@ -377,11 +434,21 @@ impl Emit<'_> {
 enum Part<'e> {
     Word(&'e str),
     Expr(&'e Expr),
+    Short(&'e Expr, Bound),
 }
+
+/// A number that is written.
+fn is_literal(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+}
+
+/// Digits of a number that is written: more than both databases keep of a float.
+const MAX_DIGITS: usize = 40;
 
 /// Digits with at most a point and an exponent: what both databases read as the same number.
 fn is_number(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+    text.len() <= MAX_DIGITS
+        && text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'))
         && text.parse::<f64>().is_ok_and(f64::is_finite)
 }

@@ -1,5 +1,4 @@
-//! Functions that may be called. Not on the lists: what reaches files, settings, other sessions, the catalogue or the
-//! clock's waiting, and what makes large values out of nothing (`repeat`, `zeroblob`, `printf`, `generate_series`).
+//! Calls of functions, in expressions and after FROM.
 
 use sqlparser::ast::{
     DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
@@ -8,171 +7,13 @@ use sqlparser::ast::{
 };
 
 use super::super::super::Backend;
+use super::lists::{
+    BARE, BOTH, EXACT, CHEAP, GROWS, JSON_TABLE, POSTGRES, SQLITE, TABLE_POSTGRES, TABLE_SQLITE, bound_of,
+    columns_of, is_star,
+};
 use super::names::single;
+use super::scope::{Column, Columns, Relation, named};
 use super::{Emit, Refusal, absent, unsupported};
-
-const BOTH: &[&str] = &[
-    "abs",
-    "avg",
-    "coalesce",
-    "concat",
-    "concat_ws",
-    "count",
-    "cume_dist",
-    "dense_rank",
-    "first_value",
-    "json_object",
-    "lag",
-    "last_value",
-    "lead",
-    "length",
-    "lower",
-    "ltrim",
-    "max",
-    "min",
-    "nth_value",
-    "ntile",
-    "nullif",
-    "octet_length",
-    "percent_rank",
-    "random",
-    "rank",
-    "replace",
-    "round",
-    "row_number",
-    "rtrim",
-    "sign",
-    "string_agg",
-    "substr",
-    "substring",
-    "sum",
-    "trim",
-    "upper",
-];
-
-const SQLITE: &[&str] = &[
-    "char",
-    "date",
-    "datetime",
-    "glob",
-    "group_concat",
-    "hex",
-    "ifnull",
-    "iif",
-    "instr",
-    "json",
-    "json_array",
-    "json_array_length",
-    "json_extract",
-    "json_group_array",
-    "json_group_object",
-    "json_insert",
-    "json_patch",
-    "json_quote",
-    "json_remove",
-    "json_replace",
-    "json_set",
-    "json_type",
-    "json_valid",
-    "julianday",
-    "likelihood",
-    "likely",
-    "quote",
-    "strftime",
-    "time",
-    "timediff",
-    "total",
-    "typeof",
-    "unicode",
-    "unixepoch",
-    "unlikely",
-];
-
-const POSTGRES: &[&str] = &[
-    "age",
-    "array_agg",
-    "array_length",
-    "array_to_string",
-    "ascii",
-    "bit_and",
-    "bit_or",
-    "bool_and",
-    "bool_or",
-    "btrim",
-    "ceil",
-    "ceiling",
-    "char_length",
-    "character_length",
-    "chr",
-    "date_part",
-    "date_trunc",
-    "every",
-    "floor",
-    "greatest",
-    "initcap",
-    "json_agg",
-    "json_array_length",
-    "json_build_array",
-    "json_build_object",
-    "json_extract_path",
-    "json_extract_path_text",
-    "json_object_agg",
-    "json_typeof",
-    "jsonb_agg",
-    "jsonb_array_length",
-    "jsonb_build_array",
-    "jsonb_build_object",
-    "jsonb_extract_path",
-    "jsonb_extract_path_text",
-    "jsonb_object_agg",
-    "jsonb_path_exists",
-    "jsonb_path_query_first",
-    "jsonb_set",
-    "jsonb_strip_nulls",
-    "jsonb_typeof",
-    "least",
-    "left",
-    "make_date",
-    "md5",
-    "mod",
-    "now",
-    "power",
-    "regexp_replace",
-    "reverse",
-    "right",
-    "split_part",
-    "sqrt",
-    "starts_with",
-    "stddev",
-    "strpos",
-    "to_char",
-    "to_date",
-    "to_json",
-    "to_jsonb",
-    "to_timestamp",
-    "translate",
-    "trunc",
-    "variance",
-];
-
-/// After FROM.
-const TABLE_SQLITE: &[&str] = &["json_each", "json_tree"];
-const TABLE_POSTGRES: &[&str] = &[
-    "json_array_elements",
-    "json_array_elements_text",
-    "json_each",
-    "json_each_text",
-    "jsonb_array_elements",
-    "jsonb_array_elements_text",
-    "jsonb_each",
-    "jsonb_each_text",
-    "jsonb_object_keys",
-    "jsonb_path_query",
-    "unnest",
-];
-
-/// Written without brackets.
-const BARE: &[&str] = &["current_date", "current_time", "current_timestamp"];
 
 impl Emit<'_> {
     fn known(&self, name: &ObjectName, lists: &[&[&'static str]]) -> Result<&'static str, Refusal> {
@@ -201,27 +42,48 @@ impl Emit<'_> {
             Backend::Postgres => POSTGRES,
         };
         let name = self.known(name, &[BOTH, own])?;
-        self.push(name);
-        self.arguments(args)?;
-        if let Some(filter) = filter {
-            self.push(" FILTER (WHERE ");
-            self.expr(filter)?;
-            self.push(")");
+        absent("* in a call", name != "count" && args.args.iter().any(is_star))?;
+        if !CHEAP.contains(&name) {
+            self.call()?;
         }
-        match over {
-            None => Ok(()),
-            Some(WindowType::NamedWindow(_)) => unsupported("WINDOW"),
-            Some(WindowType::WindowSpec(window)) => self.window(window),
-        }
+        let call = |emit: &mut Self| {
+            // The form of `substring` with texts takes a regular expression.
+            emit.push(if name == "substring" { "substr" } else { name });
+            emit.arguments(name, args)?;
+            if let Some(filter) = filter {
+                emit.push(" FILTER (WHERE ");
+                emit.expr(filter)?;
+                emit.push(")");
+            }
+            match over {
+                None => Ok(()),
+                Some(WindowType::NamedWindow(_)) => unsupported("WINDOW"),
+                Some(WindowType::WindowSpec(window)) => emit.window(window),
+            }
+        };
+        if GROWS.contains(&name) { self.fitting(call) } else { call(self) }
     }
 
-    fn arguments(&mut self, list: &FunctionArgumentList) -> Result<(), Refusal> {
+    fn arguments(&mut self, name: &str, list: &FunctionArgumentList) -> Result<(), Refusal> {
         let FunctionArgumentList { duplicate_treatment, args, clauses } = list;
         self.push("(");
         if let Some(DuplicateTreatment::Distinct) = duplicate_treatment {
             self.push("DISTINCT ");
         }
-        self.list(args, Self::argument)?;
+        let mut place = 0;
+        self.list(args, |emit, arg| {
+            place += 1;
+            match (bound_of(name, place), arg) {
+                (Some(bound), FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => emit.short(expr, bound),
+                _ if EXACT.contains(&name) && emit.is_postgres() => {
+                    emit.push("CAST(");
+                    emit.argument(arg)?;
+                    emit.push(" AS DOUBLE PRECISION)");
+                    Ok(())
+                }
+                _ => emit.argument(arg),
+            }
+        })?;
         for clause in clauses {
             let FunctionArgumentClause::OrderBy(items) = clause else {
                 return unsupported("this clause in a call");
@@ -292,7 +154,7 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// A function after FROM.
+    /// A function after FROM. PostgreSQL sees it in a SELECT of its own, so that its row is never a single value.
     pub(super) fn table_function(
         &mut self,
         name: &ObjectName,
@@ -305,19 +167,48 @@ impl Emit<'_> {
             Backend::Postgres => TABLE_POSTGRES,
         };
         let name = self.known(name, &[list])?;
+        absent("* in a call", args.iter().any(is_star))?;
+        absent("several arrays at once", name == "unnest" && args.len() != 1)?;
+        absent("WITH ORDINALITY", with_ordinality && !self.is_postgres())?;
+        self.call()?;
+        let written = self.next_alias();
+        self.push(if self.is_postgres() { "LATERAL (SELECT * FROM " } else { "" });
         self.push(name);
         self.push("(");
         self.list(args, Self::argument)?;
         self.push(")");
+        let mut relation = Relation::new(name.to_owned(), written, Columns::new());
+        if !self.is_postgres() {
+            relation.columns = named(JSON_TABLE);
+            return self.aliased(relation, alias);
+        }
+        self.push(if with_ordinality { " WITH ORDINALITY)" } else { ")" });
+        relation.columns = match columns_of(name) {
+            [] => {
+                let called = alias.map_or(Ok(name.to_owned()), |alias| self.plain(&alias.name))?;
+                named(&[&called])
+            }
+            columns => named(columns),
+        };
+        relation.is_scalar = relation.columns.len() == 1 && !with_ordinality;
         if with_ordinality {
-            absent("WITH ORDINALITY", !self.is_postgres())?;
-            self.push(" WITH ORDINALITY");
+            relation.columns.push(Column::new("ordinality"));
         }
-        if let Some(alias) = alias {
-            return self.alias(alias);
+        self.function_alias(relation, alias)
+    }
+
+    /// The alias of a function on PostgreSQL, with the names of all of its columns.
+    fn function_alias(&mut self, mut relation: Relation, alias: Option<&TableAlias>) -> Result<(), Refusal> {
+        if let Some(TableAlias { explicit: _, name, columns, at }) = alias {
+            absent("AT", at.is_some())?;
+            absent("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
+            relation.name = self.plain(name)?;
+            let names = columns.iter().map(|column| self.plain(&column.name));
+            relation.rename(names.collect::<Result<_, _>>()?)?;
         }
-        let name = self.quoted(name);
-        self.push(&format!(" AS {name}"));
-        Ok(())
+        let names: Vec<String> = relation.columns.iter().filter_map(|column| column.name.clone()).collect();
+        self.push(&format!(" AS {}", relation.alias));
+        self.name_list(&names);
+        self.see(relation)
     }
 }

@@ -50,3 +50,16 @@ pub(super) fn word(op: &Op, backend: Backend) -> Result<&'static str, Refusal> {
         _ => unsupported("this operator"),
     }
 }
+
+/// An operator in front of ANY or ALL. Those that look for patterns are not among them: each element is one.
+pub(super) fn comparison(op: &Op) -> Result<&'static str, Refusal> {
+    Ok(match op {
+        Op::Gt => ">",
+        Op::Lt => "<",
+        Op::GtEq => ">=",
+        Op::LtEq => "<=",
+        Op::Eq => "=",
+        Op::NotEq => "<>",
+        _ => return unsupported("this operator in front of ANY or ALL"),
+    })
+}

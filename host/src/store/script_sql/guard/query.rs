@@ -1,24 +1,39 @@
-//! SELECT: with, joins, groups, windows, unions.
+//! SELECT: with, groups, unions, and what it gives.
 
 use sqlparser::ast::{
-    Cte, Distinct, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, Offset, OrderBy,
+    Cte, Distinct, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, Offset, OrderBy,
     OrderByExpr, OrderByKind, OrderByOptions, OrderBySort, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor,
     TableWithJoins, WildcardAdditionalOptions, With,
 };
 
-use super::{Emit, Refusal, absent, unsupported};
+use super::names::single;
+use super::scope::{Column, Columns, Cost, Relation, Scope};
+use super::{Emit, Refusal, absent, quick, unsupported};
+
+/// What was written of a query.
+pub(super) struct Written {
+    columns: Columns,
+    /// What an ORDER BY of it sees.
+    scope: Scope,
+}
 
 impl Emit<'_> {
-    pub(super) fn query(&mut self, query: &Query) -> Result<(), Refusal> {
-        let visible = self.ctes.len();
-        self.deeper(|emit| emit.query_body(query))?;
-        // What a WITH named is seen within its query alone.
-        self.ctes.truncate(visible);
-        Ok(())
+    /// Writes a query and returns its columns.
+    pub(super) fn query(&mut self, query: &Query) -> Result<Columns, Refusal> {
+        self.query_of(query, None)
     }
 
-    fn query_body(&mut self, query: &Query) -> Result<(), Refusal> {
+    /// The same; `cte` is the place of the common table expression whose query it is, as long as its columns are not known.
+    fn query_of(&mut self, query: &Query, cte: Option<usize>) -> Result<Columns, Refusal> {
+        let visible = self.ctes.len();
+        let columns = self.deeper(|emit| emit.query_body(query, cte))?;
+        // What a WITH named is seen within its query alone.
+        self.ctes.truncate(visible);
+        Ok(columns)
+    }
+
+    fn query_body(&mut self, query: &Query, cte: Option<usize>) -> Result<Columns, Refusal> {
         let Query {
             with,
             body,
@@ -37,42 +52,83 @@ impl Emit<'_> {
         if let Some(with) = with {
             self.with(with)?;
         }
-        self.set(body)?;
+        let Written { columns, scope } = self.set(body, cte)?;
+        self.scopes.push(scope);
         if let Some(order) = order_by {
             let OrderBy { kind, interpolate } = order;
             absent("INTERPOLATE", interpolate.is_some())?;
             let OrderByKind::Expressions(items) = kind else { return unsupported("ORDER BY ALL") };
+            let keeps_rows = quick::keeps_rows(query);
             self.push(" ORDER BY ");
             self.list(items, |emit, item| {
-                let sources = emit.orderable(query);
-                if emit.quick_order(item, sources) { emit.direction(item) } else { emit.order(item) }
+                if keeps_rows && emit.quick_order(item)? {
+                    return emit.direction(item);
+                }
+                absent("WITH FILL", item.with_fill.is_some())?;
+                emit.output_or_expr(&item.expr, true)?;
+                emit.direction(item)
             })?;
         }
+        // Neither LIMIT nor OFFSET names a column.
+        self.scopes.pop();
         if let Some(limit) = limit_clause {
             self.limit(limit)?;
         }
-        Ok(())
+        Ok(columns)
+    }
+
+    /// An expression where the name of a column of the answer may stand too.
+    fn output_or_expr(&mut self, expr: &Expr, outputs_first: bool) -> Result<(), Refusal> {
+        let mut inner = expr;
+        while let Expr::Nested(nested) = inner {
+            inner = nested;
+        }
+        if let Expr::Identifier(name) = inner
+            && let Some(text) = self.output(name, outputs_first)?
+        {
+            self.push(&text);
+            return Ok(());
+        }
+        self.expr(expr)
     }
 
     fn with(&mut self, with: &With) -> Result<(), Refusal> {
         let With { with_token: _, recursive, cte_tables } = with;
         self.push(if *recursive { "WITH RECURSIVE " } else { "WITH " });
+        // On SQLite the word has no meaning.
+        let recursive = *recursive || !self.is_postgres();
         self.list(cte_tables, |emit, cte| {
             let Cte { alias, query, from, materialized, closing_paren_token: _ } = cte;
             let TableAlias { explicit: _, name, columns, at } = alias;
             absent("this WITH", from.is_some() || materialized.is_some() || at.is_some())?;
-            // Its own query may name it (and is refused by the database where that makes no sense).
-            emit.declare(name)?;
-            emit.declared(name)?;
-            if !columns.is_empty() {
-                absent("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
-                emit.push(" (");
-                emit.list(columns, |emit, column| emit.name(&column.name))?;
-                emit.push(")");
+            absent("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
+            let names = columns.iter().map(|column| emit.plain(&column.name));
+            let names = names.collect::<Result<Vec<_>, _>>()?;
+            let given = (!names.is_empty()).then(|| names.iter().map(|name| Column::new(name)).collect());
+            let made = emit.cte(name, given)?;
+            if !names.is_empty() {
+                emit.name_list(&names);
             }
             emit.push(" AS (");
-            emit.query(query)?;
+            let mut columns = if recursive {
+                let place = emit.ctes.len();
+                emit.ctes.push(made);
+                emit.query_of(query, Some(place))?
+            } else {
+                let columns = emit.query(query)?;
+                emit.ctes.push(made);
+                columns
+            };
             emit.push(")");
+            if names.len() > columns.len() {
+                return unsupported("a list of more columns than there are");
+            }
+            for (column, name) in columns.iter_mut().zip(names) {
+                column.name = Some(name);
+            }
+            if let Some(cte) = emit.ctes.last_mut() {
+                cte.columns = Some(columns);
+            }
             Ok(())
         })?;
         self.push(" ");
@@ -98,24 +154,28 @@ impl Emit<'_> {
         Ok(())
     }
 
-    fn set(&mut self, body: &SetExpr) -> Result<(), Refusal> {
+    fn set(&mut self, body: &SetExpr, cte: Option<usize>) -> Result<Written, Refusal> {
         self.deeper(|emit| match body {
             SetExpr::Select(select) => emit.select(select),
             SetExpr::Query(query) if emit.is_postgres() => {
                 emit.push("(");
-                emit.query(query)?;
+                let columns = emit.query_of(query, cte)?;
                 emit.push(")");
-                Ok(())
+                Ok(emit.written(columns))
             }
             SetExpr::Query(query) => {
                 // SQLite has no brackets around the parts of a UNION.
                 emit.push("SELECT * FROM (");
-                emit.query(query)?;
+                let columns = emit.query_of(query, cte)?;
                 emit.push(")");
-                Ok(())
+                Ok(emit.written(columns))
             }
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
-                emit.set(left)?;
+                let Written { mut columns, scope: _ } = emit.set(left, cte)?;
+                // A recursive part may name its own columns from here on.
+                if let Some(cte) = cte.and_then(|place| emit.ctes.get_mut(place)) {
+                    cte.columns.get_or_insert_with(|| columns.clone());
+                }
                 emit.push(match op {
                     SetOperator::Union => " UNION ",
                     SetOperator::Except | SetOperator::Minus => " EXCEPT ",
@@ -129,7 +189,12 @@ impl Emit<'_> {
                 if matches!(**right, SetExpr::SetOperation { .. }) {
                     return unsupported("nested UNION (use a subquery)");
                 }
-                emit.set(right)
+                let right = emit.set(right, None)?.columns;
+                for (column, other) in columns.iter_mut().zip(right) {
+                    column.cost.nodes = column.cost.nodes.saturating_add(other.cost.nodes);
+                    column.cost.calls = column.cost.calls.saturating_add(other.cost.calls);
+                }
+                Ok(emit.written(columns))
             }
             SetExpr::Values(values) => {
                 emit.push("VALUES ");
@@ -138,7 +203,9 @@ impl Emit<'_> {
                     emit.list(&row.content, Self::expr)?;
                     emit.push(")");
                     Ok(())
-                })
+                })?;
+                let width = values.rows.first().map_or(0, |row| row.content.len());
+                Ok(emit.written((1..=width).map(|n| Column::new(&format!("column{n}"))).collect()))
             }
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
                 unsupported("a statement that changes something within another")
@@ -147,7 +214,13 @@ impl Emit<'_> {
         })
     }
 
-    fn select(&mut self, select: &Select) -> Result<(), Refusal> {
+    /// What has no tables that an ORDER BY could name.
+    fn written(&self, columns: Columns) -> Written {
+        let outputs = columns.iter().filter_map(|column| column.name.clone()).collect();
+        Written { columns, scope: Scope { outputs, ..Scope::default() } }
+    }
+
+    fn select(&mut self, select: &Select) -> Result<Written, Refusal> {
         let Select {
             select_token: _,
             optimizer_hints,
@@ -190,22 +263,29 @@ impl Emit<'_> {
                 || qualify.is_some()
                 || value_table_mode.is_some(),
         )?;
-        let sources = self.sources(from);
-        self.scopes.push(sources);
+        // The tables first: they say what the columns are.
+        let start = self.out.len();
+        self.scopes.push(Scope::default());
+        self.list(from, Self::joined)?;
+        let tables = self.out.split_off(start);
+        let columns = self.projection(projection)?;
+        let shown = self.out.split_off(start);
+        let outputs = columns.iter().filter_map(|column| column.name.clone()).collect();
+        self.scope()?.outputs = outputs;
         self.push("SELECT ");
         match distinct {
             None | Some(Distinct::All) => {}
             Some(Distinct::Distinct) => self.push("DISTINCT "),
             Some(Distinct::On(columns)) => {
                 self.push("DISTINCT ON (");
-                self.list(columns, Self::expr)?;
+                self.list(columns, |emit, column| emit.output_or_expr(column, true))?;
                 self.push(") ");
             }
         }
-        self.projection(projection)?;
+        self.push(&shown);
         if !from.is_empty() {
             self.push(" FROM ");
-            self.list(from, Self::joined)?;
+            self.push(&tables);
         }
         if let Some(selection) = selection {
             self.push(" WHERE ");
@@ -216,8 +296,8 @@ impl Emit<'_> {
             self.push(" HAVING ");
             self.expr(having)?;
         }
-        self.scopes.pop();
-        Ok(())
+        let scope = self.scopes.pop().unwrap_or_default();
+        Ok(Written { columns, scope })
     }
 
     fn group_by(&mut self, group_by: &GroupByExpr) -> Result<(), Refusal> {
@@ -227,114 +307,71 @@ impl Emit<'_> {
             return Ok(());
         }
         self.push(" GROUP BY ");
-        self.list(items, Self::expr)
+        self.list(items, |emit, item| emit.output_or_expr(item, false))
     }
 
-    /// The columns of a SELECT or of a RETURNING.
-    pub(super) fn projection(&mut self, items: &[SelectItem]) -> Result<(), Refusal> {
-        self.list(items, |emit, item| match item {
-            SelectItem::UnnamedExpr(expr) => emit.expr(expr),
-            SelectItem::ExprWithAlias { expr, alias } => {
-                emit.expr(expr)?;
-                emit.push(" AS ");
-                emit.name(alias)
-            }
-            SelectItem::Wildcard(options) => {
-                plain_wildcard(options)?;
-                emit.push("*");
-                Ok(())
-            }
-            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-                plain_wildcard(options)?;
-                emit.single_name(name)?;
-                emit.push(".*");
-                Ok(())
-            }
-            _ => unsupported("this column of a SELECT"),
-        })
-    }
-
-    fn joined(&mut self, tables: &TableWithJoins) -> Result<(), Refusal> {
-        self.factor(&tables.relation)?;
-        for join in &tables.joins {
-            let Join { relation, global, join_operator } = join;
-            absent("GLOBAL", *global)?;
-            let (word, constraint) = match join_operator {
-                JoinOperator::Join(c) | JoinOperator::Inner(c) => ("JOIN", c),
-                JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => ("LEFT JOIN", c),
-                JoinOperator::Right(c) | JoinOperator::RightOuter(c) => ("RIGHT JOIN", c),
-                JoinOperator::FullOuter(c) => ("FULL JOIN", c),
-                JoinOperator::CrossJoin(c) => ("CROSS JOIN", c),
-                _ => return unsupported("this join"),
+    /// Writes the columns of a SELECT or of a RETURNING, and returns them.
+    pub(super) fn projection(&mut self, items: &[SelectItem]) -> Result<Columns, Refusal> {
+        let mut columns = Columns::new();
+        self.list(items, |emit, item| {
+            let before = emit.spent;
+            let name = match item {
+                SelectItem::UnnamedExpr(expr) => {
+                    emit.expr(expr)?;
+                    let name = emit.name_of(expr);
+                    if let Some(name) = &name {
+                        let name = emit.quoted(name);
+                        emit.push(&format!(" AS {name}"));
+                    }
+                    name
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    emit.expr(expr)?;
+                    emit.push(" AS ");
+                    emit.name(alias)?;
+                    Some(emit.plain(alias)?)
+                }
+                SelectItem::Wildcard(options) => {
+                    plain_wildcard(options)?;
+                    emit.push("*");
+                    columns.extend(emit.star());
+                    return Ok(());
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                    plain_wildcard(options)?;
+                    let name = emit.plain(single(name)?)?;
+                    let Some(relation) = emit.relation_named(&name) else {
+                        return Err(Refusal::Column(format!("{name}.*")));
+                    };
+                    let (alias, shown) = (relation.alias.clone(), relation.columns.clone());
+                    absent("this *", alias.is_empty())?;
+                    emit.push(&format!("{alias}.*"));
+                    columns.extend(shown);
+                    return Ok(());
+                }
+                _ => return unsupported("this column of a SELECT"),
             };
-            self.push(if matches!(constraint, JoinConstraint::Natural) { " NATURAL " } else { " " });
-            self.push(word);
-            self.push(" ");
-            self.factor(relation)?;
-            match constraint {
-                JoinConstraint::On(condition) => {
-                    self.push(" ON ");
-                    self.expr(condition)?;
-                }
-                JoinConstraint::Using(columns) => {
-                    self.push(" USING (");
-                    self.list(columns, Self::single_name)?;
-                    self.push(")");
-                }
-                JoinConstraint::Natural | JoinConstraint::None => {}
-            }
-        }
-        Ok(())
+            let cost = Cost {
+                nodes: emit.spent.nodes - before.nodes,
+                calls: emit.spent.calls - before.calls,
+            };
+            columns.push(Column { name, cost });
+            Ok(())
+        })?;
+        Ok(columns)
     }
 
-    fn factor(&mut self, factor: &TableFactor) -> Result<(), Refusal> {
-        self.deeper(|emit| match factor {
-            TableFactor::Table {
-                name,
-                alias,
-                args,
-                with_hints,
-                version,
-                with_ordinality,
-                partitions,
-                json_path,
-                sample,
-                index_hints,
-            } => {
-                absent("a hint", !with_hints.is_empty() || !index_hints.is_empty())?;
-                absent("TABLESAMPLE", sample.is_some())?;
-                absent("this table", version.is_some() || !partitions.is_empty() || json_path.is_some())?;
-                match args {
-                    None => {
-                        absent("WITH ORDINALITY", *with_ordinality)?;
-                        emit.relation(name, alias.as_ref())
-                    }
-                    Some(args) => {
-                        absent("a setting", args.settings.is_some())?;
-                        emit.table_function(name, &args.args, *with_ordinality, alias.as_ref())
-                    }
-                }
+    /// How the databases call a column without an alias, if it is certain. A function is called otherwise by SQLite.
+    fn name_of(&self, expr: &Expr) -> Option<String> {
+        match expr {
+            Expr::Identifier(name) => self.plain(name).ok(),
+            Expr::CompoundIdentifier(names) => names.last().and_then(|name| self.plain(name).ok()),
+            Expr::Nested(inner) => self.name_of(inner),
+            Expr::Function(function) if self.is_postgres() => {
+                single(&function.name).and_then(|name| self.plain(name)).ok()
             }
-            TableFactor::Derived { lateral, subquery, alias, sample } => {
-                absent("TABLESAMPLE", sample.is_some())?;
-                emit.push(if *lateral { "LATERAL (" } else { "(" });
-                emit.query(subquery)?;
-                emit.push(")");
-                alias.as_ref().map_or(Ok(()), |alias| emit.alias(alias))
-            }
-            TableFactor::Function { lateral, name, args, with_ordinality, alias } => {
-                emit.push(if *lateral { "LATERAL " } else { "" });
-                emit.table_function(name, args, *with_ordinality, alias.as_ref())
-            }
-            TableFactor::NestedJoin { table_with_joins, alias } => {
-                absent("an alias of a join", alias.is_some())?;
-                emit.push("(");
-                emit.joined(table_with_joins)?;
-                emit.push(")");
-                Ok(())
-            }
-            _ => unsupported("this kind of table"),
-        })
+            _ => None,
+        }
     }
 
     pub(super) fn order(&mut self, item: &OrderByExpr) -> Result<(), Refusal> {
@@ -360,11 +397,6 @@ impl Emit<'_> {
             Some(false) => self.push(" NULLS LAST"),
         }
         Ok(())
-    }
-
-    /// Tables after FROM in an UPDATE.
-    pub(super) fn tables(&mut self, tables: &[TableWithJoins]) -> Result<(), Refusal> {
-        self.list(tables, Self::joined)
     }
 }
 

@@ -9,15 +9,14 @@
 //! - `ORDER BY indexed_at`: `indexed_us` is the same time as a number, and has an index.
 
 use sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByExpr, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins,
-    Value,
+    Expr, GroupByExpr, Ident, OrderByExpr, Query, Select, SelectItem, SetExpr, Value,
 };
 use sqlparser::tokenizer::Token;
 
 use super::super::super::Backend;
 use super::super::VIEW_SCHEMA;
-use super::names::single;
-use super::{Emit, Refusal};
+use super::scope::Cost;
+use super::{Emit, Refusal, absent};
 
 /// Whether the lean form of `records` will do: no `*` but that of `count(*)`, and on SQLite no CID.
 pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
@@ -34,6 +33,8 @@ pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
             Token::Word(word) if backend == Backend::Sqlite && word.value.eq_ignore_ascii_case("cid") => {
                 return false;
             }
+            // It would join what only one of the forms has.
+            Token::Word(word) if word.value.eq_ignore_ascii_case("natural") => return false,
             _ => {}
         }
         before = Some(token);
@@ -41,63 +42,23 @@ pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
     true
 }
 
-/// A table of a FROM, by the name that columns have in front.
-#[derive(Debug)]
-pub(super) struct Source {
-    name: String,
-    is_records: bool,
-}
+/// How often the text that a URI is compared with is written.
+const REPEATS: u32 = 8;
 
 impl Emit<'_> {
-    /// What a FROM makes visible.
-    pub(super) fn sources(&self, tables: &[TableWithJoins]) -> Vec<Source> {
-        let mut found = Vec::new();
-        for table in tables {
-            self.source(&table.relation, &mut found);
-            for join in &table.joins {
-                self.source(&join.relation, &mut found);
-            }
-        }
-        found
-    }
-
-    fn source(&self, factor: &TableFactor, found: &mut Vec<Source>) {
-        let (name, is_records) = match factor {
-            TableFactor::Table { name, alias, args: None, .. } => {
-                let Ok(relation) = single(name).and_then(|name| self.plain(name)) else { return };
-                let relation = relation.to_ascii_lowercase();
-                let is_records = relation == "records" && !self.ctes.contains(&relation);
-                let name = alias.as_ref().map_or(Ok(relation), |alias| self.plain(&alias.name));
-                (name, is_records)
-            }
-            TableFactor::NestedJoin { table_with_joins, .. } => {
-                found.extend(self.sources(std::slice::from_ref(table_with_joins)));
-                return;
-            }
-            // Whatever it is, it is not the view; unnamed ones still count.
-            _ => (Ok(String::new()), false),
-        };
-        found.push(Source { name: name.unwrap_or_default().to_ascii_lowercase(), is_records });
-    }
-
     /// The text in front of the columns of `records`, if `expr` is its column of that name.
     fn column_of_records(&self, expr: &Expr, column: &str) -> Option<String> {
         let is = |name: &Ident| self.plain(name).is_ok_and(|plain| plain.eq_ignore_ascii_case(column));
-        match expr {
-            Expr::Identifier(name) if is(name) => match self.scopes.last()?.as_slice() {
-                [Source { is_records: true, .. }] => Some(String::new()),
-                _ => None,
+        let found = match expr {
+            Expr::Identifier(name) if is(name) => self.bare(name),
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [table, name] if is(name) => self.qualified(table, name),
+                _ => return None,
             },
-            Expr::CompoundIdentifier(names) => {
-                let [table, name] = names.as_slice() else { return None };
-                let table = self.plain(table).ok()?;
-                let lower = table.to_ascii_lowercase();
-                let mut outwards = self.scopes.iter().rev().flatten();
-                let source = outwards.find(|source| source.name == lower)?;
-                (is(name) && source.is_records).then(|| format!("{}.", self.quoted(&table)))
-            }
-            _ => None,
-        }
+            _ => return None,
+        };
+        // One that is not found is refused where it is written.
+        found.ok()?.of_records
     }
 
     /// Writes `left = right` with its parts, if one side is the URI of a record and the other something simple.
@@ -109,9 +70,13 @@ impl Emit<'_> {
             self.is_text(other).then_some((before, other))
         });
         let Some((before, other)) = found else { return Ok(false) };
-        let start = self.out.len();
+        let (start, before_it) = (self.out.len(), self.spent);
         self.expr(other)?;
         let uri = self.out.split_off(start);
+        self.spend(Cost {
+            nodes: (self.spent.nodes - before_it.nodes).saturating_mul(REPEATS),
+            calls: (self.spent.calls - before_it.calls).saturating_mul(REPEATS),
+        })?;
         let [uri_column, did, collection, rkey] =
             ["uri", "did", "collection", "rkey"].map(|name| format!("{before}{}", self.quoted(name)));
         let [is_did, is_collection, is_rkey] = parts(&uri, self.is_postgres());
@@ -160,35 +125,32 @@ impl Emit<'_> {
         }
     }
 
-    /// Writes an item of an ORDER BY as the number it stands for, if that is the same order; `sources` are those of the
-    /// SELECT that is ordered. Otherwise writes nothing and returns false.
-    pub(super) fn quick_order(&mut self, item: &OrderByExpr, sources: Option<Vec<Source>>) -> bool {
-        let Some(sources) = sources else { return false };
-        self.scopes.push(sources);
-        let before = self.column_of_records(&item.expr, "indexed_at");
-        self.scopes.pop();
-        let Some(before) = before else { return false };
+    /// Writes an item of an ORDER BY as the number it stands for, if that is the same order. Otherwise writes nothing and
+    /// returns false.
+    pub(super) fn quick_order(&mut self, item: &OrderByExpr) -> Result<bool, Refusal> {
+        let Some(before) = self.column_of_records(&item.expr, "indexed_at") else { return Ok(false) };
+        absent("WITH FILL", item.with_fill.is_some())?;
         let column = self.quoted("indexed_us");
         self.push(&format!("{before}{column}"));
-        true
+        Ok(true)
     }
+}
 
-    /// The sources of a query whose ORDER BY may name columns that it does not give back.
-    pub(super) fn orderable(&self, query: &Query) -> Option<Vec<Source>> {
-        let SetExpr::Select(select) = &*query.body else { return None };
-        let Select { distinct: None, projection, from, group_by, having: None, .. } = &**select else {
-            return None;
-        };
-        let GroupByExpr::Expressions(groups, _) = group_by else { return None };
-        // An alias would come first.
-        let renames = projection.iter().any(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => {
-                ["indexed_at", "indexed_us"].iter().any(|name| alias.value.eq_ignore_ascii_case(name))
-            }
-            _ => false,
-        });
-        (groups.is_empty() && !renames && !has_aggregate(projection)).then(|| self.sources(from))
-    }
+/// Whether the rows of a query are those of its tables, so that an ORDER BY may name columns that it does not give.
+pub(super) fn keeps_rows(query: &Query) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    let Select { distinct: None, projection, group_by, having: None, .. } = &**select else {
+        return false;
+    };
+    let GroupByExpr::Expressions(groups, _) = group_by else { return false };
+    // An alias would come first.
+    let renames = projection.iter().any(|item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => {
+            ["indexed_at", "indexed_us"].iter().any(|name| alias.value.eq_ignore_ascii_case(name))
+        }
+        _ => false,
+    });
+    groups.is_empty() && !renames && !has_aggregate(projection)
 }
 
 /// Whether a SELECT without groups makes one row of many: then there is nothing to order.

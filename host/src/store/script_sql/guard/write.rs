@@ -6,6 +6,8 @@ use sqlparser::ast::{
     Update, UpdateTableFromKind,
 };
 
+use super::names::single;
+use super::scope::{Columns, Relation, Scope};
 use super::{Emit, Refusal, absent, unsupported};
 
 impl Emit<'_> {
@@ -69,10 +71,13 @@ impl Emit<'_> {
             (_, true) => "INSERT OR IGNORE INTO ",
             _ => "INSERT INTO ",
         });
-        self.own(table)?;
+        let name = self.own(table)?;
+        let written = self.next_alias();
+        self.push(&format!(" AS {written}"));
+        let target = self.own_relation(&name, written)?;
         if !columns.is_empty() {
             self.push(" (");
-            self.list(columns, Self::single_name)?;
+            self.list(columns, |emit, column| emit.known_column(single(column)?, &target.columns))?;
             self.push(")");
         }
         match source {
@@ -90,12 +95,22 @@ impl Emit<'_> {
                 }
             }
         }
+        let mut excluded = Relation::new("excluded".to_owned(), "excluded".to_owned(), target.columns.clone());
+        excluded.is_shy = true;
+        self.scopes.push(Scope { relations: vec![target, excluded], ..Scope::default() });
         match on {
             None => {}
             Some(OnInsert::OnConflict(conflict)) => self.on_conflict(conflict)?,
             Some(_) => return unsupported("ON DUPLICATE KEY (use ON CONFLICT)"),
         }
+        self.scope()?.relations.truncate(1);
         self.returning(returning.as_deref())
+    }
+
+    /// The columns of the table that is changed.
+    fn target_columns(&self) -> Columns {
+        let relation = self.scopes.first().and_then(|scope| scope.relations.first());
+        relation.map(|relation| relation.columns.clone()).unwrap_or_default()
     }
 
     fn on_conflict(&mut self, conflict: &OnConflict) -> Result<(), Refusal> {
@@ -104,8 +119,9 @@ impl Emit<'_> {
         match conflict_target {
             None => {}
             Some(ConflictTarget::Columns(columns)) => {
+                let known = self.target_columns();
                 self.push(" (");
-                self.list(columns, Self::name)?;
+                self.list(columns, |emit, column| emit.known_column(column, &known))?;
                 self.push(")");
             }
             Some(ConflictTarget::OnConstraint(_)) => return unsupported("ON CONSTRAINT"),
@@ -129,7 +145,8 @@ impl Emit<'_> {
         let AssignmentTarget::ColumnName(column) = target else {
             return unsupported("an assignment to several columns");
         };
-        self.single_name(column)?;
+        let known = self.target_columns();
+        self.known_column(single(column)?, &known)?;
         self.push(" = ");
         self.expr(value)
     }
@@ -156,23 +173,22 @@ impl Emit<'_> {
                 || !order_by.is_empty()
                 || limit.is_some(),
         )?;
-        let mut sources = self.sources(std::slice::from_ref(table));
-        if let Some(UpdateTableFromKind::AfterSet(tables)) = from {
-            sources.extend(self.sources(tables));
-        }
-        self.scopes.push(sources);
         self.push("UPDATE ");
         self.target(table)?;
-        self.push(" SET ");
-        self.list(assignments, Self::assignment)?;
+        // The other tables first: the values name their columns.
+        let start = self.out.len();
         match from {
             None => {}
             Some(UpdateTableFromKind::AfterSet(tables)) => {
                 self.push(" FROM ");
-                self.tables(tables)?;
+                self.list(tables, Self::joined)?;
             }
             Some(UpdateTableFromKind::BeforeSet(_)) => return unsupported("FROM before SET"),
         }
+        let tables = self.out.split_off(start);
+        self.push(" SET ");
+        self.list(assignments, Self::assignment)?;
+        self.push(&tables);
         if let Some(selection) = selection {
             self.push(" WHERE ");
             self.expr(selection)?;
@@ -204,8 +220,6 @@ impl Emit<'_> {
         )?;
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = from;
         let [table] = from.as_slice() else { return unsupported("DELETE from several tables") };
-        let sources = self.sources(std::slice::from_ref(table));
-        self.scopes.push(sources);
         self.push("DELETE FROM ");
         self.target(table)?;
         if let Some(selection) = selection {
@@ -215,18 +229,28 @@ impl Emit<'_> {
         self.returning(returning.as_deref())
     }
 
-    /// The one table that is changed, under its own name or an alias.
+    /// The one table that is changed, which the rest of the statement sees.
     fn target(&mut self, table: &TableWithJoins) -> Result<(), Refusal> {
         absent("a join here", !table.joins.is_empty())?;
         let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
             return unsupported("this table to change");
         };
-        self.own(name)?;
-        alias.as_ref().map_or(Ok(()), |alias| self.alias(alias))
+        let name = self.own(name)?;
+        let written = self.next_alias();
+        let relation = self.own_relation(&name, written)?;
+        absent("names for its columns here", alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()))?;
+        self.scopes.push(Scope::default());
+        self.aliased(relation, alias.as_ref())
     }
 
+    /// SQLite knows the changed row by the names of its columns alone.
     fn returning(&mut self, items: Option<&[SelectItem]>) -> Result<bool, Refusal> {
         let Some(items) = items else { return Ok(false) };
+        if !self.is_postgres() {
+            let scope = self.scope()?;
+            scope.relations.truncate(1);
+            scope.relations.iter_mut().for_each(|relation| relation.alias.clear());
+        }
         self.push(" RETURNING ");
         self.projection(items)?;
         Ok(true)

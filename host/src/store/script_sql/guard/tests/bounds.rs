@@ -4,33 +4,33 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::*;
-use super::{BOTH, on, written};
+use super::{BOTH, catalog, on, written};
 
 #[test]
 fn parameters_are_bound_or_written() {
     let params = [json!("a'b"), json!(-5), json!(null), json!(true), json!(1.5)];
     let sql =
         "SELECT * FROM records WHERE did = $1 AND $2 < 3 AND $3 IS NULL AND $4 AND $5 > 1 AND rkey = $1";
-    let sqlite = check(sql, &params, Backend::Sqlite).unwrap();
+    let sqlite = check(sql, &params, Backend::Sqlite, &catalog()).unwrap();
     assert_eq!(sqlite.binds, [0, 1, 3, 4]);
     assert!(
-        sqlite.sql.contains("(NULL IS NULL)") && sqlite.sql.ends_with("(`rkey` = $1))"),
+        sqlite.sql.contains("(NULL IS NULL)") && sqlite.sql.ends_with("(`t1`.`rkey` = $1))"),
         "{}",
         sqlite.sql
     );
-    let postgres = check(sql, &params, Backend::Postgres).unwrap();
+    let postgres = check(sql, &params, Backend::Postgres, &catalog()).unwrap();
     assert_eq!(postgres.binds, [0]);
     assert!(postgres.sql.contains("((-5) < 3)") && postgres.sql.contains("((1.5) > 1)"), "{}", postgres.sql);
 
     let question =
-        check("SELECT ? + ? LIMIT ?", &[json!("1"), json!("2"), json!("3")], Backend::Sqlite).unwrap();
+        check("SELECT ? + ? LIMIT ?", &[json!("1"), json!("2"), json!("3")], Backend::Sqlite, &catalog()).unwrap();
     assert_eq!(question.sql, "SELECT ($1 + $2) LIMIT $3");
-    let wrong = |sql: &str, params: &[Value]| check(sql, params, Backend::Sqlite).unwrap_err();
+    let wrong = |sql: &str, params: &[Value]| check(sql, params, Backend::Sqlite, &catalog()).unwrap_err();
     assert_eq!(wrong("SELECT $2", &[json!(1)]), Refusal::Parameters { has: 2, given: 1 });
     assert_eq!(wrong("SELECT $1", &[json!(1), json!(2)]), Refusal::Parameters { has: 1, given: 2 });
     assert_eq!(wrong("SELECT $1", &[json!([1])]), Refusal::Parameter);
     assert!(matches!(wrong("SELECT $1, ?", &[json!(1), json!(2)]), Refusal::Unsupported(_)));
-    assert!(check("SELECT $0", &[], Backend::Sqlite).is_err());
+    assert!(check("SELECT $0", &[], Backend::Sqlite, &catalog()).is_err());
 }
 
 #[test]

@@ -1,0 +1,271 @@
+//! Functions that may be called. Not on the lists: what reaches files, settings, other sessions, the catalogue or the
+//! clock's waiting, and what makes large values out of nothing (`repeat`, `lpad`, `zeroblob`, `printf`, `generate_series`).
+//! Arguments that make a call take long are bounded.
+
+use sqlparser::ast::{FunctionArg, FunctionArgExpr};
+
+use super::bounds::{self, Bound};
+
+pub(super) const BOTH: &[&str] = &[
+    "abs",
+    "avg",
+    "coalesce",
+    "concat",
+    "concat_ws",
+    "count",
+    "cume_dist",
+    "dense_rank",
+    "first_value",
+    "json_object",
+    "lag",
+    "last_value",
+    "lead",
+    "length",
+    "lower",
+    "ltrim",
+    "max",
+    "min",
+    "nth_value",
+    "ntile",
+    "nullif",
+    "octet_length",
+    "percent_rank",
+    "random",
+    "rank",
+    "replace",
+    "round",
+    "row_number",
+    "rtrim",
+    "sign",
+    "string_agg",
+    "substr",
+    "substring",
+    "sum",
+    "trim",
+    "upper",
+];
+
+pub(super) const SQLITE: &[&str] = &[
+    "char",
+    "date",
+    "datetime",
+    "glob",
+    "group_concat",
+    "hex",
+    "ifnull",
+    "iif",
+    "instr",
+    "json",
+    "json_array",
+    "json_array_length",
+    "json_extract",
+    "json_group_array",
+    "json_group_object",
+    "json_insert",
+    "json_patch",
+    "json_quote",
+    "json_remove",
+    "json_replace",
+    "json_set",
+    "json_type",
+    "json_valid",
+    "julianday",
+    "likelihood",
+    "likely",
+    "quote",
+    "strftime",
+    "time",
+    "timediff",
+    "total",
+    "typeof",
+    "unicode",
+    "unixepoch",
+    "unlikely",
+];
+
+pub(super) const POSTGRES: &[&str] = &[
+    "age",
+    "array_agg",
+    "array_length",
+    "array_to_string",
+    "ascii",
+    "bit_and",
+    "bit_or",
+    "bool_and",
+    "bool_or",
+    "btrim",
+    "ceil",
+    "ceiling",
+    "char_length",
+    "character_length",
+    "chr",
+    "date_part",
+    "date_trunc",
+    "every",
+    "floor",
+    "greatest",
+    "initcap",
+    "json_agg",
+    "json_array_length",
+    "json_build_array",
+    "json_build_object",
+    "json_extract_path",
+    "json_extract_path_text",
+    "json_object_agg",
+    "json_typeof",
+    "jsonb_agg",
+    "jsonb_array_length",
+    "jsonb_build_array",
+    "jsonb_build_object",
+    "jsonb_extract_path",
+    "jsonb_extract_path_text",
+    "jsonb_object_agg",
+    "jsonb_path_exists",
+    "jsonb_path_query_first",
+    "jsonb_set",
+    "jsonb_strip_nulls",
+    "jsonb_typeof",
+    "least",
+    "left",
+    "make_date",
+    "md5",
+    "mod",
+    "now",
+    "power",
+    "regexp_replace",
+    "reverse",
+    "right",
+    "split_part",
+    "sqrt",
+    "starts_with",
+    "stddev",
+    "strpos",
+    "to_char",
+    "to_date",
+    "to_json",
+    "to_jsonb",
+    "to_timestamp",
+    "translate",
+    "trunc",
+    "variance",
+];
+
+/// After FROM.
+pub(super) const TABLE_SQLITE: &[&str] = &["json_each", "json_tree"];
+pub(super) const TABLE_POSTGRES: &[&str] = &[
+    "json_array_elements",
+    "json_array_elements_text",
+    "json_each",
+    "json_each_text",
+    "jsonb_array_elements",
+    "jsonb_array_elements_text",
+    "jsonb_each",
+    "jsonb_each_text",
+    "jsonb_object_keys",
+    "jsonb_path_query",
+    "unnest",
+];
+
+/// Written without brackets.
+pub(super) const BARE: &[&str] = &["current_date", "current_time", "current_timestamp"];
+
+/// Those whose time does not depend on the size of a value.
+pub(super) const CHEAP: &[&str] = &[
+    "abs",
+    "avg",
+    "ceil",
+    "ceiling",
+    "coalesce",
+    "count",
+    "cume_dist",
+    "dense_rank",
+    "first_value",
+    "floor",
+    "greatest",
+    "ifnull",
+    "iif",
+    "lag",
+    "last_value",
+    "lead",
+    "least",
+    "likelihood",
+    "likely",
+    "max",
+    "min",
+    "mod",
+    "now",
+    "nth_value",
+    "ntile",
+    "nullif",
+    "percent_rank",
+    "random",
+    "rank",
+    "round",
+    "row_number",
+    "sign",
+    "sum",
+    "total",
+    "trunc",
+    "typeof",
+    "unlikely",
+];
+
+/// Those that may give more than they take. PostgreSQL has no bound on values of its own, but for a gigabyte.
+pub(super) const GROWS: &[&str] = &[
+    "array_agg",
+    "array_to_string",
+    "concat",
+    "concat_ws",
+    "json_agg",
+    "json_build_array",
+    "json_build_object",
+    "json_object",
+    "json_object_agg",
+    "jsonb_agg",
+    "jsonb_build_array",
+    "jsonb_build_object",
+    "jsonb_object_agg",
+    "jsonb_path_query_first",
+    "jsonb_set",
+    "regexp_replace",
+    "replace",
+    "string_agg",
+    "to_char",
+    "to_json",
+    "to_jsonb",
+    "translate",
+];
+
+/// Those that PostgreSQL would compute to thousands of digits.
+pub(super) const EXACT: &[&str] = &["power", "sqrt"];
+
+/// What the argument in a place, counted from 1, is bound to.
+pub(super) fn bound_of(name: &str, place: usize) -> Option<Bound> {
+    match (name, place) {
+        ("btrim" | "ltrim" | "rtrim" | "trim", 2) => Some(bounds::TRIM_SET),
+        ("instr" | "replace" | "split_part" | "strpos", 2) => Some(bounds::NEEDLE),
+        ("translate", 2) => Some(bounds::ALPHABET),
+        ("glob", 1) | ("regexp_replace", 2) => Some(bounds::PATTERN),
+        ("json_patch", 2) => Some(bounds::PART),
+        ("array_to_string", 2) => Some(bounds::SEPARATOR),
+        _ => None,
+    }
+}
+
+pub(super) fn is_star(arg: &FunctionArg) -> bool {
+    matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Wildcard))
+}
+
+/// The columns of a function after FROM; none for one that gives single values, whose column is called as the function is,
+/// or as its alias.
+pub(super) fn columns_of(name: &str) -> &'static [&'static str] {
+    match name {
+        "json_array_elements" | "json_array_elements_text" | "jsonb_array_elements"
+        | "jsonb_array_elements_text" => &["value"],
+        "json_each" | "json_each_text" | "jsonb_each" | "jsonb_each_text" => &["key", "value"],
+        _ => &[],
+    }
+}
+
+/// The columns of `json_each` and `json_tree` on SQLite.
+pub(super) const JSON_TABLE: &[&str] = &["key", "value", "type", "atom", "id", "parent", "fullkey", "path"];
