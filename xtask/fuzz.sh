@@ -13,5 +13,7 @@ CARGO_TARGET_DIR=$CACHE/fuzz
 for target in $(cargo fuzz list); do
     say "fuzz target $target"
     # Without a sanitizer: the code is safe Rust, what is looked for are panics.
-    cargo fuzz run --sanitizer none "$target" -- -max_total_time="${FUZZ_SECONDS:-30}"
+    # This one asks a real PostgreSQL as well.
+    if [ "$target" = script_sql ]; then run="tests/support/postgres.sh run"; else run=; fi
+    $run cargo fuzz run --sanitizer none "$target" -- -max_total_time="${FUZZ_SECONDS:-30}"
 done

@@ -10,4 +10,5 @@ pub mod oauth_pds;
 pub mod plc;
 pub mod postgres;
 pub mod process;
+pub mod sql_statements;
 pub mod upstream;

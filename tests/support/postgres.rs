@@ -56,15 +56,21 @@ pub(crate) async fn create_database() -> String {
     format!("{base}/{name}")
 }
 
-/// Removes a database that [`create_database`] made, whoever is still connected. Waits, also outside of async code.
+/// Removes a database that [`create_database`] made, and its scripts' role, whoever is still connected. Waits, also outside
+/// of async code.
 pub(crate) fn drop_database(url: &str) {
     let Some((_, name)) = url.rsplit_once('/') else { return };
-    let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+    let statements = [
+        format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
+        format!("DROP ROLE IF EXISTS {name}_scripts"),
+    ];
     let dropper = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut conn = PgConnection::connect(&server().url).await.map_err(std::io::Error::other)?;
-            sqlx::query(AssertSqlSafe(sql)).execute(&mut conn).await.map_err(std::io::Error::other)?;
+            for sql in statements {
+                sqlx::query(AssertSqlSafe(sql)).execute(&mut conn).await.map_err(std::io::Error::other)?;
+            }
             std::io::Result::Ok(())
         })
     });

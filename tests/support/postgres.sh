@@ -59,6 +59,8 @@ start() {
     (as_server "$bin/initdb" "${options[@]}" --locale=C.UTF-8 --locale-provider=icu --icu-locale=en >"$dir/initdb.log" 2>&1) ||
         (rm -rf "$dir/data"/*; as_server "$bin/initdb" "${options[@]}" --locale=C.UTF-8 >>"$dir/initdb.log" 2>&1) ||
         { cat "$dir/initdb.log" >&2; fail "initdb failed"; }
+    # Everybody may connect as everybody, but for one database, for the test of passwords.
+    sed -i '1i host password_only all 127.0.0.1/32 scram-sha-256' "$dir/data/pg_hba.conf"
     # The port may be taken between the look and the start: try again then.
     for _ in 1 2 3; do
         port=$(free_port)

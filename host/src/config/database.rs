@@ -116,7 +116,10 @@ fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems)
     match (parse::text(how).as_deref(), url) {
         (Some("guarded"), None) => ScriptSql::Guarded,
         (Some("guarded"), Some(_)) => {
-            problems.add("SCRIPT_SQL", "guarded does not go with SCRIPT_DATABASE_URL: leave one of them out".to_owned());
+            problems.add(
+                "SCRIPT_SQL",
+                "guarded does not go with SCRIPT_DATABASE_URL: leave one of them out".to_owned(),
+            );
             ScriptSql::Guarded
         }
         (None | Some("role"), None) => ScriptSql::OwnRole,

@@ -20,6 +20,8 @@ use sqlx::sqlite::LockedSqliteHandle;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::script_sql::room;
+
 /// A read waits this long for a connection before it fails as "unavailable".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that rested longer is pinged before use: a PostgreSQL server may have restarted.
@@ -37,15 +39,23 @@ const STEPS_PER_LOOK: i32 = 4_000;
 pub(super) struct Watch {
     since: Instant,
     until: AtomicU64,
+    /// How often the connection was taken.
+    taken: AtomicU64,
 }
 
 impl Watch {
     fn new() -> Arc<Self> {
-        Arc::new(Self { since: Instant::now(), until: AtomicU64::new(u64::MAX) })
+        Arc::new(Self { since: Instant::now(), until: AtomicU64::new(u64::MAX), taken: AtomicU64::new(0) })
     }
 
     fn allow(&self, time: Duration) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
         self.until.store((self.since.elapsed() + time).as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// What runs shall end at the next look.
+    fn end(&self) {
+        self.until.store(0, Ordering::Relaxed);
     }
 
     fn holds(&self) -> bool {
@@ -58,6 +68,8 @@ impl Watch {
 pub(super) struct Beginning {
     statements: Vec<String>,
     bounds: &'static [Bound],
+    /// SQLite: whether each statement has bounds on its memory and temporary files (`script_sql::room`).
+    is_bound: bool,
     /// PostgreSQL: a query for what is wrong with the connection, NULL if nothing is.
     proof: Option<String>,
 }
@@ -113,8 +125,22 @@ impl Laned for SqliteConnection {
             }
             let watch = Arc::clone(watch);
             let mut handle = self.lock_handle().await?;
-            handle.set_progress_handler(STEPS_PER_LOOK, move || watch.holds());
             keep_to(&mut handle, beginning.bounds);
+            if beginning.is_bound {
+                if !room::add_short(handle.as_raw_handle().as_ptr()) {
+                    return Err(sqlx::Error::Configuration("a function can't be added".into()));
+                }
+                let mut seen = 0;
+                handle.set_progress_handler(room::STEPS_PER_LOOK, move || {
+                    let taken = watch.taken.load(Ordering::Relaxed);
+                    if std::mem::replace(&mut seen, taken) != taken {
+                        room::begin();
+                    }
+                    watch.holds()
+                });
+            } else {
+                handle.set_progress_handler(STEPS_PER_LOOK, move || watch.holds());
+            }
             Ok(())
         })
     }
@@ -186,6 +212,12 @@ impl<C: Laned> Lane<C> {
         self
     }
 
+    /// Bounds on the memory and the temporary files of each statement on SQLite.
+    pub(super) fn with_room(mut self) -> Self {
+        self.beginning.is_bound = true;
+        self
+    }
+
     /// What each new connection has to prove before it is used.
     pub(super) fn proving(mut self, proof: Option<String>) -> Self {
         self.beginning.proof = proof;
@@ -245,6 +277,16 @@ impl<C: Connection> Held<'_, C> {
     }
 }
 
+impl<C: Connection> Drop for Held<'_, C> {
+    /// What was not kept ends: its caller may be gone. SQLite notices at its next look at the clock, PostgreSQL by the
+    /// connection.
+    fn drop(&mut self) {
+        if self.connection.is_some() {
+            self.watch.end();
+        }
+    }
+}
+
 impl<C: Connection> Deref for Held<'_, C> {
     type Target = C;
 
@@ -291,6 +333,7 @@ mod tests {
     /// the statement anew for each.
     #[tokio::test]
     async fn plans_do_not_look_at_parameters() {
+        assert!(room::install());
         let lane = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1)
             .beginning_with(vec![
                 "CREATE TABLE t (part INTEGER, n INTEGER)".to_owned(),
@@ -309,6 +352,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_read_ends_at_its_deadline() {
+        assert!(room::install());
         let sqlite = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1);
         let mut held = sqlite.get().await.unwrap();
         held.watch.allow(Duration::from_millis(20));

@@ -169,7 +169,10 @@ impl Db {
             Ok(Err(no_role)) => no_role.to_string(),
             Err(error) => error.to_string(),
         };
-        tracing::warn!(reason, "scripts can't use db.raw: its database role can't be prepared; belvedere doctor says what to do");
+        tracing::warn!(
+            reason,
+            "scripts can't use db.raw: its database role can't be prepared; belvedere doctor says what to do"
+        );
     }
 
     async fn apply_migrations(&self) -> Result<(), StoreError> {

@@ -50,6 +50,9 @@ const POOLED_READERS: u32 = 4;
 impl Sqlite {
     pub(super) async fn open(url: &str, readers: u32) -> Result<Self, StoreError> {
         let options = SqliteConnectOptions::from_str(url).map_err(|e| StoreError::Open(e.to_string()))?;
+        if !script_sql::room::install() {
+            return Err(StoreError::Open("SQLite was in use before its memory could be counted".into()));
+        }
         if url.contains(":memory:") || url.contains("mode=memory") {
             return Err(StoreError::Open("SQLite in memory is not supported: give a file".into()));
         }

@@ -12,6 +12,11 @@ use super::fixtures::*;
 use crate::on_both;
 use crate::support::db;
 
+mod calls;
+mod generated;
+mod role;
+mod room;
+
 const CID: &str = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
 
 async fn ask(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawError> {
@@ -234,6 +239,21 @@ async fn own_tables_are_beside_the_index() {
             .await
             .unwrap();
     assert_eq!(count, 0);
+}
+
+/// A table that scripts may not read, with a text that must never come out.
+const CANARY: &str = "canary-b7d1f0";
+
+async fn plant_canary(db: &Db) {
+    let statements =
+        ["CREATE TABLE canary (secret text)".to_owned(), format!("INSERT INTO canary VALUES ('{CANARY}')")];
+    for sql in statements {
+        let sql = sqlx::AssertSqlSafe(sql);
+        match db {
+            Db::Sqlite(db) => drop(sqlx::query(sql).execute(&db.writer).await.unwrap()),
+            Db::Postgres(db) => drop(sqlx::query(sql).execute(&db.pool).await.unwrap()),
+        }
+    }
 }
 
 /// The two databases have the same views.

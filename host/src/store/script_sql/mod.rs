@@ -2,11 +2,13 @@
 //!
 //! A SELECT runs on a connection that only reads, over views of the index and over the scripts' own tables. Those live
 //! apart from everything of ours: in a file beside the database on SQLite, in a schema of their own on PostgreSQL, and
-//! they alone can be written. Every statement has a deadline, and an answer has a bound on rows and bytes.
+//! they alone can be written. Every statement has a deadline and bounds on its memory and temporary files, and an answer
+//! has a bound on rows and bytes. On PostgreSQL the connections log in as a role of their own ([`role`]).
 
 pub mod guard;
 pub(super) mod postgres;
 pub mod role;
+pub(super) mod room;
 mod sqlite;
 mod views;
 
@@ -105,7 +107,10 @@ impl From<sqlx::Error> for RawError {
 
 /// PostgreSQL has no code of its own for a value that grows beyond a gigabyte.
 fn is_out_of_room(code: &str, message: &str) -> bool {
-    code == "53200" || (code == "XX000" && message.starts_with("invalid memory alloc request size"))
+    // SQLite's NOMEM: the room of a statement (`room`).
+    code == "53200"
+        || code == "7"
+        || (code == "XX000" && message.starts_with("invalid memory alloc request size"))
 }
 
 /// PostgreSQL's classes for data, constraints, syntax and names, limits and features; SQLite's ERROR, TOOBIG,

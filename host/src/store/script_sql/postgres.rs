@@ -4,7 +4,10 @@ use futures_util::TryStreamExt;
 use serde_json::Value;
 use sqlx::postgres::{PgArguments, PgConnectOptions};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Column, Connection as _, Executor, PgConnection, Postgres, SqlSafeStr, Statement as _, TypeInfo};
+use sqlx::{
+    AssertSqlSafe, Column, Connection as _, Executor, PgConnection, Postgres, SqlSafeStr, Statement as _,
+    TypeInfo,
+};
 
 use super::guard::{Kind, Parsed, Statement};
 use super::role::{self, NoRole, Role};
@@ -128,7 +131,7 @@ fn without_role(error: sqlx::Error, role: &str) -> RawError {
     let role = role.to_owned();
     match &error {
         sqlx::Error::Configuration(offence) if offence.is::<Offence>() => {
-            RawError::NoRole(NoRole::TooMuch { role, offence: offence.to_string() })
+            RawError::NoRole(NoRole::Unfit { role, offence: offence.to_string() })
         }
         sqlx::Error::Database(refused)
             if !role.is_empty() && refused.code().is_some_and(|code| REFUSED.contains(&&*code)) =>

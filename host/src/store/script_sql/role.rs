@@ -52,9 +52,9 @@ pub enum NoRole {
     Missing(String),
     #[error("SCRIPT_DATABASE_URL {0}")]
     Address(&'static str),
-    /// It could read or do more than it should.
+    /// It could do more than it should, or less.
     #[error("the role {role} {offence}")]
-    TooMuch { role: String, offence: String },
+    Unfit { role: String, offence: String },
     #[error("the role {role} can't be used: {reason}")]
     Unusable { role: String, reason: String },
 }
@@ -108,7 +108,8 @@ impl Role {
                     return Err(NoRole::Address("has to name a role other than the server's"));
                 }
                 let password = parsed.password().unwrap_or_default().to_owned();
-                let decoded = percent_encoding::percent_decode_str(&password).decode_utf8_lossy().into_owned();
+                let decoded =
+                    percent_encoding::percent_decode_str(&password).decode_utf8_lossy().into_owned();
                 let mut own = options.clone().username(&name).password(&decoded).database(database);
                 if let Some(host) = parsed.host_str() {
                     own = own.host(host);
@@ -215,7 +216,7 @@ async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx:
     sqlx::query(AssertSqlSafe(sql)).execute(connection).await.map(drop)
 }
 
-/// What the role of a connection may do that it should not; NULL when there is nothing. Extensions give everybody views
+/// What the role of a connection may do that it should not, or may not do that it should; NULL when there is nothing. Extensions give everybody views
 /// and functions of their own, which know who asks.
 pub(super) fn proof() -> String {
     let known = format!("'pg_catalog', 'information_schema', '{VIEW_SCHEMA}', '{OWN_SCHEMA}'");
@@ -248,6 +249,10 @@ pub(super) fn proof() -> String {
              WHEN EXISTS (SELECT 1 FROM relations) THEN 'may use the table ' || (SELECT name FROM relations) \
              WHEN EXISTS (SELECT 1 FROM schemas) THEN 'may make objects in the schema ' || (SELECT name FROM schemas) \
              WHEN EXISTS (SELECT 1 FROM functions) THEN 'may call ' || (SELECT name FROM functions) \
+             WHEN NOT has_schema_privilege('{VIEW_SCHEMA}', 'USAGE') \
+                 OR NOT has_table_privilege('{VIEW_SCHEMA}.records', 'SELECT') \
+                 OR NOT has_schema_privilege('{OWN_SCHEMA}', 'USAGE, CREATE') \
+                 THEN 'has not the rights that it needs: belvedere migrate gives them' \
          END FROM me"
     )
 }

@@ -11,17 +11,16 @@ use sqlx::{AssertSqlSafe, Column, Row, SqliteConnection, TypeInfo, ValueRef};
 use super::super::lane::Bound;
 use super::guard::{Kind, Parsed, Statement};
 use super::{
-    Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, READERS, RawError, Rows,
-    StoreError, WRITERS,
+    Answer, Connections, Lane, MAX_OWN_BYTES, MAX_OWN_RELATIONS, READERS, RawError, Rows, StoreError, WRITERS,
 };
 
 /// Bytes of a page of the file, SQLite's own default.
 const PAGE_BYTES: u64 = 4096;
 /// The longest LIKE pattern: matching takes time in proportion to it, and nothing can stop it half-way.
 const MAX_PATTERN_BYTES: i32 = 500;
-/// The longest text that an expression may make. SQLite builds texts in memory, and would go up to a gigabyte.
-const MAX_VALUE_BYTES: i32 = 8 << 20;
-const _: () = assert!(MAX_VALUE_BYTES as usize >= MAX_ANSWER_BYTES, "an answer of one value fits");
+/// The longest value, of a column or an expression. SQLite would go up to a gigabyte, and takes time in proportion to it
+/// without a look at the clock. Larger records are NULL (`views`).
+pub(super) const MAX_VALUE_BYTES: i32 = 256 << 10;
 
 /// What SQLite itself keeps to on these connections.
 const BOUNDS: [Bound; 2] = [
@@ -42,16 +41,20 @@ impl Connections<SqliteConnection> {
             .create_if_missing(true)
             .pragma("page_size", PAGE_BYTES.to_string())
             .pragma("max_page_count", (MAX_OWN_BYTES / PAGE_BYTES).to_string())
+            // On disk, where it is counted. The connections to the index keep theirs in memory.
+            .pragma("temp_store", "file")
+            .vfs(super::room::VFS)
             // The index has schemas of ours, but a default or a check in an own table is a script's.
             .pragma("trusted_schema", "off");
         let reader = writer.clone().thread_name(|n| format!("script-sql-read-{n}"));
         let mut only_reads = views.clone();
         only_reads.push("PRAGMA query_only = on".to_owned());
         Ok(Self {
-            readers: Lane::new(reader, READERS).beginning_with(only_reads).bounded_by(&BOUNDS),
+            readers: Lane::new(reader, READERS).beginning_with(only_reads).bounded_by(&BOUNDS).with_room(),
             writers: Lane::new(writer.thread_name(|_| "script-sql-write".into()), WRITERS)
                 .beginning_with(views)
-                .bounded_by(&BOUNDS),
+                .bounded_by(&BOUNDS)
+                .with_room(),
         })
     }
 }
@@ -136,24 +139,26 @@ async fn fetch(
         };
     }
     if matches!(statement.kind, Kind::Write { rows: false } | Kind::Define { .. }) {
-        let done = query.execute(connection).await.map_err(of_file)?;
+        let done = query.execute(connection).await.map_err(|error| of_file(error, statement.kind))?;
         let changed = matches!(statement.kind, Kind::Write { .. }).then(|| done.rows_affected());
         return Ok(Rows::default().finish(changed));
     }
     let mut rows = Rows::default();
     let mut found = query.fetch(connection);
-    while let Some(row) = found.try_next().await.map_err(of_file)? {
+    while let Some(row) = found.try_next().await.map_err(|error| of_file(error, statement.kind))? {
         rows.add(|out| object(&row, out))?;
     }
     let changed = matches!(statement.kind, Kind::Write { .. }).then_some(rows.count as u64);
     Ok(rows.finish(changed))
 }
 
-/// A full file is the scripts' own doing.
-fn of_file(error: sqlx::Error) -> RawError {
+/// A full file is the scripts' own doing. One that only reads has filled its temporary files.
+fn of_file(error: sqlx::Error, kind: Kind) -> RawError {
     const FULL: &str = "13";
     match &error {
-        sqlx::Error::Database(database) if database.code().as_deref() == Some(FULL) => RawError::Full,
+        sqlx::Error::Database(database) if database.code().as_deref() == Some(FULL) => {
+            if kind == Kind::Select { RawError::TooLarge } else { RawError::Full }
+        }
         _ => error.into(),
     }
 }
@@ -222,7 +227,7 @@ mod tests {
         let refused = reader.execute("INSERT INTO main.script_x VALUES (1)").await.unwrap_err().to_string();
         assert!(refused.contains("readonly"), "{refused}");
         for sql in
-            ["SELECT length(zeroblob(9000000))", "SELECT 'x' LIKE replace(hex(zeroblob(300)), '0', '%')"]
+            ["SELECT length(zeroblob(300000))", "SELECT 'x' LIKE replace(hex(zeroblob(300)), '0', '%')"]
         {
             let refused = reader.execute(sql).await.unwrap_err().to_string();
             assert!(refused.contains("too big") || refused.contains("too complex"), "{sql}: {refused}");

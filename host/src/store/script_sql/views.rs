@@ -2,11 +2,13 @@
 //! (`0008_script_sql.sql`); a test compares the two.
 //!
 //! Accounts that are hidden are not there. Times are RFC 3339 text, `indexed_us` is `indexed_at` in microseconds, which
-//! has an index. CIDs are text.
+//! has an index. CIDs are text. A record that is larger than a value may be is NULL, so that one large record on the network
+//! doesn't fail every statement that passes by it.
 
 use std::fmt::Write;
 
 use super::LEAN_RECORDS;
+use super::sqlite::MAX_VALUE_BYTES;
 
 /// A time column as text.
 macro_rules! time {
@@ -27,7 +29,8 @@ pub(super) fn sqlite() -> Vec<String> {
         format!(
             "CREATE TEMP VIEW {name} AS SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS uri, \
                  d.did AS did, c.nsid AS collection, r.rkey AS rkey, {cid}{} AS indexed_at, \
-                 r.indexed_at AS indexed_us, r.record AS record \
+                 r.indexed_at AS indexed_us, \
+                 CASE WHEN octet_length(r.record) <= {MAX_VALUE_BYTES} THEN r.record END AS record \
              FROM belvedere.collections c JOIN belvedere.records r ON r.collection_id = c.id \
                  JOIN belvedere.dids d ON d.id = r.did_id AND d.status = 0",
             time!("r.indexed_at"),

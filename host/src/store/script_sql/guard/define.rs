@@ -3,8 +3,8 @@
 
 use sqlparser::ast::{
     AlterTableOperation, CheckConstraint, ColumnDef, ColumnOption, CreateIndex, CreateTable,
-    CreateTableOptions, DataType, ForeignKeyConstraint, HiveDistributionStyle, Ident, IndexColumn, ObjectName,
-    ObjectType, ReferentialAction, RenameTableNameKind, Statement, TableConstraint,
+    CreateTableOptions, DataType, ForeignKeyConstraint, HiveDistributionStyle, Ident, IndexColumn,
+    ObjectName, ObjectType, ReferentialAction, RenameTableNameKind, Statement, TableConstraint,
 };
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;

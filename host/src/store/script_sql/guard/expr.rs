@@ -154,14 +154,12 @@ impl Emit<'_> {
                 self.push(")");
                 Ok(())
             }
-            Expr::Array(Array { elem, named: true }) if self.is_postgres() => {
-                self.fitting(|emit| {
-                    emit.push("ARRAY[");
-                    emit.list(elem, Self::expr)?;
-                    emit.push("]");
-                    Ok(())
-                })
-            }
+            Expr::Array(Array { elem, named: true }) if self.is_postgres() => self.fitting(|emit| {
+                emit.push("ARRAY[");
+                emit.list(elem, Self::expr)?;
+                emit.push("]");
+                Ok(())
+            }),
             Expr::Collate { expr, collation } => {
                 let name = self.plain(single(collation)?)?;
                 let known: &[&str] = if self.is_postgres() { &["C"] } else { &["NOCASE", "BINARY", "RTRIM"] };

@@ -8,7 +8,7 @@ use sqlparser::ast::{
 
 use super::super::super::Backend;
 use super::lists::{
-    BARE, BOTH, EXACT, CHEAP, GROWS, JSON_TABLE, POSTGRES, SQLITE, TABLE_POSTGRES, TABLE_SQLITE, bound_of,
+    BARE, BOTH, CHEAP, EXACT, GROWS, JSON_TABLE, POSTGRES, SQLITE, TABLE_POSTGRES, TABLE_SQLITE, bound_of,
     columns_of, is_star,
 };
 use super::names::single;

@@ -260,7 +260,9 @@ pub(super) fn is_star(arg: &FunctionArg) -> bool {
 /// or as its alias.
 pub(super) fn columns_of(name: &str) -> &'static [&'static str] {
     match name {
-        "json_array_elements" | "json_array_elements_text" | "jsonb_array_elements"
+        "json_array_elements"
+        | "json_array_elements_text"
+        | "jsonb_array_elements"
         | "jsonb_array_elements_text" => &["value"],
         "json_each" | "json_each_text" | "jsonb_each" | "jsonb_each_text" => &["key", "value"],
         _ => &[],

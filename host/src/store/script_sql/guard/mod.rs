@@ -114,7 +114,9 @@ pub enum Refusal {
     Function(String),
     #[error("{what} is too long here: {most} bytes at most")]
     TooLong { what: &'static str, most: usize },
-    #[error("the statement computes too much at once: {MAX_CALLS} functions, casts and operators on texts at most")]
+    #[error(
+        "the statement computes too much at once: {MAX_CALLS} functions, casts and operators on texts at most"
+    )]
     TooManyCalls,
     #[error("type {0} can't be used")]
     Type(String),
@@ -133,16 +135,20 @@ impl Refusal {
     }
 }
 
+/// Names that a script may call on a database: functions in expressions and after FROM, and what stands without brackets.
+pub fn callable(backend: Backend) -> impl Iterator<Item = &'static str> {
+    let (own, tables) = match backend {
+        Backend::Sqlite => (lists::SQLITE, lists::TABLE_SQLITE),
+        Backend::Postgres => (lists::POSTGRES, lists::TABLE_POSTGRES),
+    };
+    [lists::BOTH, own, tables, lists::BARE].into_iter().flatten().copied()
+}
+
 /// Checks one statement and writes it for `backend`. `catalog` has the own tables that it names.
 ///
 /// # Errors
 /// [`Refusal`], in words for the script's author.
-pub fn check(
-    sql: &str,
-    params: &[Value],
-    backend: Backend,
-    catalog: &Catalog,
-) -> Result<Statement, Refusal> {
+pub fn check(sql: &str, params: &[Value], backend: Backend, catalog: &Catalog) -> Result<Statement, Refusal> {
     Parsed::new(sql, backend)?.write(params, catalog)
 }
 

@@ -98,7 +98,9 @@ impl Emit<'_> {
         let cte = self.ctes.iter().rev().find(|cte| cte.name == lower);
         let (text, relation) = if let Some(cte) = cte {
             let Some(columns) = cte.columns.clone() else {
-                return Err(Refusal::Unsupported("the first part of a recursive WITH naming itself".to_owned()));
+                return Err(Refusal::Unsupported(
+                    "the first part of a recursive WITH naming itself".to_owned(),
+                ));
             };
             (cte.text.clone(), Relation::new(plain, written, columns))
         } else if let Some(columns) = of_view(&lower) {

@@ -1,14 +1,13 @@
 //! SELECT: with, groups, unions, and what it gives.
 
 use sqlparser::ast::{
-    Cte, Distinct, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, Offset, OrderBy,
-    OrderByExpr, OrderByKind, OrderByOptions, OrderBySort, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor,
-    TableWithJoins, WildcardAdditionalOptions, With,
+    Cte, Distinct, Expr, GroupByExpr, LimitClause, Offset, OrderBy, OrderByExpr, OrderByKind, OrderByOptions,
+    OrderBySort, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
+    SetQuantifier, TableAlias, WildcardAdditionalOptions, With,
 };
 
 use super::names::single;
-use super::scope::{Column, Columns, Cost, Relation, Scope};
+use super::scope::{Column, Columns, Cost, Scope};
 use super::{Emit, Refusal, absent, quick, unsupported};
 
 /// What was written of a query.
@@ -351,10 +350,8 @@ impl Emit<'_> {
                 }
                 _ => return unsupported("this column of a SELECT"),
             };
-            let cost = Cost {
-                nodes: emit.spent.nodes - before.nodes,
-                calls: emit.spent.calls - before.calls,
-            };
+            let cost =
+                Cost { nodes: emit.spent.nodes - before.nodes, calls: emit.spent.calls - before.calls };
             columns.push(Column { name, cost });
             Ok(())
         })?;

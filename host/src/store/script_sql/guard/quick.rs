@@ -8,9 +8,7 @@
 //!   order of an index on it can't be used.
 //! - `ORDER BY indexed_at`: `indexed_us` is the same time as a number, and has an index.
 
-use sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByExpr, Query, Select, SelectItem, SetExpr, Value,
-};
+use sqlparser::ast::{Expr, GroupByExpr, Ident, OrderByExpr, Query, Select, SelectItem, SetExpr, Value};
 use sqlparser::tokenizer::Token;
 
 use super::super::super::Backend;

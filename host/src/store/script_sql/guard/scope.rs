@@ -39,8 +39,7 @@ impl Column {
 pub(super) type Columns = Vec<Column>;
 
 /// The columns of the views, on both databases.
-const RECORDS: &[&str] =
-    &["uri", "did", "collection", "rkey", "cid", "indexed_at", "indexed_us", "record"];
+const RECORDS: &[&str] = &["uri", "did", "collection", "rkey", "cid", "indexed_at", "indexed_us", "record"];
 const RECORD_REFS: &[&str] = &["source_uri", "target_uri", "collection"];
 const LABELS: &[&str] = &["src", "uri", "val", "cid", "cts", "exp"];
 const LEXICONS: &[&str] = &[
@@ -266,7 +265,11 @@ impl Emit<'_> {
     /// A column of the one table that is changed or defined, named without anything else.
     pub(super) fn known_column(&mut self, name: &Ident, columns: &Columns) -> Result<(), Refusal> {
         let plain = self.plain(name)?;
-        let Some(found) = columns.iter().filter_map(|column| column.name.as_deref()).find(|column| self.same(column, &plain)) else {
+        let Some(found) = columns
+            .iter()
+            .filter_map(|column| column.name.as_deref())
+            .find(|column| self.same(column, &plain))
+        else {
             return Err(Refusal::Column(plain));
         };
         let text = self.quoted(found);

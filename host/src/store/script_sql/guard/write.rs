@@ -95,7 +95,8 @@ impl Emit<'_> {
                 }
             }
         }
-        let mut excluded = Relation::new("excluded".to_owned(), "excluded".to_owned(), target.columns.clone());
+        let mut excluded =
+            Relation::new("excluded".to_owned(), "excluded".to_owned(), target.columns.clone());
         excluded.is_shy = true;
         self.scopes.push(Scope { relations: vec![target, excluded], ..Scope::default() });
         match on {

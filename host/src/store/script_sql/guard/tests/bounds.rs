@@ -23,7 +23,8 @@ fn parameters_are_bound_or_written() {
     assert!(postgres.sql.contains("((-5) < 3)") && postgres.sql.contains("((1.5) > 1)"), "{}", postgres.sql);
 
     let question =
-        check("SELECT ? + ? LIMIT ?", &[json!("1"), json!("2"), json!("3")], Backend::Sqlite, &catalog()).unwrap();
+        check("SELECT ? + ? LIMIT ?", &[json!("1"), json!("2"), json!("3")], Backend::Sqlite, &catalog())
+            .unwrap();
     assert_eq!(question.sql, "SELECT ($1 + $2) LIMIT $3");
     let wrong = |sql: &str, params: &[Value]| check(sql, params, Backend::Sqlite, &catalog()).unwrap_err();
     assert_eq!(wrong("SELECT $2", &[json!(1)]), Refusal::Parameters { has: 2, given: 1 });

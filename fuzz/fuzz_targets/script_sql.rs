@@ -1,0 +1,79 @@
+#![no_main]
+
+//! Statements of a grammar on a real SQLite and a real PostgreSQL: a secret in another table never comes out.
+//! `BELVEDERE_TEST_POSTGRES_URL` names the PostgreSQL (`tests/support/postgres.sh run cargo fuzz run script_sql`); without
+//! it SQLite alone is asked, which is said once.
+
+#[path = "../../tests/support/sql_statements.rs"]
+mod sql_statements;
+
+use std::sync::OnceLock;
+
+use belvedere::store::Db;
+use belvedere::store::script_sql;
+use libfuzzer_sys::fuzz_target;
+use serde_json::json;
+use sql_statements::{Choices, SECRET};
+use tokio::runtime::Runtime;
+
+const SERVER: &str = "BELVEDERE_TEST_POSTGRES_URL";
+
+struct Place {
+    runtime: Runtime,
+    databases: Vec<Db>,
+}
+
+async fn open(url: &str) -> Db {
+    let db = Db::open(url, 2).await.expect("the database opens");
+    db.migrate().await.expect("the migrations apply");
+    for sql in [
+        "CREATE TABLE IF NOT EXISTS canary (secret text)".to_owned(),
+        format!("INSERT INTO canary VALUES ('{SECRET}')"),
+    ] {
+        let sql = sqlx::AssertSqlSafe(sql);
+        match &db {
+            Db::Sqlite(db) => drop(sqlx::query(sql).execute(&db.writer).await.expect("the secret is planted")),
+            Db::Postgres(db) => drop(sqlx::query(sql).execute(&db.pool).await.expect("the secret is planted")),
+        }
+    }
+    for sql in ["CREATE TABLE IF NOT EXISTS script_own (x text, n integer)", "INSERT INTO script_own VALUES ('a', 1)"] {
+        script_sql::run(&db, sql, &[]).await.expect("scripts have a table");
+    }
+    db
+}
+
+fn place() -> &'static Place {
+    static PLACE: OnceLock<Place> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let runtime = Runtime::new().expect("a runtime starts");
+        let directory = std::env::temp_dir().join(format!("belvedere-fuzz-{}", std::process::id()));
+        let mut urls = vec![format!("sqlite://{}/test.db", directory.display())];
+        match std::env::var(SERVER) {
+            Ok(url) => urls.push(url),
+            Err(_) => eprintln!(
+                "{SERVER} is not set: PostgreSQL is not asked. Run `tests/support/postgres.sh run cargo fuzz run script_sql`."
+            ),
+        }
+        let databases = runtime.block_on(async {
+            let mut databases = Vec::new();
+            for url in &urls {
+                databases.push(open(url).await);
+            }
+            databases
+        });
+        Place { runtime, databases }
+    })
+}
+
+fuzz_target!(|data: &[u8]| {
+    let place = place();
+    let sql = Choices(data).statement();
+    let params = if sql.contains("$1") { vec![json!("x")] } else { Vec::new() };
+    for db in &place.databases {
+        let said = match place.runtime.block_on(script_sql::run(db, &sql, &params)) {
+            Ok(answer) => String::from_utf8_lossy(&answer.rows).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert!(!said.contains(SECRET), "{sql}: {said}");
+    }
+});

@@ -1,0 +1,194 @@
+//! The role that scripts' SQL runs under on PostgreSQL: who may make it, what it may do, and what happens without it.
+
+use belvedere::store::script_sql::ScriptWalls;
+use belvedere::store::script_sql::role::{Access, NoRole};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use super::*;
+use crate::support::postgres;
+
+const OWN: Access = Access::Own { password: None };
+
+async fn execute(url: &str, sql: &str) {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(&mut connection)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    connection.close().await.unwrap();
+}
+
+/// A database that belongs to a role with these attributes, and is opened as that role. Both go with the test's server;
+/// the database goes with what is returned.
+struct Owned {
+    admin: String,
+    url: String,
+    role: String,
+    scripts: String,
+}
+
+impl Owned {
+    async fn make(attributes: &str) -> Self {
+        let admin = postgres::create_database().await;
+        let name = admin.rsplit_once('/').unwrap().1.to_owned();
+        let role = format!("{name}_owner");
+        execute(&admin, &format!("CREATE ROLE {role} LOGIN NOSUPERUSER {attributes}")).await;
+        execute(&admin, &format!("ALTER DATABASE {name} OWNER TO {role}")).await;
+        let (scheme, rest) = admin.split_once("://").unwrap();
+        let host = rest.split_once('@').map_or(rest, |(_, host)| host);
+        Self { url: format!("{scheme}://{role}@{host}"), scripts: format!("{name}_scripts"), admin, role }
+    }
+
+    async fn open(&self, access: &Access) -> Db {
+        let db = Db::open_with(&self.url, 4, access).await.unwrap();
+        db.migrate().await.unwrap();
+        db
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        postgres::drop_database(&self.admin);
+    }
+}
+
+async fn owner_of(db: &Db, table: &str) -> String {
+    let Db::Postgres(pool) = db else { unreachable!("it was made so") };
+    let sql =
+        "SELECT r.rolname::text FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.relname = $1";
+    sqlx::query_scalar(sql).bind(table).fetch_one(&pool.pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_server_that_may_make_roles_makes_it() {
+    let place = Owned::make("CREATEROLE").await;
+    let db = place.open(&OWN).await;
+    assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptWalls::GuardAndRole(place.scripts.clone()));
+    ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
+    assert_eq!(owner_of(&db, "script_x").await, place.scripts);
+    ask(&db, "INSERT INTO script_x VALUES (1)", &[]).await.unwrap();
+    assert_eq!(rows(&db, "SELECT n FROM script_x", &[]).await, json!([{ "n": 1 }]));
+    assert_eq!(rows(&db, "SELECT rkey FROM records", &[]).await, json!([]));
+    ask(&db, "DROP TABLE script_x", &[]).await.unwrap();
+    // Again, as each start does.
+    db.prepare_script_role().await;
+    assert_eq!(rows(&db, "SELECT rkey FROM records", &[]).await, json!([]));
+    db.close().await;
+}
+
+#[tokio::test]
+async fn without_the_role_db_raw_says_what_to_do() {
+    let place = Owned::make("NOCREATEROLE").await;
+    let db = place.open(&OWN).await;
+    let refused = error(&db, "SELECT rkey FROM records").await;
+    assert!(matches!(refused, RawError::NoRole(_)), "{refused:?}");
+    assert!(refused.to_string().contains("belvedere doctor"), "{refused}");
+    assert!(matches!(script_sql::walls(&db).await, Err(RawError::NoRole(_))));
+    // The rest of the server works.
+    fill(&db).await;
+    db.close().await;
+
+    // The operator accepts one wall.
+    let db = place.open(&Access::Guarded).await;
+    assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptWalls::Guard);
+    ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
+    assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 2 }]));
+    assert_eq!(owner_of(&db, "script_x").await, place.role);
+    db.close().await;
+
+    // Or makes a role.
+    let lua = format!("{}_lua", place.role);
+    execute(&place.admin, &format!("CREATE ROLE {lua} LOGIN NOINHERIT; GRANT {lua} TO {}", place.role)).await;
+    let given = Access::Given { url: place.url.replace(&format!("{}@", place.role), &format!("{lua}@")) };
+    let db = place.open(&given).await;
+    assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptWalls::GuardAndRole(lua.clone()));
+    assert_eq!(owner_of(&db, "script_x").await, lua);
+    ask(&db, "ALTER TABLE script_x ADD COLUMN m integer", &[]).await.unwrap();
+    assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 2 }]));
+    db.close().await;
+}
+
+#[tokio::test]
+async fn a_role_that_may_do_more_is_not_used() {
+    let place = Owned::make("CREATEROLE").await;
+    let (name, scripts) = (place.scripts.trim_end_matches("_scripts"), &place.scripts);
+    let db = place.open(&OWN).await;
+    db.close().await;
+    for (give, take) in [
+        ("GRANT SELECT ON api_keys TO {}", "REVOKE SELECT ON api_keys FROM {}"),
+        ("GRANT SELECT (key_hash) ON api_keys TO PUBLIC", "REVOKE SELECT (key_hash) ON api_keys FROM PUBLIC"),
+        ("GRANT DELETE ON records TO {}", "REVOKE DELETE ON records FROM {}"),
+        ("GRANT pg_read_all_data TO {}", "REVOKE pg_read_all_data FROM {}"),
+        ("ALTER ROLE {} CREATEROLE", "ALTER ROLE {} NOCREATEROLE"),
+        ("ALTER ROLE {} SUPERUSER", "ALTER ROLE {} NOSUPERUSER"),
+        ("GRANT CREATE ON SCHEMA public TO {}", "REVOKE CREATE ON SCHEMA public FROM {}"),
+        ("GRANT CREATE ON DATABASE @ TO {}", "REVOKE CREATE ON DATABASE @ FROM {}"),
+        (
+            "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {}",
+            "REVOKE EXECUTE ON FUNCTION pg_read_file(text) FROM {}",
+        ),
+        (
+            "CREATE FUNCTION public.leak() RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT 1::text'",
+            "DROP FUNCTION public.leak()",
+        ),
+    ] {
+        let with_names = |sql: &str| sql.replace("{}", scripts).replace('@', name);
+        execute(&place.admin, &with_names(give)).await;
+        let db = Db::open(&place.url, 2).await.unwrap();
+        let refused = error(&db, "SELECT rkey FROM records").await;
+        assert!(matches!(refused, RawError::NoRole(NoRole::Unfit { .. })), "{give}: {refused:?}");
+        db.close().await;
+        execute(&place.admin, &with_names(take)).await;
+    }
+    let db = Db::open(&place.url, 2).await.unwrap();
+    assert_eq!(rows(&db, "SELECT rkey FROM records", &[]).await, json!([]));
+    db.close().await;
+}
+
+#[tokio::test]
+async fn a_role_of_that_name_that_was_there_is_left_alone() {
+    let place = Owned::make("CREATEROLE").await;
+    execute(&place.admin, &format!("CREATE ROLE {} LOGIN", place.scripts)).await;
+    let db = place.open(&OWN).await;
+    let Db::Postgres(pool) = &db else { unreachable!("it was made so") };
+    let sql = "SELECT has_schema_privilege($1, 'script_views', 'USAGE')";
+    let may: bool = sqlx::query_scalar(sql).bind(&place.scripts).fetch_one(&pool.pool).await.unwrap();
+    assert!(!may);
+    let refused = error(&db, "SELECT rkey FROM records").await;
+    assert!(matches!(refused, RawError::NoRole(_)), "{refused:?}");
+    db.close().await;
+}
+
+/// The test server asks for passwords in the database of this name.
+#[tokio::test]
+async fn the_role_has_a_password() {
+    let admin = postgres::create_database().await;
+    let base = admin.rsplit_once('/').unwrap().0.to_owned();
+    execute(&admin, "DROP DATABASE IF EXISTS password_only WITH (FORCE)").await;
+    execute(&admin, "DROP ROLE IF EXISTS password_only_scripts").await;
+    execute(&admin, "DROP ROLE IF EXISTS password_only").await;
+    execute(&admin, "CREATE ROLE password_only LOGIN CREATEROLE PASSWORD 'of-the-server'").await;
+    execute(&admin, "CREATE DATABASE password_only OWNER password_only").await;
+    let host = base.split_once('@').unwrap().1.to_owned();
+    let url = format!("postgres://password_only:of-the-server@{host}/password_only");
+    assert!(
+        Db::open(&url.replace("of-the-server", "wrong"), 1).await.is_err(),
+        "the server asks for passwords"
+    );
+    let open = async |password: &str| {
+        let access = Access::Own { password: Some(password.to_owned()) };
+        Db::open_with(&url, 2, &access).await.unwrap()
+    };
+    let first = open("first").await;
+    first.migrate().await.unwrap();
+    assert_eq!(rows(&first, "SELECT rkey FROM records", &[]).await, json!([]));
+    // A host with another secret does not get in, until it has prepared the role.
+    let second = open("second").await;
+    assert!(matches!(error(&second, "SELECT 1").await, RawError::NoRole(NoRole::Unusable { .. })));
+    second.prepare_script_role().await;
+    assert_eq!(rows(&second, "SELECT rkey FROM records", &[]).await, json!([]));
+    first.close().await;
+    second.close().await;
+    execute(&admin, "DROP DATABASE password_only WITH (FORCE)").await;
+    postgres::drop_database(&admin);
+}
