@@ -133,11 +133,9 @@ pub enum StartError {
 ///
 /// # Errors
 /// Names the database, without its password.
-pub async fn open_store(config: &config::Database, secrets: &LoadedSecrets) -> Result<Db, StartError> {
+pub async fn open_store(config: &config::Database, scripts: &Access) -> Result<Db, StartError> {
     let named = |error| StartError::Store { url: config.shown(), error };
-    let db = Db::open_with(&config.url, config.max_connections, &script_access(config, secrets))
-        .await
-        .map_err(named)?;
+    let db = Db::open_with(&config.url, config.max_connections, scripts).await.map_err(named)?;
     // Looking is cheaper than the lock that migrating takes.
     if db.pending_migrations().await.map_err(named)? > 0 {
         db.migrate().await.map_err(named)?;
@@ -148,15 +146,21 @@ pub async fn open_store(config: &config::Database, secrets: &LoadedSecrets) -> R
 }
 
 /// How scripts' SQL gets to the database. Hosts that share one have the same key, and so the same password.
-pub fn script_access(config: &config::Database, secrets: &LoadedSecrets) -> Access {
-    match &config.script_sql {
-        ScriptSql::OwnRole => {
-            let password = MacKey::derive(secrets.encryption.reveal(), "script SQL role").tag(b"password");
-            Access::Own { password: Some(hex::encode(password)) }
+///
+/// # Errors
+/// When the key can't be read. It is not asked for where it is not needed.
+pub fn script_access(config: &Config) -> Result<Access, SecretError> {
+    let database = &config.database;
+    Ok(match &database.script_sql {
+        ScriptSql::OwnRole if database.is_postgres() => {
+            let secrets = config.secrets.load(&Random::system())?;
+            let key = MacKey::derive(secrets.encryption.reveal(), "script SQL role");
+            Access::Own { password: Some(hex::encode(key.tag(b"password"))) }
         }
+        ScriptSql::OwnRole => Access::Own { password: None },
         ScriptSql::Address(url) => Access::Given { url: url.reveal().clone() },
         ScriptSql::Guarded => Access::Guarded,
-    }
+    })
 }
 
 /// Room and place for scripts.
@@ -196,7 +200,8 @@ impl App {
         let stream_config = stream_config(&config.indexing)?;
         // The two things that take time, side by side.
         let engine = async { Engine::open(engine_config(&config)).await.map_err(StartError::from) };
-        let (db, engine) = tokio::try_join!(open_store(&config.database, &secrets), engine)?;
+        let access = script_access(&config)?;
+        let (db, engine) = tokio::try_join!(open_store(&config.database, &access), engine)?;
         let named = |error| StartError::Store { url: config.database.shown(), error };
 
         let registry = Arc::new(Registry::default());

@@ -3,9 +3,10 @@
 
 -- Refuses a result that is too large. PostgreSQL itself would go up to a gigabyte. Texts and JSON may have what a record
 -- may have, arrays less (some operators compare each element with each), numbers 600 digits (a product takes the square of
--- that). Like every function in plpgsql it looks whether the statement shall end.
+-- that). Like every function in plpgsql it looks whether the statement shall end, which others do not: each call of a
+-- script's statement is within one. Scripts' connections have no search path but pg_catalog.
 CREATE FUNCTION script_views.fits(value anyelement) RETURNS anyelement
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
     bytes integer := pg_column_size(value);
 BEGIN

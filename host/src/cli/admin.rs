@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use super::{complain, say};
 use crate::access::{AdminKey, Permission, PermissionSet, Template};
-use crate::app::open_store;
+use crate::app::{open_store, script_access};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
@@ -42,7 +42,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     if name.trim().is_empty() {
         bail!("--name must not be blank");
     }
-    let db = open_store(&config.database, &config.secrets.load(&Random::system())?).await?;
+    let db = open_store(&config.database, &script_access(config)?).await?;
     let random = Random::system();
     let clock = Clock::system();
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());

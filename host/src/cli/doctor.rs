@@ -7,7 +7,6 @@ use super::{FAILED, say};
 use crate::app::{engine_config, net_client, script_access};
 use crate::config::Config;
 use crate::net;
-use crate::random::Random;
 use crate::scripts::Engine;
 use crate::store::script_sql::{self, RawError, ScriptWalls};
 use crate::store::{Backend, Db};
@@ -79,8 +78,8 @@ async fn database(config: &Config) -> Vec<Finding> {
     let shown = config.database.shown();
     let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
     let started = Instant::now();
-    let access = match config.secrets.load(&Random::system()) {
-        Ok(secrets) => script_access(&config.database, &secrets),
+    let access = match script_access(config) {
+        Ok(access) => access,
         Err(error) => return vec![Finding::new("secrets", Err(error.to_string()))],
     };
     let opened = async {

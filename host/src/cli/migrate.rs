@@ -7,13 +7,12 @@ use anyhow::Context as _;
 use super::say;
 use crate::app::script_access;
 use crate::config::Config;
-use crate::random::Random;
 use crate::store::Db;
 use crate::store::script_sql::{self, ScriptWalls};
 
 pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let shown = config.database.shown();
-    let access = script_access(&config.database, &config.secrets.load(&Random::system())?);
+    let access = script_access(config)?;
     let db = Db::open_with(&config.database.url, config.database.max_connections, &access)
         .await
         .with_context(|| format!("{shown} can't be opened"))?;

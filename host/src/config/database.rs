@@ -80,7 +80,7 @@ impl DatabaseArgs {
     pub(super) fn check(self, data_dir: &Path, problems: &mut Problems) -> Database {
         let url = parse::text(self.url)
             .unwrap_or_else(|| format!("sqlite://{}", data_dir.join("belvedere.db").display()));
-        let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
+        let is_postgres = is_postgres(&url);
         if !is_postgres && !url.starts_with("sqlite:") {
             // The text may hold a password, so only its beginning is named.
             let scheme = url.split_once("://").map_or("(no scheme)", |(scheme, _)| scheme);
@@ -109,6 +109,10 @@ impl DatabaseArgs {
         let script_sql = script_sql(self.script_sql, self.script_url, problems);
         Database { url, max_connections, field_index_limit, script_sql }
     }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems) -> ScriptSql {
@@ -140,6 +144,10 @@ fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems)
 }
 
 impl Database {
+    pub fn is_postgres(&self) -> bool {
+        is_postgres(&self.url)
+    }
+
     /// The address without its password, for people.
     pub fn shown(&self) -> String {
         match url::Url::parse(&self.url) {

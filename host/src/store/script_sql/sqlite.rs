@@ -17,7 +17,7 @@ use super::{
 /// Bytes of a page of the file, SQLite's own default.
 const PAGE_BYTES: u64 = 4096;
 /// The longest LIKE pattern: matching takes time in proportion to it, and nothing can stop it half-way.
-const MAX_PATTERN_BYTES: i32 = 500;
+const MAX_PATTERN_BYTES: i32 = 250;
 /// The longest value, of a column or an expression. SQLite would go up to a gigabyte, and takes time in proportion to it
 /// without a look at the clock. Larger records are NULL (`views`).
 pub(super) const MAX_VALUE_BYTES: i32 = 256 << 10;

@@ -16,7 +16,7 @@ pub(super) const NEEDLE: Bound = Bound { what: "a text to look for", most: 256 }
 /// Characters that `translate` replaces: the letters of a script.
 pub(super) const ALPHABET: Bound = Bound { what: "the second argument of translate", most: 128 };
 /// A pattern of LIKE, GLOB or a regular expression. On SQLite the connection keeps LIKE and GLOB to it.
-pub(super) const PATTERN: Bound = Bound { what: "a pattern", most: 500 };
+pub(super) const PATTERN: Bound = Bound { what: "a pattern", most: 250 };
 /// JSON that another one shall contain, or that is merged into another one.
 pub(super) const PART: Bound = Bound { what: "JSON to look for or to merge", most: 1 << 10 };
 /// What stands between the parts of a text that is put together.
@@ -30,7 +30,7 @@ pub(super) struct Bound {
 
 impl Emit<'_> {
     /// The bytes of a text that is known now.
-    fn known_bytes(&self, expr: &Expr) -> Option<usize> {
+    pub(super) fn known_bytes(&self, expr: &Expr) -> Option<usize> {
         match expr {
             Expr::Nested(inner) => self.known_bytes(inner),
             Expr::Value(value) => match &value.value {
@@ -67,11 +67,13 @@ impl Emit<'_> {
         }
     }
 
-    /// What `write` writes, with a bound on the size of the result. On SQLite every value has one.
+    /// A call of something that takes time in proportion to a value. On PostgreSQL the result is bounded, and the clock is
+    /// looked at after it; SQLite does both for every value.
     pub(super) fn fitting(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
+        self.call()?;
         if !self.is_postgres() {
             return write(self);
         }

@@ -1,10 +1,7 @@
 //! Expressions. What binds how is written out with brackets, so that it is what was parsed.
 
 use serde_json::Value as Json;
-use sqlparser::ast::{
-    Array, BinaryOperator, CaseWhen, CeilFloorKind, DateTimeField, Expr, TrimWhereField, TypedString,
-    UnaryOperator, Value,
-};
+use sqlparser::ast::{Array, BinaryOperator, CaseWhen, Expr, TypedString, UnaryOperator, Value};
 
 use super::bounds::{self, Bound};
 use super::names::single;
@@ -16,7 +13,7 @@ impl Emit<'_> {
     }
 
     /// `(`, the pieces and expressions, `)`.
-    fn bracketed(&mut self, parts: &[Part<'_>]) -> Result<(), Refusal> {
+    pub(super) fn bracketed(&mut self, parts: &[Part<'_>]) -> Result<(), Refusal> {
         self.push("(");
         for part in parts {
             match part {
@@ -177,95 +174,6 @@ impl Emit<'_> {
         if self.is_postgres() { format!("\"{name}\"") } else { name.to_owned() }
     }
 
-    /// Functions with a grammar of their own.
-    fn special(&mut self, expr: &Expr) -> Result<(), Refusal> {
-        match expr {
-            Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
-                let Some(from) = substring_from else { return unsupported("SUBSTRING without a start") };
-                self.call()?;
-                self.push("substr(");
-                self.expr(expr)?;
-                self.push(", ");
-                self.expr(from)?;
-                if let Some(length) = substring_for {
-                    self.push(", ");
-                    self.expr(length)?;
-                }
-                self.push(")");
-                Ok(())
-            }
-            Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
-                self.call()?;
-                self.push(match trim_where {
-                    None | Some(TrimWhereField::Both) => {
-                        if self.is_postgres() {
-                            "btrim("
-                        } else {
-                            "trim("
-                        }
-                    }
-                    Some(TrimWhereField::Leading) => "ltrim(",
-                    Some(TrimWhereField::Trailing) => "rtrim(",
-                });
-                self.expr(expr)?;
-                let characters = trim_what.iter().map(|e| &**e).chain(trim_characters.iter().flatten());
-                for characters in characters {
-                    self.push(", ");
-                    self.short(characters, bounds::TRIM_SET)?;
-                }
-                self.push(")");
-                Ok(())
-            }
-            Expr::Position { expr, r#in } if self.is_postgres() => {
-                self.call()?;
-                self.push("strpos(");
-                self.expr(r#in)?;
-                self.push(", ");
-                self.short(expr, bounds::NEEDLE)?;
-                self.push(")");
-                Ok(())
-            }
-            Expr::Ceil { expr, field } if self.is_postgres() => self.rounded("ceil(", expr, field),
-            Expr::Floor { expr, field } if self.is_postgres() => self.rounded("floor(", expr, field),
-            Expr::Extract { field, syntax: _, expr } if self.is_postgres() => {
-                let name = match field {
-                    DateTimeField::Year => "year",
-                    DateTimeField::Month => "month",
-                    DateTimeField::Day => "day",
-                    DateTimeField::Hour => "hour",
-                    DateTimeField::Minute => "minute",
-                    DateTimeField::Second => "second",
-                    DateTimeField::Dow => "dow",
-                    DateTimeField::Doy => "doy",
-                    DateTimeField::Epoch => "epoch",
-                    DateTimeField::Quarter => "quarter",
-                    DateTimeField::Week(None) => "week",
-                    DateTimeField::Isodow => "isodow",
-                    DateTimeField::Isoyear => "isoyear",
-                    _ => return unsupported("this field of EXTRACT"),
-                };
-                self.push(&format!("EXTRACT({name} FROM "));
-                self.expr(expr)?;
-                self.push(")");
-                Ok(())
-            }
-            Expr::AtTimeZone { timestamp, time_zone } if self.is_postgres() => {
-                self.bracketed(&[Part::Expr(timestamp), Part::Word(" AT TIME ZONE "), Part::Expr(time_zone)])
-            }
-            _ => unsupported("this expression"),
-        }
-    }
-
-    fn rounded(&mut self, open: &str, expr: &Expr, field: &CeilFloorKind) -> Result<(), Refusal> {
-        let CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) = field else {
-            return unsupported("rounding to something");
-        };
-        self.push(open);
-        self.expr(expr)?;
-        self.push(")");
-        Ok(())
-    }
-
     fn cast(&mut self, expr: &Expr, name: &str) -> Result<(), Refusal> {
         let plain = |emit: &mut Self| {
             emit.push("CAST(");
@@ -273,50 +181,46 @@ impl Emit<'_> {
             emit.push(&format!(" AS {name})"));
             Ok(())
         };
-        self.call()?;
-        // A number of a hundred thousand digits, or as many elements, is a short text.
-        let grows = name.starts_with("NUMERIC") || name.starts_with("DECIMAL") || name.ends_with("[]");
-        if grows { self.fitting(plain) } else { plain(self) }
+        // A number of a hundred thousand digits, or as many elements, is a short text, and JSON a long one.
+        let grows = ["NUMERIC", "DECIMAL", "TEXT", "VARCHAR", "CHAR", "JSON"];
+        if grows.iter().any(|grows| name.starts_with(grows)) && self.known_bytes(expr) != Some(0) {
+            return self.fitting(plain);
+        }
+        plain(self)
     }
 
     fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<(), Refusal> {
+        use BinaryOperator as Op;
         use Part::{Expr as E, Short, Word as W};
         let word = operators::word(op, self.backend)?;
         let plain = [E(left), W(" "), W(word), W(" "), E(right)];
         match op {
-            BinaryOperator::StringConcat => {
-                self.call()?;
-                self.fitting(|emit| emit.bracketed(&plain))
-            }
+            Op::StringConcat | Op::Glob => self.fitting(|emit| emit.bracketed(&plain)),
             // The product of two numbers has the digits of both.
-            BinaryOperator::Multiply if !is_literal(left) && !is_literal(right) => {
+            Op::Multiply if self.is_postgres() && !is_literal(left) && !is_literal(right) => {
                 self.fitting(|emit| emit.bracketed(&plain))
             }
-            BinaryOperator::Arrow
-            | BinaryOperator::LongArrow
-            | BinaryOperator::HashArrow
-            | BinaryOperator::HashLongArrow
-            | BinaryOperator::Question
-            | BinaryOperator::QuestionAnd
-            | BinaryOperator::QuestionPipe
-            | BinaryOperator::Glob => {
+            Op::Arrow
+            | Op::LongArrow
+            | Op::HashArrow
+            | Op::HashLongArrow
+            | Op::Question
+            | Op::QuestionAnd
+            | Op::QuestionPipe => {
                 self.call()?;
                 self.bracketed(&plain)
             }
-            BinaryOperator::AtArrow => {
-                self.call()?;
-                self.bracketed(&[E(left), W(" "), W(word), W(" "), Short(right, bounds::PART)])
+            Op::AtArrow => {
+                let parts = [E(left), W(" "), W(word), W(" "), Short(right, bounds::PART)];
+                self.fitting(|emit| emit.bracketed(&parts))
             }
-            BinaryOperator::ArrowAt => {
-                self.call()?;
-                self.bracketed(&[Short(left, bounds::PART), W(" "), W(word), W(" "), E(right)])
+            Op::ArrowAt => {
+                let parts = [Short(left, bounds::PART), W(" "), W(word), W(" "), E(right)];
+                self.fitting(|emit| emit.bracketed(&parts))
             }
-            BinaryOperator::PGRegexMatch
-            | BinaryOperator::PGRegexIMatch
-            | BinaryOperator::PGRegexNotMatch
-            | BinaryOperator::PGRegexNotIMatch => {
-                self.call()?;
-                self.bracketed(&[E(left), W(" "), W(word), W(" "), Short(right, bounds::PATTERN)])
+            Op::PGRegexMatch | Op::PGRegexIMatch | Op::PGRegexNotMatch | Op::PGRegexNotIMatch => {
+                let parts = [E(left), W(" "), W(word), W(" "), Short(right, bounds::PATTERN)];
+                self.fitting(|emit| emit.bracketed(&parts))
             }
             _ => self.bracketed(&plain),
         }
@@ -329,16 +233,14 @@ impl Emit<'_> {
         pattern: &Expr,
         escape: Option<&Expr>,
     ) -> Result<(), Refusal> {
-        self.call()?;
         // SQLite bounds patterns itself.
         let bounded =
             if self.is_postgres() { Part::Short(pattern, bounds::PATTERN) } else { Part::Expr(pattern) };
-        match escape {
-            None => self.bracketed(&[Part::Expr(expr), word, bounded]),
-            Some(escape) => {
-                self.bracketed(&[Part::Expr(expr), word, bounded, Part::Word(" ESCAPE "), Part::Expr(escape)])
-            }
+        let mut parts = vec![Part::Expr(expr), word, bounded];
+        if let Some(escape) = escape {
+            parts.extend([Part::Word(" ESCAPE "), Part::Expr(escape)]);
         }
+        self.fitting(|emit| emit.bracketed(&parts))
     }
 
     fn quantified(&mut self, left: &Expr, op: &str, which: &str, right: &Expr) -> Result<(), Refusal> {
@@ -429,7 +331,7 @@ impl Emit<'_> {
 
 /// A piece of an expression.
 #[derive(Clone, Copy)]
-enum Part<'e> {
+pub(super) enum Part<'e> {
     Word(&'e str),
     Expr(&'e Expr),
     Short(&'e Expr, Bound),

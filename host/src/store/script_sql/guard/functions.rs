@@ -8,7 +8,7 @@ use sqlparser::ast::{
 
 use super::super::super::Backend;
 use super::lists::{
-    BARE, BOTH, CHEAP, EXACT, GROWS, JSON_TABLE, POSTGRES, SQLITE, TABLE_POSTGRES, TABLE_SQLITE, bound_of,
+    BARE, BOTH, CHEAP, EXACT, JSON_TABLE, POSTGRES, SQLITE, TABLE_POSTGRES, TABLE_SQLITE, bound_of,
     columns_of, is_star,
 };
 use super::names::single;
@@ -43,9 +43,6 @@ impl Emit<'_> {
         };
         let name = self.known(name, &[BOTH, own])?;
         absent("* in a call", name != "count" && args.args.iter().any(is_star))?;
-        if !CHEAP.contains(&name) {
-            self.call()?;
-        }
         let call = |emit: &mut Self| {
             // The form of `substring` with texts takes a regular expression.
             emit.push(if name == "substring" { "substr" } else { name });
@@ -61,7 +58,7 @@ impl Emit<'_> {
                 Some(WindowType::WindowSpec(window)) => emit.window(window),
             }
         };
-        if GROWS.contains(&name) { self.fitting(call) } else { call(self) }
+        if CHEAP.contains(&name) { call(self) } else { self.fitting(call) }
     }
 
     fn arguments(&mut self, name: &str, list: &FunctionArgumentList) -> Result<(), Refusal> {

@@ -169,7 +169,7 @@ pub(super) const TABLE_POSTGRES: &[&str] = &[
 /// Written without brackets.
 pub(super) const BARE: &[&str] = &["current_date", "current_time", "current_timestamp"];
 
-/// Those whose time does not depend on the size of a value.
+/// Those whose time does not depend on the size of a value, and that give no larger ones.
 pub(super) const CHEAP: &[&str] = &[
     "abs",
     "avg",
@@ -208,32 +208,6 @@ pub(super) const CHEAP: &[&str] = &[
     "trunc",
     "typeof",
     "unlikely",
-];
-
-/// Those that may give more than they take. PostgreSQL has no bound on values of its own, but for a gigabyte.
-pub(super) const GROWS: &[&str] = &[
-    "array_agg",
-    "array_to_string",
-    "concat",
-    "concat_ws",
-    "json_agg",
-    "json_build_array",
-    "json_build_object",
-    "json_object",
-    "json_object_agg",
-    "jsonb_agg",
-    "jsonb_build_array",
-    "jsonb_build_object",
-    "jsonb_object_agg",
-    "jsonb_path_query_first",
-    "jsonb_set",
-    "regexp_replace",
-    "replace",
-    "string_agg",
-    "to_char",
-    "to_json",
-    "to_jsonb",
-    "translate",
 ];
 
 /// Those that PostgreSQL would compute to thousands of digits.

@@ -2,12 +2,10 @@
 
 use sqlparser::ast::{
     Cte, Distinct, Expr, GroupByExpr, LimitClause, Offset, OrderBy, OrderByExpr, OrderByKind, OrderByOptions,
-    OrderBySort, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
-    SetQuantifier, TableAlias, WildcardAdditionalOptions, With,
+    OrderBySort, Query, Select, SetExpr, SetOperator, SetQuantifier, TableAlias, With,
 };
 
-use super::names::single;
-use super::scope::{Column, Columns, Cost, Scope};
+use super::scope::{Column, Columns, Scope};
 use super::{Emit, Refusal, absent, quick, unsupported};
 
 /// What was written of a query.
@@ -309,68 +307,6 @@ impl Emit<'_> {
         self.list(items, |emit, item| emit.output_or_expr(item, false))
     }
 
-    /// Writes the columns of a SELECT or of a RETURNING, and returns them.
-    pub(super) fn projection(&mut self, items: &[SelectItem]) -> Result<Columns, Refusal> {
-        let mut columns = Columns::new();
-        self.list(items, |emit, item| {
-            let before = emit.spent;
-            let name = match item {
-                SelectItem::UnnamedExpr(expr) => {
-                    emit.expr(expr)?;
-                    let name = emit.name_of(expr);
-                    if let Some(name) = &name {
-                        let name = emit.quoted(name);
-                        emit.push(&format!(" AS {name}"));
-                    }
-                    name
-                }
-                SelectItem::ExprWithAlias { expr, alias } => {
-                    emit.expr(expr)?;
-                    emit.push(" AS ");
-                    emit.name(alias)?;
-                    Some(emit.plain(alias)?)
-                }
-                SelectItem::Wildcard(options) => {
-                    plain_wildcard(options)?;
-                    emit.push("*");
-                    columns.extend(emit.star());
-                    return Ok(());
-                }
-                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-                    plain_wildcard(options)?;
-                    let name = emit.plain(single(name)?)?;
-                    let Some(relation) = emit.relation_named(&name) else {
-                        return Err(Refusal::Column(format!("{name}.*")));
-                    };
-                    let (alias, shown) = (relation.alias.clone(), relation.columns.clone());
-                    absent("this *", alias.is_empty())?;
-                    emit.push(&format!("{alias}.*"));
-                    columns.extend(shown);
-                    return Ok(());
-                }
-                _ => return unsupported("this column of a SELECT"),
-            };
-            let cost =
-                Cost { nodes: emit.spent.nodes - before.nodes, calls: emit.spent.calls - before.calls };
-            columns.push(Column { name, cost });
-            Ok(())
-        })?;
-        Ok(columns)
-    }
-
-    /// How the databases call a column without an alias, if it is certain. A function is called otherwise by SQLite.
-    fn name_of(&self, expr: &Expr) -> Option<String> {
-        match expr {
-            Expr::Identifier(name) => self.plain(name).ok(),
-            Expr::CompoundIdentifier(names) => names.last().and_then(|name| self.plain(name).ok()),
-            Expr::Nested(inner) => self.name_of(inner),
-            Expr::Function(function) if self.is_postgres() => {
-                single(&function.name).and_then(|name| self.plain(name)).ok()
-            }
-            _ => None,
-        }
-    }
-
     pub(super) fn order(&mut self, item: &OrderByExpr) -> Result<(), Refusal> {
         let OrderByExpr { expr, options: _, with_fill } = item;
         absent("WITH FILL", with_fill.is_some())?;
@@ -395,23 +331,4 @@ impl Emit<'_> {
         }
         Ok(())
     }
-}
-
-fn plain_wildcard(options: &WildcardAdditionalOptions) -> Result<(), Refusal> {
-    let WildcardAdditionalOptions {
-        wildcard_token: _,
-        opt_ilike,
-        opt_exclude,
-        opt_except,
-        opt_replace,
-        opt_rename,
-        opt_alias,
-    } = options;
-    let more = opt_ilike.is_some()
-        || opt_exclude.is_some()
-        || opt_except.is_some()
-        || opt_replace.is_some()
-        || opt_rename.is_some()
-        || opt_alias.is_some();
-    absent("something after *", more)
 }
