@@ -67,7 +67,7 @@ fn place() -> &'static Place {
 
 fuzz_target!(|data: &[u8]| {
     let place = place();
-    let sql = Choices(data).statement();
+    let sql = Choices::new(data).statement();
     let params = if sql.contains("$1") { vec![json!("x")] } else { Vec::new() };
     for db in &place.databases {
         let said = match place.runtime.block_on(script_sql::run(db, &sql, &params)) {

@@ -4,14 +4,17 @@
 /// What is in the table `canary`, and never comes out.
 pub const SECRET: &str = "canary-b7d1f0";
 
-/// Names that mean something on one of the databases, or should mean nothing.
-const RELATIONS: &[&str] = &[
-    "records",
-    "record_refs",
-    "labels",
-    "lexicons",
-    "script_own",
-    "script_own",
+/// Views and tables that may be read, with some of their columns.
+const READABLE: &[(&str, &[&str])] = &[
+    ("script_own", &["x", "n"]),
+    ("records", &["uri", "did", "collection", "rkey", "record", "indexed_us"]),
+    ("script_own", &["x", "n"]),
+    ("record_refs", &["source_uri", "target_uri", "collection"]),
+    ("labels", &["src", "uri", "val", "cts"]),
+    ("lexicons", &["id", "lexicon_json"]),
+];
+/// Names of everything else.
+const FOREIGN: &[&str] = &[
     "canary",
     "\"canary\"",
     "public.canary",
@@ -21,29 +24,14 @@ const RELATIONS: &[&str] = &[
     "script_views.records",
     "sqlite_schema",
     "pg_class",
-    "a",
-    "b",
-    "c",
     "pg_catalog.pg_proc",
     "script_gone",
     "canary AS records",
     "information_schema.columns",
 ];
-const COLUMNS: &[&str] = &[
-    "uri",
-    "did",
-    "collection",
-    "rkey",
-    "record",
-    "indexed_us",
-    "x",
-    "n",
+/// Columns that there are not, or that are functions.
+const STRANGE: &[&str] = &[
     "secret",
-    "value",
-    "key",
-    "a",
-    "b",
-    "c",
     "rowid",
     "ctid",
     "tableoid",
@@ -63,29 +51,47 @@ const COLUMNS: &[&str] = &[
     "t2",
     "cte_1",
     "\"x\"",
-    "*",
+    "xmin",
+    "to_json",
+    "table_to_xml",
 ];
-const FUNCTIONS: &[&str] = &[
-    "lower",
-    "count",
-    "max",
-    "string_agg",
-    "group_concat",
-    "coalesce",
-    "concat",
-    "replace",
-    "trim",
-    "substr",
-    "length",
-    "json_extract",
-    "json_group_array",
-    "jsonb_agg",
-    "jsonb_path_query_first",
-    "array_agg",
-    "to_jsonb",
-    "regexp_replace",
-    "row_number",
-    "lag",
+/// Functions of the list, with their numbers of arguments.
+const FUNCTIONS: &[(&str, usize)] = &[
+    ("lower", 1),
+    ("count", 1),
+    ("max", 1),
+    ("string_agg", 2),
+    ("coalesce", 2),
+    ("concat", 2),
+    ("replace", 3),
+    ("trim", 1),
+    ("substr", 2),
+    ("length", 1),
+    ("group_concat", 1),
+    ("json_extract", 2),
+    ("json_group_array", 1),
+    ("jsonb_agg", 1),
+    ("jsonb_path_query_first", 2),
+    ("array_agg", 1),
+    ("to_jsonb", 1),
+    ("regexp_replace", 3),
+    ("row_number", 0),
+    ("lag", 1),
+    ("upper", 1),
+    ("nullif", 2),
+    ("min", 1),
+    ("json_object", 2),
+    ("json_build_object", 2),
+    ("hex", 1),
+    ("quote", 1),
+    ("jsonb_path_exists", 2),
+    ("starts_with", 2),
+    ("octet_length", 1),
+    ("json_array", 2),
+    ("typeof", 1),
+    ("md5", 1),
+];
+const FORBIDDEN: &[&str] = &[
     "ts_stat",
     "query_to_xml",
     "table_to_xml",
@@ -104,20 +110,22 @@ const FUNCTIONS: &[&str] = &[
     "dblink",
     "pg_catalog.lower",
     "nextval",
-    "currval",
     "to_regclass",
     "json_populate_record",
     "xpath",
+    "belvedere_short",
+    "script_views.fits",
 ];
-const TABLE_FUNCTIONS: &[&str] = &[
-    "json_each",
-    "json_tree",
-    "jsonb_array_elements_text",
-    "jsonb_array_elements",
-    "jsonb_each_text",
-    "unnest",
-    "jsonb_path_query",
-    "jsonb_object_keys",
+/// After FROM, with their columns.
+const TABLE_FUNCTIONS: &[(&str, &[&str])] = &[
+    ("jsonb_array_elements_text", &["value"]),
+    ("json_each", &["key", "value"]),
+    ("jsonb_array_elements", &["value"]),
+    ("jsonb_each_text", &["key", "value"]),
+    ("json_tree", &["key", "value", "path"]),
+    ("jsonb_object_keys", &["jsonb_object_keys"]),
+];
+const FORBIDDEN_TABLES: &[&str] = &[
     "ts_stat",
     "query_to_xml",
     "pragma_table_info",
@@ -128,33 +136,29 @@ const TABLE_FUNCTIONS: &[&str] = &[
     "json_to_recordset",
     "sqlite_dbpage",
     "fts5vocab",
+    "own_columns",
+    "script_views.own_columns",
 ];
 const TEXTS: &[&str] = &[
-    "",
+    "[\"SELECT secret FROM public.canary\"]",
     "a",
     "x",
+    "{\"a\": [1, \"canary\"]}",
     "SELECT secret FROM canary",
     "SELECT secret FROM public.canary",
     "public.canary",
     "canary",
     "$.a",
-    "[\"SELECT secret FROM public.canary\"]",
-    "{\"a\": [1, \"canary\"]}",
     "$.** ? (@ like_regex \"canary\")",
     "%",
     "it''s",
     "{canary}",
     "\\''; SELECT secret FROM canary; --",
+    "",
 ];
-const TYPES: &[&str] = &[
-    "text",
-    "integer",
-    "jsonb",
-    "json",
-    "numeric",
-    "text[]",
-    "boolean",
-    "date",
+const TYPES: &[&str] =
+    &["text", "integer", "jsonb", "numeric", "text[]", "boolean", "date", "json", "interval"];
+const FORBIDDEN_TYPES: &[&str] = &[
     "regclass",
     "oid",
     "name",
@@ -162,42 +166,28 @@ const TYPES: &[&str] = &[
     "records",
     "xml",
     "jsonpath",
-    "blob",
     "regproc",
     "public.canary",
     "record",
-    "interval",
+    "script_own",
 ];
-const OPERATORS: &[&str] = &[
-    "+",
-    "-",
-    "*",
-    "/",
-    "||",
-    "->",
-    "->>",
-    "#>",
+const OPERATORS: &[&str] =
+    &["||", "=", "->>", "<>", "+", "->", "<", "AND", "OR", "IS DISTINCT FROM", "LIKE", "*"];
+const STRANGE_OPERATORS: &[&str] = &[
+    "~",
     "@>",
-    "<@",
     "?",
     "&&",
-    "=",
-    "<>",
-    "<",
-    "AND",
-    "OR",
-    "~",
-    "~*",
-    "IS DISTINCT FROM",
-    "LIKE",
-    "ILIKE",
     "GLOB",
     "REGEXP",
     "MATCH",
     "@@",
     "OPERATOR(pg_catalog.||)",
-    "IS",
     "COLLATE",
+    "#>",
+    "ILIKE",
+    ".",
+    "::",
 ];
 const JOINS: &[&str] = &[
     ", ",
@@ -209,20 +199,31 @@ const JOINS: &[&str] = &[
     " FULL JOIN ",
     " JOIN LATERAL ",
 ];
+const ALIASES: &[&str] = &["a", "b", "c", "d", "e", "f"];
 /// Levels of subqueries and expressions.
-const DEPTH: u32 = 5;
+const DEPTH: u32 = 4;
+/// One choice in so many is one that should be refused.
+const HOSTILE: usize = 24;
 
 /// Choices, taken from bytes. When they are used up it always takes the first.
-pub struct Choices<'a>(pub &'a [u8]);
+pub struct Choices<'a> {
+    bytes: &'a [u8],
+    /// The aliases that can be seen, with their columns, innermost last.
+    seen: Vec<(&'static str, Vec<&'static str>)>,
+}
 
-impl Choices<'_> {
+impl<'a> Choices<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, seen: Vec::new() }
+    }
+
     fn below(&mut self, end: usize) -> usize {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
+        let Some((first, rest)) = self.bytes.split_first() else { return 0 };
+        self.bytes = rest;
         usize::from(*first) % end
     }
 
-    fn one_of(&mut self, all: &[&'static str]) -> &'static str {
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
@@ -230,112 +231,121 @@ impl Choices<'_> {
         self.below(n) == n - 1
     }
 
-    fn list(&mut self, most: usize, mut item: impl FnMut(&mut Self) -> String) -> String {
-        let count = 1 + self.below(most);
-        (0..count).map(|_| item(self)).collect::<Vec<_>>().join(", ")
-    }
-
     /// One statement.
     pub fn statement(&mut self) -> String {
+        let own: (&str, Vec<&str>) = ("script_own", vec!["x", "n"]);
         match self.below(12) {
-            0..=7 => self.query(DEPTH),
-            8 => format!(
-                "INSERT INTO {} (x) {} {}",
-                self.one_of(&["script_own", "script_own", "canary", "records"]),
-                self.query(2),
-                self.one_of(&[
-                    "",
-                    "ON CONFLICT (x) DO UPDATE SET x = excluded.x",
-                    "ON CONFLICT DO NOTHING",
-                    "RETURNING *"
-                ]),
-            ),
-            9 => format!("INSERT INTO script_own VALUES ({}) RETURNING {}", self.expr(3), self.projection(2)),
-            10 => format!(
-                "UPDATE script_own {} SET x = {} FROM {} WHERE {} RETURNING {}",
-                self.one_of(&["", "AS a", "AS canary"]),
-                self.expr(3),
-                self.from(2),
-                self.expr(2),
-                self.projection(2),
-            ),
-            _ => format!("DELETE FROM script_own WHERE {} RETURNING {}", self.expr(3), self.projection(2)),
+            0..=7 => self.query(DEPTH, None),
+            8 => {
+                let target =
+                    if self.once_in(HOSTILE) { self.one_of(&["canary", "records"]) } else { "script_own" };
+                let query = self.query(2, Some(1));
+                let conflict =
+                    self.one_of(&["", "ON CONFLICT DO NOTHING", "RETURNING *", "RETURNING script_own.x"]);
+                format!("INSERT INTO {target} (x) {query} {conflict}")
+            }
+            9 => {
+                let value = self.expr(2);
+                self.seen.push(own);
+                format!("INSERT INTO script_own (x) VALUES ({value}) RETURNING {}", self.projection(2, None))
+            }
+            10 => {
+                self.seen.push(own);
+                let from = self.from(2);
+                let (value, condition) = (self.expr(2), self.expr(1));
+                let shown = self.projection(2, None);
+                format!(
+                    "UPDATE script_own SET x = {value} FROM {from} WHERE {condition} IS NULL RETURNING {shown}"
+                )
+            }
+            _ => {
+                self.seen.push(own);
+                format!(
+                    "DELETE FROM script_own WHERE {} IS NULL RETURNING {}",
+                    self.expr(2),
+                    self.projection(2, None)
+                )
+            }
         }
     }
 
-    fn query(&mut self, depth: u32) -> String {
+    /// A query, of so many columns if that matters.
+    fn query(&mut self, depth: u32, width: Option<usize>) -> String {
         let mut sql = String::new();
-        if depth > 1 && self.once_in(5) {
-            let recursive = self.one_of(&["", "RECURSIVE "]);
-            let name = self.one_of(&["a", "b", "canary", "records", "script_own", "c"]);
-            let columns = self.one_of(&["", " (x)", " (secret)", " (x, n)"]);
-            sql = format!("WITH {recursive}{name}{columns} AS ({}) ", self.query(depth - 1));
-        }
         if depth > 1 && self.once_in(8) {
-            let (left, right) = (self.select(depth - 1), self.select(depth - 1));
+            let recursive = self.one_of(&["", "RECURSIVE "]);
+            let name =
+                if self.once_in(HOSTILE) { self.one_of(&["canary", "records", "script_own"]) } else { "w" };
+            sql = format!("WITH {recursive}{name} (x) AS ({}) ", self.query(depth - 1, Some(1)));
+        }
+        if depth > 1 && self.once_in(10) {
+            let width = width.or(Some(1));
+            let (left, right) = (self.select(depth - 1, width), self.select(depth - 1, width));
             let word = self.one_of(&["UNION", "UNION ALL", "EXCEPT", "INTERSECT"]);
             sql += &format!("{left} {word} {right}");
-        } else if self.once_in(12) {
-            sql += &format!("VALUES ({})", self.list(2, |choices| choices.expr(depth.min(2))));
+        } else if self.once_in(20) {
+            let row = (0..width.unwrap_or(2)).map(|_| self.expr(1)).collect::<Vec<_>>().join(", ");
+            sql += &format!("VALUES ({row})");
         } else {
-            sql += &self.select(depth);
-        }
-        if self.once_in(5) {
-            sql += &format!(" ORDER BY {}", self.expr(depth.min(2)));
-        }
-        if self.once_in(4) {
-            sql += &format!(" LIMIT {}", self.one_of(&["5", "1", "$1", "(SELECT count(*) FROM canary)"]));
-        }
-        sql
-    }
-
-    fn select(&mut self, depth: u32) -> String {
-        let distinct = self.one_of(&["", "", "", "DISTINCT ", "DISTINCT ON (x) "]);
-        let mut sql = format!("SELECT {distinct}{}", self.projection(depth));
-        if !self.once_in(6) {
-            sql += &format!(" FROM {}", self.from(depth));
-        }
-        if self.once_in(3) {
-            sql += &format!(" WHERE {}", self.expr(depth));
+            sql += &self.select(depth, width);
         }
         if self.once_in(6) {
-            sql += &format!(" GROUP BY {}", self.expr(depth.min(2)));
-            if self.once_in(3) {
-                sql += &format!(" HAVING {}", self.expr(depth.min(2)));
-            }
+            sql += " ORDER BY 1";
+        }
+        if self.once_in(6) {
+            sql += &format!(
+                " LIMIT {}",
+                self.one_of(&["5", "1", "$1 + 0", "(SELECT count(*) FROM script_own)"])
+            );
         }
         sql
     }
 
-    fn projection(&mut self, depth: u32) -> String {
-        self.list(3, |choices| {
-            let mut item = match choices.below(6) {
-                0 => return "*".to_owned(),
-                1 => return format!("{}.*", choices.alias()),
-                _ => choices.expr(depth),
-            };
-            if choices.once_in(3) {
-                item += &format!(" AS {}", choices.one_of(&["x", "secret", "n", "a"]));
-            }
-            item
-        })
+    fn select(&mut self, depth: u32, width: Option<usize>) -> String {
+        let outside = self.seen.len();
+        let from = if self.once_in(8) { String::new() } else { format!(" FROM {}", self.from(depth)) };
+        let distinct = self.one_of(&["", "", "", "DISTINCT "]);
+        let mut sql = format!("SELECT {distinct}{}{from}", self.projection(depth, width));
+        if self.once_in(3) {
+            sql += &format!(" WHERE {} IS NOT NULL", self.expr(depth - 1));
+        }
+        if self.once_in(12) {
+            sql += &format!(" GROUP BY {}", self.expr(1));
+        }
+        if self.once_in(10) {
+            sql += &format!(" ORDER BY {}", self.expr(1));
+        }
+        self.seen.truncate(outside);
+        sql
     }
 
-    fn alias(&mut self) -> &'static str {
-        self.one_of(&["a", "b", "c", "records", "script_own", "canary", "t1", "t2", "excluded"])
+    fn projection(&mut self, depth: u32, width: Option<usize>) -> String {
+        let count = width.unwrap_or_else(|| 1 + self.below(3));
+        let items = (0..count).map(|_| {
+            if width.is_none() && self.once_in(6) {
+                return self.seen.last().map_or("1".to_owned(), |(alias, _)| format!("{alias}.*"));
+            }
+            let item = self.expr(depth - 1);
+            if self.once_in(3) {
+                format!("{item} AS {}", self.one_of(&["x", "secret", "n", "a"]))
+            } else {
+                item
+            }
+        });
+        items.collect::<Vec<_>>().join(", ")
     }
 
     fn from(&mut self, depth: u32) -> String {
         let mut sql = self.table(depth);
-        while self.once_in(3) {
+        while self.once_in(4) {
             let join = self.one_of(JOINS);
             sql += join;
             sql += &self.table(depth.saturating_sub(1));
             if join.contains("JOIN") && !join.contains("CROSS") && !join.contains("NATURAL") {
-                sql += &if self.once_in(4) {
-                    format!(" USING ({})", self.one_of(&["uri", "x", "secret"]))
+                sql += &if self.once_in(HOSTILE) {
+                    " USING (secret)".to_owned()
                 } else {
-                    format!(" ON {}", self.expr(1))
+                    format!(" ON {} = 'x'", self.expr(1))
                 };
             }
         }
@@ -343,63 +353,103 @@ impl Choices<'_> {
     }
 
     fn table(&mut self, depth: u32) -> String {
-        let mut sql = match self.below(8) {
-            0..=3 => self.one_of(RELATIONS).to_owned(),
-            4 | 5 => format!("{}({})", self.one_of(TABLE_FUNCTIONS), self.list(2, |choices| choices.expr(1))),
-            _ if depth > 1 => format!("({})", self.query(depth - 1)),
-            _ => "script_own".to_owned(),
+        // Each alias once, while there are any.
+        let alias = ALIASES[self.seen.len() % ALIASES.len()];
+        let (text, columns) = match self.below(9) {
+            _ if self.once_in(HOSTILE) => (self.one_of(FOREIGN).to_owned(), vec!["secret"]),
+            0..=4 => {
+                let (name, columns) = self.one_of(READABLE);
+                (name.to_owned(), columns.to_vec())
+            }
+            5 | 6 => {
+                let (name, columns) = self.one_of(TABLE_FUNCTIONS);
+                let name = if self.once_in(HOSTILE) { self.one_of(FORBIDDEN_TABLES) } else { name };
+                let columns =
+                    if columns.len() == 1 && columns[0] == name { vec![alias] } else { columns.to_vec() };
+                let argument =
+                    if self.once_in(3) { self.expr(1) } else { format!("'{}'", self.one_of(TEXTS)) };
+                (format!("{name}({argument})"), columns)
+            }
+            _ if depth > 1 => {
+                let outside = std::mem::take(&mut self.seen);
+                let query = self.query(depth - 1, Some(1));
+                self.seen = outside;
+                (format!("(SELECT q.* FROM (SELECT ({query} LIMIT 1) AS x) AS q)"), vec!["x"])
+            }
+            _ => ("script_own".to_owned(), vec!["x", "n"]),
         };
-        if !self.once_in(3) {
-            sql += &format!(" AS {}{}", self.alias(), self.one_of(&["", "", "", "(x)", "(x, n)"]));
-        }
-        sql
+        self.seen.push((alias, columns));
+        format!("{text} AS {alias}")
     }
 
     fn column(&mut self) -> String {
-        let column = self.one_of(COLUMNS);
-        match self.below(8) {
-            0..=2 => column.to_owned(),
-            3 => format!("({}).{column}", self.alias()),
-            4 => format!("{}.{}", self.alias(), self.one_of(FUNCTIONS)),
-            5 => format!("{}.{}.{column}", self.one_of(&["public", "main", "script_views"]), self.alias()),
-            _ => format!("{}.{column}", self.alias()),
+        if self.seen.is_empty() {
+            return "'none'".to_owned();
+        }
+        let place = self.below(self.seen.len());
+        let (alias, columns) = self.seen[place].clone();
+        let column = columns[self.below(columns.len())];
+        if !self.once_in(HOSTILE / 3) {
+            return format!("{alias}.{column}");
+        }
+        let strange = self.one_of(STRANGE);
+        match self.below(6) {
+            0 => column.to_owned(),
+            1 => format!("({alias}).{column}"),
+            2 => format!("({alias}.{column}).{strange}"),
+            3 => format!("public.{alias}.{strange}"),
+            4 => strange.to_owned(),
+            _ => format!("{alias}.{strange}"),
         }
     }
 
     fn expr(&mut self, depth: u32) -> String {
-        let kind = if depth == 0 { self.below(3) } else { self.below(16) };
+        let kind = if depth == 0 { self.below(6) } else { self.below(20) };
         let deeper = depth.saturating_sub(1);
         match kind {
-            0 => format!("'{}'", self.one_of(TEXTS)),
-            1 => self.one_of(&["1", "0", "NULL", "TRUE", "2.5", "$1", "current_date"]).to_owned(),
-            2..=4 => self.column(),
-            5..=7 => {
-                let (name, arguments) =
-                    (self.one_of(FUNCTIONS), self.list(3, |choices| choices.expr(deeper)));
-                let extra =
-                    self.one_of(&["", "", "", " OVER ()", " OVER (ORDER BY x)", " FILTER (WHERE TRUE)"]);
+            0..=3 => self.column(),
+            4 => format!("'{}'", self.one_of(TEXTS)),
+            5 => self.one_of(&["1", "0", "NULL", "TRUE", "2.5", "$1", "current_date"]).to_owned(),
+            6..=10 => {
+                let (name, count) = self.one_of(FUNCTIONS);
+                let name = if self.once_in(HOSTILE) { self.one_of(FORBIDDEN) } else { name };
+                let arguments = (0..count).map(|_| self.expr(deeper)).collect::<Vec<_>>().join(", ");
+                let extra = if name == "row_number" || name == "lag" {
+                    self.one_of(&[" OVER ()", " OVER (ORDER BY 1)"])
+                } else {
+                    self.one_of(&["", "", "", "", "", " OVER ()", " FILTER (WHERE TRUE)"])
+                };
                 format!("{name}({arguments}){extra}")
             }
-            8 | 9 => {
+            11..=13 => {
                 let (left, right) = (self.expr(deeper), self.expr(deeper));
-                format!("({left} {} {right})", self.one_of(OPERATORS))
+                let word =
+                    if self.once_in(8) { self.one_of(STRANGE_OPERATORS) } else { self.one_of(OPERATORS) };
+                format!("({left} {word} {right})")
             }
-            10 => format!("CAST({} AS {})", self.expr(deeper), self.one_of(TYPES)),
-            11 => format!("{}::{}", self.expr(deeper), self.one_of(TYPES)),
-            12 => format!("({})", self.query(deeper.max(1))),
-            13 => format!("EXISTS ({})", self.query(deeper.max(1))),
-            14 => {
+            14 | 15 => {
+                let name = if self.once_in(8) { self.one_of(FORBIDDEN_TYPES) } else { self.one_of(TYPES) };
+                let inner = self.expr(deeper);
+                if self.once_in(2) {
+                    format!("CAST({inner} AS {name})")
+                } else {
+                    format!("({inner})::{name}")
+                }
+            }
+            16 => format!("({} LIMIT 1)", self.select(deeper.max(1), Some(1))),
+            17 => format!("EXISTS ({})", self.select(deeper.max(1), None)),
+            18 => {
                 let (when, then, other) = (self.expr(deeper), self.expr(deeper), self.expr(deeper));
-                format!("CASE WHEN {when} THEN {then} ELSE {other} END")
+                format!("CASE WHEN {when} IS NULL THEN {then} ELSE {other} END")
             }
             _ => {
                 let inner = self.expr(deeper);
-                match self.below(5) {
-                    0 => format!("({inner}).{}", self.one_of(FUNCTIONS)),
-                    1 => format!("{inner} IN ({})", self.query(deeper.max(1))),
+                match self.below(6) {
+                    0 => format!("{inner} IN ({})", self.select(deeper.max(1), Some(1))),
+                    1 => format!("({inner}).{}", self.one_of(FORBIDDEN)),
                     2 => format!("{} '{}'", self.one_of(TYPES), self.one_of(TEXTS)),
                     3 => format!("ARRAY[{inner}]"),
-                    _ => format!("({inner}, {inner})"),
+                    _ => format!("coalesce({inner}, {inner})"),
                 }
             }
         }

@@ -31,7 +31,7 @@ on_both! {
         ask(&db, "INSERT INTO script_own VALUES ('a', 1), ('b', 2)", &[]).await.unwrap();
         let mut answered = 0;
         for seed in 0..STATEMENTS {
-            let sql = Choices(&bytes(seed)).statement();
+            let sql = Choices::new(&bytes(seed)).statement();
             let params = if sql.contains("$1") { vec![json!("x")] } else { Vec::new() };
             match ask(&db, &sql, &params).await {
                 Ok(answer) => {

@@ -274,6 +274,7 @@ impl Emit<'_> {
             None | Some(Distinct::All) => {}
             Some(Distinct::Distinct) => self.push("DISTINCT "),
             Some(Distinct::On(columns)) => {
+                absent("DISTINCT ON", !self.is_postgres())?;
                 self.push("DISTINCT ON (");
                 self.list(columns, |emit, column| emit.output_or_expr(column, true))?;
                 self.push(") ");
