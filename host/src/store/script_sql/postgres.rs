@@ -88,15 +88,21 @@ pub(super) async fn run(
         let result = run_on(&mut tx, parsed, params).await;
         match &result {
             Ok(_) => tx.commit().await?,
+            // The rest of the rows is not waited for.
+            Err(error) if leaves_doubt(error) => drop(tx),
             Err(_) => tx.rollback().await?,
         }
         result
     };
-    match result {
-        Err(RawError::Store(_) | RawError::TooManyRows | RawError::TooLarge) => {}
-        _ => held.keep(),
+    if !result.as_ref().is_err_and(leaves_doubt) {
+        held.keep();
     }
     result
+}
+
+/// Whether a connection can't be used again after an error.
+fn leaves_doubt(error: &RawError) -> bool {
+    matches!(error, RawError::Store(_) | RawError::TooManyRows | RawError::TooLarge)
 }
 
 async fn run_on(
