@@ -1,5 +1,6 @@
 //! What is shared, built once, in order: store, then what is kept in memory of it, then what runs by itself.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -173,17 +174,19 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-/// The outbound client, as far as the configuration lets it go.
+/// The outbound client, as far as the configuration lets it go. `port` is the one that is listened on.
 ///
 /// # Errors
 /// When the system has no usable TLS or DNS setup.
-pub fn net_client(config: &Config, identity: &Identity) -> Result<net::Client, net::NetError> {
+pub fn net_client(config: &Config, identity: &Identity, port: u16) -> Result<net::Client, net::NetError> {
     let urls = config.indexing.jetstream_urls.iter();
     let urls = urls.chain([&config.indexing.relay_url, &config.indexing.plc_url]);
+    let own = [SocketAddr::new(config.server.host, port)];
     net::Client::new(OutboundPolicy {
         allow_loopback: identity.is_loopback,
         allow: config.outbound.allow.clone(),
         trusted: urls.filter_map(|url| url::Url::parse(url).ok()).collect(),
+        own: own.into_iter().chain(config.observe.metrics_addr).collect(),
         dns_server: config.outbound.dns_server,
     })
 }
@@ -229,7 +232,7 @@ impl App {
         .await?;
 
         let plc = url::Url::parse(&config.indexing.plc_url).expect("the configuration was checked");
-        let net = net_client(&config, &identity)?;
+        let net = net_client(&config, &identity, port)?;
         let resolver = Resolver::new(net.clone(), plc, clock.clone());
         let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
         events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));

@@ -101,6 +101,41 @@ async fn without_its_database_it_is_not_ready_and_it_recovers_by_itself() {
     assert_eq!(server.admin(Method::GET, "/admin/lexicons", None).await.status, StatusCode::OK);
 }
 
+/// A loopback PUBLIC_URL lets scripts call this machine, but not this server.
+#[tokio::test]
+async fn scripts_do_not_reach_our_own_listeners() {
+    let metrics = crate::support::process::free_address();
+    let (url, _directory) = db::sqlite_url();
+    let address = metrics.to_string();
+    let server = Instance::start_with(&url, "none", &[("METRICS_ADDR", &address)]).await;
+    let other = crate::support::upstream::Upstream::start(|_| {
+        crate::support::upstream::respond(200, "text/plain", "hello")
+    })
+    .await;
+    server.upload(crate::support::instance::query_lexicon("com.example.fetch"), None).await;
+    let source = "function handle() \
+        local ok, answer = pcall(http.get, params.url) \
+        return { status = ok and answer.status or answer.code } end";
+    server.bind("com.example.fetch", source).await;
+    let fetch = async |url: &str| {
+        let url: String = url::form_urlencoded::byte_serialize(url.as_bytes()).collect();
+        server.xrpc(&format!("com.example.fetch?url={url}")).await.body["status"].clone()
+    };
+    assert_eq!(fetch(&other.url()).await, 200);
+    let (metrics, own) = (metrics.port(), server.address.port());
+    for host in
+        ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "x.localhost"]
+    {
+        for (port, path) in [(metrics, "metrics"), (own, "admin/stats"), (own, "xrpc/com.example.fetch")] {
+            assert_eq!(
+                fetch(&format!("http://{host}:{port}/{path}")).await,
+                "forbidden",
+                "{host}:{port}/{path}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn metrics_have_a_listener_of_their_own() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

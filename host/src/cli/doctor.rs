@@ -44,8 +44,8 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     ];
     findings.extend(database(config).await);
     findings.push(Finding::new("script engine", engine(config).await));
-    match net_client(config, &identity) {
-        Ok(net) => findings.extend(network(config, &net).await),
+    match net_client(config, &identity, config.server.port) {
+        Ok(net) => findings.extend(network(config, &net.trusted()).await),
         Err(error) => findings.push(Finding::new("network", Err(error.to_string()))),
     }
 

@@ -41,6 +41,8 @@ pub struct Resolver(Arc<Inner>);
 
 struct Inner {
     net: net::Client,
+    /// For the directory alone: the operator named it, so it may be anywhere.
+    directory: net::Client,
     /// Without a trailing slash.
     plc_url: String,
     clock: Clock,
@@ -61,7 +63,8 @@ impl Resolver {
     pub fn new(net: net::Client, plc_url: Url, clock: Clock) -> Self {
         let plc_url = plc_url.as_str().trim_end_matches('/').to_owned();
         let cache = Cache::builder().max_capacity(CACHE_DOCUMENTS).expire_after(Freshness).build();
-        Self(Arc::new(Inner { net, plc_url, clock, fetches: Fetches::default(), cache }))
+        let directory = net.trusted();
+        Self(Arc::new(Inner { net, directory, plc_url, clock, fetches: Fetches::default(), cache }))
     }
 
     pub(super) fn net(&self) -> &net::Client {
@@ -152,12 +155,12 @@ impl Inner {
     }
 
     async fn fetch(&self, did: &Did) -> Result<DidDocument, IdentityError> {
-        let url = self.url(did)?;
+        let (net, url) = self.source(did)?;
         let _place = match did.method() {
             "plc" => self.fetches.plc().await?,
             _ => self.fetches.web(did.identifier()).await?,
         };
-        let document: Value = match self.net.get_json(&url, Limits::DOCUMENT_BYTES).await {
+        let document: Value = match net.get_json(&url, Limits::DOCUMENT_BYTES).await {
             Ok(document) => document,
             Err(NetError::Status(status)) if matches!(status.as_u16(), 404 | 410) => {
                 return Err(IdentityError::NotFound);
@@ -169,12 +172,16 @@ impl Inner {
         DidDocument::parse(did, &document)
     }
 
-    fn url(&self, did: &Did) -> Result<String, IdentityError> {
+    /// Where the document is, and the client for it: the DID chooses the host of a did:web, the operator the directory's.
+    fn source(&self, did: &Did) -> Result<(&net::Client, String), IdentityError> {
         match did.method() {
             "plc" if did.identifier().bytes().all(|b| b.is_ascii_alphanumeric()) => {
-                Ok(format!("{}/{did}", self.plc_url))
+                Ok((&self.directory, format!("{}/{did}", self.plc_url)))
             }
-            "web" => web_url(did.identifier()).ok_or(IdentityError::Unsupported),
+            "web" => {
+                let url = web_url(did.identifier()).ok_or(IdentityError::Unsupported)?;
+                Ok((&self.net, url))
+            }
             _ => Err(IdentityError::Unsupported),
         }
     }

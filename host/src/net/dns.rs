@@ -9,8 +9,8 @@ use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 
-use super::policy::Way;
-use super::{NetError, guard};
+use super::policy::{Route, Way};
+use super::{NetError, OutboundPolicy, guard};
 
 /// How long one name server may take over one question; there are two attempts.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -27,7 +27,7 @@ pub(super) struct Dns(Arc<TokioResolver>);
 
 /// Every address of a name is off limits.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} resolves to no address of the public internet")]
+#[error("{0} resolves to no address that may be connected to")]
 pub(super) struct Blocked(String);
 
 impl Dns {
@@ -53,25 +53,25 @@ impl Dns {
         Ok(Self(Arc::new(resolver)))
     }
 
-    /// The addresses of a host that the way permits; never none.
+    /// The addresses of a host that the policy permits on the route; never none.
     pub(super) async fn addresses(
         &self,
         host: &str,
-        way: Way,
-        allow_loopback: bool,
+        policy: &OutboundPolicy,
+        route: Route,
     ) -> Result<Vec<IpAddr>, NetError> {
         let all = if guard::is_localhost(host) {
             vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
         } else {
             // A stranger's name is whole as it is; the search list is for those the operator wrote.
-            let name = match way {
+            let name = match route.way {
                 Way::Guarded if !host.ends_with('.') => format!("{host}."),
                 _ => host.to_owned(),
             };
             let failed = |error| NetError::Dns(format!("{host}: {error}"));
             self.0.lookup_ip(name).await.map_err(failed)?.iter().collect()
         };
-        let permitted = |ip: &IpAddr| way == Way::Exempt || guard::permits(*ip, allow_loopback);
+        let permitted = |ip: &IpAddr| policy.permits(*ip, route);
         let addresses: Vec<IpAddr> = all.into_iter().filter(permitted).collect();
         if addresses.is_empty() {
             return Err(NetError::Refused(Blocked(host.to_owned()).to_string()));
@@ -96,9 +96,9 @@ impl Dns {
         }
     }
 
-    /// The resolver for a client that takes one way only.
-    pub(super) fn for_reqwest(&self, way: Way, allow_loopback: bool) -> ReqwestDns {
-        ReqwestDns { dns: self.clone(), way, allow_loopback }
+    /// The resolver for a client that takes one route only.
+    pub(super) fn for_reqwest(&self, policy: &Arc<OutboundPolicy>, route: Route) -> ReqwestDns {
+        ReqwestDns { dns: self.clone(), policy: Arc::clone(policy), route }
     }
 }
 
@@ -122,15 +122,15 @@ impl std::fmt::Debug for Dns {
 #[derive(Debug)]
 pub(super) struct ReqwestDns {
     dns: Dns,
-    way: Way,
-    allow_loopback: bool,
+    policy: Arc<OutboundPolicy>,
+    route: Route,
 }
 
 impl reqwest::dns::Resolve for ReqwestDns {
     fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
-        let (dns, way, allow_loopback) = (self.dns.clone(), self.way, self.allow_loopback);
+        let (dns, policy, route) = (self.dns.clone(), Arc::clone(&self.policy), self.route);
         Box::pin(async move {
-            let addresses = dns.addresses(name.as_str(), way, allow_loopback).await?;
+            let addresses = dns.addresses(name.as_str(), &policy, route).await?;
             // Port 0 is replaced by the URL's.
             let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, 0));
             Ok(Box::new(addresses) as reqwest::dns::Addrs)

@@ -5,16 +5,18 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap,
-    HeaderName, LOCATION, PROXY_AUTHORIZATION, TRANSFER_ENCODING,
+    ACCEPT, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap,
+    HeaderName, LOCATION, TRANSFER_ENCODING, USER_AGENT,
 };
 use http::{Method, StatusCode};
 use url::{Origin, Url};
 
 use super::{Client, Fetched, Limits, NetError, parse};
 
-/// What a server must not see that was not meant for it.
-const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
+/// What may follow a redirect to another origin: headers that say how to answer or what the body is. Any other may be a
+/// secret for the server that was called (`X-Api-Key`), whatever its name.
+const ACROSS_ORIGINS: [HeaderName; 6] =
+    [ACCEPT, ACCEPT_LANGUAGE, USER_AGENT, CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE];
 
 /// What describes a body, and goes with it.
 const OF_THE_BODY: [HeaderName; 5] =
@@ -36,12 +38,13 @@ impl Client {
         redirects: u8,
     ) -> Result<Fetched, NetError> {
         let started = Instant::now();
+        let mut client = self.clone();
         let mut url = parse(url)?;
         for _ in 0..=redirects {
             let left = limits.total.checked_sub(started.elapsed()).ok_or(NetError::Timeout)?;
             let hop = Limits { total: left, ..limits };
             let fetched =
-                self.request(method.clone(), url.as_str(), headers.clone(), body.clone(), hop).await?;
+                client.request(method.clone(), url.as_str(), headers.clone(), body.clone(), hop).await?;
             let Some(next) = target(&url, &fetched) else { return Ok(fetched) };
             let next = next?;
             if becomes_get(&method, fetched.status) {
@@ -52,14 +55,24 @@ impl Client {
                 }
             }
             if !is_same(&url.origin(), &next.origin()) {
-                for name in CREDENTIALS {
-                    headers.remove(name);
-                }
+                headers = across_origins(&headers);
             }
+            // Where a redirect leads is never the operator's word.
+            client.origin = super::Origin::Elsewhere;
             url = next;
         }
         Err(NetError::Redirects(redirects))
     }
+}
+
+fn across_origins(headers: &HeaderMap) -> HeaderMap {
+    let mut kept = HeaderMap::new();
+    for name in ACROSS_ORIGINS {
+        for value in headers.get_all(&name) {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    kept
 }
 
 /// Where an answer sends its reader; `None` when it is no redirect.
@@ -100,8 +113,16 @@ mod tests {
 
     fn secret() -> HeaderMap {
         HeaderMap::from_iter(
-            [(AUTHORIZATION, "Bearer secret"), (COOKIE, "a=b"), (CONTENT_TYPE, "text/plain")]
-                .map(|(name, value)| (name, HeaderValue::from_static(value))),
+            [
+                ("authorization", "Bearer secret"),
+                ("cookie", "a=b"),
+                ("x-api-key", "secret"),
+                ("atproto-proxy", "did:web:secret.example"),
+                ("accept", "text/html"),
+                ("accept-language", "fr"),
+                ("content-type", "text/plain"),
+            ]
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))),
         )
     }
 
@@ -111,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn credentials_stay_with_their_origin() {
+    async fn only_harmless_headers_cross_origins() {
         let (other, there) = recorder(|_| "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi".to_owned()).await;
         let (address, here) = recorder(move |request| {
             let to =
@@ -123,11 +144,27 @@ mod tests {
         assert_eq!((fetched.status, &*fetched.body), (StatusCode::OK, &b"hi"[..]));
         let here = here.lock().unwrap().clone();
         assert_eq!(here.len(), 2);
-        assert!(here.iter().all(|r| r.contains("authorization: Bearer secret") && r.contains("cookie: a=b")));
+        for kept in ["authorization: Bearer secret", "cookie: a=b", "x-api-key: secret", "atproto-proxy: "] {
+            assert!(here.iter().all(|request| request.contains(kept)), "{kept}");
+        }
         assert!(here[1].starts_with("POST /b ") && here[1].ends_with("hello"), "{}", here[1]);
         let there = there.lock().unwrap().clone();
         assert_eq!(there.len(), 1);
-        assert!(!there[0].contains("secret") && !there[0].contains("cookie"), "{}", there[0]);
+        assert!(!there[0].contains("secret") && !there[0].contains("a=b"), "{}", there[0]);
+        let mut names: Vec<&str> =
+            there[0].lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(name, _)| name).collect();
+        names.sort_unstable();
+        let expected = [
+            "accept",
+            "accept-encoding",
+            "accept-language",
+            "content-length",
+            "content-type",
+            "host",
+            "user-agent",
+        ];
+        assert_eq!(names, expected);
+        assert!(there[0].contains("accept-language: fr") && there[0].contains("content-type: text/plain"));
         assert!(there[0].starts_with("POST /c ") && there[0].ends_with("hello"), "{}", there[0]);
     }
 

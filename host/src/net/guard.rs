@@ -42,7 +42,7 @@ pub(super) fn permits(ip: IpAddr, allow_loopback: bool) -> bool {
 }
 
 /// The IPv4 address that an IPv4-mapped IPv6 address stands for; any other as it is.
-fn plain(ip: IpAddr) -> IpAddr {
+pub(super) fn plain(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
         IpAddr::V4(_) => ip,

@@ -7,10 +7,12 @@
 mod dns;
 mod follow;
 mod guard;
+mod own;
 mod policy;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::HashMap;
 use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +24,9 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use url::{Host, Url};
 
-use self::dns::Dns;
+use self::dns::{Dns, ReqwestDns};
 pub use self::policy::OutboundPolicy;
-use self::policy::{Way, shown};
+use self::policy::{Origin, Route, Way, shown};
 
 /// How we introduce ourselves.
 pub const USER_AGENT: &str = concat!("belvedere/", env!("CARGO_PKG_VERSION"));
@@ -112,16 +114,19 @@ pub enum NetError {
 
 /// Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct Client {
+    inner: Arc<Inner>,
+    /// Who chose the URLs of this handle.
+    origin: Origin,
+}
 
 #[derive(Debug)]
 struct Inner {
-    policy: OutboundPolicy,
+    policy: Arc<OutboundPolicy>,
     dns: Dns,
-    /// One client for each way, because a client has one resolver and one pool of connections: what was opened for the
-    /// operator's hosts is never reused for a stranger's.
-    guarded: reqwest::Client,
-    exempt: reqwest::Client,
+    /// One client for each route, because a client has one resolver and one pool of connections: what was opened for the
+    /// operator's hosts is never reused for other URLs. There are two, and two more for each port of our own listeners.
+    clients: HashMap<Route, reqwest::Client>,
 }
 
 impl Client {
@@ -131,9 +136,23 @@ impl Client {
     /// [`NetError::Setup`] when one of them is missing.
     pub fn new(policy: OutboundPolicy) -> Result<Self, NetError> {
         let dns = Dns::new(policy.dns_server)?;
-        let guarded = client(&dns, Way::Guarded, policy.allow_loopback)?;
-        let exempt = client(&dns, Way::Exempt, policy.allow_loopback)?;
-        Ok(Self(Arc::new(Inner { policy, dns, guarded, exempt })))
+        let policy = Arc::new(policy);
+        let ports = policy.own.iter().map(|listener| Some(listener.port()));
+        let mut clients = HashMap::new();
+        for own_port in ports.chain([None]) {
+            for way in [Way::Guarded, Way::Exempt] {
+                let route = Route { way, own_port };
+                clients.insert(route, client(dns.for_reqwest(&policy, route))?);
+            }
+        }
+        Ok(Self { inner: Arc::new(Inner { policy, dns, clients }), origin: Origin::Elsewhere })
+    }
+
+    /// The same client for calls to URLs of the configuration itself, which may lead to any address. Not for URLs that
+    /// anything else had a part in.
+    #[must_use]
+    pub fn trusted(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), origin: Origin::Operator }
     }
 
     /// GETs a URL and reads the whole answer, whatever its status.
@@ -175,10 +194,9 @@ impl Client {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(NetError::Refused(format!("{}: the scheme is not https", shown(&url))));
         }
-        let client = match self.0.policy.check(&url)? {
-            Way::Guarded => &self.0.guarded,
-            Way::Exempt => &self.0.exempt,
-        };
+        let route = self.inner.policy.check(&url, self.origin)?;
+        let client = self.inner.clients.get(&route);
+        let client = client.ok_or_else(|| NetError::Setup("no client for the route".to_owned()))?;
         let mut request = client.request(method, url).headers(headers).timeout(limits.total);
         if let Some(body) = body {
             request = request.body(body.0);
@@ -214,7 +232,7 @@ impl Client {
     /// # Errors
     /// [`NetError::Dns`] when nobody could say.
     pub async fn dns_txt(&self, name: &str) -> Result<Vec<String>, NetError> {
-        self.0.dns.txt(name).await
+        self.inner.dns.txt(name).await
     }
 
     /// Opens a TCP connection to the host of a ws, wss, http or https URL under the policy, for clients that bring
@@ -223,12 +241,13 @@ impl Client {
     /// # Errors
     /// As [`Self::get`].
     pub async fn connect(&self, url: &Url) -> Result<TcpStream, NetError> {
-        let way = self.0.policy.check(url)?;
+        let Inner { policy, dns, .. } = &*self.inner;
+        let route = policy.check(url, self.origin)?;
         let port = url.port_or_known_default().unwrap_or(443);
         let addresses = match url.host() {
             Some(Host::Ipv4(ip)) => vec![ip.into()],
             Some(Host::Ipv6(ip)) => vec![ip.into()],
-            Some(Host::Domain(name)) => self.0.dns.addresses(name, way, self.0.policy.allow_loopback).await?,
+            Some(Host::Domain(name)) => dns.addresses(name, policy, route).await?,
             None => Vec::new(),
         };
         let mut last = NetError::Dns(shown(url));
@@ -254,10 +273,10 @@ pub fn install_tls_provider() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the room that may")]
-fn client(dns: &Dns, way: Way, allow_loopback: bool) -> Result<reqwest::Client, NetError> {
+fn client(dns: ReqwestDns) -> Result<reqwest::Client, NetError> {
     reqwest::Client::builder()
         .user_agent(USER_AGENT)
-        .dns_resolver(dns.for_reqwest(way, allow_loopback))
+        .dns_resolver(dns)
         // A redirect is an address that nobody checked; a proxy would resolve names behind the guard's back.
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()

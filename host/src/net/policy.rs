@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use url::{Host, Url};
 
-use super::{NetError, guard};
+use super::{NetError, guard, own};
 
 /// Where requests may go.
 #[derive(Clone, Debug, Default)]
@@ -13,15 +13,35 @@ pub struct OutboundPolicy {
     pub allow_loopback: bool,
     /// Host names and addresses from OUTBOUND_ALLOW, lower case: exempt from the address guard and from https.
     pub allow: Vec<String>,
-    /// URLs from the configuration itself (JETSTREAM_URL, PLC_URL, RELAY_URL): the operator's own words, so their
-    /// hosts are exempt on these ports as those of `allow` are on all.
+    /// URLs from the configuration itself (JETSTREAM_URL, PLC_URL, RELAY_URL). Their hosts are exempt on these ports, as
+    /// those of `allow` are on all, but only for calls that the server makes for itself ([`super::Client::trusted`]): a URL
+    /// from elsewhere that names the same host is guarded.
     pub trusted: Vec<Url>,
+    /// Where this server listens. Only trusted calls reach it, whatever else is allowed.
+    pub own: Vec<SocketAddr>,
     /// DNS server to ask in place of the system's.
     pub dns_server: Option<SocketAddr>,
 }
 
-/// How a permitted URL is to be reached.
+/// Who chose a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The operator, in the configuration.
+    Operator,
+    /// Anybody else: users, scripts, DID documents.
+    Elsewhere,
+}
+
+/// How a permitted URL is to be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Route {
+    pub way: Way,
+    /// The port of one of our own listeners: addresses that reach it are left out.
+    pub own_port: Option<u16>,
+}
+
+/// Which addresses a permitted URL may lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Way {
     /// Every address must pass the guard.
     Guarded,
@@ -32,7 +52,7 @@ pub(super) enum Way {
 impl OutboundPolicy {
     /// Decides about a URL before anything is resolved. The URL parser has already turned every notation of an IPv4
     /// address (decimal, octal, hexadecimal, short) into the same address, and refused zones.
-    pub(super) fn check(&self, url: &Url) -> Result<Way, NetError> {
+    pub(super) fn check(&self, url: &Url, origin: Origin) -> Result<Route, NetError> {
         let refused = |why: &str| Err(NetError::Refused(format!("{}: {why}", shown(url))));
         let secure = match url.scheme() {
             "https" | "wss" => true,
@@ -43,8 +63,20 @@ impl OutboundPolicy {
             return refused("it carries credentials");
         }
         let Some(host) = url.host() else { return refused("it has no host") };
-        if self.is_exempt(url, &host) {
-            return Ok(Way::Exempt);
+        let port = url.port_or_known_default();
+        let own_port = port.filter(|_| origin == Origin::Elsewhere).filter(|port| self.is_own(*port));
+        let literal = match host {
+            Host::Domain(_) => None,
+            Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
+            Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
+        };
+        if let (Some(port), Some(ip)) = (own_port, literal)
+            && self.reaches_own(ip, port)
+        {
+            return refused("a port of this server");
+        }
+        if self.is_exempt(url, &host, origin) {
+            return Ok(Route { way: Way::Exempt, own_port });
         }
         let loopback = guard::is_loopback_host(&host);
         if loopback && !self.allow_loopback {
@@ -53,18 +85,27 @@ impl OutboundPolicy {
         if !secure && !loopback {
             return refused("the scheme is not https");
         }
-        let literal = match host {
-            Host::Domain(_) => None,
-            Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
-            Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
-        };
         if literal.is_some_and(|ip| !guard::permits(ip, self.allow_loopback)) {
             return refused("not an address of the public internet");
         }
-        Ok(Way::Guarded)
+        Ok(Route { way: Way::Guarded, own_port })
     }
 
-    fn is_exempt(&self, url: &Url, host: &Host<&str>) -> bool {
+    /// Whether an address may be connected to on a route.
+    pub(super) fn permits(&self, ip: IpAddr, route: Route) -> bool {
+        (route.way == Way::Exempt || guard::permits(ip, self.allow_loopback))
+            && route.own_port.is_none_or(|port| !self.reaches_own(ip, port))
+    }
+
+    fn is_own(&self, port: u16) -> bool {
+        self.own.iter().any(|listener| listener.port() == port)
+    }
+
+    fn reaches_own(&self, ip: IpAddr, port: u16) -> bool {
+        self.own.iter().any(|listener| listener.port() == port && own::reaches(*listener, ip))
+    }
+
+    fn is_exempt(&self, url: &Url, host: &Host<&str>, origin: Origin) -> bool {
         let name = match host {
             Host::Domain(name) => name.strip_suffix('.').unwrap_or(name).to_owned(),
             Host::Ipv4(ip) => ip.to_string(),
@@ -74,7 +115,7 @@ impl OutboundPolicy {
         let trusted = |t: &Url| {
             t.host().as_ref() == Some(host) && t.port_or_known_default() == url.port_or_known_default()
         };
-        self.allow.contains(&name) || self.trusted.iter().any(trusted)
+        self.allow.contains(&name) || origin == Origin::Operator && self.trusted.iter().any(trusted)
     }
 }
 
@@ -92,7 +133,7 @@ mod tests {
     use super::*;
 
     fn check(policy: &OutboundPolicy, url: &str) -> Option<Way> {
-        Url::parse(url).ok().and_then(|url| policy.check(&url).ok())
+        Url::parse(url).ok().and_then(|url| policy.check(&url, Origin::Elsewhere).ok()).map(|route| route.way)
     }
 
     #[test]
@@ -159,27 +200,63 @@ mod tests {
             ],
             ..OutboundPolicy::default()
         };
-        for url in [
-            "http://pds.internal:99/x",
-            "https://PDS.internal.",
-            "http://10.0.0.7",
-            "http://[fd00::7]:1",
-            "http://127.0.0.1:2582/did:plc:x",
-            "https://jetstream/",
-        ] {
+        for url in
+            ["http://pds.internal:99/x", "https://PDS.internal.", "http://10.0.0.7", "http://[fd00::7]:1"]
+        {
             assert_eq!(check(&policy, url), Some(Way::Exempt), "{url}");
+        }
+        let ours = |url: &str| {
+            let route = policy.check(&Url::parse(url).unwrap(), Origin::Operator);
+            route.ok().map(|route| route.way)
+        };
+        for url in ["http://127.0.0.1:2582/did:plc:x", "wss://jetstream/"] {
+            assert_eq!(ours(url), Some(Way::Exempt), "{url}");
+            assert_ne!(check(&policy, url), Some(Way::Exempt), "{url} from elsewhere");
         }
         for url in
             ["http://127.0.0.1:2583", "http://localhost:2582", "http://10.0.0.8", "http://u@pds.internal"]
         {
+            assert_eq!((check(&policy, url), ours(url)), (None, None), "{url}");
+        }
+    }
+
+    #[test]
+    fn own_listeners_are_out_of_reach() {
+        let policy = OutboundPolicy {
+            allow_loopback: true,
+            allow: vec!["10.1.2.3".to_owned(), "localhost".to_owned(), "metrics.internal".to_owned()],
+            own: vec!["0.0.0.0:9000".parse().unwrap(), "10.1.2.3:443".parse().unwrap()],
+            ..OutboundPolicy::default()
+        };
+        for url in [
+            "http://127.0.0.1:9000/metrics",
+            "http://127.1:9000",
+            "http://2130706433:9000",
+            "http://0x7f.1:9000",
+            "http://0177.0.0.1:9000",
+            "http://[::1]:9000",
+            "http://[::ffff:127.0.0.1]:9000",
+            "ws://127.8.8.8:9000",
+            "http://0.0.0.0:9000",
+            "https://10.1.2.3",
+        ] {
             assert_eq!(check(&policy, url), None, "{url}");
         }
+        for url in ["http://127.0.0.1:9001", "http://10.1.2.3", "http://127.0.0.1"] {
+            assert!(check(&policy, url).is_some(), "{url}");
+        }
+        // Of a name only the addresses tell.
+        let route = policy.check(&Url::parse("http://metrics.internal:9000").unwrap(), Origin::Elsewhere);
+        let route = route.unwrap();
+        assert_eq!(route, Route { way: Way::Exempt, own_port: Some(9000) });
+        assert!(!policy.permits("127.0.0.1".parse().unwrap(), route));
+        assert!(policy.permits("10.9.9.9".parse().unwrap(), route));
     }
 
     #[test]
     fn errors_do_not_show_what_may_be_secret() {
         let error = OutboundPolicy::default()
-            .check(&Url::parse("http://u:pw@h.test/token?x=1").unwrap())
+            .check(&Url::parse("http://u:pw@h.test/token?x=1").unwrap(), Origin::Elsewhere)
             .unwrap_err();
         assert_eq!(error.to_string(), "refused to connect: http://h.test: it carries credentials");
     }

@@ -221,9 +221,79 @@ async fn names_are_judged_by_their_addresses() {
 async fn addresses_that_pass_are_the_only_ones_given() {
     let dns = Dns::new(Some(name_server().await)).unwrap();
     let loopback: IpAddr = "127.0.0.1".parse().unwrap();
-    assert_eq!(dns.addresses("a.mixed.test", Way::Guarded, true).await.unwrap(), [loopback]);
-    assert!(dns.addresses("a.mixed.test", Way::Guarded, false).await.is_err());
-    assert_eq!(dns.addresses("a.mixed.test", Way::Exempt, false).await.unwrap().len(), 2);
+    let given = async |way: Way, allow_loopback: bool, own_port: Option<u16>| {
+        let own = vec!["127.0.0.1:9000".parse().unwrap()];
+        let policy = OutboundPolicy { allow_loopback, own, ..OutboundPolicy::default() };
+        dns.addresses("a.mixed.test", &policy, Route { way, own_port }).await.unwrap_or_default()
+    };
+    assert_eq!(given(Way::Guarded, true, None).await, [loopback]);
+    assert!(given(Way::Guarded, false, None).await.is_empty());
+    assert_eq!(given(Way::Exempt, false, None).await.len(), 2);
+    let private: IpAddr = "10.0.0.1".parse().unwrap();
+    assert_eq!(given(Way::Exempt, false, Some(9000)).await, [private]);
+}
+
+#[tokio::test]
+async fn what_the_operator_named_is_exempt_for_our_own_calls_only() {
+    let (address, count) = server(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]).await;
+    let (redirecting, _) = recorder(move |_| {
+        format!("HTTP/1.1 302 Found\r\nlocation: http://{address}/\r\ncontent-length: 0\r\n\r\n")
+    })
+    .await;
+    let urls = [address, redirecting].map(|address| format!("http://{address}/"));
+    let trusted = urls.iter().map(|url| Url::parse(url).unwrap()).collect();
+    let net = net(OutboundPolicy { trusted, ..OutboundPolicy::default() });
+    for url in &urls {
+        let error = net.get(url, LIMITS).await.unwrap_err();
+        assert!(matches!(error, NetError::Refused(_)), "{url}: {error}");
+        assert!(net.trusted().get(url, LIMITS).await.is_ok(), "{url}");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    // A redirect is not the operator's word, wherever it leads.
+    let (headers, trusted) = (HeaderMap::new(), net.trusted());
+    let error = trusted.follow(Method::GET, &urls[1], headers, None, LIMITS, 3).await.unwrap_err();
+    assert!(matches!(error, NetError::Refused(_)), "{error}");
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn no_url_leads_to_our_own_listeners() {
+    let (address, count) = server(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]).await;
+    let (other, others) = server(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]).await;
+    let dns_server = Some(name_server().await);
+    let (port, other) = (address.port(), other.port());
+    let policy = |own: &str| OutboundPolicy {
+        allow_loopback: true,
+        allow: vec!["own.inside.test".to_owned(), "127.0.0.1".to_owned()],
+        own: vec![format!("{own}:{port}").parse().unwrap()],
+        dns_server,
+        ..OutboundPolicy::default()
+    };
+    for own in ["127.0.0.1", "0.0.0.0", "[::]"] {
+        let net = net(policy(own));
+        for host in [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0177.0.0.1",
+            "[::ffff:127.0.0.1]",
+            "localhost",
+            "a.localhost",
+            "own.inside.test",
+        ] {
+            let url = format!("http://{host}:{port}/metrics");
+            let error = net.get(&url, LIMITS).await.unwrap_err();
+            assert!(matches!(error, NetError::Refused(_)), "{own} {url}: {error}");
+            let error = net.connect(&Url::parse(&url).unwrap()).await.unwrap_err();
+            assert!(matches!(error, NetError::Refused(_)), "{own} {url}: {error}");
+        }
+        for host in ["127.0.0.1", "own.inside.test"] {
+            assert!(net.get(&format!("http://{host}:{other}/"), LIMITS).await.is_ok(), "{own} {host}");
+        }
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+    assert_eq!(others.load(Ordering::SeqCst), 6);
 }
 
 #[tokio::test]
@@ -256,8 +326,9 @@ async fn connects_only_where_the_policy_allows() {
     assert!(loopback().connect(&url).await.is_ok());
     let strangers = net(OutboundPolicy::default());
     assert!(matches!(strangers.connect(&url).await, Err(NetError::Refused(_))));
-    let trusted = net(OutboundPolicy { trusted: vec![url.clone()], ..OutboundPolicy::default() });
-    assert!(trusted.connect(&url).await.is_ok());
+    let configured = net(OutboundPolicy { trusted: vec![url.clone()], ..OutboundPolicy::default() });
+    assert!(configured.trusted().connect(&url).await.is_ok());
+    assert!(matches!(configured.connect(&url).await, Err(NetError::Refused(_))), "a URL from elsewhere");
     let closed = { TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap() };
     let refused = loopback().connect(&Url::parse(&format!("ws://{closed}/")).unwrap()).await;
     assert!(matches!(refused, Err(NetError::Transport(_))));

@@ -43,7 +43,8 @@ impl Remote {
             trusted: vec![base.clone()],
             dns_server: config.outbound.dns_server,
             ..OutboundPolicy::default()
-        })?;
+        })?
+        .trusted();
         let json = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(AUTHORIZATION, key), (CONTENT_TYPE, json)]);
         Ok(Self { client, base: base.as_str().trim_end_matches('/').to_owned(), headers })
