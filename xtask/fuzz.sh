@@ -10,6 +10,8 @@ cd "$ROOT"
 export RUSTC_BOOTSTRAP=1
 # Its own target directory: the flags would make the normal one compile everything again.
 CARGO_TARGET_DIR=$CACHE/fuzz
+# The versions that we ship.
+cp Cargo.lock fuzz/Cargo.lock
 for target in $(cargo fuzz list); do
     say "fuzz target $target"
     # Without a sanitizer: the code is safe Rust, what is looked for are panics.

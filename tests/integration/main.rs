@@ -12,6 +12,7 @@ mod annotations;
 mod auth;
 mod command_line;
 mod crash;
+mod dependencies;
 mod docs;
 mod examples;
 mod fixtures;
