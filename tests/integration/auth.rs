@@ -116,6 +116,46 @@ crate::in_both_worlds! {
         server.eventually("the session is revoked", async |_| pds.asked("/oauth/revoke").len() == 1).await;
     }
 
+    async fn a_deleted_user_is_logged_out_everywhere(world) {
+        let server = &world.server;
+        let pds = pds(&world).await;
+        server.upload(crate::support::instance::query_lexicon(LIST), None).await;
+        server.bind(LIST, "function handle() return { caller = caller_did } end").await;
+        let user = json!({ "did": ALICE, "permissions": ["stats:read"] });
+        let made = server.admin(Method::POST, "/admin/users", Some(&user)).await;
+        let (mut browser, mut other) = (Browser::default(), Browser::default());
+        for browser in [&mut browser, &mut other] {
+            assert_eq!(location(&browser.login(server, &pds, ALICE).await), "/page");
+            assert_eq!(browser.get(server, &format!("/xrpc/{LIST}")).await.body, json!({ "caller": ALICE }));
+        }
+        let path = format!("/admin/users/{}", made.body["id"].as_str().unwrap());
+        assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 204);
+        for browser in [&mut browser, &mut other] {
+            let answer = browser.get(server, &format!("/xrpc/{LIST}")).await;
+            assert_eq!((answer.status.as_u16(), answer.error()), (401, "Missing client identification"));
+            for path in ["/auth/me", "/admin/stats"] {
+                assert_eq!(browser.get(server, path).await.status, 401, "{path}");
+            }
+        }
+        server.eventually("both sessions are revoked", async |_| pds.asked("/oauth/revoke").len() == 2).await;
+        // Made a user once more, they log in once more.
+        assert_eq!(server.admin(Method::POST, "/admin/users", Some(&user)).await.status, 201);
+        assert_eq!(browser.get(server, "/auth/me").await.status, 401);
+    }
+
+    async fn a_cookie_is_good_for_a_user_only(world) {
+        let server = &world.server;
+        let pds = pds(&world).await;
+        let user = json!({ "did": ALICE });
+        server.admin(Method::POST, "/admin/users", Some(&user)).await;
+        let mut browser = Browser::default();
+        assert_eq!(location(&browser.login(server, &pds, ALICE).await), "/page");
+        assert_eq!(browser.get(server, "/auth/me").await.status, 200);
+        // As a login that is answered while its user is being deleted leaves it.
+        world.execute("DELETE FROM users WHERE did = 'did:plc:alicealicealicealicealic'").await;
+        assert_eq!(browser.get(server, "/auth/me").await.status, 401);
+    }
+
     async fn a_login_ends_where_it_began(world) {
         let server = &world.server;
         let pds = pds(&world).await;

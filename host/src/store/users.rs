@@ -169,18 +169,23 @@ pub async fn set_permissions(
     })
 }
 
-/// Removes a user with its permissions, and revokes its keys. `false` when there is none, or it is super.
-pub async fn delete(db: &Db, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+/// Removes a user with its permissions and its browser sessions, and revokes its keys. Gives the sessions with the PDS
+/// behind the browser sessions, by id; `None` when there is no such user, or it is super.
+pub async fn delete(db: &Db, id: &str, now: Timestamp) -> Result<Option<Vec<String>>, StoreError> {
+    let browsers = "DELETE FROM web_sessions WHERE did IN (SELECT did FROM users WHERE id = $1) \
+                    RETURNING oauth_session_id";
     let user = "DELETE FROM users WHERE id = $1 AND is_super = FALSE";
     let keys = "UPDATE api_keys SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        let gone = sqlx::query(user).bind(id).execute(&mut *tx).await?.rows_affected() == 1;
-        if gone {
-            sqlx::query(keys).bind(id).bind(now).execute(&mut *tx).await?;
+        let sessions: Vec<String> = sqlx::query_scalar(browsers).bind(id).fetch_all(&mut *tx).await?;
+        if sqlx::query(user).bind(id).execute(&mut *tx).await?.rows_affected() == 0 {
+            tx.rollback().await?;
+            return Ok(None);
         }
+        sqlx::query(keys).bind(id).bind(now).execute(&mut *tx).await?;
         tx.commit().await?;
-        Ok(gone)
+        Ok(Some(sessions))
     })
 }
 

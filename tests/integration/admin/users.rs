@@ -100,6 +100,36 @@ crate::in_both_worlds! {
         assert_eq!(as_person(&world, &alice, Method::DELETE, &own, None).await.status, 403, "nobody deletes themselves");
     }
 
+    async fn nobody_changes_their_own_permissions(world) {
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        let operator = world.plc.person(OPERATOR, Algorithm::Es256k);
+        let user = made(&world, json!({ "did": ALICE, "template": "full_access" })).await;
+        let of = |id: &Value| format!("/admin/users/{}/permissions", id.as_str().unwrap());
+        let own = of(&user["id"]);
+        let key = json!({ "name": "k", "permissions": ["users:update", "users:create", "stats:read"] });
+        let key = as_person(&world, &alice, Method::POST, "/admin/api-keys", Some(&key)).await;
+        let bearer = format!("Bearer {}", key.body["key"].as_str().unwrap());
+        for body in [json!({ "grant": ["stats:read"] }), json!({ "revoke": ["stats:read"] }), json!({})] {
+            let answer = as_person(&world, &alice, Method::PATCH, &own, Some(&body)).await;
+            assert_eq!((answer.status.as_u16(), answer.error()), (403, "you can't change your own permissions"), "{body}");
+            let headers = [("authorization", &*bearer)];
+            let answer = world.server.request(Method::PATCH, &own, &headers, Some(body.to_string())).await;
+            assert_eq!(answer.status, 403, "through a key: {}", answer.text);
+        }
+        for (body, person) in [(json!({ "did": ALICE, "template": "viewer" }), &alice),
+            (json!({ "did": OPERATOR, "template": "full_access" }), &operator)] {
+            let answer = as_person(&world, person, Method::POST, "/admin/users", Some(&body)).await;
+            assert_eq!(answer.status, 403, "with a template: {}", answer.text);
+        }
+        // The super user's neither, and by another one they do change.
+        let all = world.server.admin(Method::GET, "/admin/users", None).await;
+        let first = all.body.as_array().unwrap().iter().find(|u| u["did"] == OPERATOR).unwrap().clone();
+        let answer = as_person(&world, &operator, Method::PATCH, &of(&first["id"]), Some(&json!({}))).await;
+        assert_eq!(answer.status, 403, "{}", answer.text);
+        let shown = as_person(&world, &operator, Method::PATCH, &own, Some(&json!({ "revoke": ["stats:read"] }))).await;
+        assert_eq!(shown.body["permissions"].as_array().map(Vec::len), Some(49), "{}", shown.text);
+    }
+
     async fn bad_users_are_refused(world) {
         let user = made(&world, json!({ "did": ALICE })).await;
         let path = format!("/admin/users/{}/permissions", user["id"].as_str().unwrap());

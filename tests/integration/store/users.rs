@@ -69,13 +69,13 @@ on_both! {
         users::create(&db, "u1", "did:plc:u1", &["a:x"], NOW).await.unwrap();
         key(&db, "k1", "u1", "hash1").await.unwrap();
         key(&db, "k0", "id0", "hash0").await.unwrap();
-        assert!(users::delete(&db, "u1", Timestamp(2_000)).await.unwrap());
+        assert_eq!(users::delete(&db, "u1", Timestamp(2_000)).await.unwrap(), Some(Vec::new()));
         assert!(users::get(&db, "u1").await.unwrap().is_none());
         assert!(api_keys::find_by_hash(&db, "hash1").await.unwrap().is_none());
         assert_eq!(api_keys::list_of(&db, "u1").await.unwrap()[0].revoked_at, Some(Timestamp(2_000)));
         assert!(api_keys::find_by_hash(&db, "hash0").await.unwrap().is_some());
-        assert!(!users::delete(&db, "u1", NOW).await.unwrap());
-        assert!(!users::delete(&db, "id0", NOW).await.unwrap(), "the super user stays");
+        assert_eq!(users::delete(&db, "u1", NOW).await.unwrap(), None);
+        assert_eq!(users::delete(&db, "id0", NOW).await.unwrap(), None, "the super user stays");
         // The DID may come again, with none of its old permissions.
         let again = users::create(&db, "u2", "did:plc:u1", &[], NOW).await.unwrap();
         assert!(again.permissions.is_empty());

@@ -25,6 +25,9 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let body: Body = request.json()?;
     let did = Did::try_from(body.did.as_str())
         .map_err(|_| Error::bad_request("did must be a DID, like did:plc:… or did:web:…"))?;
+    if did == admin.did {
+        return Err(Error::forbidden("you can't change your own permissions"));
+    }
     let template = match &body.template {
         Some(name) => Template::parse(name)
             .map(Template::permissions)

@@ -1,4 +1,4 @@
-//! `DELETE /admin/users/{id}`: the user and its keys stop working at once.
+//! `DELETE /admin/users/{id}`: the user, its keys and its browser sessions stop working at once, on all hosts.
 
 use std::sync::Arc;
 
@@ -18,13 +18,19 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if id == admin.user_id {
         return Err(Error::forbidden("you can't delete yourself"));
     }
-    if !users::delete(&app.db, id, app.clock.now()).await.map_err(failed)? {
+    let Some(sessions) = users::delete(&app.db, id, app.clock.now()).await.map_err(failed)? else {
         return Err(match users::get(&app.db, id).await.map_err(failed)? {
             Some(_) => Error::forbidden("the super user can't be deleted"),
             None => not_found(),
         });
-    }
+    };
     app.changed(Topic::Admins).await?;
+    for session in sessions {
+        // The cookie is worth nothing already; this ends what the login gave us at the PDS.
+        if let Err(error) = app.vault.end(&session).await {
+            tracing::warn!(%error, session, "the PDS session of a deleted user is left to run out");
+        }
+    }
     app.events.record(Event::UserDeleted { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -1,4 +1,4 @@
-//! `PATCH /admin/users/{id}/permissions`: gives and takes permissions. Keys of the user that list more than it holds
+//! `PATCH /admin/users/{id}/permissions`: gives and takes permissions of another user. Keys of the user that list more than it holds
 //! lose that at once.
 
 use std::sync::Arc;
@@ -26,6 +26,9 @@ struct Body {
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
+    if id == admin.user_id {
+        return Err(Error::forbidden("you can't change your own permissions"));
+    }
     let body: Body = request.json()?;
     if let Some(name) = body.grant.iter().find(|name| body.revoke.contains(name)) {
         return Err(Error::bad_request(format!("{name} can't be both granted and revoked")));
