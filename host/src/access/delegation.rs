@@ -38,11 +38,61 @@ pub struct Delegate {
     pub role: Role,
 }
 
-/// The caller's part in an account.
+/// A caller's part in an account.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// The caller is the account itself: it sees who writes for it, and ends that.
+    Account,
+    Delegate(Delegate),
+}
+
+impl Part {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Account => "account",
+            Self::Delegate(delegate) => delegate.role.as_str(),
+        }
+    }
+
+    /// Whether it may end the delegation as a whole.
+    pub fn may_unlink(&self) -> bool {
+        matches!(self, Self::Account | Self::Delegate(Delegate { role: Role::Owner, .. }))
+    }
+
+    /// Whether it may take the part of another with this role.
+    pub fn may_remove(&self, other: Role) -> bool {
+        match self {
+            Self::Account => true,
+            Self::Delegate(own) => own.role > other,
+        }
+    }
+}
+
+/// The caller's part in an account, be it that the caller is the account.
 ///
 /// # Errors
-/// 404 for an account that is not linked, 403 for somebody who has no part in it.
+/// As [`delegate`].
+pub async fn part(app: &App, client: &str, account: &Did, user: &Did) -> Result<Part, Error> {
+    if account == user {
+        linked(app, client, account).await?;
+        return Ok(Part::Account);
+    }
+    delegate(app, client, account, user).await.map(Part::Delegate)
+}
+
+/// A delegate of an account.
+///
+/// # Errors
+/// 404 for an account that is not linked, 403 for a user who has no part in it.
 pub async fn delegate(app: &App, client: &str, account: &Did, user: &Did) -> Result<Delegate, Error> {
+    let all = linked(app, client, account).await?;
+    let row = all.into_iter().find(|row| row.user_did == user.as_str());
+    let row = row.ok_or_else(|| Error::forbidden("you are not a delegate of this account"))?;
+    Ok(Delegate { role: Role::from_name(&row.role).unwrap_or(Role::Member), row })
+}
+
+/// All delegates of an account that is linked.
+async fn linked(app: &App, client: &str, account: &Did) -> Result<Vec<DelegateRow>, Error> {
     let all = delegates::of_account(&app.db, client, account.as_str()).await.map_err(failed)?;
     if all.is_empty() {
         if delegates::linked_elsewhere(&app.db, client, account.as_str()).await.map_err(failed)? {
@@ -50,9 +100,7 @@ pub async fn delegate(app: &App, client: &str, account: &Did, user: &Did) -> Res
         }
         return Err(Error::not_found("delegated account not found"));
     }
-    let row = all.into_iter().find(|row| row.user_did == user.as_str());
-    let row = row.ok_or_else(|| Error::forbidden("you are not a delegate of this account"))?;
-    Ok(Delegate { role: Role::from_name(&row.role).unwrap_or(Role::Member), row })
+    Ok(all)
 }
 
 /// As [`delegate`], for what takes at least a role.

@@ -1,4 +1,4 @@
-//! `GET delegation.listDelegates?accountDid=`: who has a part in an account, for whoever has one.
+//! `GET delegation.listDelegates?accountDid=`: the delegates of an account, for each of them and for the account itself.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::delegates;
 
 pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let (account, client) = (query_did(&request, "accountDid")?, &caller.client.id);
-    delegation::delegate(&app, client, &account, &caller.did).await?;
+    delegation::part(&app, client, &account, &caller.did).await?;
     let rows = delegates::of_account(&app.db, client, account.as_str()).await.map_err(failed)?;
     let delegates: Vec<Value> = rows
         .iter()

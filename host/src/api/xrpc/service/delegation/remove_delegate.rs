@@ -1,4 +1,5 @@
-//! `POST delegation.removeDelegate`: never the owner; an admin removes members, and anybody themselves.
+//! `POST delegation.removeDelegate`: never the owner; an admin removes members, the owner and the account itself remove
+//! admins too, and every delegate may leave.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     let body: Body = request.json()?;
     let (account, user) = (did("accountDid", &body.account_did)?, did("userDid", &body.user_did)?);
     let client = &caller.client.id;
-    let own = delegation::delegate(&app, client, &account, &caller.did).await?;
+    let own = delegation::part(&app, client, &account, &caller.did).await?;
     let other = delegates::of_account(&app.db, client, account.as_str()).await.map_err(failed)?;
     let other = other.into_iter().find(|row| row.user_did == user.as_str());
     let other = other.and_then(|row| Role::from_name(&row.role));
@@ -34,7 +35,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     if other == Role::Owner {
         return Err(Error::forbidden("the owner can't be removed: unlink the account instead"));
     }
-    if user != caller.did && own.role <= other {
+    if user != caller.did && !own.may_remove(other) {
         return Err(Error::forbidden("only those of a higher role may remove a delegate"));
     }
     delegates::remove(&app.db, client, account.as_str(), user.as_str()).await.map_err(failed)?;

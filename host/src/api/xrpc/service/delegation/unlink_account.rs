@@ -1,4 +1,5 @@
-//! `POST delegation.unlinkAccount`: by its owner; its delegates and its sessions under the application go with it.
+//! `POST delegation.unlinkAccount`: by its owner or by the account itself. Its delegates and its sessions under the
+//! application go with it; an account that does it itself stays logged in where it does it.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use serde_json::json;
 
 use super::did;
 use crate::access::ClientUser;
-use crate::access::delegation::{self, Role};
+use crate::access::delegation;
 use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
@@ -24,10 +25,14 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     let body: Body = request.json()?;
     let account = did("did", &body.did)?;
     let client = &caller.client.id;
-    delegation::at_least(&app, client, &account, &caller.did, Role::Owner).await?;
+    if !delegation::part(&app, client, &account, &caller.did).await?.may_unlink() {
+        return Err(Error::forbidden("that takes the role owner of this account, or the account itself"));
+    }
     delegates::unlink(&app.db, client, account.as_str()).await.map_err(failed)?;
     for device in oauth_sessions::devices(&app.db, client, account.as_str()).await.map_err(failed)? {
-        app.vault.end(&device.id).await.map_err(failed)?;
+        if *device.id != *caller.session {
+            app.vault.end(&device.id).await.map_err(failed)?;
+        }
     }
     let (actor, account) = (caller.did.to_string(), account.to_string());
     app.events.record(Event::AccountUnlinked { actor, account });
