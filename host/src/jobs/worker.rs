@@ -32,6 +32,9 @@ const LOOK_AT_JOB: Duration = Duration::from_millis(200);
 /// with [`LOOK_AT_JOB`] any other ends within a second.
 const CANCEL_GRACE: Duration = Duration::from_millis(500);
 
+const _: () =
+    assert!(LOOK_AT_JOB.as_millis() + CANCEL_GRACE.as_millis() < 1_000, "a job ends within a second");
+
 /// Jobs of a tenant that have ended and are kept: with their results, 320 MB at worst.
 const ENDED_PER_TENANT: u32 = 1_000;
 

@@ -27,6 +27,13 @@ const UPLOAD_TIME: Duration = Duration::from_mins(2);
 
 const UPLOAD_LIMITS: Limits = Limits { total: UPLOAD_TIME, ..WRITE_LIMITS };
 
+/// What places and time a call takes.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Call,
+    Upload,
+}
+
 /// Calls a PDS in the name of a session's user.
 #[derive(Clone, Copy, Debug)]
 pub struct Agent<'a> {
@@ -124,7 +131,7 @@ impl<'a> Agent<'a> {
             .map_err(|_| PdsError::Malformed("the type of the blob is no header value".to_owned()))?;
         let body = Some((kind, bytes));
         let call = self.call(Method::POST, "com.atproto.repo.uploadBlob", body, UPLOAD_LIMITS);
-        self.in_time(UPLOAD_TIME, call).await
+        self.in_time(Kind::Upload, call).await
     }
 
     /// Uploads a blob that is still on its way to us; the PDS's answer as it came.
@@ -142,7 +149,7 @@ impl<'a> Agent<'a> {
         let call = async {
             answer::success(self.session.credential.send_once(self.net, &ahead, parcel, body).await?)
         };
-        self.in_time(UPLOAD_TIME, call).await
+        self.in_time(Kind::Upload, call).await
     }
 
     /// A query; its answer as it came.
@@ -150,7 +157,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// As [`Self::write`].
     pub async fn query(&self, method_and_params: &str) -> Result<Bytes, PdsError> {
-        self.in_time(CALL_TIME, self.call(Method::GET, method_and_params, None, WRITE_LIMITS)).await
+        self.in_time(Kind::Call, self.call(Method::GET, method_and_params, None, WRITE_LIMITS)).await
     }
 
     /// A procedure, with JSON text as its input; its answer as it came.
@@ -160,7 +167,7 @@ impl<'a> Agent<'a> {
     pub async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
         let json = HeaderValue::from_static("application/json");
         let call = self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS);
-        self.in_time(CALL_TIME, call).await
+        self.in_time(Kind::Call, call).await
     }
 
     async fn call(
@@ -184,16 +191,23 @@ impl<'a> Agent<'a> {
         format!("{}/xrpc/{method}", self.session.endpoint)
     }
 
-    /// Makes a call with a place, within `most` and the caller's patience. Tokens that are being renewed when the time
+    /// Makes a call with a place, within its time and the caller's patience. Tokens that are being renewed when the time
     /// is over are kept all the same ([`super::Vault`]).
     async fn in_time<T>(
         &self,
-        most: Duration,
+        kind: Kind,
         call: impl Future<Output = Result<T, PdsError>>,
     ) -> Result<T, PdsError> {
         let whole = async {
-            let _place = self.places.enter(self.tenant, &self.session.endpoint).await?;
+            let _place = match kind {
+                Kind::Call => self.places.enter(self.tenant, &self.session.endpoint).await?,
+                Kind::Upload => self.places.enter_upload(self.tenant, &self.session.did).await?,
+            };
             call.await
+        };
+        let most = match kind {
+            Kind::Call => CALL_TIME,
+            Kind::Upload => UPLOAD_TIME,
         };
         let ended = tokio::time::timeout(most.min(self.patience), whole).await;
         ended.unwrap_or(Err(PdsError::Net(NetError::Timeout)))
@@ -248,11 +262,14 @@ mod tests {
             credential: Credential::Bearer(Secret::new("token".to_owned())),
         };
         let agent = Agent::new(&net, &session, &places, &tenant);
-        for (agent, time) in
-            [(agent, CALL_TIME), (agent.within(Duration::from_secs(7)), Duration::from_secs(7))]
-        {
+        let short = Duration::from_secs(7);
+        for (agent, kind, time) in [
+            (agent, Kind::Call, CALL_TIME),
+            (agent, Kind::Upload, UPLOAD_TIME),
+            (agent.within(short), Kind::Call, short),
+        ] {
             let started = Instant::now();
-            let ended = agent.in_time(CALL_TIME, pending::<Result<(), PdsError>>()).await;
+            let ended = agent.in_time(kind, pending::<Result<(), PdsError>>()).await;
             assert!(matches!(ended, Err(PdsError::Net(NetError::Timeout))), "{ended:?}");
             assert_eq!(started.elapsed(), time);
         }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::json;
 
@@ -183,26 +184,29 @@ async fn a_slow_pds_delays_neither_other_pdss_nor_other_tenants() {
     let (slow, _server, taken) = silent().await;
     // Another name, so that it is another operator.
     let slow = Session { endpoint: slow.replace("127.0.0.1", "localhost"), ..pds.session(ALICE) };
-    let session = pds.session(ALICE);
+    let (session, bob) = (pds.session(ALICE), pds.session("did:plc:bob"));
     let (a, b) = (Tenant::client("a"), Tenant::client("b"));
     let create = write(None, Action::Create(record("x")));
-    let most = PdsPlaces::most_to_one();
+    let (most, uploads) = PdsPlaces::most_of_one();
     let waiting = async {
         let agent = Agent::new(&net, &slow, &places, &a);
         let calls = (0..2 * most).map(|_| agent.write(&create));
-        futures_util::future::join_all(calls).await
+        let blobs = (0..2 * uploads).map(|_| agent.upload_blob(Bytes::from_static(b"x"), "image/png"));
+        futures_util::future::join(join_all(calls), join_all(blobs)).await
     };
     let served = async {
-        while taken.load(Ordering::SeqCst) < most {
+        while taken.load(Ordering::SeqCst) < most + uploads {
             tokio::task::yield_now().await;
         }
         for tenant in [&a, &b] {
             Agent::new(&net, &session, &places, tenant).write(&create).await.unwrap();
+            let bob = Agent::new(&net, &bob, &places, tenant);
+            bob.upload_blob(Bytes::from_static(b"x"), "image/png").await.unwrap();
         }
     };
     tokio::select! {
         ended = waiting => panic!("{ended:?}"),
         () = served => {}
     }
-    assert_eq!(taken.load(Ordering::SeqCst), most);
+    assert_eq!(taken.load(Ordering::SeqCst), most + uploads);
 }
