@@ -415,7 +415,7 @@ mod tests {
         assert!(matches!(futures_util::poll!(&mut call), std::task::Poll::Ready(Ok(_))));
         drop((call, flood));
         // The same address, for an issuer that is known.
-        issuer.cached = Some(issuer.key.clone());
+        issuer.cached = Some(PrivateKey::generate(Algorithm::Es256, &Random::seeded(1)));
         let looked_up = issuer.look_ups.load(Ordering::Relaxed);
         assert!(tokens.verify(&issuer, &flooder, &token(&issuer, json!({})), None).await.is_ok());
         assert_eq!(issuer.look_ups.load(Ordering::Relaxed), looked_up);
