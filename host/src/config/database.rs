@@ -56,7 +56,7 @@ pub struct DatabaseArgs {
 }
 
 /// How scripts' SQL gets to PostgreSQL.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum ScriptSql {
     /// Under a role that the server makes.
     OwnRole,

@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 use libsqlite3_sys as ffi;
 
 /// Memory that a statement may take.
-pub const MAX_MEMORY: i64 = 64 << 20;
+const MAX_MEMORY: i64 = 64 << 20;
 /// Temporary files of a connection: sorts, groups, DISTINCT.
-pub const MAX_TEMPORARY: i64 = 128 << 20;
+const MAX_TEMPORARY: i64 = 128 << 20;
 /// Steps of SQLite's machine between two looks at the clock. A step may be a function over the largest values, some
 /// milliseconds; so many of them have to stay below half a second.
 pub(in crate::store) const STEPS_PER_LOOK: i32 = 50;
