@@ -18,6 +18,7 @@ fn session(account: &Account) -> Session {
         did: Did::try_from(account.did.as_str()).unwrap(),
         endpoint: account.endpoint().to_owned(),
         credential: Credential::Bearer(Secret::new(account.token().to_owned())),
+        permits: None,
     }
 }
 

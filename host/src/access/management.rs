@@ -8,12 +8,15 @@ use super::{ApiClient, Credential, xrpc};
 use crate::app::App;
 use crate::atproto::Did;
 use crate::http::{Error, Request};
+use crate::pds::Authority;
 
 /// A user, through the client that they log in with.
 #[derive(Clone, Debug)]
 pub struct ClientUser {
     pub client: Arc<ApiClient>,
     pub did: Did,
+    /// The session that the user proved to hold, by id.
+    pub session: Arc<str>,
     budget: Option<Budget>,
 }
 
@@ -32,8 +35,10 @@ pub async fn admit(app: &App, request: &Request, method: &str) -> Result<ClientU
         Err(error) => return Err(refused(error)),
     }
     let caller = xrpc::admit(app, request, method).await?;
-    match (caller.client.clone(), caller.did().cloned()) {
-        (Some(client), Some(did)) => Ok(ClientUser { client, did, budget: caller.budget() }),
+    match (caller.proven_client().cloned(), caller.did().cloned(), caller.authority().clone()) {
+        (Some(client), Some(did), Authority::Session { id: session, .. }) => {
+            Ok(ClientUser { client, did, session, budget: caller.budget() })
+        }
         // A DPoP session has both.
         _ => Err(refused(Error::unauthorized("requires DPoP authentication"))),
     }

@@ -1,9 +1,10 @@
 //! Whether scopes stay within others, with permission sets looked up among the lexicons that are here.
 
-use std::collections::HashMap;
-
-use crate::atproto::scope::{PermissionSet, Scope, ScopeError, Scopes};
-use crate::store::{Db, StoreError, lexicons};
+use super::ApiClient;
+use crate::app::App;
+use crate::atproto::scope::{Include, Scope, ScopeError, Scopes};
+use crate::pds::permission_sets;
+use crate::store::{Db, StoreError};
 
 /// Why scopes are not granted.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,34 @@ pub enum NotGranted {
     Store(#[from] StoreError),
 }
 
+/// Whether a session of `client` may be registered with the scopes `asked`: within the client's own, and its parent's.
+///
+/// # Errors
+/// Names the first scope that is too much.
+pub async fn registrable(app: &App, client: &ApiClient, asked: &str) -> Result<(), NotGranted> {
+    within(&app.db, &client.scopes, asked).await?;
+    match &client.parent {
+        None => Ok(()),
+        Some(parent) => within(&app.db, &parent_scopes(app, parent), asked).await,
+    }
+}
+
+/// What is left of the scopes of a client's session, as text.
+///
+/// # Errors
+/// When the store can't be read.
+pub async fn left(app: &App, client: &ApiClient, session: &str) -> Result<String, StoreError> {
+    let mut ceilings = vec![client.scopes.clone()];
+    ceilings.extend(client.parent.as_ref().map(|parent| parent_scopes(app, parent)));
+    let ceilings: Vec<&str> = ceilings.iter().map(String::as_str).collect();
+    Ok(app.vault.ceilings().permits(session, &ceilings).await?.scopes.to_string())
+}
+
+/// A parent that is not active any more has none.
+fn parent_scopes(app: &App, id: &str) -> String {
+    app.clients.by_id(id).map(|parent| parent.scopes.clone()).unwrap_or_default()
+}
+
 /// Whether `asked` has `atproto` and nothing beyond `allowed`; both are scope strings.
 ///
 /// # Errors
@@ -27,17 +56,8 @@ pub async fn within(db: &Db, allowed: &str, asked: &str) -> Result<(), NotGrante
     if !asked.contains(&Scope::Atproto) {
         return Err(NotGranted::NoAtproto);
     }
-    let mut sets = HashMap::new();
-    for scope in allowed.iter().chain(asked.iter()) {
-        if let Scope::Include(include) = scope
-            && let Some(row) = lexicons::get(db, include.set.as_str()).await?
-            && let Ok(document) = serde_json::from_str(&row.lexicon_json)
-            && let Some(set) = PermissionSet::of_lexicon(&document)
-        {
-            sets.insert(include.set.clone(), set);
-        }
-    }
-    let find = |include: &crate::atproto::scope::Include| sets.get(&include.set).cloned();
+    let sets = permission_sets(db, [&allowed, &asked].into_iter()).await?;
+    let find = |include: &Include| sets.get(&include.set).cloned();
     let wide = allowed.expanded(find);
     for scope in asked.iter() {
         // As it is called, or as what it holds: one of them is enough.

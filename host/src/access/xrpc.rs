@@ -13,16 +13,16 @@ use crate::app::App;
 use crate::atproto::{Did, LexiconKind};
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
+use crate::pds::Authority;
 use crate::scripts::Lineage;
 use crate::settings::Settings;
 
 /// Who is behind an XRPC request.
 #[derive(Clone, Debug, Default)]
 pub struct XrpcCaller {
-    /// The application. `None` only for those who need none: service tokens, and later session cookies.
-    pub client: Option<Arc<ApiClient>>,
+    named: Option<Arc<ApiClient>>,
     user: Option<Did>,
-    session: Option<Arc<str>>,
+    authority: Authority,
     bound: bool,
     budget: Option<Budget>,
     /// Of a call that a script made.
@@ -37,7 +37,7 @@ impl XrpcCaller {
 
     /// Whose share the call takes.
     pub fn tenant(&self) -> Tenant {
-        match (&self.lineage, &self.client, &self.user) {
+        match (&self.lineage, &self.named, &self.user) {
             (Some(lineage), ..) => lineage.tenant().clone(),
             (None, Some(client), _) => client.tenant(),
             (None, None, Some(user)) => Tenant::of_did(user.as_str()),
@@ -51,9 +51,22 @@ impl XrpcCaller {
         self.user.as_ref()
     }
 
-    /// The session with the user's PDS that their proof belongs to, by id. A service token belongs to none.
-    pub fn session(&self) -> Option<&Arc<str>> {
-        self.session.as_ref()
+    /// The application that the request names; `None` only for callers that need none, with a service token or a session
+    /// cookie. It pays for the call and its share is used, but a name is no proof: what acts with stored sessions takes
+    /// [`Self::authority`] or [`Self::proven_client`].
+    pub fn named_client(&self) -> Option<&Arc<ApiClient>> {
+        self.named.as_ref()
+    }
+
+    /// The application that the user proved to hold a session of (DPoP).
+    pub fn proven_client(&self) -> Option<&Arc<ApiClient>> {
+        let proven = self.authority.client()?;
+        self.named.as_ref().filter(|named| *named.id == **proven)
+    }
+
+    /// Which stored sessions the call may act with. A service token proves none.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
     }
 
     /// Whether the user's proof is good for this method only: what serves it may call no other procedure in their name.
@@ -140,7 +153,8 @@ pub async fn admit(app: &App, request: &Request, method: &str) -> Result<XrpcCal
 }
 
 /// Lets a script call a method on behalf of its own caller, who pays for it as for a call over HTTP. Runs that nobody
-/// called, events and jobs of the instance, pay nothing: they are bounded by themselves. `client` is an API client's id.
+/// called, events and jobs of the instance, pay nothing: they are bounded by themselves. `client` is the id of the API
+/// client that pays, `authority` what the script's own caller proved.
 ///
 /// # Errors
 /// 401 when the client is not active any more, 429 when the bucket is empty.
@@ -148,7 +162,7 @@ pub fn admit_nested(
     app: &App,
     client: Option<&str>,
     user: Option<Did>,
-    session: Option<Arc<str>>,
+    authority: Authority,
     bound: bool,
     lineage: Lineage,
     method: &str,
@@ -162,7 +176,7 @@ pub fn admit_nested(
         (None, Some(did)) => Some(pay_in_person(app, "service", did, cost)?),
         (None, None) => None,
     };
-    Ok(XrpcCaller { client, user, session, bound, budget, lineage: Some(lineage) })
+    Ok(XrpcCaller { named: client, user, authority, bound, budget, lineage: Some(lineage) })
 }
 
 /// The buckets of API clients for XRPC calls.
@@ -180,8 +194,8 @@ fn pay_in_person(app: &App, kind: &str, did: &Did, cost: u32) -> Result<Budget, 
 async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcCaller) -> Result<(), Error> {
     let cost = app.costs.of(app, method);
     let buckets = buckets(app);
-    caller.client = app.clients.identify(request)?;
-    let client = caller.client.clone();
+    caller.named = app.clients.identify(request)?;
+    let client = caller.named.clone();
     let client = client.as_deref();
     let pay = || client.map(|client| app.clients.pay(&buckets, client, cost)).transpose();
     if let Some(client) = client {
@@ -202,7 +216,9 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
             let proved = app.proofs.verify_request(client, method, path, request.headers(), token).await;
             let proved = sender.charge(proved, dpop::Refused::is_failure)?;
             caller.budget = pay()?;
-            (caller.user, caller.session) = (Some(proved.did), Some(proved.id.into()));
+            let authority =
+                Authority::Session { id: proved.id.into(), client: Some(client.id.as_str().into()) };
+            (caller.user, caller.authority) = (Some(proved.did), authority);
         }
         // 2. Space credentials: space routes only, and this is none.
         Credential::Space(_) => {
@@ -238,7 +254,9 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
             if client.is_none() {
                 caller.budget = Some(pay_in_person(app, "session", &user.did, cost)?);
             }
-            (caller.user, caller.session) = (Some(user.did), Some(user.session.into()));
+            // The cookie is of a login at the instance itself, whichever client the request names.
+            let authority = Authority::Session { id: user.session.into(), client: None };
+            (caller.user, caller.authority) = (Some(user.did), authority);
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::events::{Event, EventLog};
 use crate::fair_share::{Bounds, FairPool, Tenant};
-use crate::pds::SessionOf;
+use crate::pds::Authority;
 use crate::random::Random;
 use crate::scripts::{Engine, FailureKind, Invocation, Library, ScriptFailure, Services, TriggerKind};
 use crate::store::jobs::{self, End, JobRow, Worker};
@@ -188,7 +188,8 @@ impl Workers {
         let Some(script) = self.library.get(&id) else {
             return Ran::Failed(format!("no script is bound to {id}"));
         };
-        if job.inherit_auth && !self.may_act(job).await {
+        let authority = authority(job);
+        if authority.is_some() && !self.may_act(job, &authority).await {
             return Ran::Failed("no PDS session is stored for the job's creator".to_owned());
         }
         let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), ending.clone());
@@ -198,6 +199,7 @@ impl Workers {
             client: job.client.as_deref(),
             tenant: Some(tenant),
             job: Some((&job.id, job.input.as_bytes())),
+            authority: Some(&authority),
             inherit_auth: job.inherit_auth,
             ..Invocation::default()
         };
@@ -213,13 +215,13 @@ impl Workers {
     }
 
     /// Whether the job's creator still has a session. When nobody can say, the run does.
-    async fn may_act(&self, job: &JobRow) -> bool {
+    async fn may_act(&self, job: &JobRow, authority: &Authority) -> bool {
         let (Some(repos), Ok(creator)) = (&self.services.repos, Did::try_from(job.created_by.as_str()))
         else {
             return false;
         };
-        let of = SessionOf::Account { did: &creator, client: job.client.as_deref() };
-        !matches!(repos.session(of).await, Ok(None))
+        let Some(which) = authority.session_of(&creator, None) else { return false };
+        !matches!(repos.session(which).await, Ok(None))
     }
 
     /// Renews the lease and looks at what is wanted of the job. Returns when it is another worker's, or has been cancelled
@@ -255,6 +257,14 @@ fn tenant(job: &JobRow) -> Tenant {
         Some(client) => Tenant::client(client),
         None => Tenant::of_did(&job.created_by),
     })
+}
+
+/// Which stored sessions a job may act with: with `auth` those of its creator under the client that the creator proved.
+fn authority(job: &JobRow) -> Authority {
+    if !job.inherit_auth {
+        return Authority::None;
+    }
+    Authority::Newest { client: job.client.as_deref().map(Arc::from) }
 }
 
 /// Returns when the server ends.

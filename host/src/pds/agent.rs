@@ -9,8 +9,9 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::answer::{self, Committed, PdsError};
+use super::answer::{self, Committed, PdsError, Refusal};
 use super::{Action, PdsPlaces, Session, Write};
+use crate::atproto::scope::{Need, RepoAction};
 use crate::fair_share::Tenant;
 use crate::net::{Client, Limits, NetError, Outgoing};
 use crate::oauth::Parcel;
@@ -71,6 +72,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// As [`Self::write`].
     pub async fn write_and_show(&self, write: &Write) -> Result<(Committed, Bytes), PdsError> {
+        self.check_write(write)?;
         let (method, record) = match &write.action {
             Action::Create(record) => ("com.atproto.repo.createRecord", Some(record)),
             Action::Put(record) => ("com.atproto.repo.putRecord", Some(record)),
@@ -99,6 +101,7 @@ impl<'a> Agent<'a> {
     pub async fn apply_writes(&self, writes: &[Write]) -> Result<Committed, PdsError> {
         let mut list = Vec::with_capacity(writes.len());
         for write in writes {
+            self.check_write(write)?;
             let (kind, record) = match &write.action {
                 Action::Create(record) => ("create", Some(record)),
                 Action::Put(record) => ("update", Some(record)),
@@ -129,6 +132,7 @@ impl<'a> Agent<'a> {
     pub async fn upload_blob(&self, bytes: Bytes, mime_type: &str) -> Result<Bytes, PdsError> {
         let kind = HeaderValue::try_from(mime_type)
             .map_err(|_| PdsError::Malformed("the type of the blob is no header value".to_owned()))?;
+        self.check_blob(&kind)?;
         let body = Some((kind, bytes));
         let call = self.call(Method::POST, "com.atproto.repo.uploadBlob", body, UPLOAD_LIMITS);
         self.in_time(Kind::Upload, call).await
@@ -139,6 +143,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// As [`Self::write`].
     pub async fn upload_stream(&self, body: Outgoing, mime_type: HeaderValue) -> Result<Bytes, PdsError> {
+        self.check_blob(&mime_type)?;
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, mime_type)]);
         let url = self.url("com.atproto.repo.uploadBlob");
         let limits = UPLOAD_LIMITS;
@@ -168,6 +173,36 @@ impl<'a> Agent<'a> {
         let json = HeaderValue::from_static("application/json");
         let call = self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS);
         self.in_time(Kind::Call, call).await
+    }
+
+    /// Refuses a write that is beyond what the session may do. A put creates the record where there is none, unless it
+    /// names the one to replace.
+    fn check_write(&self, write: &Write) -> Result<(), PdsError> {
+        let actions: &[RepoAction] = match (&write.action, &write.swap) {
+            (Action::Create(_), _) => &[RepoAction::Create],
+            (Action::Put(_), None) => &[RepoAction::Create, RepoAction::Update],
+            (Action::Put(_), Some(_)) => &[RepoAction::Update],
+            (Action::Delete, _) => &[RepoAction::Delete],
+        };
+        let collection = write.collection.as_str();
+        for &action in actions {
+            let scope = || format!("repo:{collection}?action={}", action.as_str());
+            self.check(&Need::Repo { collection: Some(collection), action }, scope)?;
+        }
+        Ok(())
+    }
+
+    fn check_blob(&self, mime_type: &HeaderValue) -> Result<(), PdsError> {
+        let kind = mime_type.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+        let kind = kind.trim().to_ascii_lowercase();
+        self.check(&Need::Blob { kind: &kind }, || format!("blob:{kind}"))
+    }
+
+    fn check(&self, need: &Need<'_>, scope: impl Fn() -> String) -> Result<(), PdsError> {
+        match &self.session.permits {
+            Some(permits) if !permits.allow(need) => Err(PdsError::Refused(Refusal::missing_scope(&scope()))),
+            _ => Ok(()),
+        }
     }
 
     async fn call(

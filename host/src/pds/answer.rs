@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::RenewError;
 use crate::atproto::{Cid, RecordUri, Tid};
@@ -61,6 +62,13 @@ const REASON_CHARS: usize = 300;
 impl Refusal {
     fn error_body(&self) -> ErrorBody {
         serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// Our own refusal of what a session may not do (any more), in the PDS's words for it.
+    pub(super) fn missing_scope(scope: &str) -> Self {
+        let message = format!("Missing required scope \"{scope}\"");
+        let body = json!({ "error": "ScopeMissingError", "message": message });
+        Self { status: StatusCode::FORBIDDEN, body: body.to_string().into() }
     }
 
     /// Error name and message of the answer.

@@ -5,8 +5,11 @@
 
 mod agent;
 mod answer;
+mod authority;
 mod bound;
+mod ceiling;
 mod places;
+mod revocation;
 mod session;
 #[cfg(test)]
 pub(crate) mod standin;
@@ -17,8 +20,11 @@ mod vault;
 
 pub use agent::Agent;
 pub use answer::{Committed, PdsError, Refusal};
+pub use authority::Authority;
 pub use bound::BoundSession;
+pub use ceiling::{Ceilings, Permits, permission_sets};
 pub use places::PdsPlaces;
+pub use revocation::Revocations;
 pub use session::{Credential, Session, SessionOf, Sessions};
 pub use vault::{RenewError, Vault};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderValue};
 
-use super::{BoundSession, PdsError, Vault};
+use super::{BoundSession, PdsError, Permits, Vault};
 use crate::atproto::Did;
 use crate::config::Secret;
 use crate::net::{Client, Fetched, Outgoing};
@@ -19,6 +19,8 @@ pub struct Session {
     /// Origin of the PDS, without a trailing slash.
     pub endpoint: String,
     pub credential: Credential,
+    /// What it may do; `None` where the PDS alone judges: a session that no API client registered.
+    pub permits: Option<Arc<Permits>>,
 }
 
 /// What proves the right. `Debug` does not show it.

@@ -48,6 +48,7 @@ impl Standin {
             did: Did::try_from(did).unwrap(),
             endpoint: self.upstream.url(),
             credential: Credential::Bearer(Secret::new(format!("token-of-{did}"))),
+            permits: None,
         }
     }
 

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 use zeroize::Zeroizing;
 
-use super::{BoundSession, Credential, Session};
+use super::{BoundSession, Ceilings, Credential, Session};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;
@@ -42,6 +42,10 @@ const REVOCATIONS: Bounds = Bounds {
     patience: Duration::from_mins(5),
 };
 
+/// Deleted clients whose keys are still published; each is there for as long as its sessions are being revoked.
+const DEPARTING: u64 = 1_000;
+const DEPARTING_TIME: Duration = Duration::from_mins(2);
+
 /// Opens and renews sessions. Cheap to clone.
 #[derive(Clone)]
 pub struct Vault(Arc<Parts>);
@@ -58,6 +62,9 @@ struct Parts {
     revocations: FairPool,
     /// Renewals of this process, by session.
     locks: Cache<String, Arc<Mutex<()>>>,
+    /// Public keys of clients that are deleted, for as long as their sessions are being revoked.
+    departing: Cache<String, Vec<String>>,
+    ceilings: Ceilings,
 }
 
 /// The tokens of a session, of one version.
@@ -121,7 +128,37 @@ impl Vault {
     ) -> Self {
         let locks = Cache::builder().max_capacity(LOCKS).build();
         let revocations = FairPool::new("revocations", REVOCATIONS);
-        Self(Arc::new(Parts { db, sealing, courier, discovery, own_key, tasks, revocations, locks }))
+        let departing = Cache::builder().max_capacity(DEPARTING).time_to_live(DEPARTING_TIME).build();
+        let ceilings = Ceilings::new(db.clone());
+        Self(Arc::new(Parts {
+            db,
+            sealing,
+            courier,
+            discovery,
+            own_key,
+            tasks,
+            revocations,
+            locks,
+            departing,
+            ceilings,
+        }))
+    }
+
+    pub(super) fn db(&self) -> &Db {
+        &self.0.db
+    }
+
+    /// What is left of sessions' scopes.
+    pub fn ceilings(&self) -> &Ceilings {
+        &self.0.ceilings
+    }
+
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.0.tasks
+    }
+
+    pub(super) fn departing(&self) -> &Cache<String, Vec<String>> {
+        &self.0.departing
     }
 
     pub(super) fn courier(&self) -> &Courier {
@@ -161,7 +198,7 @@ impl Vault {
     /// # Errors
     /// When the store can't be read, or what it holds can't be decrypted.
     pub async fn by_id(&self, id: &str) -> Result<Option<Session>, StoreError> {
-        self.opened(oauth_sessions::get(&self.0.db, id).await?)
+        self.opened(oauth_sessions::get(&self.0.db, id).await?).await
     }
 
     /// The newest session of an account under an API client (by id), or of the instance's own logins.
@@ -169,10 +206,10 @@ impl Vault {
     /// # Errors
     /// As [`Self::by_id`].
     pub async fn newest(&self, did: &Did, client: Option<&str>) -> Result<Option<Session>, StoreError> {
-        self.opened(oauth_sessions::newest(&self.0.db, did.as_str(), client).await?)
+        self.opened(oauth_sessions::newest(&self.0.db, did.as_str(), client).await?).await
     }
 
-    fn opened(&self, row: Option<SessionRow>) -> Result<Option<Session>, StoreError> {
+    async fn opened(&self, row: Option<SessionRow>) -> Result<Option<Session>, StoreError> {
         let Some(row) = row else { return Ok(None) };
         let damaged = |what| StoreError::Corrupt(format!("oauth_sessions {}: {what}", row.id));
         let did = Did::try_from(row.did.as_str()).map_err(|_| damaged("its DID is none"))?;
@@ -180,7 +217,16 @@ impl Vault {
         let key = self.open_key(&row.key_id, &row.sealed_key).map_err(unreadable)?;
         let held = self.held(&row).map_err(unreadable)?;
         let bound = BoundSession::new(self.clone(), row.id.clone(), key, held);
-        Ok(Some(Session { did, endpoint: row.pds, credential: Credential::Dpop(Arc::new(bound)) }))
+        let permits = match &row.client_scopes {
+            None => None,
+            Some(client) => {
+                let ceilings: Vec<&str> =
+                    [client].into_iter().chain(&row.parent_scopes).map(String::as_str).collect();
+                Some(self.0.ceilings.permits(&row.scopes, &ceilings).await?)
+            }
+        };
+        let credential = Credential::Dpop(Arc::new(bound));
+        Ok(Some(Session { did, endpoint: row.pds, credential, permits }))
     }
 
     fn held(&self, row: &SessionRow) -> Result<Held, RenewError> {
@@ -324,16 +370,24 @@ impl Vault {
     }
 
     async fn revoke(&self, row: &SessionRow) -> Result<(), RenewError> {
+        self.revoke_as(row, &self.identity(row).await?).await
+    }
+
+    /// Ends a session at its authorization server, in the name of its client.
+    pub(super) async fn revoke_as(
+        &self,
+        row: &SessionRow,
+        client: &ClientIdentity,
+    ) -> Result<(), RenewError> {
         let issuer = Url::parse(&row.issuer).ok();
         let host = issuer.as_ref().and_then(Url::host_str).unwrap_or_default();
         let _place = self.0.revocations.enter(&Tenant::of_host(host)).await?;
         let text = self.tokens_text(row)?;
         let tokens: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
         let key = self.open_key(&row.key_id, &row.sealed_key)?;
-        let client = self.identity(row).await?;
         let server = self.0.discovery.server(&row.issuer).await?;
         let token = tokens.refresh_token.unwrap_or(tokens.access_token);
-        Ok(flow::revoke(&self.0.courier, &server, &client, &key, &token).await?)
+        Ok(flow::revoke(&self.0.courier, &server, client, &key, &token).await?)
     }
 
     /// Who the session's client is to its authorization server.

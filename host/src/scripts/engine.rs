@@ -23,7 +23,7 @@ use super::{
 use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
-use crate::pds::{Session, SessionOf};
+use crate::pds::{Authority, Session};
 use crate::random::Random;
 
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
@@ -169,7 +169,7 @@ impl Engine {
             caller_did: invocation.caller_did.map(str::to_owned),
             delegate_did: invocation.delegate_did.map(str::to_owned),
             client: invocation.client.map(Arc::from),
-            session: invocation.session.map(Arc::from),
+            authority: invocation.authority.cloned().unwrap_or_default(),
             bound: invocation.bound,
             lineage: lineage.clone(),
         };
@@ -250,7 +250,7 @@ impl Engine {
             caller_did: None,
             delegate_did: None,
             client: None,
-            session: None,
+            authority: Authority::None,
             bound: false,
             lineage: lineage.clone(),
         };
@@ -273,17 +273,15 @@ impl Drop for Bill<'_> {
     }
 }
 
-/// The session of a run's caller, or of the account that they write for.
+/// The session of a run's caller, or of the account that they write for, if the caller proved to hold one.
 async fn session(identity: &Identity, services: &Services) -> Result<Option<Arc<Session>>, ScriptFailure> {
-    let delegate = identity.delegate_did.as_ref();
-    let (Some(repos), Some(account)) = (&services.repos, delegate.or(identity.caller_did.as_ref())) else {
+    let did = |text: &Option<String>| text.as_deref().and_then(|did| Did::try_from(did).ok());
+    let (Some(repos), Some(caller)) = (&services.repos, did(&identity.caller_did)) else { return Ok(None) };
+    let account = did(&identity.delegate_did);
+    if account.is_none() && identity.delegate_did.is_some() {
         return Ok(None);
-    };
-    let Ok(account) = Did::try_from(account.as_str()) else { return Ok(None) };
-    let which = match identity.session.as_deref() {
-        Some(id) if delegate.is_none() => SessionOf::Id(id),
-        _ => SessionOf::Account { did: &account, client: identity.client.as_deref() },
-    };
+    }
+    let Some(which) = identity.authority.session_of(&caller, account.as_ref()) else { return Ok(None) };
     repos.session(which).await.map_err(|error| {
         tracing::error!(%error, "the sessions can't be read");
         ScriptFailure::new(FailureKind::Internal, "the sessions can't be read")

@@ -24,6 +24,7 @@ use super::tid::TidClock;
 use super::trigger::TriggerKind;
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
+use crate::pds::Authority;
 
 /// Makes the image ahead of time (`belvedere guest prepare`) and gives its path.
 ///
@@ -80,7 +81,7 @@ async fn make(engine: &Engine) -> Result<Vec<u8>> {
         caller_did: None,
         delegate_did: None,
         client: None,
-        session: None,
+        authority: Authority::None,
         bound: false,
         lineage: Lineage::first(Tenant::Instance, TriggerKind::Query),
     };

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::{Lineage, Variables};
 use crate::fair_share::Tenant;
+use crate::pds::Authority;
 
 /// The values behind a run's globals. Absent ones are nil in Lua.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,9 +33,8 @@ pub struct Invocation<'a> {
     pub client: Option<&'a str>,
     /// Whose share of everything the run takes from; `None` is the instance itself.
     pub tenant: Option<&'a Tenant>,
-    /// The session with the caller's PDS that their proof belongs to, by id; otherwise their newest of the client is
-    /// taken.
-    pub session: Option<&'a str>,
+    /// Which stored sessions the run may act with; `None`: none.
+    pub authority: Option<&'a Authority>,
     /// The caller's proof is good for this method only: no other procedure is called in their name.
     pub bound: bool,
     /// For a run that a script called. Its tenant pays, whatever [`Self::tenant`] says.

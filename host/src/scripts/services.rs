@@ -15,6 +15,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
 use crate::jobs::{JobQueue, RunningJob};
 use crate::linked_repos::LinkedRepos;
+use crate::pds::Authority;
 use crate::random::Random;
 
 use super::web::Web;
@@ -284,8 +285,8 @@ pub struct XrpcCall {
     pub caller_did: Option<String>,
     /// The API client, by id.
     pub client: Option<Arc<str>>,
-    /// The session with the caller's PDS that their proof belongs to, by id.
-    pub session: Option<Arc<str>>,
+    /// Which stored sessions the caller of the run may act with.
+    pub authority: Authority,
     /// The caller's proof is good for the method of the run that calls only.
     pub bound: bool,
     /// The place of the called run among those that call each other.

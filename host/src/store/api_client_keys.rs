@@ -47,6 +47,14 @@ pub async fn list(db: &Db, client_id: &str) -> Result<Vec<ClientKeyRow>, StoreEr
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).fetch_all(pool).await)?)
 }
 
+/// The keys of a client and its children.
+pub async fn with_children(db: &Db, client_id: &str) -> Result<Vec<ClientKeyRow>, StoreError> {
+    let sql = select!(
+        "WHERE client_id = $1 OR client_id IN (SELECT id FROM api_clients WHERE parent_client_id = $1)"
+    );
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).fetch_all(pool).await)?)
+}
+
 pub async fn get(db: &Db, client_id: &str, kid: &str) -> Result<Option<ClientKeyRow>, StoreError> {
     let sql = select!("WHERE client_id = $1 AND kid = $2");
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).bind(kid).fetch_optional(pool).await)?)

@@ -32,6 +32,11 @@ pub struct SessionRow {
     pub version: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// What sessions of its client may do now, space-separated; nothing under a client that is not active. `None` without
+    /// a client.
+    pub client_scopes: Option<String>,
+    /// The same of the client's parent; `None` without one.
+    pub parent_scopes: Option<String>,
 }
 
 /// What a registration brings.
@@ -77,7 +82,10 @@ pub struct DeviceRow {
 
 const COLUMNS: &str = "s.id, s.key_id, s.client_id, s.did, s.scopes, s.pds, s.issuer, s.oauth_client_id, \
      s.assertion_kid, s.sealed, k.sealed AS sealed_key, s.refreshable, s.expires_at, s.version, s.created_at, \
-     s.updated_at FROM oauth_sessions s JOIN dpop_keys k ON k.id = s.key_id";
+     s.updated_at, CASE WHEN c.is_active THEN c.scopes WHEN c.id IS NOT NULL THEN '' END AS client_scopes, \
+     CASE WHEN p.is_active THEN p.scopes WHEN p.id IS NOT NULL THEN '' END AS parent_scopes \
+     FROM oauth_sessions s JOIN dpop_keys k ON k.id = s.key_id LEFT JOIN api_clients c ON c.id = s.client_id \
+     LEFT JOIN api_clients p ON p.id = c.parent_client_id";
 
 /// Keeps a session for a key and binds the key to the account, if it is not bound to another. Registered again, a key
 /// keeps its session's id and gets the new tokens. Gives the id; `None` when the key is gone or another account's.
@@ -149,6 +157,18 @@ pub async fn newest(db: &Db, did: &str, client_id: Option<&str>) -> Result<Optio
         format!("SELECT {COLUMNS} WHERE s.did = $1 AND {of} ORDER BY s.updated_at DESC, s.id DESC LIMIT 1");
     Ok(on!(db, reader, |pool| {
         sqlx::query_as(AssertSqlSafe(sql)).bind(did).bind(client_id).fetch_optional(pool).await
+    })?)
+}
+
+/// The sessions of a client and its children, those used last first; at most `limit`.
+pub async fn of_client(db: &Db, client_id: &str, limit: i64) -> Result<Vec<SessionRow>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} WHERE s.client_id = $1 \
+             OR s.client_id IN (SELECT id FROM api_clients WHERE parent_client_id = $1) \
+         ORDER BY s.updated_at DESC, s.id DESC LIMIT $2"
+    );
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_as(AssertSqlSafe(sql)).bind(client_id).bind(limit).fetch_all(pool).await
     })?)
 }
 

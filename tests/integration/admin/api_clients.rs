@@ -3,6 +3,9 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::fixtures::{ALICE, BOB};
+use crate::oauth::device::{App, pds};
+
 fn client(n: u32) -> Value {
     json!({
         "name": format!("App {n}"),
@@ -13,6 +16,45 @@ fn client(n: u32) -> Value {
 }
 
 crate::in_both_worlds! {
+    async fn the_sessions_of_a_deleted_client_are_revoked(world) {
+        let server = &world.server;
+        let pds = pds(&world, &[ALICE, BOB]).await;
+        let (app, other) = (App::confidential(server, "one").await, App::confidential(server, "two").await);
+        let alice = app.device(server, &pds, ALICE, json!({})).await;
+        app.device(server, &pds, BOB, json!({})).await;
+        let stays = other.device(server, &pds, ALICE, json!({})).await;
+        let body = json!({ "name": "child", "clientIdUrl": "https://child.example/client.json",
+            "clientUri": "https://child.example", "redirectUris": [] });
+        let create = "/xrpc/dev.service.createApiClient";
+        let child = alice.request(server, Method::POST, create, Some(&body)).await.body;
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let child = App { key: text(&child["client"]["clientKey"]), secret: Some(text(&child["clientSecret"])),
+            id: text(&child["client"]["id"]) };
+        child.device(server, &pds, ALICE, json!({ "scopes": "atproto" })).await;
+
+        assert_eq!(server.admin(Method::DELETE, &format!("/admin/api-clients/{}", app.id), None).await.status, 204);
+        server.eventually("three sessions are revoked", async |_| pds.asked("/oauth/revoke").len() == 3).await;
+        let form = |n: usize| String::from_utf8_lossy(&pds.asked("/oauth/revoke")[n].body).into_owned();
+        let mut tokens: Vec<String> = (0..3).map(|n| {
+            let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(form(n).as_bytes()).into_owned().collect();
+            form["token"].clone()
+        }).collect();
+        tokens.sort();
+        tokens.dedup();
+        assert!(tokens.len() == 3 && tokens.iter().all(|token| token.starts_with("refresh-")), "{tokens:?}");
+        assert_eq!(stays.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await.status, 200);
+
+        // A child that its owner deletes is no different.
+        let own = stays.request(server, Method::POST, create, Some(&body)).await.body;
+        let child = App { key: text(&own["client"]["clientKey"]), secret: Some(text(&own["clientSecret"])),
+            id: text(&own["client"]["id"]) };
+        child.device(server, &pds, ALICE, json!({ "scopes": "atproto" })).await;
+        let path = "/xrpc/dev.service.deleteApiClient";
+        let deleted = stays.request(server, Method::POST, path, Some(&json!({ "id": child.id }))).await;
+        assert_eq!(deleted.status, 200, "{}", deleted.text);
+        server.eventually("one more is revoked", async |_| pds.asked("/oauth/revoke").len() == 4).await;
+    }
+
     async fn a_client_works_at_once_changes_and_goes(world) {
         let server = &world.server;
         let made = server.admin(Method::POST, "/admin/api-clients", Some(&client(1))).await;

@@ -4,8 +4,9 @@ use belvedere::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::World;
-use crate::support::instance::{Answer, Instance, query_lexicon};
+use crate::fixtures::{NOTES, World};
+use crate::oauth::device::{App, pds};
+use crate::support::instance::{Answer, Instance, procedure_lexicon, query_lexicon};
 use crate::support::plc::Person;
 
 const CALLER: &str = "did:plc:callercallercallercallerc";
@@ -85,9 +86,41 @@ crate::in_both_worlds! {
             let failed = until(&world.server, &id, "failed").await;
             assert!(failed["error"].as_str().unwrap().contains(error), "{failed}");
         }
-        let id = create(&world, &caller, "type=sum&auth=1").await;
-        let failed = until(&world.server, &id, "failed").await;
-        assert!(failed["error"].as_str().unwrap().contains("session"), "{failed}");
+        // A service token proves no session that a job could have.
+        assert_eq!(call(&world, &caller, "type=sum&auth=1").await.status, 500);
+    }
+
+    async fn a_job_acts_only_with_a_session_that_its_creator_proved(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        let caller = prepare(&world).await;
+        let pds = pds(&world, &[CALLER]).await;
+        let app = App::confidential(server, "app").await;
+        let device = app.device(server, &pds, CALLER, json!({})).await;
+        server.upload(procedure_lexicon("com.example.put"), Some(NOTES)).await;
+        let source = "function handle() return { status = xrpc.procedure('com.example.put', { text = 'x' }).status, \
+            more = job.input.stop or (pcall(jobs.create, 'write', { stop = true }, { auth = true })) } end";
+        store(server, "job.run:write", source).await;
+        let path = |query: &str| format!("/xrpc/{START}?{query}");
+        for (query, result) in [
+            ("type=write&auth=1", json!({ "status": 200, "more": true })),
+            // The caller has a session, but the job was not to have it; nor may it make one that has.
+            ("type=write", json!({ "status": 401, "more": false })),
+        ] {
+            let made = device.request(server, Method::GET, &path(query), None).await;
+            let done = until(server, made.body.as_str().unwrap(), "completed").await;
+            assert_eq!(done["result"], result, "{query}");
+        }
+        // The user is the same, and the application is named beside their token.
+        let token = format!("Bearer {}", caller.token(&server.did(), json!({ "lxm": START })));
+        let named = [("x-client-key", &*app.key), ("authorization", &*token)];
+        let refused = server.request(Method::GET, &path("type=write&auth=1"), &named, None).await;
+        assert_eq!(refused.status, 500, "{}", refused.text);
+        let token = format!("Bearer {}", caller.token(&server.did(), json!({ "lxm": START })));
+        let named = [("x-client-key", &*app.key), ("authorization", &*token)];
+        let made = server.request(Method::GET, &path("type=write"), &named, None).await;
+        let done = until(server, made.body.as_str().unwrap(), "completed").await;
+        assert_eq!(done["result"], json!({ "status": 401, "more": false }));
     }
 
     async fn a_job_is_paused_resumed_and_cancelled(world) {

@@ -77,6 +77,41 @@ crate::in_both_worlds! {
         assert_eq!(app.post(server, PATH, &[], &json!({ "issuer": ISSUER })).await.error(), "Origin header required for public clients");
     }
 
+    async fn a_deleted_client_still_proves_itself_to_revoke_its_sessions(world) {
+        let server = &world.server;
+        let pds = pds(&world, &[ALICE]).await;
+        // Revoking takes as long as the test wants.
+        let revocation = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = pds.url();
+        pds.instead("/.well-known/oauth-authorization-server", 200, json!({
+            "issuer": origin, "authorization_endpoint": format!("{origin}/oauth/authorize"),
+            "token_endpoint": format!("{origin}/oauth/token"),
+            "pushed_authorization_request_endpoint": format!("{origin}/oauth/par"),
+            "revocation_endpoint": format!("http://{}/", revocation.local_addr().unwrap()) }));
+        let app = App::with(server, json!({ "name": "one", "client_id_url": format!("{origin}/client.json"),
+            "client_uri": "https://one.example", "redirect_uris": [], "scopes": SCOPES })).await;
+        let path = format!("/admin/api-clients/{}/auth-key", app.id);
+        let made = server.admin(Method::POST, &path, None).await;
+        pds.instead("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
+        assert_eq!(server.admin(Method::POST, &format!("{path}/recheck"), None).await.body["confidential"], true);
+        app.device(server, &pds, ALICE, json!({})).await;
+        let keys = format!("/oauth/clients/{}/jwks.json", app.id);
+        let published = async || server.request(Method::GET, &keys, &[], None).await.body["keys"].clone();
+
+        assert_eq!(server.admin(Method::DELETE, &format!("/admin/api-clients/{}", app.id), None).await.status, 204);
+        let (mut asked, _) = revocation.accept().await.unwrap();
+        let mut request = String::new();
+        while !request.contains("client_assertion=") {
+            let mut part = [0; 4096];
+            let read = tokio::io::AsyncReadExt::read(&mut asked, &mut part).await.unwrap();
+            assert!(read > 0, "{request}");
+            request.push_str(&String::from_utf8_lossy(&part[..read]));
+        }
+        assert_eq!(published().await[0]["kid"], made.body["kid"], "the server can check the assertion");
+        tokio::io::AsyncWriteExt::write_all(&mut asked, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        server.eventually("the key is gone", async |_| published().await == json!([])).await;
+    }
+
     async fn a_session_is_refreshed_with_the_key_it_began_with(world) {
         let world = world.with_notes().await;
         let server = &world.server;

@@ -27,6 +27,10 @@ crate::in_both_worlds! {
         let pds = pds(&world, &[ALICE]).await;
         let app = App::confidential(&world.server, "one").await;
         let device = app.device(&world.server, &pds, ALICE, json!({})).await;
+        let scopes = "atproto repo:com.example.note";
+        let may_delete = App::with(&world.server, json!({ "name": "two", "client_id_url": "https://two.example/client.json",
+            "client_uri": "https://two.example", "redirect_uris": [], "scopes": scopes })).await;
+        let may_delete = may_delete.device(&world.server, &pds, ALICE, json!({ "scopes": scopes })).await;
         let created = call(&world, &device, PUT, json!({ "text": "hello", "shouldPublish": true })).await;
         assert_eq!((created.status.as_u16(), &created.body["validationStatus"]), (200, &json!("unknown")), "{}", created.text);
         let uri = created.body["uri"].as_str().unwrap();
@@ -39,7 +43,9 @@ crate::in_both_worlds! {
         assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "changed");
 
         upload(&world, "com.example.removeNote", "delete").await;
-        assert_eq!(call(&world, &device, "com.example.removeNote", json!({ "uri": uri })).await.status, 200);
+        let beyond = call(&world, &device, "com.example.removeNote", json!({ "uri": uri })).await;
+        assert_eq!((beyond.status.as_u16(), beyond.error()), (403, "ScopeMissingError"), "{}", beyond.text);
+        assert_eq!(call(&world, &may_delete, "com.example.removeNote", json!({ "uri": uri })).await.status, 200);
         assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.status, 404);
     }
 

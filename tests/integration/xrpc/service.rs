@@ -1,5 +1,6 @@
 //! `/xrpc/dev.service.*`: third parties manage their API clients and the accounts they write for together.
 
+use belvedere::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -20,7 +21,175 @@ fn child(name: &str) -> Value {
         "clientUri": format!("https://{name}.example"), "redirectUris": [format!("https://{name}.example/back")] })
 }
 
+const TEAM: &str = "did:plc:teamteamteamteamteamteam";
+
+/// Makes `owner` the owner of the account that `shared` is a session of.
+async fn link(server: &Instance, owner: &Device, shared: &Device, account: &str) {
+    let proof = shared.proof(server, &Method::POST, "/xrpc/dev.service.delegation.linkAccount");
+    let body = json!({ "did": account, "accountToken": shared.token, "accountProof": proof });
+    let linked = post(server, owner, "delegation.linkAccount", body).await;
+    assert_eq!(linked.status, 201, "{}", linked.text);
+}
+
 crate::in_both_worlds! {
+    async fn a_client_that_is_merely_named_lends_no_session(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        let pds = pds(&world, &[ALICE, TEAM]).await;
+        let app = App::confidential(server, "app").await;
+        let device = app.device(server, &pds, ALICE, json!({})).await;
+        link(server, &device, &app.device(server, &pds, TEAM, json!({})).await, TEAM).await;
+        for nsid in ["com.example.put", "com.example.script", "com.example.nested"] {
+            server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
+        }
+        server.bind_to("xrpc.procedure:com.example.script", "function handle() \
+            local ok = pcall(function() Record(collection, { text = 'x' }):save() end) return { ok = ok } end").await;
+        server.bind_to("xrpc.procedure:com.example.nested", "function handle() \
+            return { status = xrpc.procedure('com.example.put', { text = 'x', delegateDid = input.to }).status } end").await;
+        let writes = || pds.asked("/xrpc/com.atproto.repo").len();
+
+        // With a proof everything works, for the user and for the account that they share.
+        let proven = async |nsid: &str, body: Value| device.request(server, Method::POST, &format!("/xrpc/{nsid}"), Some(&body)).await;
+        for more in [json!({}), json!({ "delegateDid": TEAM })] {
+            assert_eq!(proven("com.example.put", more.clone()).await.status, 200);
+            assert_eq!(proven("com.example.script", more).await.body["ok"], true);
+        }
+        for to in [json!(null), json!(TEAM)] {
+            assert_eq!(proven("com.example.nested", json!({ "to": to })).await.body["status"], 200);
+        }
+        let before = writes();
+        assert_eq!(before, 6);
+
+        // With a service token the user is known, but naming the application gives them none of its sessions.
+        let named = async |nsid: &str, body: Value| {
+            let token = format!("Bearer {}", alice.token(&server.did(), json!({})));
+            let headers = [("x-client-key", &*app.key), ("authorization", &*token)];
+            server.request(Method::POST, &format!("/xrpc/{nsid}"), &headers, Some(body.to_string())).await
+        };
+        let own = named("com.example.put", json!({})).await;
+        assert_eq!((own.status.as_u16(), own.error()), (401, "calls to a PDS take a proof of a session: authenticate with DPoP"));
+        let blob = named("com.atproto.repo.uploadBlob", json!({})).await;
+        assert_eq!(blob.status, 401, "{}", blob.text);
+        assert_eq!(named("com.example.script", json!({})).await.body["ok"], false);
+        for nsid in ["com.example.put", "com.example.script"] {
+            let shared = named(nsid, json!({ "delegateDid": TEAM })).await;
+            assert_eq!((shared.status.as_u16(), shared.error()), (403, "delegateDid is for users of an application who call with DPoP"));
+        }
+        assert_eq!(named("com.example.nested", json!({})).await.body["status"], 401);
+        assert_eq!(named("com.example.nested", json!({ "to": TEAM })).await.body["status"], 403);
+        assert_eq!(named("dev.service.delegation.unlinkAccount", json!({ "did": TEAM })).await.error(), "requires DPoP authentication");
+        assert_eq!(writes(), before, "nothing reached the PDS");
+    }
+
+    async fn an_account_sees_and_ends_what_others_do_for_it(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        let pds = pds(&world, &[ALICE, BOB, TEAM]).await;
+        let app = App::confidential(server, "app").await;
+        let alice = app.device(server, &pds, ALICE, json!({})).await;
+        let bob = app.device(server, &pds, BOB, json!({})).await;
+        let (shared, elsewhere) = (app.device(server, &pds, TEAM, json!({})).await, app.device(server, &pds, TEAM, json!({})).await);
+        let get_account = format!("delegation.getAccount?did={TEAM}");
+        assert_eq!(get(server, &shared, &get_account).await.error(), "delegated account not found");
+        link(server, &alice, &shared, TEAM).await;
+        let add = json!({ "accountDid": TEAM, "userDid": BOB, "role": "admin" });
+        assert_eq!(post(server, &shared, "delegation.addDelegate", add.clone()).await.status, 403, "that is the owner's");
+        assert_eq!(post(server, &alice, "delegation.addDelegate", add).await.status, 201);
+        server.upload(procedure_lexicon("com.example.put"), Some(NOTES)).await;
+        let write = async |device: &Device| {
+            let body = json!({ "text": "ours", "delegateDid": TEAM });
+            device.request(server, Method::POST, "/xrpc/com.example.put", Some(&body)).await.status.as_u16()
+        };
+        assert_eq!((write(&alice).await, write(&bob).await), (200, 200));
+
+        let seen = get(server, &shared, &get_account).await;
+        assert_eq!((&seen.body["role"], &seen.body["linkedBy"]), (&json!("account"), &json!(ALICE)), "{}", seen.text);
+        let list = get(server, &shared, &format!("delegation.listDelegates?accountDid={TEAM}")).await;
+        let users: Vec<_> = list.body["delegates"].as_array().unwrap().iter().map(|d| d["userDid"].clone()).collect();
+        assert_eq!(users, [ALICE, BOB]);
+        let remove = async |user: &str| {
+            post(server, &shared, "delegation.removeDelegate", json!({ "accountDid": TEAM, "userDid": user })).await.status.as_u16()
+        };
+        assert_eq!((remove(ALICE).await, remove(BOB).await), (403, 200), "the owner goes with the whole");
+        assert_eq!((write(&alice).await, write(&bob).await), (200, 403));
+        let unlink = async |device: &Device| {
+            post(server, device, "delegation.unlinkAccount", json!({ "did": TEAM })).await.status.as_u16()
+        };
+        assert_eq!((unlink(&bob).await, unlink(&shared).await), (403, 200));
+        assert_eq!((write(&alice).await, unlink(&shared).await), (404, 404));
+        // It stays logged in here, and nowhere else.
+        let session = format!("/oauth/sessions/{TEAM}");
+        assert_eq!(shared.request(server, Method::GET, &session, None).await.status, 200);
+        assert_eq!(elsewhere.request(server, Method::GET, &session, None).await.status, 401);
+        let events = server.admin(Method::GET, "/admin/events?event_type=delegation.account_unlinked", None).await;
+        assert_eq!(events.body["events"].as_array().map(Vec::len), Some(1), "{}", events.text);
+    }
+
+    async fn a_child_loses_the_scopes_that_its_parent_lost(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        let pds = pds(&world, &[ALICE]).await;
+        let parent = App::confidential(server, "parent").await;
+        let of_parent = parent.device(server, &pds, ALICE, json!({})).await;
+        let mut body = child("one");
+        body["scopes"] = SCOPES.into();
+        let made = post(server, &of_parent, "createApiClient", body).await;
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let own = App { key: text(&made.body["client"]["clientKey"]), secret: Some(text(&made.body["clientSecret"])),
+            id: text(&made.body["client"]["id"]) };
+        let device = own.device(server, &pds, ALICE, json!({})).await;
+        for nsid in ["com.example.put", "com.example.script"] {
+            server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
+        }
+        server.bind_to("xrpc.procedure:com.example.script", "function handle() local r = Record(collection, { text = 'x' }) \
+            r:save() r.text = 'y' local ok, e = pcall(function() r:save() end) return { ok = ok } end").await;
+        let uri = format!("at://{ALICE}/{NOTES}/k");
+        let call = async |device: &Device, path: &str, body: Value| {
+            let answer = device.request(server, Method::POST, &format!("/xrpc/{path}"), Some(&body)).await;
+            (answer.status.as_u16(), answer.body)
+        };
+        let scopes = async |text: &str| {
+            let change = json!({ "scopes": text });
+            let changed = server.admin(Method::PUT, &format!("/admin/api-clients/{}", parent.id), Some(&change)).await;
+            assert_eq!(changed.status, 204, "{}", changed.text);
+        };
+        let shown = async || {
+            let one = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await;
+            let all = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}/devices"), None).await;
+            assert_eq!(one.body["scopes"], all.body[0]["scopes"]);
+            one.body["scopes"].clone()
+        };
+        let put = json!({ "text": "a", "uri": uri });
+        assert_eq!(call(&device, "com.example.put", put.clone()).await.0, 200);
+        assert_eq!(call(&device, "com.atproto.repo.uploadBlob", json!({})).await.0, 200);
+        assert_eq!(call(&device, "com.example.script", json!({})).await.1["ok"], true);
+        assert_eq!(shown().await, json!(SCOPES.split(' ').collect::<Vec<_>>()));
+
+        scopes("atproto repo:com.example.note?action=create repo:com.example.other").await;
+        let asked = pds.asked("/xrpc/com.atproto.repo").len();
+        for device in [&device, &of_parent] {
+            let (status, body) = call(device, "com.example.put", put.clone()).await;
+            let missing = format!("Missing required scope \"repo:{NOTES}?action=update\"");
+            assert_eq!((status, body), (403, json!({ "error": "ScopeMissingError", "message": missing })));
+            assert_eq!(call(device, "com.atproto.repo.uploadBlob", json!({})).await.0, 403);
+        }
+        assert_eq!(pds.asked("/xrpc/com.atproto.repo").len(), asked, "nothing reached the PDS");
+        assert_eq!(call(&device, "com.example.put", json!({ "text": "a" })).await.0, 200, "what is left works");
+        assert_eq!(call(&device, "com.example.script", json!({})).await.1["ok"], false);
+        assert_eq!(shown().await, json!(["atproto", "repo:com.example.note?action=create"]));
+        // Nor does a new session get what the parent has not.
+        let (provision_id, _) = own.provision(server, &[], &json!({})).await;
+        let (token, _) = pds.grant(ALICE);
+        let body = json!({ "provision_id": provision_id, "did": ALICE, "access_token": token, "scopes": SCOPES });
+        let refused = own.post(server, "/oauth/sessions", &[], &body).await;
+        assert_eq!((refused.status.as_u16(), refused.error()),
+            (400, "scope 'repo:com.example.note?action=create&action=update' is not allowed for this client"));
+
+        scopes("atproto transition:generic").await;
+        assert_eq!(call(&device, "com.example.put", put).await.0, 200, "what comes back works again");
+    }
+
     async fn a_user_registers_applications_of_their_own(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE, BOB]).await;
@@ -111,7 +280,7 @@ crate::in_both_worlds! {
     async fn an_account_is_shared_only_by_whoever_holds_it(world) {
         let world = world.with_notes().await;
         let server = &world.server;
-        let team = "did:plc:teamteamteamteamteamteam";
+        let team = TEAM;
         let pds = pds(&world, &[ALICE, BOB, team]).await;
         let app = App::confidential(server, "parent").await;
         let alice = app.device(server, &pds, ALICE, json!({})).await;

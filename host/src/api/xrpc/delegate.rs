@@ -15,7 +15,8 @@ const FIELD: &str = "delegateDid";
 /// The account that a body names, which is taken out of it.
 ///
 /// # Errors
-/// 400 for what is no DID, 403 or 404 when the caller does not write for it.
+/// 400 for what is no DID, 403 or 404 when the caller does not write for it, 403 for a caller that proved no session of
+/// an application: the delegation is between that application's users.
 pub(super) async fn take(
     app: &App,
     caller: &XrpcCaller,
@@ -27,8 +28,8 @@ pub(super) async fn take(
     };
     let account = account.as_str().and_then(|text| Did::try_from(text).ok());
     let account = account.ok_or_else(|| Error::bad_request("delegateDid is not a DID"))?;
-    let (Some(client), Some(user)) = (&caller.client, caller.did()) else {
-        return Err(Error::forbidden("delegateDid is for users of an application"));
+    let (Some(client), Some(user)) = (caller.proven_client(), caller.did()) else {
+        return Err(Error::forbidden("delegateDid is for users of an application who call with DPoP"));
     };
     delegation::at_least(app, &client.id, &account, user, Role::Admin).await?;
     Ok(Some(account))

@@ -89,7 +89,7 @@ fn caller(app: &App, nsid: &Nsid, call: &XrpcCall) -> Result<XrpcCaller, Error> 
         app,
         call.client.as_deref(),
         user.transpose()?,
-        call.session.clone(),
+        call.authority.clone(),
         call.bound,
         call.lineage.clone(),
         nsid.as_str(),

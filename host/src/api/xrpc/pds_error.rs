@@ -9,24 +9,22 @@ use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::http::{Error, Response, response};
-use crate::pds::{PdsError, Session, SessionOf};
+use crate::pds::{PdsError, Session};
 
-/// The session that the caller's calls to a PDS go through: the one that they proved to hold, or else the newest that
-/// their application registered. With `account`, that of an account which they write for.
+/// The session that the caller's calls to a PDS go through: the one that they proved to hold. With `account`, that of an
+/// account which they write for.
 ///
 /// # Errors
-/// 401 without a user, or when there is none.
+/// 401 without a user, without a proof of a session (a service token is none), or when there is no session any more.
 pub(super) async fn session(
     app: &App,
     caller: &XrpcCaller,
     account: Option<&Did>,
 ) -> Result<Arc<Session>, Error> {
     let user = caller.did().ok_or_else(|| Error::unauthorized("authentication required"))?;
-    let client = caller.client.as_deref().map(|client| client.id.as_str());
-    let which = match (account, caller.session()) {
-        (None, Some(id)) => SessionOf::Id(id),
-        (account, _) => SessionOf::Account { did: account.unwrap_or(user), client },
-    };
+    let which = caller.authority().session_of(user, account).ok_or_else(|| {
+        Error::unauthorized("calls to a PDS take a proof of a session: authenticate with DPoP")
+    })?;
     let missing = if account.is_some() {
         "no PDS session is stored for the delegated account"
     } else {

@@ -65,9 +65,9 @@ async fn run(
     asked: Asked<'_>,
 ) -> Result<Response, Error> {
     let Asked { params, input, delegate } = asked;
-    let (bound, session, tenant) = (caller.is_bound(), caller.session().cloned(), caller.tenant());
+    let (bound, authority, tenant) = (caller.is_bound(), Some(caller.authority()), caller.tenant());
     let lineage = caller.lineage();
-    let client = caller.client.as_deref().map(|client| client.id.as_str());
+    let client = caller.named_client().map(|client| client.id.as_str());
     let caller = caller.did();
     let invocation = Invocation {
         method: Some(lexicon.id.as_str()),
@@ -78,7 +78,7 @@ async fn run(
         input,
         client,
         tenant: Some(&tenant),
-        session: session.as_deref(),
+        authority,
         bound,
         lineage,
         ..Invocation::default()

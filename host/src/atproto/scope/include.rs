@@ -60,15 +60,16 @@ impl Include {
             _ => return None,
         };
         match names {
-            Names::These(names) if names.iter().all(|name| self.is_own(name)) => Some(scope),
+            Names::These(names) if names.iter().all(|name| self.speaks_for(name.as_str())) => Some(scope),
             _ => None,
         }
     }
 
-    /// Whether an NSID is in the group of the set's, or below it: `com.example.*` for `com.example.authBasic`.
-    fn is_own(&self, name: &Nsid) -> bool {
+    /// Whether the set may say anything about an NSID: one in its group or below it, `com.example.*` for
+    /// `com.example.authBasic`.
+    pub fn speaks_for(&self, name: &str) -> bool {
         let group = self.set.as_str().rsplit_once('.').map_or("", |(group, _)| group);
-        name.as_str().strip_prefix(group).is_some_and(|rest| !group.is_empty() && rest.starts_with('.'))
+        name.strip_prefix(group).is_some_and(|rest| !group.is_empty() && rest.starts_with('.'))
     }
 }
 

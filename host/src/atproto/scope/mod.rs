@@ -5,6 +5,7 @@
 //! allowed, and whether one set lies within another, which is the same question once for each part of it.
 
 mod include;
+mod meet;
 mod need;
 mod permission;
 mod text;

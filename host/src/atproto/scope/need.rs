@@ -5,7 +5,7 @@ use super::{Scope, Scopes};
 use crate::atproto::Nsid;
 
 /// The one namespace that the generic scope of old does not open.
-const CHAT: &str = "chat.bsky.";
+pub(super) const CHAT: &str = "chat.bsky.";
 
 /// One thing that a scope may allow. `None` stands for all collections, methods or audiences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

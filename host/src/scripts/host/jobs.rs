@@ -52,9 +52,15 @@ async fn create(state: &mut RunState, kind: &str, input: &[u8], auth: bool) -> R
     let Some(caller) = state.identity.caller_did.clone() else {
         return Err(fault::forbidden(format!("{FUNCTION}: this run has no caller, so nobody to work for")));
     };
-    let client = state.identity.client.clone();
+    let identity = &state.identity;
+    if auth && !identity.authority.is_some() {
+        let message = "auth takes a caller that proved a session, with DPoP or by the session cookie";
+        return Err(fault::forbidden(format!("{FUNCTION}: {message}")));
+    }
+    // The job acts with a session of the client that is kept with it: with `auth` that is the proven one.
+    let client = if auth { identity.authority.client().cloned() } else { identity.client.clone() };
     // The jobs that a job makes count as those of who made the first one.
-    let tenant = state.identity.lineage.tenant().clone();
+    let tenant = identity.lineage.tenant().clone();
     let input = String::from_utf8_lossy(input);
     queue.create(kind, &input, &caller, client.as_deref(), &tenant, auth).await.map_err(|error| {
         let code = match &error {

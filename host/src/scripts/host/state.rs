@@ -12,7 +12,7 @@ use super::fault;
 use super::outbound::Outbound;
 use super::repo::WriteCount;
 use crate::clock::Clock;
-use crate::pds::Session;
+use crate::pds::{Authority, Session};
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::sql_turns::SqlTurns;
@@ -28,8 +28,8 @@ pub(in crate::scripts) struct Identity {
     pub(in crate::scripts) delegate_did: Option<String>,
     /// The API client, by id.
     pub(in crate::scripts) client: Option<Arc<str>>,
-    /// The session with the caller's PDS that their proof belongs to, by id.
-    pub(in crate::scripts) session: Option<Arc<str>>,
+    /// Which stored sessions the caller may act with.
+    pub(in crate::scripts) authority: Authority,
     /// The caller's proof is good for this method only.
     pub(in crate::scripts) bound: bool,
     /// Its place among the runs that call each other (`xrpc.*`).
@@ -228,7 +228,7 @@ mod tests {
             caller_did: None,
             delegate_did: None,
             client: None,
-            session: None,
+            authority: Authority::None,
             bound: false,
             lineage: Lineage::first(Tenant::Instance, TriggerKind::Query),
         };

@@ -58,7 +58,7 @@ async fn call(
         input: input.map(Bytes::from),
         caller_did: identity.caller_did.clone(),
         client: identity.client.clone(),
-        session: identity.session.clone(),
+        authority: identity.authority.clone(),
         bound: identity.bound,
         lineage: identity.lineage.nested(),
     };

@@ -15,8 +15,8 @@ use crate::clock::Clock;
 use crate::indexing::{self, NoScripts, Notice, Observer, StreamConfig, StreamHandle};
 use crate::lexicons::Registry;
 use crate::net::tests::loopback;
-use crate::pds::Sessions;
 use crate::pds::standin::Standin;
+use crate::pds::{Authority, Sessions};
 use crate::random::Random;
 use crate::scripts::{Index, Library, Repos, ScriptFailure, ServerIndex, Trigger, Web};
 use crate::store::index::{Change, Upsert};
@@ -121,7 +121,8 @@ impl Stage {
         let source = format!("function handle() {body} end");
         let script = self.scene.engine.compile(Trigger::parse(trigger).unwrap(), &source).await;
         let job = trigger.starts_with("job.run").then_some(("a-job", &b"{}"[..]));
-        let invocation = Invocation { caller_did, job, ..Invocation::default() };
+        let authority = Authority::Newest { client: None };
+        let invocation = Invocation { caller_did, job, authority: Some(&authority), ..Invocation::default() };
         let outcome = self.scene.engine.run(&script, invocation, &self.scene.services).await?;
         Ok(serde_json::from_slice(&outcome.body).unwrap())
     }

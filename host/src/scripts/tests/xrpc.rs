@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Invocation, Stage};
 use crate::fair_share::Tenant;
+use crate::pds::Authority;
 use crate::scripts::{
     FaultCode, Lineage, Trigger, TriggerKind, Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,
 };
@@ -55,9 +56,11 @@ async fn calls_are_passed_on_with_their_caller() {
             return { a.status, a.body, b.status }
         end";
     let lineage = deep(3);
+    let authority = Authority::Session { id: "session-1".into(), client: Some("client-2".into()) };
     let invocation = Invocation {
         caller_did: Some("did:plc:a"),
         client: Some("client-1"),
+        authority: Some(&authority),
         lineage: Some(&lineage),
         ..Invocation::default()
     };
@@ -66,6 +69,7 @@ async fn calls_are_passed_on_with_their_caller() {
     let calls = board.0.lock().unwrap().clone();
     assert!(calls.iter().all(|call| call.caller_did.as_deref() == Some("did:plc:a")
         && call.client.as_deref() == Some("client-1")
+        && call.authority == authority
         && call.lineage.depth() == 4));
     let mut params = calls[0].params.clone();
     params.sort();

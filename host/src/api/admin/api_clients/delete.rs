@@ -1,4 +1,5 @@
-//! `DELETE /admin/api-clients/{id}`: the client and its children are gone at once.
+//! `DELETE /admin/api-clients/{id}`: the client and its children are gone at once. Their sessions are revoked at the
+//! authorization servers in the background.
 
 use std::sync::Arc;
 
@@ -14,9 +15,11 @@ use crate::store::api_clients;
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
+    let revocations = app.vault.revocations(id).await.map_err(failed)?;
     if api_clients::delete(&app.db, id).await.map_err(failed)?.is_empty() {
         return Err(Error::not_found("api client not found"));
     }
+    app.vault.revoke_all(revocations);
     app.changed(Topic::ApiClient(id.to_owned())).await?;
     app.events.record(Event::ApiClientDeleted { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))

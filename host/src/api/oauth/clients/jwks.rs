@@ -1,5 +1,6 @@
 //! `GET /oauth/clients/{id}/jwks.json`: an API client's public keys, for authorization servers. A client that does not
-//! exist has none either, so that nobody can tell them apart.
+//! exist has none either, so that nobody can tell them apart; one that was just deleted keeps them until its sessions are
+//! revoked.
 
 use std::sync::Arc;
 
@@ -14,7 +15,11 @@ use crate::store::api_client_keys;
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let keys = api_client_keys::list(&app.db, request.param("id")).await.map_err(failed)?;
+    let mut keys: Vec<String> = keys.into_iter().map(|key| key.public_jwk).collect();
+    if keys.is_empty() {
+        keys = app.vault.departing_keys(request.param("id"));
+    }
     let keys: Vec<Box<RawValue>> =
-        keys.into_iter().filter_map(|key| RawValue::from_string(key.public_jwk).ok()).collect();
+        keys.into_iter().filter_map(|key| RawValue::from_string(key).ok()).collect();
     Ok(response::json(StatusCode::OK, &json!({ "keys": keys })))
 }

@@ -56,7 +56,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     let expires_at = expires_at.map_err(|_| Error::bad_request("expires_at is not an ISO 8601 timestamp"))?;
     let key = provisioned(&app, &client, &body.provision_id, &did).await?;
     verify_pkce(&key, body.pkce_verifier.as_ref())?;
-    scopes::within(&app.db, &client.scopes, &body.scopes).await.map_err(not_granted)?;
+    scopes::registrable(&app, &client, &body.scopes).await.map_err(not_granted)?;
 
     let account = located(&app, &did, &body).await?;
     let private = app.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;

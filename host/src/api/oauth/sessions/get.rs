@@ -1,4 +1,5 @@
-//! `GET /oauth/sessions/{did}`: what a session may do. By DPoP its own; by the client's secret the user's newest.
+//! `GET /oauth/sessions/{did}`: what a session may do: of the scopes it was registered with those that the application
+//! and its parent still have. By DPoP the caller's own session; by the client's secret the user's newest.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::did;
-use crate::access::Holder;
+use crate::access::{Holder, scopes};
 use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
@@ -29,6 +30,7 @@ pub async fn handle(app: Arc<App>, holder: Holder, request: Request) -> Result<R
             found.ok_or_else(|| Error::not_found("DPoP session not found"))?.scopes
         }
     };
+    let scopes = scopes::left(&app, holder.client(), &scopes).await.map_err(failed)?;
     let scopes = scopes.split_ascii_whitespace().collect();
     Ok(response::json(StatusCode::OK, &Answer { did: did.as_str(), scopes }))
 }

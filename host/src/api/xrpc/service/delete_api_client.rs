@@ -1,4 +1,5 @@
-//! `POST /xrpc/dev.service.deleteApiClient`: the client, its keys and its sessions are gone.
+//! `POST /xrpc/dev.service.deleteApiClient`: the client, its keys and its sessions are gone. The sessions are revoked at
+//! the authorization servers in the background.
 
 use std::sync::Arc;
 
@@ -24,7 +25,9 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     caller.is_top_level()?;
     let Body { id } = request.json().map_err(|_| Error::bad_request("invalid request body"))?;
     owned(&app, &caller, &id).await?;
+    let revocations = app.vault.revocations(&id).await.map_err(failed)?;
     api_clients::delete(&app.db, &id).await.map_err(failed)?;
+    app.vault.revoke_all(revocations);
     app.changed(Topic::ApiClient(id.clone())).await?;
     app.events.record(Event::ApiClientDeleted { actor: caller.did.to_string(), id });
     Ok(response::json(StatusCode::OK, &json!({})))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::access::Holder;
+use crate::access::{Holder, scopes};
 use crate::api::failed;
 use crate::api::oauth::sessions::did;
 use crate::app::App;
@@ -14,10 +14,10 @@ use crate::http::{Error, Request, Response, response};
 use crate::store::oauth_sessions;
 
 #[derive(Serialize)]
-struct Device<'a> {
-    id: &'a str,
-    dpop_key_id: &'a str,
-    scopes: Vec<&'a str>,
+struct Device {
+    id: String,
+    dpop_key_id: String,
+    scopes: Vec<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
@@ -26,15 +26,16 @@ pub async fn handle(app: Arc<App>, holder: Holder, request: Request) -> Result<R
     let did = did(&request)?;
     holder.may_see(&did)?;
     let rows = oauth_sessions::devices(&app.db, &holder.client().id, did.as_str()).await.map_err(failed)?;
-    let devices: Vec<Device<'_>> = rows
-        .iter()
-        .map(|row| Device {
-            id: &row.id,
-            dpop_key_id: &row.key_id,
-            scopes: row.scopes.split_ascii_whitespace().collect(),
+    let mut devices = Vec::with_capacity(rows.len());
+    for row in rows {
+        let left = scopes::left(&app, holder.client(), &row.scopes).await.map_err(failed)?;
+        devices.push(Device {
+            id: row.id,
+            dpop_key_id: row.key_id,
+            scopes: left.split_ascii_whitespace().map(str::to_owned).collect(),
             created_at: row.created_at,
             updated_at: row.updated_at,
-        })
-        .collect();
+        });
+    }
     Ok(response::json(StatusCode::OK, &devices))
 }
