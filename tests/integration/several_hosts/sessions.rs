@@ -46,6 +46,12 @@ async fn a_session_is_one_on_all_hosts() {
     });
     assert_eq!(futures_util::future::join_all(calls).await, [200; 8]);
     assert_eq!((pds.refreshes(), pds.reused()), (1, 0));
+    // What the application loses on one host, its sessions have lost on the other at once.
+    let client = format!("/admin/api-clients/{}", app.id);
+    let lost = json!({ "scopes": "atproto" });
+    assert_eq!(a.admin(Method::PUT, &client, Some(&lost)).await.status, 204);
+    let beyond = device.proof(a, &Method::POST, PUT);
+    assert_eq!(device.send(b, Method::POST, PUT, &beyond, Some(&body)).await.error(), "ScopeMissingError");
     // Logged out on one, gone on the other.
     let out = device.proof(a, &Method::DELETE, &path);
     assert_eq!(device.send(a, Method::DELETE, &path, &out, None).await.status, 204);
