@@ -209,8 +209,8 @@ mod tests {
         let (address, seen) =
             recorder(|_| "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n".to_owned()).await;
         let trusted = vec![Url::parse(&format!("http://{address}/")).unwrap()];
-        let strangers = net(OutboundPolicy { trusted, ..OutboundPolicy::default() });
-        let error = post(&strangers, &format!("http://{address}/")).await.unwrap_err();
+        let configured = net(OutboundPolicy { trusted, ..OutboundPolicy::default() });
+        let error = post(&configured.trusted(), &format!("http://{address}/")).await.unwrap_err();
         assert!(matches!(error, NetError::Refused(_)), "{error}");
         assert_eq!(seen.lock().unwrap().len(), 1);
     }
