@@ -295,6 +295,7 @@ mod tests {
             did: Did::try_from("did:plc:alice").unwrap(),
             endpoint: "http://127.0.0.1:9".to_owned(),
             credential: Credential::Bearer(Secret::new("token".to_owned())),
+            permits: None,
         };
         let agent = Agent::new(&net, &session, &places, &tenant);
         let short = Duration::from_secs(7);
