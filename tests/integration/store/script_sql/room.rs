@@ -45,16 +45,10 @@ async fn a_statement_on_sqlite_has_its_room() {
     let before = peak();
     for select in [
         "SELECT count(DISTINCT $1 || i) AS n FROM n",
-        "SELECT count(DISTINCT $1 || (i % 300)) AS n FROM n",
         "SELECT max(x) AS x FROM (SELECT $1 || i AS x FROM n ORDER BY x DESC LIMIT 5)",
         "SELECT length(group_concat($1)) AS n FROM n",
-        "SELECT length(json_group_array($1)) AS n FROM n",
-        "SELECT count(*) AS n FROM n WHERE instr($1 || i, 'zz') > 0",
         "SELECT sum(length(replace($1 || i, 'xy', 'z'))) AS n FROM n",
         "SELECT sum(length(trim($1 || i, 'abcdefghijklmnopqrstuvwyz'))) AS n FROM n",
-        "SELECT sum($1 || i LIKE '%x%x%x%x%x%x%x%y%') AS n FROM n",
-        "SELECT count(*) AS n FROM (SELECT DISTINCT $1 || i AS x FROM n) AS a",
-        "SELECT count(*) AS n FROM (SELECT $1 || i AS x FROM n GROUP BY 1) AS a",
         "SELECT count(*) AS n FROM (SELECT $1 || i AS x FROM n UNION SELECT $1 || i FROM n) AS a",
         "SELECT lag($1 || i, 100000) OVER (ORDER BY i) AS x FROM n LIMIT 1",
     ] {
@@ -116,20 +110,19 @@ on_both! {
         let calls: Vec<String> = if sqlite {
             vec![format!("instr(a, '{needle}')"), format!("length(replace(a, '{needle}', ''))"),
                  "length(trim(a || 'z', 'abcdefghijklmnopqrstuvwxyabcdefg'))".to_owned(),
-                 format!("(a LIKE '%{}%')", "ab%".repeat(100) + "c"), "length(upper(a))".to_owned(),
-                 "json_array_length(json_array(a, a))".to_owned()]
+                 format!("(a LIKE '%{}%')", "ab%".repeat(70) + "c")]
         } else {
             vec![format!("strpos(a, '{needle}')"), format!("length(replace(a, '{needle}', ''))"),
                  "length(btrim(a, 'bcdefghijklmnopqrstuvwxyzabcdefa'))".to_owned(),
                  format!("length(translate(a, '{}', 'y'))", "cdefghijklmnopqrstuvwxyz".repeat(5)),
-                 format!("(CASE WHEN a LIKE '%{}%' THEN 1 ELSE 0 END)", "ab%".repeat(100) + "c"),
+                 format!("(CASE WHEN a LIKE '%{}%' THEN 1 ELSE 0 END)", "ab%".repeat(70) + "c"),
                  "(CASE WHEN a ~ '(a|b|ab)*c' THEN 1 ELSE 0 END)".to_owned(),
                  "length(regexp_replace(a, '(a|ab)*c', 'x', 'g'))".to_owned(),
-                 "length(initcap(a))".to_owned(), "length(CAST(to_jsonb(a) AS text))".to_owned()]
+                 "length(initcap(a))".to_owned()]
         };
         for call in calls {
             // Many in one row, for many rows: the clock is looked at in between.
-            let sum = vec![call.as_str(); 35].join(" + ");
+            let sum = vec![call.as_str(); 25].join(" + ");
             let sql = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
                                SELECT sum({sum}) AS x FROM (SELECT n.i, concat($1, n.i) AS a FROM n) AS t");
             let began = Instant::now();
