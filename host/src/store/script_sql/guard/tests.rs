@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 
 mod bounds;
+mod names;
 
 const BOTH: [Backend; 2] = [Backend::Sqlite, Backend::Postgres];
 
