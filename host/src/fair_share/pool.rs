@@ -3,6 +3,9 @@
 //! A tenant holds at most its cap. Whoever finds no place waits in its tenant's own queue, and a place that comes free
 //! goes to the tenants in turn, however many of one tenant's calls wait. So a tenant that takes all it may delays
 //! another tenant by at most one turn.
+//!
+//! A call may take several places at once, as an answer takes its bytes. One that needs more than are free keeps its turn
+//! until there are enough, so that smaller calls don't overtake it for ever.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -21,9 +24,9 @@ pub struct Bounds {
     pub places: usize,
     /// Places that one tenant may hold.
     pub per_tenant: usize,
-    /// Calls that may wait, of all tenants together.
+    /// Places that may be waited for, by all tenants together: calls, where each takes one place.
     pub waiting: usize,
-    /// Calls of one tenant that may wait.
+    /// Places that one tenant may wait for.
     pub waiting_per_tenant: usize,
     /// The longest wait.
     pub patience: Duration,
@@ -70,8 +73,23 @@ struct State {
 #[derive(Default)]
 struct Share {
     held: usize,
-    queue: VecDeque<(u64, oneshot::Sender<()>)>,
+    queue: VecDeque<Waiting>,
+    /// Places that the queue waits for.
+    queued: usize,
     in_turn: bool,
+}
+
+struct Waiting {
+    id: u64,
+    places: usize,
+    turn: oneshot::Sender<()>,
+}
+
+impl Share {
+    /// Whether the first in the queue waits for other tenants alone.
+    fn could_go_on(&self, bounds: &Bounds) -> bool {
+        self.queue.front().is_some_and(|first| self.held + first.places <= bounds.per_tenant)
+    }
 }
 
 impl FairPool {
@@ -107,23 +125,33 @@ impl FairPool {
     /// # Errors
     /// [`Full`].
     pub async fn enter_within(&self, tenant: &Tenant, patience: Duration) -> Result<Place, Full> {
-        let (id, turn) = match self.0.take_or_wait(tenant) {
-            Ok(Taken::Now) => return Ok(self.place(tenant)),
+        self.enter_with(tenant, 1, patience).await
+    }
+
+    /// As [`Self::enter`], for a call that takes several places at once. One that is larger than a tenant's share takes
+    /// all of the share.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub async fn enter_many(&self, tenant: &Tenant, places: usize) -> Result<Place, Full> {
+        self.enter_with(tenant, places, self.0.bounds.patience).await
+    }
+
+    async fn enter_with(&self, tenant: &Tenant, places: usize, patience: Duration) -> Result<Place, Full> {
+        let places = places.clamp(1, self.0.bounds.per_tenant.min(self.0.bounds.places));
+        let (id, turn) = match self.0.take_or_wait(tenant, places) {
+            Ok(Taken::Now) => return Ok(self.place(tenant, places)),
             Ok(Taken::Later(id, turn)) => (id, turn),
             Err(full) => return Err(self.0.refuse(full)),
         };
         // Gives the place in the queue back, or the place itself, when the caller goes away or the time is over.
-        let waiter = Waiter { shared: &self.0, tenant, id, done: false };
-        match tokio::time::timeout(patience.min(self.0.bounds.patience), turn).await {
-            Ok(Ok(())) => {
-                waiter.done();
-                Ok(self.place(tenant))
-            }
-            _ => {
-                drop(waiter);
-                Err(self.0.refuse(Full::Patience))
-            }
+        let waiter = Waiter { shared: &self.0, tenant, places, id, done: false };
+        if let Ok(Ok(())) = tokio::time::timeout(patience.min(self.0.bounds.patience), turn).await {
+            waiter.done();
+            return Ok(self.place(tenant, places));
         }
+        drop(waiter);
+        Err(self.0.refuse(Full::Patience))
     }
 
     /// A place if there is one at once.
@@ -132,18 +160,30 @@ impl FairPool {
     /// [`Full::Tenant`] when the tenant holds its share, [`Full::Pool`] when all places are held.
     pub fn try_enter(&self, tenant: &Tenant) -> Result<Place, Full> {
         let mut state = self.0.lock();
-        if state.take(tenant, &self.0.bounds) {
+        if state.take(tenant, 1, &self.0.bounds) {
             self.0.report(&state);
             drop(state);
-            return Ok(self.place(tenant));
+            return Ok(self.place(tenant, 1));
         }
-        let full = if state.used < self.0.bounds.places { Full::Tenant } else { Full::Pool };
+        let held = state.tenants.get(tenant).map_or(0, |share| share.held);
+        let at_its_share = held >= self.0.bounds.per_tenant && state.used < self.0.bounds.places;
+        let full = if at_its_share { Full::Tenant } else { Full::Pool };
         drop(state);
         Err(self.0.refuse(full))
     }
 
-    fn place(&self, tenant: &Tenant) -> Place {
-        Place { pool: Arc::clone(&self.0), tenant: tenant.clone() }
+    /// Places that are held now.
+    pub fn used(&self) -> usize {
+        self.0.lock().used
+    }
+
+    /// Whether `tenant` would have to wait for a place: it holds its share, or others wait already.
+    pub fn is_full_for(&self, tenant: &Tenant) -> bool {
+        !self.0.lock().has_room(tenant, 1, &self.0.bounds)
+    }
+
+    fn place(&self, tenant: &Tenant, places: usize) -> Place {
+        Place { pool: Arc::clone(&self.0), tenant: tenant.clone(), places }
     }
 }
 
@@ -153,23 +193,41 @@ impl fmt::Debug for FairPool {
     }
 }
 
-/// A place in a pool; dropping it gives it back.
+/// A place in a pool, or several; dropping it gives them back.
 #[must_use = "the place is given back when this is dropped"]
 pub struct Place {
     pool: Arc<Shared>,
     tenant: Tenant,
+    places: usize,
+}
+
+impl Place {
+    /// Gives back all but `places` of its places, and keeps at least one.
+    pub fn shrink_to(&mut self, places: usize) {
+        let spare = self.places.saturating_sub(places.max(1));
+        if spare > 0 {
+            self.places -= spare;
+            let mut state = self.pool.lock();
+            state.give_back(&self.tenant, spare, &self.pool.bounds);
+            self.pool.report(&state);
+        }
+    }
 }
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("pool", &self.pool.name).field("tenant", &self.tenant).finish()
+        f.debug_struct("Place")
+            .field("pool", &self.pool.name)
+            .field("tenant", &self.tenant)
+            .field("places", &self.places)
+            .finish()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        state.give_back(&self.tenant, &self.pool.bounds);
+        state.give_back(&self.tenant, self.places, &self.pool.bounds);
         self.pool.report(&state);
     }
 }
@@ -182,6 +240,7 @@ enum Taken {
 struct Waiter<'a> {
     shared: &'a Shared,
     tenant: &'a Tenant,
+    places: usize,
     id: u64,
     done: bool,
 }
@@ -198,9 +257,9 @@ impl Drop for Waiter<'_> {
             return;
         }
         let mut state = self.shared.lock();
-        if !state.leave(self.tenant, self.id) {
+        if !state.leave(self.tenant, self.id, &self.shared.bounds) {
             // It is no longer in the queue, so it was given a place that it never came to use.
-            state.give_back(self.tenant, &self.shared.bounds);
+            state.give_back(self.tenant, self.places, &self.shared.bounds);
         }
         self.shared.report(&state);
     }
@@ -212,12 +271,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_or_wait(&self, tenant: &Tenant) -> Result<Taken, Full> {
+    fn take_or_wait(&self, tenant: &Tenant, places: usize) -> Result<Taken, Full> {
         let mut state = self.lock();
-        let taken = if state.take(tenant, &self.bounds) {
+        let taken = if state.take(tenant, places, &self.bounds) {
             Taken::Now
         } else {
-            let (id, turn) = state.wait(tenant, &self.bounds)?;
+            let (id, turn) = state.wait(tenant, places, &self.bounds)?;
             Taken::Later(id, turn)
         };
         self.report(&state);
@@ -236,56 +295,70 @@ impl Shared {
 }
 
 impl State {
-    /// Takes a place if there is one. Tenants that wait come first: they would have one already if one were free for
-    /// them.
-    fn take(&mut self, tenant: &Tenant, bounds: &Bounds) -> bool {
-        if self.used >= bounds.places {
-            return false;
-        }
-        let held = self.tenants.get(tenant).map_or(0, |share| share.held);
-        if held >= bounds.per_tenant {
-            return false;
-        }
-        self.used += 1;
-        self.tenants.entry(tenant.clone()).or_default().held += 1;
-        true
+    /// Whether these places are free. Calls that wait for room come first, and those of the same tenant too.
+    fn has_room(&self, tenant: &Tenant, places: usize, bounds: &Bounds) -> bool {
+        let share = self.tenants.get(tenant);
+        self.turns.is_empty()
+            && self.used + places <= bounds.places
+            && share.is_none_or(|share| share.queue.is_empty() && share.held + places <= bounds.per_tenant)
+            && places <= bounds.per_tenant
     }
 
-    fn wait(&mut self, tenant: &Tenant, bounds: &Bounds) -> Result<(u64, oneshot::Receiver<()>), Full> {
-        if self.waiting >= bounds.waiting {
+    fn take(&mut self, tenant: &Tenant, places: usize, bounds: &Bounds) -> bool {
+        let taken = self.has_room(tenant, places, bounds);
+        if taken {
+            self.used += places;
+            self.tenants.entry(tenant.clone()).or_default().held += places;
+        }
+        taken
+    }
+
+    fn wait(
+        &mut self,
+        tenant: &Tenant,
+        places: usize,
+        bounds: &Bounds,
+    ) -> Result<(u64, oneshot::Receiver<()>), Full> {
+        if self.waiting + places > bounds.waiting {
             return Err(Full::Pool);
         }
         let share = self.tenants.entry(tenant.clone()).or_default();
-        if share.queue.len() >= bounds.waiting_per_tenant {
-            let full = if share.held >= bounds.per_tenant { Full::Tenant } else { Full::Pool };
+        if share.queued + places > bounds.waiting_per_tenant {
+            let full = if share.held + places > bounds.per_tenant { Full::Tenant } else { Full::Pool };
             self.forget_if_idle(tenant);
             return Err(full);
         }
-        let (sender, receiver) = oneshot::channel();
+        let (turn, receiver) = oneshot::channel();
         self.last_id += 1;
-        share.queue.push_back((self.last_id, sender));
-        self.waiting += 1;
+        share.queue.push_back(Waiting { id: self.last_id, places, turn });
+        share.queued += places;
+        self.waiting += places;
         self.line_up(tenant, bounds);
         Ok((self.last_id, receiver))
     }
 
     /// Whether the waiter was still in the queue.
-    fn leave(&mut self, tenant: &Tenant, id: u64) -> bool {
+    fn leave(&mut self, tenant: &Tenant, id: u64, bounds: &Bounds) -> bool {
         let Some(share) = self.tenants.get_mut(tenant) else { return false };
-        let Some(at) = share.queue.iter().position(|(waiter, _)| *waiter == id) else { return false };
-        share.queue.remove(at);
-        if share.queue.is_empty() && std::mem::take(&mut share.in_turn) {
+        let Some(at) = share.queue.iter().position(|waiting| waiting.id == id) else { return false };
+        let places = share.queue.remove(at).map_or(0, |waiting| waiting.places);
+        share.queued -= places;
+        self.waiting -= places;
+        // The next in the queue may need more than the tenant's share has left.
+        if share.in_turn && !share.could_go_on(bounds) {
+            share.in_turn = false;
             self.turns.retain(|other| other != tenant);
         }
-        self.waiting -= 1;
+        self.line_up(tenant, bounds);
         self.forget_if_idle(tenant);
+        self.hand_out(bounds);
         true
     }
 
-    fn give_back(&mut self, tenant: &Tenant, bounds: &Bounds) {
-        self.used -= 1;
+    fn give_back(&mut self, tenant: &Tenant, places: usize, bounds: &Bounds) {
+        self.used -= places;
         if let Some(share) = self.tenants.get_mut(tenant) {
-            share.held -= 1;
+            share.held -= places;
         }
         self.line_up(tenant, bounds);
         self.forget_if_idle(tenant);
@@ -294,24 +367,31 @@ impl State {
 
     /// Gives free places to the tenants in turn.
     fn hand_out(&mut self, bounds: &Bounds) {
-        while self.used < bounds.places {
-            let Some(tenant) = self.turns.pop_front() else { return };
-            let Some(share) = self.tenants.get_mut(&tenant) else { continue };
+        while let Some(tenant) = self.turns.front().cloned() {
+            let Some(share) = self.tenants.get_mut(&tenant) else {
+                self.turns.pop_front();
+                continue;
+            };
+            if share.queue.front().is_some_and(|first| self.used + first.places > bounds.places) {
+                return;
+            }
+            self.turns.pop_front();
             share.in_turn = false;
-            let Some((_, turn)) = share.queue.pop_front() else { continue };
-            share.held += 1;
-            self.used += 1;
-            self.waiting -= 1;
+            let Some(Waiting { places, turn, .. }) = share.queue.pop_front() else { continue };
+            share.queued -= places;
+            share.held += places;
+            self.used += places;
+            self.waiting -= places;
             // A waiter that is gone gives the place back as soon as it has the lock.
             let _ = turn.send(());
             self.line_up(&tenant, bounds);
         }
     }
 
-    /// Puts a tenant behind the others that wait, if it has something to wait for.
+    /// Puts a tenant behind the others that wait, if it waits for nothing but them.
     fn line_up(&mut self, tenant: &Tenant, bounds: &Bounds) {
         let Some(share) = self.tenants.get_mut(tenant) else { return };
-        if !share.in_turn && !share.queue.is_empty() && share.held < bounds.per_tenant {
+        if !share.in_turn && share.could_go_on(bounds) {
             share.in_turn = true;
             self.turns.push_back(tenant.clone());
         }
@@ -417,50 +497,103 @@ mod tests {
         assert!(pool.try_enter(&a).is_ok());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn small_calls_do_not_overtake_a_large_one_for_ever() {
+        let bounds = Bounds { places: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS };
+        let pool = FairPool::new("test", bounds);
+        let (a, b) = (tenant("a"), tenant("b"));
+        let mut held = pool.enter_many(&a, 3).await.unwrap();
+        let mut large = Box::pin(pool.enter_many(&b, 3));
+        assert!(futures_util::poll!(&mut large).is_pending());
+        // One place is free, and it is kept for the one that waits.
+        assert!(pool.is_full_for(&a));
+        assert_eq!(pool.try_enter(&a).unwrap_err(), Full::Pool);
+        held.shrink_to(1);
+        let large = large.await.unwrap();
+        assert_eq!(pool.0.lock().used, 4);
+        // More than a share is all of it.
+        let mut all = Box::pin(pool.enter_many(&a, 100));
+        assert!(futures_util::poll!(&mut all).is_pending());
+        drop((held, large));
+        let all = all.await.unwrap();
+        assert_eq!((pool.0.lock().used, all.places), (4, 4));
+        drop(all);
+        assert!(pool.0.lock().tenants.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_large_call_that_goes_away_lets_the_others_go_on() {
+        let pool = FairPool::new(
+            "test",
+            Bounds { places: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS },
+        );
+        let (a, b, c) = (tenant("a"), tenant("b"), tenant("c"));
+        let _held = pool.enter_many(&a, 2).await.unwrap();
+        let mut large = Box::pin(pool.enter_many(&b, 4));
+        assert!(futures_util::poll!(&mut large).is_pending());
+        let mut small = Box::pin(pool.enter(&c));
+        assert!(futures_util::poll!(&mut small).is_pending());
+        drop(large);
+        assert!(futures_util::poll!(&mut small).is_ready());
+    }
+
     proptest! {
         /// Whatever comes and goes, no bound is exceeded, no place is lost and nobody waits beside a free place.
         #[test]
-        fn random_histories_keep_the_bounds(steps in proptest::collection::vec((0_u8..4, 0_u8..3, 0_usize..8), 1..200)) {
-            let bounds = Bounds { places: 3, per_tenant: 2, waiting: 5, waiting_per_tenant: 3, patience: Duration::MAX };
+        fn random_histories_keep_the_bounds(steps in proptest::collection::vec((0_u8..5, 0_u8..3, 0_usize..8), 1..200)) {
+            let bounds = Bounds { places: 5, per_tenant: 3, waiting: 8, waiting_per_tenant: 5, patience: Duration::MAX };
             let pool = FairPool::new("test", bounds);
             let (mut held, mut waiting) = (Vec::new(), Vec::new());
             for (what, who, which) in steps {
                 let tenant = tenant(&who.to_string());
                 match what {
-                    0 | 1 => match pool.0.take_or_wait(&tenant) {
-                        Ok(Taken::Now) => held.push(pool.place(&tenant)),
-                        Ok(Taken::Later(id, turn)) => waiting.push((tenant, id, turn)),
-                        Err(_) => {}
-                    },
+                    0 | 1 => {
+                        let places = which % 3 + 1;
+                        match pool.0.take_or_wait(&tenant, places) {
+                            Ok(Taken::Now) => held.push(pool.place(&tenant, places)),
+                            Ok(Taken::Later(id, turn)) => waiting.push((tenant, places, id, turn)),
+                            Err(_) => {}
+                        }
+                    }
                     2 if !held.is_empty() => drop(held.swap_remove(which % held.len())),
                     3 if !waiting.is_empty() => {
-                        let (tenant, id, _turn) = waiting.swap_remove(which % waiting.len());
-                        drop(Waiter { shared: &pool.0, tenant: &tenant, id, done: false });
+                        let (tenant, places, id, _turn) = waiting.swap_remove(which % waiting.len());
+                        drop(Waiter { shared: &pool.0, tenant: &tenant, places, id, done: false });
+                    }
+                    4 if !held.is_empty() => {
+                        let at = which % held.len();
+                        held[at].shrink_to(1);
                     }
                     _ => {}
                 }
-                waiting.retain_mut(|(tenant, _, turn)| {
+                waiting.retain_mut(|(tenant, places, _, turn)| {
                     let came = turn.try_recv().is_ok();
                     if came {
-                        held.push(pool.place(tenant));
+                        held.push(pool.place(tenant, *places));
                     }
                     !came
                 });
                 let state = pool.0.lock();
-                prop_assert_eq!(state.used, held.len());
-                prop_assert_eq!(state.waiting, waiting.len());
+                prop_assert_eq!(state.used, held.iter().map(|place| place.places).sum::<usize>());
+                prop_assert_eq!(state.waiting, waiting.iter().map(|(_, places, ..)| places).sum::<usize>());
                 prop_assert!(state.used <= bounds.places && state.waiting <= bounds.waiting);
                 prop_assert!(state.turns.len() <= state.tenants.len());
+                // Whose turn it is waits for more places than are free; the others wait for their own.
+                if let Some(first) = state.turns.front() {
+                    let first = state.tenants[first].queue.front().map_or(0, |waiting| waiting.places);
+                    prop_assert!(first > 0 && state.used + first > bounds.places);
+                }
                 for share in state.tenants.values() {
                     prop_assert!(share.held <= bounds.per_tenant);
-                    let could_go_on = state.used < bounds.places && share.held < bounds.per_tenant;
-                    prop_assert!(share.queue.is_empty() || !could_go_on);
-                    prop_assert!(!share.in_turn || !share.queue.is_empty());
+                    prop_assert_eq!(share.in_turn, share.could_go_on(&bounds));
+                    let queued: usize = share.queue.iter().map(|waiting| waiting.places).sum();
+                    prop_assert_eq!(share.queued, queued);
+                    prop_assert!(queued <= bounds.waiting_per_tenant);
                 }
             }
             drop(held);
-            for (tenant, id, _turn) in waiting {
-                drop(Waiter { shared: &pool.0, tenant: &tenant, id, done: false });
+            for (tenant, places, id, _turn) in waiting {
+                drop(Waiter { shared: &pool.0, tenant: &tenant, places, id, done: false });
             }
             prop_assert!(pool.0.lock().tenants.is_empty());
         }
