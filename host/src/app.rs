@@ -10,7 +10,7 @@ use crate::access::{
     AdminKeys, Buckets, ClientKeys, Clients, Costs, DpopProofs, Nonces, Origins, ServiceTokens, UsedProofs,
     Users, WebSessions, rate_limit,
 };
-use crate::api::health::Migrated;
+use crate::api::health::Readiness;
 use crate::api::xrpc::forward;
 use crate::api::xrpc::nested::InProcess;
 use crate::attestation::Attestation;
@@ -54,7 +54,7 @@ pub struct App {
     pub clock: Clock,
     pub random: Random,
     pub db: Db,
-    pub migrated: Migrated,
+    pub readiness: Readiness,
     pub clients: Clients,
     pub admin_keys: AdminKeys,
     pub users: Users,
@@ -336,7 +336,7 @@ impl App {
             clock,
             random,
             db,
-            migrated: Migrated::default(),
+            readiness: Readiness::default(),
             clients,
             admin_keys: AdminKeys::default(),
             users: Users::default(),

@@ -37,7 +37,7 @@ impl World {
         Self::on(&postgres::create_database().await, None).await
     }
 
-    async fn on(url: &str, directory: Option<TempDir>) -> Self {
+    pub async fn on(url: &str, directory: Option<TempDir>) -> Self {
         let stream = Standin::start().await;
         let plc = Plc::start().await;
         // A test that is several callers says so as a proxy does; others are 127.0.0.1.

@@ -136,6 +136,75 @@ async fn scripts_do_not_reach_our_own_listeners() {
     }
 }
 
+/// `/readyz`: its status and what it says about the database.
+async fn database(server: &Instance) -> (StatusCode, String) {
+    let answer = server.request(Method::GET, "/readyz", &[], None).await;
+    let reason = answer.body["checks"]["database"]["reason"].as_str().unwrap_or_default();
+    (answer.status, reason.to_owned())
+}
+
+async fn becomes(server: &Instance, status: StatusCode, reason: &str) {
+    let what = format!("{status} {reason}");
+    server
+        .eventually(&what, async |server| {
+            let (is, why) = database(server).await;
+            is == status && why.contains(reason)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_database_file_that_is_gone_or_replaced_is_noticed() {
+    let (url, directory) = db::sqlite_url();
+    let server = Instance::start(&url, "none").await;
+    assert_eq!(database(&server).await.0, StatusCode::OK);
+    let (file, away) = (directory.path().join("test.db"), directory.path().join("away.db"));
+    std::fs::rename(&file, &away).unwrap();
+    becomes(&server, StatusCode::SERVICE_UNAVAILABLE, "gone").await;
+    assert!(!file.exists(), "looking made a database");
+    std::fs::copy(&away, &file).unwrap();
+    becomes(&server, StatusCode::SERVICE_UNAVAILABLE, "another lies in its place").await;
+    std::fs::rename(&away, &file).unwrap();
+    becomes(&server, StatusCode::OK, "").await;
+}
+
+#[tokio::test]
+async fn a_corrupt_database_is_noticed() {
+    let (url, directory) = db::sqlite_url();
+    let mut server = Instance::start(&url, "none").await;
+    // Everything goes from the log to the file.
+    assert_eq!(server.stop(), Some(0));
+    server.start_again().await;
+    assert_eq!(database(&server).await.0, StatusCode::OK);
+    let mut file = std::fs::File::options().write(true).open(directory.path().join("test.db")).unwrap();
+    let length = file.metadata().unwrap().len() as usize;
+    std::io::Write::write_all(&mut file, &vec![0xff; length]).unwrap();
+    becomes(&server, StatusCode::SERVICE_UNAVAILABLE, "can't be read").await;
+    assert_eq!(server.request(Method::GET, "/health", &[], None).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_database_that_takes_no_writes_is_noticed() {
+    let url = postgres::create_database().await;
+    let server = Instance::start(&url, "none").await;
+    assert_eq!(database(&server).await.0, StatusCode::OK);
+    let admin = belvedere::store::Db::open(&url, 1).await.unwrap();
+    let belvedere::store::Db::Postgres(postgres) = &admin else { unreachable!() };
+    let name = url.rsplit('/').next().unwrap().split('?').next().unwrap();
+    let set = async |sql: String| {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&postgres.pool).await.unwrap();
+        // Settings of a database count for new connections.
+        let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                      WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        sqlx::raw_sql(others).execute(&postgres.pool).await.unwrap();
+    };
+    set(format!("ALTER DATABASE \"{name}\" SET default_transaction_read_only = on")).await;
+    becomes(&server, StatusCode::SERVICE_UNAVAILABLE, "can't be written").await;
+    set(format!("SET default_transaction_read_only = off; ALTER DATABASE \"{name}\" RESET default_transaction_read_only")).await;
+    becomes(&server, StatusCode::OK, "").await;
+    admin.close().await;
+}
+
 #[tokio::test]
 async fn metrics_have_a_listener_of_their_own() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -16,6 +16,7 @@ mod dependencies;
 mod docs;
 mod examples;
 mod fixtures;
+mod full_disk;
 mod health;
 mod http;
 mod linked_repos;

@@ -2,18 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Serialize;
+use tokio::sync::Mutex;
 
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::indexing::Stall;
+use crate::store::health::Unhealthy;
 
 /// A database that takes longer than this to answer serves nobody in time either.
 const DATABASE_TIME: Duration = Duration::from_secs(2);
+
+/// How long a look at the database counts. Anybody may ask, and however often they do, the database is read and written
+/// once in this time.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// `GET /health`: `ok`, and nothing is looked at (service.md).
 pub async fn health(_app: Arc<App>, _request: Request) -> Result<Response, Error> {
@@ -31,7 +37,7 @@ pub async fn livez(app: Arc<App>, request: Request) -> Result<Response, Error> {
 }
 
 #[derive(Serialize)]
-struct Readiness {
+struct Report {
     status: &'static str,
     checks: Checks,
 }
@@ -45,7 +51,7 @@ struct Checks {
     accepting: Check,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Check {
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,16 +70,21 @@ impl Check {
     }
 }
 
-/// Remembers that all migrations were applied: while this process runs they stay so.
+/// What is known of the database.
 #[derive(Debug, Default)]
-pub struct Migrated(AtomicBool);
+pub struct Readiness {
+    /// All migrations were applied: while this process runs they stay so.
+    migrated: AtomicBool,
+    last: Mutex<Option<(Instant, Database)>>,
+}
+
+/// The checks of the database and its migrations.
+#[derive(Clone, Debug)]
+struct Database(Check, Check);
 
 /// `GET /readyz`: 200 when requests can be served in full, else 503 with the reasons. Recovers by itself.
 pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error> {
-    let (database, migrations) = match tokio::time::timeout(DATABASE_TIME, database(&app)).await {
-        Ok(checks) => checks,
-        Err(_) => (Check::failed("the database does not answer in time"), Check::failed("unknown")),
-    };
+    let Database(database, migrations) = database(&app).await;
     let accepting = if app.lifecycle.drain.is_cancelled() {
         Check::failed("the server is shutting down")
     } else {
@@ -84,21 +95,52 @@ pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error>
         [&checks.database, &checks.migrations, &checks.stream, &checks.accepting].iter().all(|c| c.ok);
     let (code, status) =
         if ready { (StatusCode::OK, "ready") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready") };
-    Ok(response::json(code, &Readiness { status, checks }))
+    Ok(response::json(code, &Report { status, checks }))
 }
 
-async fn database(app: &App) -> (Check, Check) {
-    // What exactly failed is in the log: the answer is for everybody to read.
-    if let Err(error) = app.db.ping().await {
-        tracing::warn!(%error, "the database does not answer");
-        return (Check::failed("the database can't be reached"), Check::failed("unknown"));
+/// The last look at the database, or a new one; callers that come meanwhile wait for it.
+async fn database(app: &App) -> Database {
+    let mut last = app.readiness.last.lock().await;
+    if let Some((at, known)) = &*last
+        && at.elapsed() < FRESH
+    {
+        return known.clone();
     }
-    if app.migrated.0.load(Ordering::Relaxed) {
-        return (Check::OK, Check::OK);
+    let found = tokio::time::timeout(DATABASE_TIME, look(app)).await.unwrap_or_else(|_| {
+        Database(Check::failed("the database does not answer in time"), Check::failed("unknown"))
+    });
+    *last = Some((Instant::now(), found.clone()));
+    found
+}
+
+async fn look(app: &App) -> Database {
+    if let Err(error) = app.db.check_readable().await {
+        return Database(unhealthy(&error), Check::failed("unknown"));
     }
-    let migrations = match app.db.pending_migrations().await {
+    let migrations = migrations(app).await;
+    if !migrations.ok {
+        return Database(Check::OK, migrations);
+    }
+    let database = match app.db.check_writable(app.clock.now()).await {
+        Ok(()) => Check::OK,
+        Err(error) => unhealthy(&error),
+    };
+    Database(database, migrations)
+}
+
+/// What exactly failed is in the log: the answer is for everybody to read.
+fn unhealthy(error: &Unhealthy) -> Check {
+    tracing::warn!(%error, cause = ?std::error::Error::source(error), "the database is not healthy");
+    Check::failed(error.to_string())
+}
+
+async fn migrations(app: &App) -> Check {
+    if app.readiness.migrated.load(Ordering::Relaxed) {
+        return Check::OK;
+    }
+    match app.db.pending_migrations().await {
         Ok(0) => {
-            app.migrated.0.store(true, Ordering::Relaxed);
+            app.readiness.migrated.store(true, Ordering::Relaxed);
             Check::OK
         }
         Ok(count) => {
@@ -108,8 +150,7 @@ async fn database(app: &App) -> (Check, Check) {
             tracing::warn!(%error, "the migrations can't be looked up");
             Check::failed("unknown")
         }
-    };
-    (Check::OK, migrations)
+    }
 }
 
 fn stream(app: &App) -> Check {

@@ -67,7 +67,7 @@ impl Default for Timing {
             commit_retry: Duration::from_millis(100),
             commit_retry_cap: Duration::from_secs(5),
             lease_retry: Duration::from_secs(2),
-            stalled_after: Duration::from_secs(30),
+            stalled_after: Duration::from_secs(5),
             unreachable_after: Duration::from_mins(2),
         }
     }

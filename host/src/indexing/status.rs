@@ -220,9 +220,9 @@ mod tests {
         shared.disconnected();
         shared.commit_failed();
         assert_eq!(shared.status().stalled, None);
-        clock.set(Timestamp(49_000_000));
+        clock.set(Timestamp(24_000_000));
         assert_eq!(shared.status().stalled, None);
-        clock.set(Timestamp(50_000_000));
+        clock.set(Timestamp(25_000_000));
         assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(20_000_000) }));
         shared.committed(None);
         clock.set(Timestamp(121_000_000));

@@ -4,7 +4,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on};
+use super::{Db, StoreError, on, returned};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct JobRow {
@@ -160,7 +160,7 @@ pub async fn claim(
     };
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(worker.name).bind(lease_until).bind(now);
-        query.bind(worker.host).bind(worker.most_of_tenant).fetch_optional(pool).await
+        query.bind(worker.host).bind(worker.most_of_tenant).fetch_all(pool).await.map(returned)
     })?)
 }
 
@@ -173,7 +173,8 @@ pub async fn renew(
 ) -> Result<Option<String>, StoreError> {
     let sql = "UPDATE jobs SET lease_until = $3 WHERE id = $1 AND worker = $2 RETURNING status";
     Ok(on!(db, writer, |pool| {
-        sqlx::query_scalar(sql).bind(id).bind(worker).bind(lease_until).fetch_optional(pool).await
+        let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(lease_until);
+        query.fetch_all(pool).await.map(returned)
     })?)
 }
 
@@ -214,7 +215,7 @@ pub async fn finish(
     };
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(status).bind(result).bind(error);
-        query.bind(now).fetch_optional(pool).await
+        query.bind(now).fetch_all(pool).await.map(returned)
     })?)
 }
 
@@ -269,7 +270,8 @@ pub async fn transition(
                WHERE id = $1 AND status = $2 RETURNING status";
     for (from, to) in steps {
         let found: Option<String> = on!(db, writer, |pool| {
-            sqlx::query_scalar(sql).bind(id).bind(from).bind(to).bind(now).fetch_optional(pool).await
+            let query = sqlx::query_scalar(sql).bind(id).bind(from).bind(to).bind(now);
+            query.fetch_all(pool).await.map(returned)
         })?;
         if found.is_some() {
             return Ok(found);

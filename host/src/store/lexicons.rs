@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on};
+use super::{Db, StoreError, on, returned};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LexiconRow {
@@ -90,8 +90,9 @@ pub async fn upsert(db: &Db, lexicon: &NewLexicon, now: Timestamp) -> Result<Ups
             .bind(lexicon.last_fetched_at)
             .bind(lexicon.token_cost)
             .bind(now)
-            .fetch_one(pool)
+            .fetch_all(pool)
             .await
+            .and_then(|rows| returned(rows).ok_or(sqlx::Error::RowNotFound))
     })?;
     Ok(Upserted { created: revision == 1, revision })
 }

@@ -18,6 +18,7 @@ pub mod dpop_keys;
 mod error;
 pub mod events;
 pub mod fields;
+pub mod health;
 pub mod index;
 pub mod instance_keys;
 mod intern;
@@ -121,6 +122,13 @@ macro_rules! on {
 }
 use on;
 
+/// The row that a statement gave which changes something and returns it, `… RETURNING`. Outside a transaction such a
+/// statement is run with `fetch_all`: `fetch_one` and `fetch_optional` leave it at its first row, SQLite commits after the
+/// last, and nothing would say that the commit failed.
+fn returned<T>(mut rows: Vec<T>) -> Option<T> {
+    rows.pop()
+}
+
 /// Migrations, embedded: see `migrations/README.md` for their rules.
 static SQLITE_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 static POSTGRES_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
@@ -152,6 +160,22 @@ impl Db {
             // The address may hold a password: it is not repeated.
             Err(StoreError::Open("the address begins neither with sqlite: nor with postgres:".into()))
         }
+    }
+
+    /// Whether there is something to open: `false` for a SQLite file that was not made yet. Opens and makes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] when the address is malformed or the file can't be looked up.
+    pub fn exists(url: &str) -> Result<bool, StoreError> {
+        if !url.starts_with("sqlite:") {
+            return Ok(true);
+        }
+        Sqlite::file(url)?.try_exists().map_err(|error| StoreError::Open(error.to_string()))
+    }
+
+    /// How many migrations a new database needs.
+    pub fn all_migrations(url: &str) -> usize {
+        if url.starts_with("sqlite:") { &SQLITE_MIGRATIONS } else { &POSTGRES_MIGRATIONS }.iter().count()
     }
 
     /// Brings the schema up to date, and the role of scripts' SQL. Several processes may call it at once.
@@ -223,16 +247,6 @@ impl Db {
                 pending(&mut *conn, &POSTGRES_MIGRATIONS).await
             }
         }
-    }
-
-    /// A round trip to the database. On SQLite the file must still be readable; its writer is not asked, because
-    /// a long write is no outage.
-    pub async fn ping(&self) -> Result<(), StoreError> {
-        on!(self, reader, |pool| sqlx::query("SELECT count(*) FROM stream_cursors")
-            .fetch_one(pool)
-            .await
-            .map(drop))?;
-        Ok(())
     }
 
     pub fn backend(&self) -> Backend {

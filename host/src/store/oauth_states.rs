@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on};
+use super::{Db, StoreError, on, returned};
 
 /// A flow that begins.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,12 @@ pub async fn count_of_sender(db: &Db, sender: &str, now: Timestamp) -> Result<i6
 /// Takes a flow out; `None` when there is none, or it has expired.
 pub async fn take(db: &Db, id: &str, now: Timestamp) -> Result<Option<Vec<u8>>, StoreError> {
     let sql = "DELETE FROM oauth_states WHERE id = $1 AND expires_at > $2 RETURNING sealed";
-    Ok(on!(db, writer, |pool| sqlx::query_scalar(sql).bind(id).bind(now).fetch_optional(pool).await)?)
+    Ok(on!(db, writer, |pool| sqlx::query_scalar(sql)
+        .bind(id)
+        .bind(now)
+        .fetch_all(pool)
+        .await
+        .map(returned))?)
 }
 
 /// Forgets flows that nobody came back from. Returns how many.

@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 
 use super::types::{List, OptionalList};
-use super::{Db, Patch, StoreError, on};
+use super::{Db, Patch, StoreError, on, returned};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ScriptRow {
@@ -119,8 +119,9 @@ pub async fn patch(
             .bind(patch.description.is_set())
             .bind(patch.description.value())
             .bind(now)
-            .fetch_optional(pool)
+            .fetch_all(pool)
             .await
+            .map(returned)
     })?)
 }
 

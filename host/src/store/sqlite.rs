@@ -1,15 +1,16 @@
 //! The SQLite side of [`super::Db`]: WAL, one writer connection, several readers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
+use sqlx::{ConnectOptions, Connection, SqliteConnection, SqlitePool};
 
 use super::StoreError;
 use super::fields::Fields;
+use super::health::FileId;
 use super::intern::Interner;
 use super::lane::Lane;
 use super::script_sql;
@@ -39,6 +40,8 @@ pub struct Sqlite {
     pub(super) lane: Arc<Lane<SqliteConnection>>,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<SqliteConnection>>,
+    /// The file that was opened: another may lie under its name one day.
+    pub(super) file: FileId,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
     pub(super) fields: Arc<Fields>,
@@ -48,6 +51,12 @@ pub struct Sqlite {
 const POOLED_READERS: u32 = 4;
 
 impl Sqlite {
+    /// The file that an address names.
+    pub(super) fn file(url: &str) -> Result<PathBuf, StoreError> {
+        let options = SqliteConnectOptions::from_str(url).map_err(|e| StoreError::Open(e.to_string()))?;
+        Ok(options.get_filename().to_owned())
+    }
+
     pub(super) async fn open(url: &str, readers: u32) -> Result<Self, StoreError> {
         let options = SqliteConnectOptions::from_str(url).map_err(|e| StoreError::Open(e.to_string()))?;
         if !script_sql::room::install() {
@@ -78,6 +87,8 @@ impl Sqlite {
                 options.clone().pragma("cache_size", WRITER_CACHE).thread_name(|_| "sqlite-writer".into()),
             )
             .await?;
+        let file = FileId::of(options.get_filename())
+            .map_err(|e| StoreError::Open(format!("{}: {e}", options.get_filename().display())))?;
         let script_sql = Arc::new(script_sql::Connections::beside(&options)?);
         let options = options
             .pragma("cache_size", READER_CACHE)
@@ -90,6 +101,7 @@ impl Sqlite {
             writer,
             lane,
             script_sql,
+            file,
             connections: readers,
             ids: Arc::default(),
             fields: Arc::default(),
@@ -113,4 +125,21 @@ fn pool(size: u32) -> SqlitePoolOptions {
         .test_before_acquire(false)
         .idle_timeout(None)
         .max_lifetime(None)
+        .after_release(|connection, _| Box::pin(has_no_transaction(connection)))
+}
+
+/// Whether a connection that comes back may be used again. After "disk full" SQLite has ended the transaction by itself;
+/// the rollback then fails, and sqlx counts the transaction as open for ever, so that no other could begin.
+async fn has_no_transaction(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    if !connection.is_in_transaction() {
+        return Ok(true);
+    }
+    // The rollback of a dropped transaction is queued, and the ping behind it.
+    connection.ping().await?;
+    let ended = !connection.is_in_transaction();
+    if !ended {
+        tracing::warn!("a transaction could not be rolled back; its connection is closed");
+        metrics::counter!("belvedere_sqlite_connections_closed_total").increment(1);
+    }
+    Ok(ended)
 }

@@ -131,5 +131,5 @@ pub async fn prune_tombstones(db: &Db, before: Timestamp, max: u32) -> Result<u6
     }))
 }
 
-const SET_CURSOR: &str = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $3) \
+pub(super) const SET_CURSOR: &str = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $3) \
      ON CONFLICT (source) DO UPDATE SET cursor = excluded.cursor, updated_at = excluded.updated_at";

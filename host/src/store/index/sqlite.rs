@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
-use sqlx::{AssertSqlSafe, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use super::super::{Sqlite, StoreError};
 use super::plan::{Gone, Plan, Row};
@@ -82,8 +82,18 @@ static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
     )
 });
 
-pub(super) async fn apply(db: &Sqlite, mut plan: Plan<'_>) -> Result<Applied, StoreError> {
-    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
+pub(super) async fn apply(db: &Sqlite, plan: Plan<'_>) -> Result<Applied, StoreError> {
+    let mut connection = db.writer.acquire().await?;
+    let applied = write(&mut connection, plan).await;
+    if applied.is_err() {
+        // Whatever state the failure left it in, the next attempt begins on a new one.
+        connection.close_on_drop();
+    }
+    applied
+}
+
+async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<Applied, StoreError> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     let mut applied = std::mem::take(&mut plan.applied);
     if !plan.accounts.is_empty() {
         accounts(&mut tx, &plan, &mut applied).await?;

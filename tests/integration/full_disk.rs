@@ -1,0 +1,124 @@
+//! A disk that fills while the stream runs, and has room again.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::fixtures::{ALICE, LIST, NOTES, World};
+use crate::support::instance::Instance;
+use crate::support::jetstream::{Frame, Place};
+
+/// A file system of 64 MB in memory, unmounted with the value.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// `None` where this process may not mount anything.
+    fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64m", "belvedere-test"])
+            .arg(directory.path())
+            .output();
+        mount.is_ok_and(|output| output.status.success()).then(|| Self(directory))
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.path().join("filler")
+    }
+
+    fn fill(&self) {
+        let mut file = File::create(self.filler()).unwrap();
+        let zeros = vec![0; 64 * 1024];
+        while file.write_all(&zeros).is_ok() {}
+        while file.write_all(&[0]).is_ok() {}
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a server that a failed test left behind may still have files open.
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+fn push_notes(world: &mut World, count: u64) {
+    for _ in 0..count {
+        let record = json!({ "$type": NOTES, "text": "x".repeat(20_000) });
+        world.push(|at, rev| {
+            Frame::create(at, Place { did: ALICE, collection: NOTES, rkey: rev, rev }, &record)
+        });
+    }
+}
+
+async fn ready(server: &Instance) -> StatusCode {
+    server.request(Method::GET, "/readyz", &[], None).await.status
+}
+
+async fn set_variable(server: &Instance) -> (StatusCode, Value) {
+    let body = json!({ "key": "KEY", "value": "y".repeat(10_000) });
+    let answer = server.admin(Method::POST, "/admin/script-variables", Some(&body)).await;
+    (answer.status, answer.body)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stderr, reason = "a test that could not run says so")]
+async fn a_full_disk_loses_nothing_and_needs_no_restart() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("skipped: mounting a file system is not allowed here");
+        return;
+    };
+    let url = format!("sqlite://{}/test.db", disk.0.path().display());
+    let mut world = World::on(&url, None).await.with_notes().await;
+    let pid = world.server.pid();
+    push_notes(&mut world, 100);
+    world.server.eventually("the stream runs", async |server| server.records().await >= 20).await;
+
+    disk.fill();
+    push_notes(&mut world, 900);
+    world.server.eventually("not ready", async |server| ready(server).await != StatusCode::OK).await;
+    let answer = world.server.request(Method::GET, "/readyz", &[], None).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    // Other writers meet the same disk, and their transactions end too. A batch that was too large has left some room.
+    let (mut refused, mut stored) = (0, Vec::new());
+    for n in 0..300 {
+        let id = format!("com.example.more{n}");
+        let lexicon = json!({ "lexicon_json": { "lexicon": 1, "id": id, "defs": {
+            "main": { "type": "query", "description": "z".repeat(100_000) } } }, "backfill": false });
+        let answer = world.server.admin(Method::POST, "/admin/lexicons", Some(&lexicon)).await;
+        if answer.status.is_success() {
+            stored.push(id);
+            continue;
+        }
+        assert!(answer.status.is_server_error(), "{}", answer.text);
+        refused += 1;
+        if refused == 3 {
+            break;
+        }
+    }
+    assert_eq!(refused, 3, "the disk is not full, or a commit failed unnoticed");
+    assert!(world.server.records().await < 1000, "the disk was not full");
+    assert_eq!(world.server.xrpc(&format!("{LIST}?limit=5")).await.status, StatusCode::OK, "reads go on");
+
+    disk.free();
+    world.server.eventually("ready again", async |server| ready(server).await == StatusCode::OK).await;
+    world.server.eventually("everything", async |server| server.records().await >= 1000).await;
+    assert_eq!(world.server.records().await, 1000, "nothing twice");
+    for id in stored {
+        let answer = world.server.admin(Method::GET, &format!("/admin/lexicons/{id}"), None).await;
+        assert_eq!(answer.status, StatusCode::OK, "{id} was acknowledged");
+    }
+    let (status, body) = set_variable(&world.server).await;
+    assert!(status.is_success(), "{status} {body}");
+    assert_eq!(world.server.pid(), pid, "no restart");
+    // The server ends before its disk does.
+    drop(world);
+}
