@@ -118,3 +118,30 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }
 }
+
+#[test]
+fn doctor_in_an_empty_folder_names_the_way_on_and_makes_no_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let nobody = "http://127.0.0.1:9";
+    let doctor = || {
+        let urls = [("PLC_URL", nobody), ("RELAY_URL", nobody), ("JETSTREAM_URL", "ws://127.0.0.1:9")];
+        let output = run(dir.path(), &["doctor"], &urls);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let database = dir.path().join("data/belvedere.db");
+    let text = doctor();
+    assert!(!text.contains("no such table") && !text.contains("FAIL  database"), "{text}");
+    assert!(text.contains("is not there yet; the next start makes it, or belvedere migrate"), "{text}");
+    assert!(text.contains("not migrated yet"), "{text}");
+    assert!(!database.exists(), "doctor made a database");
+
+    // An empty file, as a migration leaves that was killed at once.
+    std::fs::write(&database, b"").unwrap();
+    let text = doctor();
+    assert!(text.contains("ok    database") && !text.contains("no such table"), "{text}");
+    assert!(text.contains("ok    migrations: not migrated yet"), "{text}");
+
+    assert!(run(dir.path(), &["migrate"], &[]).status.success());
+    let text = doctor();
+    assert!(text.contains("ok    migrations: all applied"), "{text}");
+}

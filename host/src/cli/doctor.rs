@@ -22,6 +22,8 @@ const ROLE_FIX: &str = "Let the server's role make it (ALTER ROLE … CREATEROLE
     that may log in and nothing else and name it in SCRIPT_DATABASE_URL, or accept one wall with SCRIPT_SQL=guarded: \
     docs/operations.md, Database rights";
 
+const MAKE_IT: &str = "the next start makes it, or belvedere migrate";
+
 /// One thing looked at: what it is, and how it is or what to do.
 struct Finding {
     what: String,
@@ -77,6 +79,19 @@ fn data_folder(config: &Config) -> Result<String, String> {
 async fn database(config: &Config) -> Vec<Finding> {
     let shown = config.database.shown();
     let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
+    match Db::exists(&config.database.url) {
+        Ok(true) => {}
+        // Opening it would make it.
+        Ok(false) => {
+            return vec![
+                Finding::new("database", Ok(format!("{shown} is not there yet; {MAKE_IT}"))),
+                Finding::new("migrations", Ok(to_apply(Db::all_migrations(&config.database.url)))),
+            ];
+        }
+        Err(error) => {
+            return vec![Finding::new("database", Err(format!("{shown}: {error}. Check DATABASE_URL")))];
+        }
+    }
     let started = Instant::now();
     let access = match script_access(config) {
         Ok(access) => access,
@@ -98,11 +113,13 @@ async fn database(config: &Config) -> Vec<Finding> {
     };
     let took = started.elapsed().as_millis();
     let mut findings = vec![Finding::new("database", Ok(format!("{shown} answers after {took} ms")))];
+    let pending = db.pending_migrations().await;
+    let is_migrated = matches!(pending, Ok(0));
     findings.push(Finding::new(
         "migrations",
-        match db.pending_migrations().await {
+        match pending {
             Ok(0) => Ok("all applied".to_owned()),
-            Ok(count) => Ok(format!("{count} to apply; the next start does it, or belvedere migrate")),
+            Ok(count) => Ok(to_apply(count)),
             Err(error) => Err(error.to_string()),
         },
     ));
@@ -119,7 +136,8 @@ async fn database(config: &Config) -> Vec<Finding> {
             },
         ));
     }
-    if let Some(finding) = walls(&db).await {
+    // The first migration makes the role of scripts' SQL.
+    if is_migrated && let Some(finding) = walls(&db).await {
         findings.push(finding);
     }
     db.close().await;
@@ -138,6 +156,10 @@ async fn walls(db: &Db) -> Option<Finding> {
         Err(error) => Err(error.to_string()),
     };
     Some(Finding::new("scripts' SQL", result))
+}
+
+fn to_apply(count: usize) -> String {
+    format!("not migrated yet, {count} to apply; the next start does it, or belvedere migrate")
 }
 
 async fn engine(config: &Config) -> Result<String, String> {
