@@ -25,5 +25,6 @@ mod oauth;
 mod record_events;
 mod script_command;
 mod several_hosts;
+mod slow_readers;
 mod store;
 mod xrpc;

@@ -39,7 +39,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     }
 
     let app = App::start(config, port, lifecycle.clone()).await?;
-    let http = Arc::new(Http::new(
+    let http = Http::new(
         routes::router(&app)?,
         Cors::new({
             let origins = app.origins.clone();
@@ -47,7 +47,9 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         }),
         &app.random,
         app.tasks.clone(),
-    ));
+    );
+    let proxies = app.config.server.trusted_proxies.clone();
+    let http = Arc::new(http.behind(move |peer, headers| proxies.client(peer, headers)));
     let serving =
         tokio::spawn(server::serve(listener, http, lifecycle.drain.clone(), lifecycle.stop.clone()));
     let socket = app.config.observe.notify_socket.as_deref();

@@ -3,21 +3,23 @@
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CONTENT_LENGTH};
+use http::header::{ALLOW, CONTENT_LENGTH, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use hyper::body::Incoming;
 use tokio_util::task::TaskTracker;
 
 use super::access_log::AccessLog;
+use super::answers::{Answers, NoRoom, Outgoing, Room};
 use super::body::Unread;
 use super::cors::Cors;
 use super::id::{Ids, X_REQUEST_ID};
 use super::measure::Measure;
 use super::router::{Endpoint, Found, Router};
+use super::watch::Counters;
 use super::{Body, Error, Request, Response, limits, response};
 use crate::random::Random;
 
@@ -28,17 +30,61 @@ pub struct Http {
     cors: Cors,
     ids: Ids,
     unrouted: Measure,
+    answers: Answers,
+    /// Whose share of the answers a request takes, by its peer and headers.
+    client: Client,
     /// Requests that change something run here to their end, even when the client goes away in the middle.
     tasks: TaskTracker,
+    /// How often connections are looked after: [`limits::TICK`], shorter in tests.
+    tick: Duration,
+}
+
+type FindClient = dyn Fn(IpAddr, &HeaderMap) -> IpAddr + Send + Sync;
+
+/// Finds the address of a client.
+struct Client(Box<FindClient>);
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
 }
 
 impl Http {
     pub fn new(router: Router, cors: Cors, random: &Random, tasks: TaskTracker) -> Self {
-        Self { router, cors, ids: Ids::new(random), unrouted: Measure::new("", "(none)"), tasks }
+        let (ids, unrouted) = (Ids::new(random), Measure::new("", "(none)"));
+        let client = Client(Box::new(|peer, _| peer));
+        Self { router, cors, ids, unrouted, answers: Answers::new(), client, tasks, tick: limits::TICK }
+    }
+
+    /// For a server behind proxies: `client` finds the address of the client in what the proxy says.
+    #[must_use]
+    pub fn behind(self, client: impl Fn(IpAddr, &HeaderMap) -> IpAddr + Send + Sync + 'static) -> Self {
+        Self { client: Client(Box::new(client)), ..self }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_tick(self, tick: Duration) -> Self {
+        Self { tick, ..self }
+    }
+
+    /// Units of answers that wait for their clients.
+    #[cfg(test)]
+    pub(super) fn answers_held(&self) -> usize {
+        self.answers.held()
+    }
+
+    pub(super) fn tick(&self) -> Duration {
+        self.tick
     }
 
     /// Answers one request. Never fails: every failure is a response.
-    pub(super) async fn answer(&self, peer: SocketAddr, request: http::Request<Incoming>) -> Response {
+    pub(super) async fn answer(
+        &self,
+        peer: SocketAddr,
+        connection: &Arc<Counters>,
+        request: http::Request<Incoming>,
+    ) -> http::Response<Outgoing> {
         let started = Instant::now();
         let (head, body) = request.into_parts();
         let id = self.ids.of(&head.headers);
@@ -46,10 +92,23 @@ impl Http {
         let is_head = head.method == Method::HEAD;
         let log = AccessLog::begin(&head, peer);
 
-        let (mut response, measure) = self.respond(peer.ip(), head, Unread::new(body), &id).await;
+        let changes = !head.method.is_safe();
+        let client = (self.client.0)(peer.ip(), &head.headers);
+
+        let (mut response, measure) = if self.answers.refuses(client, connection, changes) {
+            (no_room().into_response(&id), &self.unrouted)
+        } else {
+            self.respond(peer.ip(), head, Unread::new(body), &id).await
+        };
         if is_head {
             without_body(&mut response);
         }
+        let room = self.answers.room(client, connection, &response).await;
+        let room = room.unwrap_or_else(|NoRoom| {
+            let error = if changes { lost() } else { no_room() };
+            response = error.into_response(&id);
+            Room::default()
+        });
         self.cors.apply(origin.as_ref(), &mut response);
         let elapsed = started.elapsed();
         measure.record(response.status(), elapsed);
@@ -59,7 +118,7 @@ impl Http {
         if let Ok(id) = HeaderValue::from_maybe_shared(bytes::Bytes::from(id)) {
             response.headers_mut().insert(X_REQUEST_ID, id);
         }
-        response
+        response.map(|body| room.send(connection, body))
     }
 
     async fn respond(&self, peer: IpAddr, head: Parts, body: Unread, id: &str) -> (Response, &Measure) {
@@ -113,6 +172,20 @@ impl Http {
             }
         }
     }
+}
+
+/// The client, or all of them together, leave too much unread.
+fn no_room() -> Error {
+    Error::new(StatusCode::SERVICE_UNAVAILABLE, "too many answers wait to be read")
+        .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
+/// As [`no_room`], found out after the change was made: it must not be sent again.
+fn lost() -> Error {
+    Error::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the request was carried out, but there is no room for its answer",
+    )
 }
 
 /// Refuses heads that are larger than any honest one.

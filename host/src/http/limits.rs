@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::fair_share::Bounds;
+
 /// Open connections. Each costs a file descriptor and some kilobytes; more wait in the kernel's queue.
 pub const MAX_CONNECTIONS: usize = 8192;
 
@@ -38,11 +40,49 @@ pub const HEAD_TICKS: u32 = 3;
 /// which common proxies drop theirs, so that they do it first and no request is lost on the way.
 pub const IDLE_TICKS: u32 = 15;
 
-/// A client that takes nothing of a response for this long is gone.
+/// A client that takes less than [`LEAST_RATE`] of its answers over this long is given up.
 pub const STALL_TICKS: u32 = 6;
+
+/// Bytes a second that a client has to take of what waits for it: slower links carry no web, and a client that reads a
+/// byte at a time holds memory on purpose.
+pub const LEAST_RATE: u64 = 16 * 1024;
+
+/// What [`LEAST_RATE`] comes to over [`STALL_TICKS`].
+pub const LEAST_TAKEN: u64 = LEAST_RATE * TICK.as_secs() * STALL_TICKS as u64;
+
+/// Bytes that the kernel takes of an answer before the client's window has room for them. By itself it would take
+/// megabytes a connection, and hide for a minute how slowly they are read.
+pub const UNSENT_BYTES: u32 = 128 * 1024;
+
+/// Answers on one connection up to this many bytes are free: the buffers of the connection are of that size too.
+pub const FREE_ANSWER_BYTES: usize = 64 * 1024;
+
+/// The unit in which larger answers take their places, and the pieces in which HTTP/2 sends them.
+pub const ANSWER_PIECE: usize = 16 * 1024;
+
+/// Bytes of answers that one HTTP/2 connection may leave unread, beside one answer of any size: a page of records is a
+/// megabyte, and browsers read a few at a time.
+pub const MAX_UNREAD_PER_CONNECTION: usize = 16 * 1024 * 1024;
+
+/// Bytes of answers that wait for their clients, in units of [`ANSWER_PIECE`].
+pub const ANSWERS: Bounds = Bounds {
+    // 256 MiB: what the smallest machine that runs this can spare.
+    places: 16_384,
+    // 32 MiB: four of the largest answers of scripts, or a page of records each for 32 readers.
+    per_tenant: 2_048,
+    // Waiting answers are in memory too, so that they count like the others: 32 MiB.
+    waiting: 2_048,
+    waiting_per_tenant: 1_024,
+    // An honest client reads what it has within this time.
+    patience: Duration::from_secs(5),
+};
 
 /// Requests at the same time on one HTTP/2 connection.
 pub const H2_STREAMS: u32 = 128;
+
+/// Bytes of one answer that the HTTP/2 library buffers. More gains nothing: it takes the next piece as soon as one is
+/// written.
+pub const H2_SEND_BUFFER: usize = 2 * ANSWER_PIECE;
 
 /// Pause after the system had no file descriptor left, so that the loop does not spin while some are closed.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -5,6 +5,7 @@
 //! and an internal one (a cause for the log). Rooms below have small enums of their own and never see this type.
 
 mod access_log;
+mod answers;
 pub mod body;
 mod cors;
 mod dispatch;

@@ -9,6 +9,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::dispatch::Http;
 use super::limits;
-use super::watch::{Counted, Counters, Watch};
+use super::watch::{Counted, Counters, GivenUp, Watch};
 
 /// Opens the port. From then on the kernel takes connections, so a client that comes while the server still
 /// starts waits instead of being refused.
@@ -28,7 +30,11 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     // A restart must not wait for the old connections' TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(limits::BACKLOG)
+    let listener = socket.listen(limits::BACKLOG)?;
+    // Accepted connections inherit it.
+    #[cfg(target_os = "linux")]
+    SockRef::from(&listener).set_tcp_notsent_lowat(limits::UNSENT_BYTES)?;
+    Ok(listener)
 }
 
 /// Serves until `drain` is cancelled, then finishes what is in flight; `stop` ends that at once.
@@ -84,6 +90,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .max_concurrent_streams(limits::H2_STREAMS)
+        .max_send_buf_size(limits::H2_SEND_BUFFER)
         .max_header_list_size(limits::HEADER_BUFFER as u32);
     builder
 }
@@ -125,12 +132,14 @@ async fn connection(
     let _ = stream.set_nodelay(true);
     let counters = Arc::new(Counters::default());
     let service = service_fn({
-        let counters = Arc::clone(&counters);
+        let (http, counters) = (Arc::clone(&http), Arc::clone(&counters));
         move |request: http::Request<Incoming>| {
             let http = Arc::clone(&http);
-            let in_flight = counters.begin(request.version() == http::Version::HTTP_2);
+            let counters = Arc::clone(&counters);
             async move {
-                let response = http.answer(peer, request).await;
+                counters.until_writable().await;
+                let in_flight = counters.begin(request.version() == http::Version::HTTP_2);
+                let response = http.answer(peer, &counters, request).await;
                 drop(in_flight);
                 Ok::<_, Infallible>(response)
             }
@@ -145,7 +154,8 @@ async fn connection(
     tokio::pin!(drained, stopped);
     let mut draining = false;
     let mut watch = Watch::default();
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + limits::TICK, limits::TICK);
+    let tick = http.tick();
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + tick, tick);
     loop {
         tokio::select! {
             biased;
@@ -161,7 +171,12 @@ async fn connection(
             }
             () = &mut stopped => break,
             _ = ticks.tick() => {
-                if let Some(why) = watch.tick(&counters) {
+                let why = watch.tick(&counters);
+                if why == Some(GivenUp::ClosedWindow) && !draining {
+                    // A proxy may just be sending a request of another client: it learns first that it is the last.
+                    draining = true;
+                    connection.as_mut().graceful_shutdown();
+                } else if let Some(why) = why {
                     tracing::debug!(?why, %peer, "gave up a connection");
                     metrics::counter!("belvedere_http_connections_given_up_total").increment(1);
                     break;
@@ -172,7 +187,7 @@ async fn connection(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -186,24 +201,37 @@ mod tests {
     use crate::http::{Cors, Error, response};
     use crate::random::Random;
 
-    struct Running {
-        address: SocketAddr,
+    pub(in super::super) struct Running {
+        pub(in super::super) address: SocketAddr,
+        pub(in super::super) http: Arc<Http>,
         drain: CancellationToken,
         stop: CancellationToken,
         server: tokio::task::JoinHandle<()>,
     }
 
     fn start(routes: Vec<(Method, &'static str, Handler)>) -> Running {
+        start_with_tick(routes, limits::TICK)
+    }
+
+    pub(in super::super) fn start_with_tick(
+        routes: Vec<(Method, &'static str, Handler)>,
+        tick: Duration,
+    ) -> Running {
         let mut table = Router::default();
         for (method, path, handler) in routes {
             table.add(Endpoint::new(method, path, handler)).unwrap();
         }
         let http = Http::new(table, Cors::new(|_| false), &Random::system(), TaskTracker::new());
+        // Stands for a proxy's header.
+        let http = http.behind(|peer, headers| {
+            headers.get("x-client").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(peer)
+        });
+        let http = Arc::new(http.with_tick(tick));
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (drain, stop) = (CancellationToken::new(), CancellationToken::new());
-        let server = tokio::spawn(serve(listener, Arc::new(http), drain.clone(), stop.clone()));
-        Running { address, drain, stop, server }
+        let server = tokio::spawn(serve(listener, Arc::clone(&http), drain.clone(), stop.clone()));
+        Running { address, http, drain, stop, server }
     }
 
     async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
@@ -218,7 +246,8 @@ mod tests {
         method: Method,
         path: &str,
     ) -> (StatusCode, serde_json::Value) {
-        let request = Request::builder().method(method).uri(path).body(Full::default()).unwrap();
+        let request = Request::builder().method(method).uri(path).header("host", "test");
+        let request = request.body(Full::default()).unwrap();
         let response = sender.send_request(request).await.unwrap();
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -301,7 +330,8 @@ mod tests {
         let running = start(vec![(Method::GET, "/forever", forever)]);
         let mut busy = connect(running.address).await;
         tokio::spawn(async move {
-            let request = Request::get("/forever").body(Full::<Bytes>::default()).unwrap();
+            let request =
+                Request::get("/forever").header("host", "test").body(Full::<Bytes>::default()).unwrap();
             let _ = busy.send_request(request).await;
         });
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,22 +1,21 @@
 //! Looks after a connection: counts what happens on it, and says when a slow or silent client has had its time.
 //!
 //! One timer a connection and a few counters, instead of a timer a request: the usual request is answered long
-//! before any of them matters.
+//! before any of them matters. A client that reads slower than [`limits::LEAST_RATE`] is given up; on HTTP/2 this is asked
+//! of every answer.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
+use super::answers::{Pace, Tracked};
 use super::limits;
-
-/// A client that takes less of a response than this in one tick counts as taking nothing: slower links carry no
-/// web, but a hostile client can read a byte at a time.
-const LEAST_PROGRESS: u64 = 1024;
 
 /// What has happened on one connection so far.
 #[derive(Debug, Default)]
@@ -31,8 +30,16 @@ pub(super) struct Counters {
     read_by_then: AtomicU64,
     /// The client has not taken all that we have for it.
     write_waits: AtomicBool,
+    /// The client takes something again.
+    writable: Notify,
     /// Several requests share the connection, so bytes say nothing about the progress of one.
     is_h2: AtomicBool,
+    /// HTTP/2: bytes of answers that were made and not written.
+    unread: AtomicUsize,
+    /// HTTP/2: bytes of answers that were written.
+    taken: AtomicU64,
+    /// HTTP/2: answers that were not written whole, and some that were.
+    answers: Mutex<Vec<Weak<Tracked>>>,
 }
 
 /// Lives as long as a request's handler, however that ends.
@@ -46,6 +53,59 @@ impl Counters {
             self.is_h2.store(true, Relaxed);
         }
         InFlight(Arc::clone(self))
+    }
+
+    /// Waits while the client takes nothing. Answers to further requests would only pile up; a client that goes on like
+    /// this is given up.
+    pub(super) async fn until_writable(&self) {
+        while self.write_waits.load(Relaxed) {
+            let writable = self.writable.notified();
+            tokio::pin!(writable);
+            // From here on no notice is lost.
+            writable.as_mut().enable();
+            if self.write_waits.load(Relaxed) {
+                writable.await;
+            }
+        }
+    }
+
+    pub(super) fn is_h2(&self) -> bool {
+        self.is_h2.load(Relaxed)
+    }
+
+    pub(super) fn unread(&self) -> usize {
+        self.unread.load(Relaxed)
+    }
+
+    pub(super) fn add_unread(&self, bytes: usize) {
+        self.unread.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn sub_unread(&self, bytes: usize) {
+        self.unread.fetch_sub(bytes, Relaxed);
+    }
+
+    pub(super) fn took(&self, bytes: u64) {
+        self.taken.fetch_add(bytes, Relaxed);
+    }
+
+    /// Looks after an answer until it is written.
+    pub(super) fn track(&self, answer: &Arc<Tracked>) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.len() >= limits::H2_STREAMS as usize {
+            answers.retain(|answer| answer.strong_count() > 0);
+        }
+        answers.push(Arc::downgrade(answer));
+    }
+
+    /// The answers that are not written whole.
+    fn unfinished(&self) -> Vec<Arc<Tracked>> {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive: Vec<_> = answers.iter().filter_map(Weak::upgrade).collect();
+        if alive.len() < answers.len() {
+            *answers = alive.iter().map(Arc::downgrade).collect();
+        }
+        alive
     }
 }
 
@@ -63,6 +123,8 @@ impl Drop for InFlight {
 pub(super) enum GivenUp {
     SlowHead,
     SlowReader,
+    /// HTTP/2: none of the answers is read, though the socket could take them.
+    ClosedWindow,
     Idle,
 }
 
@@ -70,34 +132,40 @@ pub(super) enum GivenUp {
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     served: u32,
-    written: u64,
     head_ticks: u32,
-    stall_ticks: u32,
     idle_ticks: u32,
+    /// Of the socket, while it waits for the client.
+    socket: Pace,
+    /// HTTP/2: of all answers together.
+    answers: Pace,
 }
 
 impl Watch {
     /// Whether the connection's time is up.
     pub(super) fn tick(&mut self, counters: &Counters) -> Option<GivenUp> {
         let served = counters.served.load(Relaxed);
-        let written = counters.written.load(Relaxed);
         let moved = served != self.served;
-        let took = written - self.written;
         self.served = served;
-        self.written = written;
+        let works = counters.in_flight.load(Relaxed) > 0;
 
-        if counters.in_flight.load(Relaxed) > 0 {
-            // The handler is at work; reading the body has a deadline of its own.
-            *self = Self { served, written, ..Self::default() };
+        let written = counters.written.load(Relaxed);
+        let waits = counters.write_waits.load(Relaxed);
+        if !waits {
+            self.socket.reset(written);
+        } else if self.socket.tick(written).is_some_and(|took| took < limits::LEAST_TAKEN) {
+            return Some(GivenUp::SlowReader);
+        }
+        let answers = self.look_at_answers(counters);
+        if answers == Unfinished::Stalled && !works {
+            return Some(GivenUp::ClosedWindow);
+        }
+        if works || waits || answers == Unfinished::Some {
+            // The handler is at work, and reading the body has a deadline of its own; or the client reads.
+            (self.head_ticks, self.idle_ticks) = (0, 0);
             return None;
         }
-        if counters.write_waits.load(Relaxed) {
-            self.stall_ticks = if took >= LEAST_PROGRESS { 0 } else { self.stall_ticks + 1 };
-            return (self.stall_ticks >= limits::STALL_TICKS).then_some(GivenUp::SlowReader);
-        }
-        self.stall_ticks = 0;
 
-        let in_head = !counters.is_h2.load(Relaxed)
+        let in_head = !counters.is_h2()
             && (served == 0 || counters.read.load(Relaxed) > counters.read_by_then.load(Relaxed));
         self.head_ticks = if in_head && !moved { self.head_ticks + 1 } else { 0 };
         if self.head_ticks >= limits::HEAD_TICKS {
@@ -106,6 +174,47 @@ impl Watch {
         self.idle_ticks = if moved { 0 } else { self.idle_ticks + 1 };
         (self.idle_ticks >= limits::IDLE_TICKS).then_some(GivenUp::Idle)
     }
+
+    /// Drops the answers of HTTP/2 that are read too slowly, and leaves the others on the connection alone: a proxy may
+    /// share it between many clients. TCP looks idle while a window is closed.
+    fn look_at_answers(&mut self, counters: &Counters) -> Unfinished {
+        if !counters.is_h2() {
+            return Unfinished::None;
+        }
+        let taken = self.answers.tick(counters.taken.load(Relaxed)).unwrap_or_default();
+        let unfinished = counters.unfinished();
+        if unfinished.is_empty() {
+            return Unfinished::None;
+        }
+        // Many answers may share a connection that is fast enough, and each is slow then.
+        let least = if taken < limits::LEAST_TAKEN {
+            limits::LEAST_TAKEN
+        } else {
+            limits::LEAST_TAKEN.min(taken / (2 * unfinished.len() as u64))
+        };
+        let mut stalled = 0;
+        for answer in &unfinished {
+            let took = answer.tick();
+            if answer.is_evicted() {
+                stalled += 1;
+            } else if took.is_some_and(|took| took < least) {
+                metrics::counter!("belvedere_http_answers_dropped_total").increment(1);
+                answer.evict();
+                stalled += 1;
+            }
+        }
+        let all = stalled == unfinished.len() && taken < limits::LEAST_TAKEN;
+        if all { Unfinished::Stalled } else { Unfinished::Some }
+    }
+}
+
+/// The answers of a connection that were not read whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfinished {
+    None,
+    Some,
+    /// Each of them was read too slowly, and nothing else was read instead.
+    Stalled,
 }
 
 /// A socket that counts.
@@ -121,7 +230,10 @@ impl Counted {
     }
 
     fn wrote(&self, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.counters.write_waits.store(poll.is_pending(), Relaxed);
+        let waits = poll.is_pending();
+        if self.counters.write_waits.swap(waits, Relaxed) && !waits {
+            self.counters.writable.notify_waiters();
+        }
         if let Poll::Ready(Ok(count)) = &poll {
             self.counters.written.fetch_add(*count as u64, Relaxed);
         }
@@ -214,14 +326,36 @@ mod tests {
         assert!((0..1000).all(|_| watch.tick(&counters).is_none()));
         drop(request);
         counters.write_waits.store(true, Relaxed);
+        let each_tick = limits::LEAST_TAKEN / u64::from(limits::STALL_TICKS);
         for _ in 0..50 {
-            counters.written.fetch_add(LEAST_PROGRESS, Relaxed);
+            counters.written.fetch_add(each_tick, Relaxed);
             assert_eq!(watch.tick(&counters), None);
         }
-        for _ in 1..limits::STALL_TICKS {
-            counters.written.fetch_add(1, Relaxed);
+        // 1,024 bytes in five seconds were enough once.
+        counters.written.fetch_add(1024, Relaxed);
+        assert_eq!(watch.tick(&counters), Some(GivenUp::SlowReader));
+
+        // One that took all and begins to wait again has its time.
+        counters.write_waits.store(false, Relaxed);
+        assert_eq!(watch.tick(&counters), None);
+        counters.write_waits.store(true, Relaxed);
+        for _ in 0..limits::STALL_TICKS {
+            counters.written.fetch_add(1024, Relaxed);
             assert_eq!(watch.tick(&counters), None);
         }
         assert_eq!(watch.tick(&counters), Some(GivenUp::SlowReader));
+    }
+
+    #[tokio::test]
+    async fn requests_wait_while_the_client_takes_nothing() {
+        let counters = Counters::default();
+        counters.until_writable().await;
+        counters.write_waits.store(true, Relaxed);
+        let waiting = counters.until_writable();
+        tokio::pin!(waiting);
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        counters.write_waits.store(false, Relaxed);
+        counters.writable.notify_waiters();
+        waiting.await;
     }
 }

@@ -1,0 +1,54 @@
+//! How much was taken over the last ticks.
+
+use super::super::limits;
+
+const TICKS: usize = limits::STALL_TICKS as usize;
+
+/// What a client took in each of the last [`limits::STALL_TICKS`].
+#[derive(Debug, Default)]
+pub(in super::super) struct Pace {
+    took: [u64; TICKS],
+    next: usize,
+    /// Whole ticks that were seen; the one in which it began is none.
+    ticks: Option<usize>,
+    total: u64,
+}
+
+impl Pace {
+    /// Notes how much was taken in all by now. Gives what was taken over the last ticks, once there were so many.
+    pub(in super::super) fn tick(&mut self, total: u64) -> Option<u64> {
+        let took = total - std::mem::replace(&mut self.total, total);
+        let Some(ticks) = self.ticks else {
+            self.ticks = Some(0);
+            return None;
+        };
+        self.took[self.next] = took;
+        self.next = (self.next + 1) % TICKS;
+        let ticks = (ticks + 1).min(TICKS);
+        self.ticks = Some(ticks);
+        (ticks == TICKS).then(|| self.took.iter().sum())
+    }
+
+    /// Begins again.
+    pub(in super::super) fn reset(&mut self, total: u64) {
+        *self = Self { total, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_the_last_whole_ticks_alone() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.tick(7), None);
+        for n in 1..TICKS as u64 {
+            assert_eq!(pace.tick(7 + n * 10), None);
+        }
+        assert_eq!(pace.tick(100), Some(93));
+        assert_eq!(pace.tick(100), Some(83), "the first ten are too long ago");
+        pace.reset(100);
+        assert_eq!(pace.tick(101), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! Clients that don't read, over real connections.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::super::router::Handler;
+use super::super::server::tests::{Running, start_with_tick};
+use super::super::{limits, response};
+
+const MIB: usize = 1024 * 1024;
+
+/// What the tests wait for happens within milliseconds, on a busy machine within seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection is given up after eight of them at the latest.
+const TICK: Duration = Duration::from_millis(100);
+
+fn bytes_of(length: usize) -> Handler {
+    let body = Bytes::from(vec![b'x'; length]);
+    Box::new(move |_, _| {
+        // Each answer has memory of its own, as those of real handlers.
+        let body = Bytes::from(body.to_vec());
+        Box::pin(async { Ok(response::text(StatusCode::OK, body)) })
+    })
+}
+
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("never happened: {what}"));
+}
+
+/// A client of HTTP/1.1 that reads the head of its answer and then nothing.
+async fn head_only(running: &Running, from: &str, method: &str, path: &str) -> (TcpStream, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    // Whoever means to read little makes room for little.
+    socket.set_recv_buffer_size(8 * 1024).unwrap();
+    let mut stream = socket.connect(running.address).await.unwrap();
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    (stream, String::from_utf8(head).unwrap())
+}
+
+/// A client of HTTP/2 whose streams have a window of `window` bytes; and its connection, until that ends.
+async fn http2_client(running: &Running, window: u32) -> (SendRequest<Full<Bytes>>, JoinHandle<()>) {
+    let stream = TcpStream::connect(running.address).await.unwrap();
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(window).initial_connection_window_size(1 << 30);
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(async move {
+        // However it ends.
+        let _ = connection.await;
+    });
+    (sender, connection)
+}
+
+fn get(path: &str) -> Request<Full<Bytes>> {
+    Request::get(format!("http://test{path}")).body(Full::default()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_slow_readers_take_their_address_s_share_and_no_more() {
+    static CHANGES: AtomicUsize = AtomicUsize::new(0);
+    let change: Handler = Box::new(|_, _| {
+        CHANGES.fetch_add(1, Relaxed);
+        Box::pin(async { Ok(response::empty(StatusCode::NO_CONTENT)) })
+    });
+    let routes = vec![
+        (Method::GET, "/large", bytes_of(4 * MIB)),
+        (Method::GET, "/small", bytes_of(1024)),
+        (Method::POST, "/change", change),
+    ];
+    let running = start_with_tick(routes, limits::TICK);
+    let slow = (0..16).map(|_| head_only(&running, "127.0.0.1", "GET", "/large"));
+    let slow = futures_util::future::join_all(slow).await;
+    let (served, refused): (Vec<_>, Vec<_>) =
+        slow.into_iter().partition(|(_, head)| head.starts_with("HTTP/1.1 200"));
+    assert_eq!((served.len(), refused.len()), (8, 8));
+    for (_, head) in &refused {
+        assert!(head.starts_with("HTTP/1.1 503") && head.contains("retry-after: 1"), "{head}");
+    }
+    assert_eq!(running.http.answers_held(), limits::ANSWERS.per_tenant);
+
+    // A change is refused while it can be refused; small answers and other addresses are served.
+    let (_, head) = head_only(&running, "127.0.0.1", "POST", "/change").await;
+    assert!(head.starts_with("HTTP/1.1 503") && CHANGES.load(Relaxed) == 0, "{head}");
+    let (_, head) = head_only(&running, "127.0.0.1", "GET", "/small").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let (_other, head) = head_only(&running, "127.0.0.2", "GET", "/large").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let (_, head) = head_only(&running, "127.0.0.2", "POST", "/change").await;
+    assert!(head.starts_with("HTTP/1.1 204") && CHANGES.load(Relaxed) == 1, "{head}");
+
+    // Behind a proxy it is the client's address that counts.
+    let path = "/large HTTP/1.1\r\nx-client: 192.0.2.7\r\nx-rest:";
+    let (_behind, head) = head_only(&running, "127.0.0.1", "GET", path).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+
+    // One that reads what it asked for makes room for the next.
+    let mut served = served.into_iter().map(|(stream, _)| stream);
+    let mut reader = served.next().unwrap();
+    reader.read_exact(&mut vec![0; 4 * MIB]).await.unwrap();
+    let (_next, head) = head_only(&running, "127.0.0.1", "GET", "/large").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_takes_nothing_is_given_up() {
+    let running = start_with_tick(vec![(Method::GET, "/large", bytes_of(4 * MIB))], TICK);
+    let (mut stream, head) = head_only(&running, "127.0.0.1", "GET", "/large").await;
+    assert!(head.starts_with("HTTP/1.1 200") && running.http.answers_held() > 0, "{head}");
+    eventually("its room is given back", || running.http.answers_held() == 0).await;
+    let mut rest = Vec::new();
+    // The socket was closed with the answer unfinished.
+    let _ = stream.read_to_end(&mut rest).await;
+    assert!(rest.len() < 4 * MIB, "{}", rest.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_window_holds_no_answer_for_long() {
+    let routes = vec![(Method::GET, "/large", bytes_of(MIB)), (Method::GET, "/small", bytes_of(100))];
+    let running = start_with_tick(routes, TICK);
+    let (mut sender, connection) = http2_client(&running, 0).await;
+    let mut answers = Vec::new();
+    for _ in 0..14 {
+        answers.push(sender.send_request(get("/large")).await.unwrap());
+        answers.push(sender.send_request(get("/small")).await.unwrap());
+    }
+    assert!(answers.iter().all(|answer| answer.status() == StatusCode::OK));
+    assert!(running.http.answers_held() >= 13 * MIB / limits::ANSWER_PIECE);
+    // Requests without a body keep coming, as those of a client that wants to look alive.
+    let alive = tokio::spawn(async move {
+        loop {
+            let request = Request::head("http://test/small").body(Full::default()).unwrap();
+            if sender.send_request(request).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(TICK / 3).await;
+        }
+    });
+    eventually("their memory is given back", || running.http.answers_held() == 0).await;
+    eventually("the connection ends", || connection.is_finished()).await;
+    alive.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_of_a_byte_is_no_way_around_it() {
+    let running = start_with_tick(vec![(Method::GET, "/large", bytes_of(MIB))], TICK);
+    let (mut sender, connection) = http2_client(&running, 1).await;
+    let mut answers = Vec::new();
+    for _ in 0..8 {
+        answers.push(sender.send_request(get("/large")).await.unwrap());
+    }
+    eventually("the connection ends", || connection.is_finished()).await;
+    eventually("their memory is given back", || running.http.answers_held() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_answer_does_not_take_its_connection_along() {
+    let tick = Duration::from_millis(200);
+    let running = start_with_tick(vec![(Method::GET, "/large", bytes_of(MIB))], tick);
+    let (mut sender, connection) = http2_client(&running, 64 * 1024).await;
+    // Nobody reads this one; a proxy's other clients go on over the same connection.
+    let stalled = sender.send_request(get("/large")).await.unwrap();
+    let started = std::time::Instant::now();
+    while started.elapsed() < tick * (limits::STALL_TICKS + 4) {
+        let answer = sender.send_request(get("/large")).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), MIB);
+    }
+    let held = running.http.answers_held();
+    assert!(held < MIB / limits::ANSWER_PIECE, "{held} units are left of the stalled answer");
+    assert!(stalled.into_body().collect().await.is_err(), "the rest of it is gone");
+    let answer = sender.send_request(get("/large")).await.unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), MIB);
+    assert!(!connection.is_finished());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_with_many_streams_is_bounded() {
+    let running = start_with_tick(vec![(Method::GET, "/large", bytes_of(MIB))], limits::TICK);
+    let (sender, _connection) = http2_client(&running, 0).await;
+    let requests = (0..100).map(|_| {
+        let mut sender = sender.clone();
+        async move { sender.send_request(get("/large")).await.unwrap() }
+    });
+    let answers = futures_util::future::join_all(requests).await;
+    let served = answers.iter().filter(|answer| answer.status() == StatusCode::OK).count();
+    let most = limits::MAX_UNREAD_PER_CONNECTION / MIB;
+    assert!((1..=most).contains(&served), "{served}");
+    for refused in answers.iter().filter(|answer| answer.status() != StatusCode::OK) {
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.headers()[RETRY_AFTER], "1");
+    }
+    // The refusals are answers too, and take a unit each.
+    let held = running.http.answers_held() * limits::ANSWER_PIECE;
+    let refusals = (answers.len() - served) * limits::ANSWER_PIECE;
+    assert!(held <= limits::MAX_UNREAD_PER_CONNECTION + refusals, "{held}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn honest_readers_get_every_byte() {
+    let routes = vec![
+        (Method::GET, "/large", bytes_of(8 * MIB + 5)),
+        (Method::GET, "/piece", bytes_of(limits::ANSWER_PIECE)),
+        (Method::GET, "/none", bytes_of(0)),
+    ];
+    let running = start_with_tick(routes, limits::TICK);
+    let (mut h2, _connection) = http2_client(&running, 64 * 1024).await;
+    for (path, length) in [("/large", 8 * MIB + 5), ("/piece", limits::ANSWER_PIECE), ("/none", 0)] {
+        let answer = h2.send_request(get(path)).await.unwrap();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.len() == length && body.iter().all(|byte| *byte == b'x'), "{path}: {}", body.len());
+        let (mut stream, _) = head_only(&running, "127.0.0.1", "GET", path).await;
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await.unwrap();
+        assert!(body.iter().all(|byte| *byte == b'x'), "{path}");
+    }
+    eventually("all room is given back", || running.http.answers_held() == 0).await;
+}

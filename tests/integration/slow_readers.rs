@@ -1,0 +1,113 @@
+//! Clients that ask for much and read little. Takes as long as the server's patience with them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::support::db;
+use crate::support::http_client;
+use crate::support::instance::{Instance, query_lexicon};
+use crate::support::process::free_address;
+
+const QUERY: &str = "com.example.large";
+
+/// 30 s, and room for a busy machine.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(90);
+
+/// The share of one address, in units of 16 KiB.
+const SHARE: f64 = 2048.0;
+
+/// Asks for the large answer and takes 1,024 bytes every five seconds; the status, once the server has given it up.
+async fn drip(server: &Instance) -> u16 {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 * 1024).unwrap();
+    let mut stream = socket.connect(server.address).await.unwrap();
+    let key = &server.client_key;
+    let head = format!("GET /xrpc/{QUERY} HTTP/1.1\r\nhost: x\r\nx-client-key: {key}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).await.unwrap();
+    let status: u16 = std::str::from_utf8(&start[9..]).unwrap().parse().unwrap();
+    let mut bytes = [0; 1024];
+    while status == 200 && matches!(stream.read(&mut bytes).await, Ok(count) if count > 0) {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        // What the kernel still has for us does not matter: whether the server still has the connection does.
+        if stream.write_all(b" ").await.is_err() {
+            break;
+        }
+    }
+    status
+}
+
+/// Asks for large answers over HTTP/2 without a window, and looks alive all the time.
+async fn closed_window(server: &Instance) {
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    let uri = |path: &str| format!("http://{}{path}", server.address);
+    let mut answers = Vec::new();
+    for _ in 0..14 {
+        let request = Request::get(uri(&format!("/xrpc/{QUERY}"))).header("x-client-key", &server.client_key);
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        answers.push(sender.send_request(request).await.unwrap());
+    }
+    while !connection.is_finished() {
+        let request = Request::head(uri("/health")).body(Full::default()).unwrap();
+        if sender.send_request(request).await.is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    connection.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn are_bounded_and_given_up() {
+    let (url, _directory) = db::sqlite_url();
+    let metrics = free_address();
+    let listens = metrics.to_string();
+    let server = Instance::start_with(&url, "none", &[("METRICS_ADDR", listens.as_str())]).await;
+    server.upload(query_lexicon(QUERY), None).await;
+    server.bind(QUERY, "function handle() return { text = ('x'):rep(3 << 20) } end").await;
+    let held = async || {
+        let (_, _, text) = http_client::send(metrics, Method::GET, "/metrics", &[], None).await.unwrap();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let line = text.lines().find(|line| line.starts_with(r#"belvedere_fair_share_used{pool="answers"}"#));
+        let value =
+            line.and_then(|line| line.rsplit(' ').next()).unwrap_or_else(|| panic!("no gauge in\n{text}"));
+        value.parse::<f64>().unwrap()
+    };
+
+    let slow = async {
+        let readers = futures_util::future::join_all((0..16).map(|_| drip(&server)));
+        tokio::join!(readers, closed_window(&server)).0
+    };
+    let others = async {
+        loop {
+            let answer = server.request(Method::GET, "/health", &[], None).await;
+            assert_eq!(answer.status, StatusCode::OK);
+            assert!(held().await <= SHARE);
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    };
+    let statuses = tokio::select! {
+        statuses = tokio::time::timeout(GIVEN_UP_WITHIN, slow) => statuses.expect("all are given up"),
+        () = others => unreachable!(),
+    };
+    assert!(
+        statuses.contains(&200) && statuses.iter().all(|status| [200, 503].contains(status)),
+        "{statuses:?}"
+    );
+    server.eventually("all room is given back", async |_| held().await == 0.0).await;
+    let answer = server.xrpc(QUERY).await;
+    assert_eq!((answer.status, answer.text.len()), (StatusCode::OK, (3 << 20) + "{\"text\":\"\"}".len()));
+}
