@@ -129,6 +129,29 @@ async fn garbage_does_no_harm() {
 }
 
 #[tokio::test]
+async fn a_request_names_exactly_one_host() {
+    let (server, _directory) = server().await;
+    for (head, status) in [
+        ("GET /health HTTP/1.1\r\n", 400),
+        ("GET http://a/health HTTP/1.1\r\n", 400),
+        ("GET /health HTTP/1.1\r\nhost: a\r\nhost: b\r\n", 400),
+        ("GET /health HTTP/1.1\r\nhost: a\r\nHost: a\r\n", 400),
+        ("GET /health HTTP/1.0\r\nhost: a\r\nhost: a\r\n", 400),
+        ("GET /health HTTP/1.1\r\nhost: a\r\n", 200),
+        ("GET /health HTTP/1.1\r\nhost:\r\n", 200),
+        ("GET /health HTTP/1.0\r\n", 200),
+    ] {
+        let answer = raw(&server, format!("{head}connection: close\r\n\r\n").as_bytes()).await;
+        assert!(answer.contains(&format!(" {status} ")), "{head}: {answer}");
+        assert_eq!(
+            answer.contains(r#"{"error":"an HTTP/1.1 request has"#),
+            status == 400,
+            "{head}: {answer}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn http2_without_tls_is_served() {
     let (server, _directory) = server().await;
     let stream = TcpStream::connect(server.address).await.unwrap();

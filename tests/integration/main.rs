@@ -21,6 +21,7 @@ mod health;
 mod http;
 mod linked_repos;
 mod metering;
+mod nul;
 mod oauth;
 mod record_events;
 mod script_command;

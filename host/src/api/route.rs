@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Method;
 
 use crate::access::rate_limit::Budget;
@@ -76,10 +77,10 @@ impl Route {
         H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        Self::admin_upload(method, path, permissions, limits::JSON_BODY, handler)
+        Self::admin_with(method, path, permissions, |unread| unread.read(limits::JSON_BODY), handler)
     }
 
-    /// As [`Self::admin`], with a body of up to `most` bytes.
+    /// As [`Self::admin`], with a body of up to `most` bytes of any kind.
     pub fn admin_upload<H, F>(
         method: Method,
         path: &'static str,
@@ -91,12 +92,28 @@ impl Route {
         H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
+        Self::admin_with(method, path, permissions, move |unread| unread.read_binary(most), handler)
+    }
+
+    fn admin_with<R, B, H, F>(
+        method: Method,
+        path: &'static str,
+        permissions: impl Into<PermissionSet>,
+        read: R,
+        handler: H,
+    ) -> Self
+    where
+        R: Fn(Unread) -> B + Copy + Send + Sync + 'static,
+        B: Future<Output = Result<Bytes, Error>> + Send + 'static,
+        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
         let needed = permissions.into();
         assert!(!needed.is_empty(), "{path} names no permission");
         // The caller is told before its body is read: a stranger's megabytes stay on the wire.
         let bind = bound(move |app, mut request, unread: Unread| async move {
             let caller = admin::admit(&app, &request, needed).await?;
-            request.body = unread.read(most).await?;
+            request.body = read(unread).await?;
             handler(app, caller, request).await
         });
         Self::new(method, path, Some(needed), bind)
@@ -211,6 +228,10 @@ impl Route {
             with_budget(answer.await, budget)
         });
         Self { namespaced: true, ..Self::new(method, name, None, bind) }
+    }
+
+    pub(super) fn method(&self) -> &Method {
+        &self.method
     }
 
     pub fn path(&self) -> &'static str {

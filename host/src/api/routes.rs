@@ -158,6 +158,12 @@ fn table() -> RouteTable {
     ]
 }
 
+/// Every method and path of the table, for tests that walk all of it. A path without a leading slash is the name of a
+/// method in the service's own namespace.
+pub fn all() -> Vec<(Method, &'static str)> {
+    table().iter().map(|route| (route.method().clone(), route.path())).collect()
+}
+
 /// The table, bound to what its handlers share.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 
-use super::{Error, limits};
+use super::{Error, limits, nul};
 
 /// A body that is still on its way.
 #[derive(Debug)]
@@ -39,12 +39,21 @@ impl Unread {
         Self(None)
     }
 
-    /// The whole body.
+    /// The whole body, which is JSON.
+    ///
+    /// # Errors
+    /// As [`Self::read_binary`], and 400 for a body with U+0000 in it: PostgreSQL can't store it.
+    pub async fn read(self, limit: usize) -> Result<Bytes, Error> {
+        let body = self.read_binary(limit).await?;
+        if nul::in_json(&body) { Err(nul::refused("the request body")) } else { Ok(body) }
+    }
+
+    /// The whole body, whatever its bytes are.
     ///
     /// # Errors
     /// 413 above `limit` bytes (before reading, when the length is announced), 408 when it does not arrive in
     /// time, 400 when the client breaks off.
-    pub async fn read(self, limit: usize) -> Result<Bytes, Error> {
+    pub async fn read_binary(self, limit: usize) -> Result<Bytes, Error> {
         let Some(body) = self.0 else { return Ok(Bytes::new()) };
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large(limit));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CONTENT_LENGTH, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_LENGTH, HOST, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio_util::task::TaskTracker;
 
@@ -20,7 +20,7 @@ use super::id::{Ids, X_REQUEST_ID};
 use super::measure::Measure;
 use super::router::{Endpoint, Found, Router};
 use super::watch::Counters;
-use super::{Body, Error, Request, Response, limits, response};
+use super::{Body, Error, Request, Response, limits, nul, response};
 use crate::random::Random;
 
 /// The server's answer to requests.
@@ -188,11 +188,19 @@ fn lost() -> Error {
     )
 }
 
-/// Refuses heads that are larger than any honest one.
+/// Refuses heads that are larger than any honest one, or ambiguous, or hold what no database can.
 fn check_head(head: &Parts) -> Result<(), Error> {
     let uri = head.uri.path_and_query().map_or(0, |text| text.as_str().len());
     if uri > limits::MAX_URI_BYTES {
         return Err(Error::new(StatusCode::URI_TOO_LONG, "the path and query are too long"));
+    }
+    if head.uri.path_and_query().is_some_and(|text| nul::in_uri(text.as_str())) {
+        return Err(nul::refused("the path or query"));
+    }
+    // RFC 9112, 3.2. Two would let a proxy and this server see two sites in one request.
+    let hosts = head.headers.get_all(HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
+        return Err(Error::bad_request("an HTTP/1.1 request has exactly one Host header"));
     }
     let headers: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if uri + headers > limits::MAX_HEADER_BYTES {

@@ -13,6 +13,7 @@ pub mod error;
 mod id;
 pub mod limits;
 mod measure;
+pub mod nul;
 pub mod request;
 pub mod response;
 pub mod router;

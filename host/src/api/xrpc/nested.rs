@@ -14,7 +14,7 @@ use crate::access::{XrpcCaller, xrpc};
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind, Nsid};
 use crate::http::request::NO_PEER;
-use crate::http::{Error, Request, Response};
+use crate::http::{Error, Request, Response, nul};
 use crate::scripts::{Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb};
 
 /// The way from a script back into the server that runs it. Made before the server is, because event scripts are among
@@ -100,6 +100,10 @@ fn caller(app: &App, nsid: &Nsid, call: &XrpcCall) -> Result<XrpcCaller, Error> 
 fn request(app: &App, nsid: &Nsid, method: Method, call: &XrpcCall) -> Result<Request, XrpcError> {
     let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&call.params).finish();
     let uri = if query.is_empty() { format!("/xrpc/{nsid}") } else { format!("/xrpc/{nsid}?{query}") };
+    // As at the edge, which this call does not pass.
+    if nul::in_uri(&uri) || call.input.as_deref().is_some_and(nul::in_json) {
+        return Err(XrpcError::Invalid("params and input can't hold a NUL character (U+0000)".to_owned()));
+    }
     let (head, ()) = HttpRequest::builder()
         .method(method)
         .uri(uri)
