@@ -103,7 +103,7 @@ async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<Triggers> {
     library.replace(&engine, &[(trigger, "function handle() return true end".to_owned())]).await;
     let random = Random::system();
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
-    let log = ServerLog { events: events.clone(), variables: Variables::default() };
+    let log = ServerLog::new(events.clone(), Variables::default());
     let services = Services::new(Arc::new(ServerIndex(db.clone())), Arc::new(log), clock.clone(), random);
     Ok(Triggers::new(engine, Arc::new(library), services, events, db.clone()))
 }

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use belvedere::clock::Clock;
+use belvedere::clock::{Clock, Timestamp};
+use belvedere::fair_share::Tenant;
 use belvedere::random::Random;
 use belvedere::scripts::services::{Backlinks, RawAnswer};
 use belvedere::scripts::{
@@ -25,7 +26,7 @@ const HANDLER: &str = include_str!("handler.lua");
 struct Shelf(Page);
 
 impl Index for Shelf {
-    fn query(&self, _query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
+    fn query(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         async { Ok(self.0.clone()) }.boxed()
     }
 
@@ -33,19 +34,29 @@ impl Index for Shelf {
         async { Ok(self.0.rows.first().cloned()) }.boxed()
     }
 
-    fn count(&self, _collection: String, _did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>> {
+    fn count(
+        &self,
+        _tenant: Tenant,
+        _collection: String,
+        _did: Option<String>,
+    ) -> BoxFuture<'_, Result<u64, IndexError>> {
         async { Ok(self.0.rows.len() as u64) }.boxed()
     }
 
-    fn backlinks(&self, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+    fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         async { Ok(self.0.clone()) }.boxed()
     }
 
-    fn raw(&self, _sql: String, _params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
+    fn raw(
+        &self,
+        _tenant: Tenant,
+        _sql: String,
+        _params: Bytes,
+    ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
         async { Ok(RawAnswer { rows: b"[]".to_vec(), ..RawAnswer::default() }) }.boxed()
     }
 
-    fn search(&self, _search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
         async { Ok(self.0.rows.clone()) }.boxed()
     }
 
@@ -58,6 +69,12 @@ struct Silence;
 
 impl LogSink for Silence {
     fn write(&self, _line: LogLine) {}
+
+    fn admit(&self, _tenant: &Tenant, _trigger: &Arc<str>, _bytes: usize, _now: Timestamp) -> bool {
+        true
+    }
+
+    fn report_dropped(&self, _now: Timestamp) {}
 }
 
 /// A record of some 400 bytes.

@@ -278,7 +278,7 @@ impl App {
         let linked_repos = LinkedRepos::new(db.clone(), vault.clone(), repos.clone(), clock.clone());
         let script_services = Services::new(
             Arc::new(ServerIndex(db.clone())),
-            Arc::new(ServerLog { events: events.clone(), variables: variables.clone() }),
+            Arc::new(ServerLog::new(events.clone(), variables.clone())),
             clock.clone(),
             random.clone(),
         )
@@ -404,6 +404,7 @@ impl App {
             while drain.run_until_cancelled(pause()).await.is_some() {
                 app.buckets.sweep(app.clock.now());
                 app.sender_buckets.sweep(app.clock.now());
+                app.script_services.log.report_dropped(app.clock.now());
             }
         });
     }

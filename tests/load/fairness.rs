@@ -55,7 +55,7 @@ pub async fn measure(
     Ok(Fairness { how, alone: of(&alone), beside: of(&beside), greedy })
 }
 
-async fn another_client(server: &Instance) -> String {
+pub async fn another_client(server: &Instance) -> String {
     let client = json!({ "name": "greedy", "client_id_url": "https://greedy.example/client.json",
         "client_uri": "https://greedy.example", "redirect_uris": [] });
     let answer = server.admin(Method::POST, "/admin/api-clients", Some(&client)).await;

@@ -5,7 +5,7 @@
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
 //! database's, on PostgreSQL), so that a busy machine changes them little. Bounded in count and time; loopback only.
 //!
-//! `cargo bench --bench load -- [sqlite|postgres|fairness|sessions|all] [--records N] [--seconds N]`
+//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|all] [--records N] [--seconds N]`
 
 #![expect(
     clippy::print_stdout,
@@ -19,6 +19,7 @@ mod cases;
 mod cpu;
 mod fairness;
 mod http;
+mod neighbours;
 mod report;
 mod server;
 mod sessions;
@@ -113,6 +114,12 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
             fair.push(fairness::measure(how, &url, plan, environment).await?);
         }
     }
+    let mut neighbours = Vec::new();
+    if matches!(which, "all" | "neighbours") {
+        let directory = tempfile::tempdir()?;
+        let url = format!("sqlite://{}", directory.path().join("neighbours.db").display());
+        neighbours = neighbours::measure(&url, plan).await?;
+    }
     let mut sessions = Vec::new();
     if matches!(which, "all" | "sessions") {
         let directory = tempfile::tempdir()?;
@@ -128,6 +135,12 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     if !sessions.is_empty() {
         println!("\n{}", sessions::HEAD);
         for row in &sessions {
+            println!("{row}");
+        }
+    }
+    if !neighbours.is_empty() {
+        println!("\n{}", neighbours::HEAD);
+        for row in &neighbours {
             println!("{row}");
         }
     }

@@ -1,10 +1,12 @@
 //! Takes events from anywhere and writes them in batches.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use super::Event;
 use crate::clock::Clock;
@@ -16,8 +18,22 @@ use crate::store::events::{self, EventRow};
 /// counted, rather than memory or the requests' time.
 const QUEUE: usize = 8192;
 
+/// Bytes of events waiting for the writer: a full queue of ordinary ones has half of it, and one of large ones takes no
+/// more.
+const QUEUE_BYTES: usize = 16 << 20;
+
 /// Rows in one insert: enough to make a flood cheap, few enough to keep the transaction short.
 const BATCH: usize = 256;
+
+/// Bytes in one insert, as far as several rows go: some milliseconds of the one writer that the index has, too.
+const BATCH_BYTES: usize = 512 << 10;
+
+/// How long the writer waits for more to come before it writes: events of busy times share a transaction, and nobody
+/// waits for one event. A flush ends the wait.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// What an event costs in the queue beside its texts.
+const ROW_BYTES: usize = 256;
 
 enum Message {
     Event(Box<EventRow>),
@@ -29,6 +45,8 @@ enum Message {
 #[derive(Clone)]
 pub struct EventLog {
     sender: mpsc::Sender<Message>,
+    /// Bytes of the events that wait.
+    queued: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
     clock: Clock,
     random: Random,
@@ -45,8 +63,9 @@ impl EventLog {
     /// Starts the writer. It ends, with everything written, when the last clone of the log is gone.
     pub fn start(db: Db, clock: Clock, random: Random) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let writer = tokio::spawn(write(db, receiver));
-        (Self { sender, lost: Arc::default(), clock, random, verbose: Arc::default() }, writer)
+        let queued = Arc::new(AtomicUsize::new(0));
+        let writer = tokio::spawn(write(db, receiver, Arc::clone(&queued)));
+        (Self { sender, queued, lost: Arc::default(), clock, random, verbose: Arc::default() }, writer)
     }
 
     /// Logs an event. Never waits and never fails: a full queue drops the event, counts it and says so.
@@ -61,13 +80,29 @@ impl EventLog {
             detail: described.detail.to_string(),
             created_at: self.clock.now(),
         });
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(Message::Event(event)) {
+        if !self.send(event) {
             let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
             metrics::counter!("belvedere_events_lost_total").increment(1);
             if lost.is_power_of_two() {
                 tracing::warn!(lost, "the event log can't keep up: events are being lost");
             }
         }
+    }
+
+    /// Whether there was room for it. After the end of the writer nothing is missed.
+    fn send(&self, event: Box<EventRow>) -> bool {
+        let bytes = bytes_of(&event);
+        let sent = if self.queued.fetch_add(bytes, Ordering::Relaxed) + bytes > QUEUE_BYTES {
+            false
+        } else {
+            match self.sender.try_send(Message::Event(event)) {
+                Ok(()) => return true,
+                Err(mpsc::error::TrySendError::Full(_)) => false,
+                Err(mpsc::error::TrySendError::Closed(_)) => true,
+            }
+        };
+        self.queued.fetch_sub(bytes, Ordering::Relaxed);
+        sent
     }
 
     /// Logs an event that is kept only with `VERBOSE_EVENT_LOGGING`.
@@ -96,27 +131,115 @@ impl EventLog {
     }
 }
 
-async fn write(db: Db, mut receiver: mpsc::Receiver<Message>) {
+fn bytes_of(row: &EventRow) -> usize {
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    ROW_BYTES + row.detail.len() + optional(&row.actor_did) + optional(&row.subject)
+}
+
+async fn write(db: Db, mut receiver: mpsc::Receiver<Message>, queued: Arc<AtomicUsize>) {
     let mut messages = Vec::with_capacity(BATCH);
     let mut rows = Vec::with_capacity(BATCH);
     let mut waiting = Vec::new();
     while receiver.recv_many(&mut messages, BATCH).await > 0 {
+        gather(&mut receiver, &mut messages).await;
         for message in messages.drain(..) {
             match message {
                 Message::Event(event) => rows.push(*event),
                 Message::Flush(done) => waiting.push(done),
             }
         }
-        if !rows.is_empty() {
-            if let Err(error) = events::insert(&db, &rows).await {
-                metrics::counter!("belvedere_events_lost_total").increment(rows.len() as u64);
-                tracing::error!(%error, count = rows.len(), "events could not be written and are lost");
+        for batch in batches(&rows) {
+            if let Err(error) = events::insert(&db, batch).await {
+                metrics::counter!("belvedere_events_lost_total").increment(batch.len() as u64);
+                tracing::error!(%error, count = batch.len(), "events could not be written and are lost");
             }
-            rows.clear();
+            queued.fetch_sub(batch.iter().map(bytes_of).sum(), Ordering::Relaxed);
         }
+        rows.clear();
         for done in waiting.drain(..) {
             // Whoever asked may have gone away.
             let _ = done.send(());
         }
+    }
+}
+
+/// Adds what comes within [`GATHER`], up to a batch or a flush.
+async fn gather(receiver: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>) {
+    let until = Instant::now() + GATHER;
+    while messages.len() < BATCH && !messages.iter().any(|message| matches!(message, Message::Flush(_))) {
+        let room = BATCH - messages.len();
+        match timeout_at(until, receiver.recv_many(messages, room)).await {
+            Ok(received) if received > 0 => {}
+            // The time is over, or nobody is left to send.
+            _ => return,
+        }
+    }
+}
+
+/// Rows in parts of at most [`BATCH_BYTES`], or of one row.
+fn batches(mut rows: &[EventRow]) -> impl Iterator<Item = &[EventRow]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |row: &&EventRow| {
+            bytes += bytes_of(row);
+            bytes <= BATCH_BYTES
+        };
+        let count = rows.iter().take_while(fits).count().max(1).min(rows.len());
+        let (batch, rest) = rows.split_at(count);
+        rows = rest;
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log_line(bytes: usize) -> Event {
+        Event::ScriptLog { caller: None, trigger: "job.run:x".to_owned(), message: "x".repeat(bytes) }
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded_in_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}/test.db", directory.path().display()), 1).await.unwrap();
+        db.migrate().await.unwrap();
+        let (log, _writer) = EventLog::start(db.clone(), Clock::system(), Random::system());
+        // Nothing is awaited, so the writer does not run meanwhile.
+        for _ in 0..QUEUE {
+            log.record(log_line(4_096));
+        }
+        let kept = QUEUE as u64 - log.lost.load(Ordering::Relaxed);
+        assert!(kept > 3_000 && kept <= (QUEUE_BYTES / 4_096) as u64, "{kept}");
+        log.flush().await;
+        assert_eq!(log.queued.load(Ordering::Relaxed), 0);
+        let Db::Sqlite(sqlite) = &db else { unreachable!("it was made so") };
+        let stored: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM events").fetch_one(&sqlite.reader).await.unwrap();
+        assert_eq!(stored as u64, kept);
+        log.record(log_line(1));
+        log.flush().await;
+        assert_eq!(log.lost.load(Ordering::Relaxed), QUEUE as u64 - kept, "there is room again");
+    }
+
+    #[test]
+    fn inserts_are_bounded_in_bytes() {
+        let row = |bytes: usize| EventRow {
+            id: String::new(),
+            event_type: String::new(),
+            severity: events::Severity::Info,
+            actor_did: None,
+            subject: None,
+            detail: "x".repeat(bytes - ROW_BYTES),
+            created_at: crate::clock::Timestamp(0),
+        };
+        let of = |sizes: &[usize]| {
+            let rows: Vec<_> = sizes.iter().map(|size| row(*size)).collect();
+            batches(&rows).map(<[EventRow]>::len).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[]), [0; 0]);
+        assert_eq!(of(&[1_000, 1_000]), [2]);
+        assert_eq!(of(&[BATCH_BYTES, 1_000, BATCH_BYTES + 1, 1_000]), [1, 1, 1, 1]);
+        assert_eq!(of(&[BATCH_BYTES / 2, BATCH_BYTES / 2, 1_000]), [2, 1]);
     }
 }

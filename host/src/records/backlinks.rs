@@ -1,6 +1,7 @@
 //! Back links: the records of a collection that name a target, last created first.
 
 use crate::atproto::{Did, Nsid};
+use crate::fair_share::Tenant;
 use crate::store::Db;
 use crate::store::records::Keyset;
 use crate::store::records::backlinks::{self, BacklinksArgs};
@@ -23,15 +24,16 @@ pub struct Backlinks {
 
 /// # Errors
 /// [`ReadError::Cursor`] for a cursor that no such page handed out.
-pub async fn read(db: &Db, links: &Backlinks) -> Result<Page, ReadError> {
+pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, ReadError> {
     let after = links.cursor.as_deref().map(cursor::decode).transpose()?;
     let args = BacklinksArgs {
         collection: &links.collection,
         target: &links.uri,
         did: links.did.as_ref(),
-        limit: links.limit + 1,
+        limit: links.limit,
         after: after.map(|after| after.id),
+        tenant,
     };
-    let rows = backlinks::list(db, &args).await?;
-    Ok(page(rows, links.limit, |row| cursor::encode(Keyset { indexed_at: row.indexed_at, id: row.id })))
+    let slice = backlinks::list(db, &args).await?;
+    Ok(page(slice, |row| cursor::encode(Keyset { indexed_at: row.indexed_at, id: row.id })))
 }

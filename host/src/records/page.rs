@@ -1,8 +1,9 @@
-//! Pages of records: limits clamped, one row more read than shown, a cursor only when more rows exist.
+//! Pages of records: limits clamped, at most a MiB of records, a cursor only when more rows exist.
 
 use crate::atproto::{Did, Nsid};
-use crate::store::query::{self, Order, QueryArgs};
-use crate::store::records::{self, FullRecordRow, Keyset, ListArgs, RecordRow};
+use crate::fair_share::Tenant;
+use crate::store::query::{self, Order, QueryArgs, QueryRow};
+use crate::store::records::{self, FullRecordRow, Keyset, ListArgs, RecordRow, Slice};
 use crate::store::{Db, StoreError};
 
 use super::cursor::{self, InvalidCursor};
@@ -55,7 +56,7 @@ impl Query {
         Ok(ListArgs {
             collection: &self.collection,
             did: self.did.as_ref(),
-            limit: self.limit + 1,
+            limit: self.limit,
             after: self.after()?,
         })
     }
@@ -66,28 +67,34 @@ pub fn clamp_limit(limit: Option<i64>) -> u32 {
     limit.map_or(DEFAULT_LIMIT, |n| n.clamp(1, i64::from(MAX_LIMIT)) as u32)
 }
 
+/// A page for `tenant`, who needs a place for a filter or a sort that goes through many records.
+///
 /// # Errors
 /// [`ReadError::Cursor`] for a cursor that no page of such a query handed out.
-pub async fn read(db: &Db, query: &Query) -> Result<Page, ReadError> {
+pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, ReadError> {
     if let Some(sort) = &query.sort {
-        return read_sorted(db, query, sort).await;
+        return read_sorted(db, query, sort, tenant).await;
     }
-    let rows = if let Some(filter) = &query.filter {
-        let args = QueryArgs {
-            collection: &query.collection,
-            did: query.did.as_ref(),
-            filter: Some(filter),
-            order: Order::Newest { after: query.after()? },
-            limit: query.limit + 1,
-        };
-        query::query(db, &args).await?.into_iter().map(|row| row.row).collect()
-    } else {
-        records::list(db, &query.list_args()?).await?
+    let Some(filter) = &query.filter else {
+        return Ok(page(records::list(db, &query.list_args()?).await?, place));
     };
-    Ok(page(rows, query.limit, |row| cursor::encode(Keyset { indexed_at: row.indexed_at, id: row.id })))
+    let args = QueryArgs {
+        collection: &query.collection,
+        did: query.did.as_ref(),
+        filter: Some(filter),
+        order: Order::Newest { after: query.after()? },
+        limit: query.limit,
+        tenant,
+    };
+    let Slice { rows, more } = query::query(db, &args).await?;
+    Ok(page(Slice { rows: rows.into_iter().map(|row| row.row).collect(), more }, place))
 }
 
-async fn read_sorted(db: &Db, query: &Query, sort: &Sort) -> Result<Page, ReadError> {
+fn place(row: &RecordRow) -> String {
+    cursor::encode(Keyset { indexed_at: row.indexed_at, id: row.id })
+}
+
+async fn read_sorted(db: &Db, query: &Query, sort: &Sort, tenant: &Tenant) -> Result<Page, ReadError> {
     let after = query.cursor.as_deref().map(cursor::decode_sorted).transpose()?;
     if after.as_ref().is_some_and(|after| !sort.accepts(&after.value)) {
         return Err(InvalidCursor.into());
@@ -97,11 +104,11 @@ async fn read_sorted(db: &Db, query: &Query, sort: &Sort) -> Result<Page, ReadEr
         did: query.did.as_ref(),
         filter: query.filter.as_ref(),
         order: Order::By { sort, after: after.as_ref() },
-        limit: query.limit + 1,
+        limit: query.limit,
+        tenant,
     };
-    let rows = query::query(db, &args).await?;
-    let page =
-        page(rows, query.limit, |row| row.place.as_ref().map(cursor::encode_sorted).unwrap_or_default());
+    let slice = query::query(db, &args).await?;
+    let page = page(slice, |row| row.place.as_ref().map(cursor::encode_sorted).unwrap_or_default());
     Ok(Page { rows: page.rows.into_iter().map(|row| row.row).collect(), cursor: page.cursor })
 }
 
@@ -110,24 +117,44 @@ async fn read_sorted(db: &Db, query: &Query, sort: &Sort) -> Result<Page, ReadEr
 /// # Errors
 /// As [`read`].
 pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, ReadError> {
-    let rows = records::list_full(db, &query.list_args()?).await?;
-    Ok(page(rows, query.limit, |full| {
-        cursor::encode(Keyset { indexed_at: full.row.indexed_at, id: full.row.id })
-    }))
+    Ok(page(records::list_full(db, &query.list_args()?).await?, |full| place(&full.row)))
 }
 
-/// Cuts off the row that only said that there is more.
-pub(super) fn page<R>(mut rows: Vec<R>, limit: u32, cursor: impl Fn(&R) -> String) -> Page<R> {
-    let limit = limit as usize;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
+/// What a page may show: rows with their records.
+pub(super) trait Shown {
+    fn is_gone(&self) -> bool;
+}
+
+impl Shown for RecordRow {
+    fn is_gone(&self) -> bool {
+        self.record.is_empty()
+    }
+}
+
+impl Shown for FullRecordRow {
+    fn is_gone(&self) -> bool {
+        self.row.is_gone()
+    }
+}
+
+impl Shown for QueryRow {
+    fn is_gone(&self) -> bool {
+        self.row.is_gone()
+    }
+}
+
+/// The cursor is that of the last row, whether or not its record was deleted meanwhile.
+pub(super) fn page<R: Shown>(slice: Slice<R>, cursor: impl Fn(&R) -> String) -> Page<R> {
+    let Slice { mut rows, more } = slice;
     let cursor = if more { rows.last().map(cursor) } else { None };
+    rows.retain(|row| !row.is_gone());
     Page { rows, cursor }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Timestamp;
 
     #[test]
     fn limits_are_clamped() {
@@ -147,11 +174,23 @@ mod tests {
 
     #[test]
     fn a_cursor_comes_only_with_more_rows() {
-        let of = |rows: Vec<u8>| page(rows, 2, ToString::to_string);
-        let full = of(vec![1, 2]);
-        assert_eq!((full.rows, full.cursor), (vec![1, 2], None));
-        let more = of(vec![1, 2, 3]);
-        assert_eq!((more.rows, more.cursor), (vec![1, 2], Some("2".to_owned())));
-        assert_eq!(of(vec![]).cursor, None);
+        let row = |id, record: &'static str| RecordRow {
+            id,
+            did: String::new(),
+            collection: Nsid::try_from("com.example.note").unwrap(),
+            rkey: String::new(),
+            indexed_at: Timestamp(0),
+            record: record.into(),
+        };
+        let of = |rows: &[(i64, &'static str)], more| {
+            let rows = rows.iter().map(|(id, record)| row(*id, record)).collect();
+            let page = page(Slice { rows, more }, |row| row.id.to_string());
+            (page.rows.iter().map(|row| row.id).collect::<Vec<_>>(), page.cursor)
+        };
+        assert_eq!(of(&[(1, "{}"), (2, "{}")], false), (vec![1, 2], None));
+        assert_eq!(of(&[(1, "{}"), (2, "{}")], true), (vec![1, 2], Some("2".to_owned())));
+        assert_eq!(of(&[], false), (vec![], None));
+        // What was deleted while it was read is not shown, and the next page goes on behind it.
+        assert_eq!(of(&[(1, "{}"), (2, "")], true), (vec![1], Some("2".to_owned())));
     }
 }

@@ -1,6 +1,7 @@
 //! `db.search`: what may be asked for.
 
 use crate::atproto::Nsid;
+use crate::fair_share::Tenant;
 use crate::store::records::RecordRow;
 use crate::store::search::{self, SearchArgs};
 use crate::store::{Db, StoreError};
@@ -60,10 +61,10 @@ impl Search {
     }
 }
 
-/// The best matches, best first.
-pub async fn read(db: &Db, search: &Search) -> Result<Vec<RecordRow>, StoreError> {
+/// The best matches, best first, at most a page's bytes of them.
+pub async fn read(db: &Db, search: &Search, tenant: &Tenant) -> Result<Vec<RecordRow>, StoreError> {
     let Search { collection, field, text, limit } = search;
-    search::search(db, &SearchArgs { collection, field, text, limit: *limit }).await
+    search::search(db, &SearchArgs { collection, field, text, limit: *limit, tenant }).await
 }
 
 #[cfg(test)]

@@ -83,6 +83,8 @@ struct Parts {
     guest: Guest,
     places: Places,
     shares: Shares,
+    /// Bytes of large answers.
+    answers: Shares,
     turns: Turns,
     tids: Arc<TidClock>,
 }
@@ -105,7 +107,8 @@ impl Engine {
         let places = Places::new(config.pool_size, config.queue);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
         let shares = Shares::new(config.client_fuel);
-        Ok(Self(Arc::new(Parts { wasm, guest, places, shares, turns: Turns::new(), tids })))
+        let answers = Shares::of_answers();
+        Ok(Self(Arc::new(Parts { wasm, guest, places, shares, answers, turns: Turns::new(), tids })))
     }
 
     /// What saving a script does: runs its top level in a bare sandbox and wants a function `handle`.
@@ -161,7 +164,8 @@ impl Engine {
         // A job waits for its turn in the queue; here it only pays.
         let sliced = kind == TriggerKind::JobRun;
         if !sliced {
-            self.admit(lineage.tenant(), &services.clock).await?;
+            self.admit(&self.0.shares, lineage.tenant(), &services.clock).await?;
+            self.admit(&self.0.answers, lineage.tenant(), &services.clock).await?;
         }
         let identity = Identity {
             trigger: Arc::clone(&script.name),
@@ -187,6 +191,10 @@ impl Engine {
             })
             .await;
         let Ran { result, usage } = ran?;
+        let bytes = result.as_ref().map_or(0, |returned| returned.body.len());
+        if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
+            self.0.answers.charge(lineage.tenant(), large as u64, services.clock.now());
+        }
         let returned = result.and_then(|returned| run::check_result(&returned.body).map(|()| returned));
         let (failed, took) = (returned.is_err(), started.elapsed());
         script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
@@ -194,9 +202,8 @@ impl Engine {
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }
 
-    /// Holds a run back while its tenant's share is used up, and refuses it when that takes too long.
-    async fn admit(&self, tenant: &Tenant, clock: &Clock) -> Result<(), ScriptFailure> {
-        let shares = &self.0.shares;
+    /// Holds a run back while one of its tenant's shares is used up, and refuses it when that takes too long.
+    async fn admit(&self, shares: &Shares, tenant: &Tenant, clock: &Clock) -> Result<(), ScriptFailure> {
         let Err(mut missing) = shares.admit(tenant, clock.now()) else { return Ok(()) };
         let waiting = shares.wait(tenant, clock.now());
         let mut left = limits::THROTTLE_WAIT;

@@ -57,11 +57,30 @@ pub const ROW_BYTES: u64 = 16 << 20;
 /// come one after the other.
 pub const DATABASE_TIME: Duration = Duration::from_secs(15);
 
-/// Statements of `db.raw` that one API client's runs may have under way: half of the connections for them.
-pub const SQL_AT_ONCE: usize = 2;
+/// Bytes of records in one `Record.load_all`: four pages. It has no cursor to go on with, so more is refused.
+pub const LOAD_BYTES: usize = 4 << 20;
 
-/// How long a statement waits for the client's others before it is refused.
-pub const SQL_WAIT: Duration = Duration::from_secs(5);
+/// Bytes of one DID, URI, cursor, path or NSID in a call. The longest is a URI, with 8 KiB.
+pub const NAME_BYTES: usize = 8 << 10;
+
+/// Bytes of the JSON of a filter: the largest that has a meaning, 100 conditions, has a tenth of it.
+pub const FILTER_BYTES: usize = 64 << 10;
+
+/// Bytes of the JSON of an SQL statement's parameters: one record's worth.
+pub const SQL_PARAMS_BYTES: usize = 1 << 20;
+
+/// Bytes of the JSON of a method's parameters: eight times what a URI may have over HTTP.
+pub const XRPC_PARAMS_BYTES: usize = 64 << 10;
+
+/// Bytes of the JSON that is given to a method: as much as over HTTP.
+pub const XRPC_INPUT_BYTES: usize = 1 << 20;
+
+/// Bytes of the JSON of a record's signature: twenty times one of ours.
+pub const SIGNATURE_BYTES: usize = 4 << 10;
+
+/// Memory that JSON of a run takes on the host when it is parsed, over all calls: half of the Lua memory that it comes
+/// from. One record of a MiB with nothing but empty lists in it is just within.
+pub const JSON_RUN_BYTES: u64 = 32 << 20;
 
 /// Log lines of a run (`log`, `print`, `warn`). Each may become a row of the event log.
 pub const LOG_LINES: u32 = 100;
@@ -133,6 +152,14 @@ pub const JOB_TIME: Duration = Duration::from_hours(24);
 
 /// Bytes of a script's result. What an HTTP response may hold; a page of 100 records is a tenth of it.
 pub const RESULT_BYTES: usize = 8 << 20;
+
+/// Bytes of an answer that cost its client nothing: ten times a usual page. What is above them takes from the client's
+/// share of [`ANSWER_BYTES_PER_SECOND`].
+pub const FREE_ANSWER_BYTES: usize = 256 << 10;
+
+/// Bytes of large answers that a client's scripts may give a second on average: each is made, copied and sent while
+/// others wait for the same memory and cores.
+pub const ANSWER_BYTES_PER_SECOND: u64 = 4 << 20;
 
 /// Bytes of a script's source: a hundred times a long handler.
 pub const SOURCE_BYTES: usize = 512 << 10;

@@ -13,6 +13,7 @@ pub mod invocation;
 pub mod library;
 pub mod limits;
 pub mod lineage;
+mod log_shares;
 mod methods;
 mod places;
 pub mod reach;
@@ -20,7 +21,6 @@ mod repos;
 mod run;
 pub mod services;
 mod share;
-mod sql_turns;
 pub mod tally;
 #[cfg(test)]
 mod tests;

@@ -2,18 +2,21 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::Variables;
+use super::log_shares::{Dropped, LogShares, Verdict};
 use super::services::{
     Backlinks, HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer, Row,
     Search,
 };
 use crate::atproto::{Did, Nsid, RecordUri};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::events::{Event, EventLog};
+use crate::fair_share::Tenant;
 use crate::records::{self, Direction, Filter, ReadError, Sort, page};
 use crate::store::records::RecordRow;
 use crate::store::script_sql::{self, RawError};
@@ -24,9 +27,9 @@ use crate::store::{Db, StoreError};
 pub struct ServerIndex(pub Db);
 
 impl Index for ServerIndex {
-    fn query(&self, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
+    fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
-            let page = page::read(&self.0, &translate(query)?).await.map_err(unreadable)?;
+            let page = page::read(&self.0, &translate(query)?, &tenant).await.map_err(unreadable)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
@@ -39,14 +42,20 @@ impl Index for ServerIndex {
         })
     }
 
-    fn count(&self, collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>> {
+    fn count(
+        &self,
+        tenant: Tenant,
+        collection: String,
+        did: Option<String>,
+    ) -> BoxFuture<'_, Result<u64, IndexError>> {
         Box::pin(async move {
             let (collection, did) = (nsid(&collection)?, did.as_deref().map(owner).transpose()?);
-            crate::store::records::count(&self.0, &collection, did.as_ref()).await.map_err(unavailable)
+            let count = crate::store::records::count(&self.0, &collection, did.as_ref(), &tenant).await;
+            count.map_err(unavailable)
         })
     }
 
-    fn backlinks(&self, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+    fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
             let links = records::Backlinks {
                 collection: nsid(&links.collection)?,
@@ -58,23 +67,30 @@ impl Index for ServerIndex {
             if !links.uri.starts_with("at://") || links.uri.contains('\0') {
                 return Err(IndexError::Invalid(format!("uri {:?} is not an AT URI", links.uri)));
             }
-            let page = records::backlinks::read(&self.0, &links).await.map_err(unreadable)?;
+            let page = records::backlinks::read(&self.0, &links, &tenant).await.map_err(unreadable)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
 
-    fn raw(&self, sql: String, params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
+    fn raw(
+        &self,
+        tenant: Tenant,
+        sql: String,
+        params: Bytes,
+    ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
         Box::pin(async move {
             let params: Vec<serde_json::Value> =
                 serde_json::from_slice(&params).map_err(|e| IndexError::Invalid(format!("params: {e}")))?;
+            let _place = self.0.scan_place(&tenant).await.map_err(unavailable)?;
             let answer = script_sql::run(&self.0, &sql, &params).await.map_err(refused)?;
             Ok(RawAnswer { rows: answer.rows, count: answer.count, changed: answer.changed })
         })
     }
 
-    fn search(&self, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
         Box::pin(async move {
-            let rows = records::search::read(&self.0, &searched(search)?).await.map_err(unavailable)?;
+            let rows = records::search::read(&self.0, &searched(search)?, &tenant).await;
+            let rows = rows.map_err(unavailable)?;
             Ok(rows.into_iter().map(row).collect())
         })
     }
@@ -130,7 +146,10 @@ fn invalid(error: impl std::error::Error) -> IndexError {
 
 fn unavailable(error: StoreError) -> IndexError {
     match error {
-        StoreError::TooSlow => IndexError::Limit(error.to_string()),
+        StoreError::TooSlow => {
+            IndexError::Limit(format!("{error}: ask for less with did, an = condition or a cursor"))
+        }
+        StoreError::Busy(_) => IndexError::Limit(error.to_string()),
         other => IndexError::Unavailable(Box::new(other)),
     }
 }
@@ -179,16 +198,42 @@ impl Labels for ServerLabels {
     }
 }
 
-/// `log` goes to the server's log at debug level and to the event log, `print` and `warn` to the server's alone.
-#[derive(Clone, Debug)]
+/// `log` goes to the server's log at debug level and to the event log, `print` and `warn` to the server's alone. A
+/// tenant's scripts have a share of both; what is over it is dropped, counted and reported.
+#[derive(Debug)]
 pub struct ServerLog {
-    pub events: EventLog,
+    events: EventLog,
     /// Their values stay out of every log.
-    pub variables: Variables,
+    variables: Variables,
+    shares: LogShares,
+}
+
+impl ServerLog {
+    pub fn new(events: EventLog, variables: Variables) -> Self {
+        Self { events, variables, shares: LogShares::default() }
+    }
+
+    fn report(&self, dropped: Dropped) {
+        let Dropped { lines, trigger } = dropped;
+        let message = format!("{lines} lines were dropped: the scripts of this client log too much");
+        tracing::warn!(
+            trigger = &*trigger,
+            lines,
+            "lines of scripts were dropped: their client's scripts log too much"
+        );
+        self.events.record(Event::ScriptLog { caller: None, trigger: trigger.to_string(), message });
+    }
 }
 
 impl LogSink for ServerLog {
     fn write(&self, mut line: LogLine) {
+        // A line that is written nowhere costs nothing.
+        if line.level == LogLevel::Debug && !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        if !self.admit(&line.tenant, &line.trigger, line.message.len(), line.at) {
+            return;
+        }
         if let Cow::Owned(redacted) = self.variables.redact(&line.message) {
             line.message = redacted;
         }
@@ -204,6 +249,27 @@ impl LogSink for ServerLog {
                     message: line.message,
                 });
             }
+        }
+    }
+
+    fn admit(&self, tenant: &Tenant, trigger: &Arc<str>, bytes: usize, now: Timestamp) -> bool {
+        match self.shares.take(tenant, trigger, bytes, now) {
+            Verdict::Written(dropped) => {
+                if let Some(dropped) = dropped {
+                    self.report(dropped);
+                }
+                true
+            }
+            Verdict::Dropped => {
+                metrics::counter!("belvedere_script_log_lines_dropped_total").increment(1);
+                false
+            }
+        }
+    }
+
+    fn report_dropped(&self, now: Timestamp) {
+        for dropped in self.shares.overdue(now) {
+            self.report(dropped);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::lexicons::Registry;
 use crate::net;
 use crate::pds::{Action, Agent, PdsPlaces, Session, SessionOf, Sessions};
 use crate::store::index::{Change, Delete, Upsert};
-use crate::store::records::{FullRecordRow, delete, get_many_full, latest_rev};
+use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
 
 /// How long a run waits for the index's writer. It commits within milliseconds; one that takes longer waits for its
@@ -85,8 +85,13 @@ impl Repos {
         self.0.registry.snapshot().record_schema(collection.as_str())
     }
 
-    pub(super) async fn load(&self, uris: &[RecordUri]) -> Result<Vec<FullRecordRow>, StoreError> {
-        get_many_full(&self.0.db, uris).await
+    /// Those of `uris` that are there, as far as they take at most `bytes`.
+    pub(super) async fn load(
+        &self,
+        uris: &[RecordUri],
+        bytes: usize,
+    ) -> Result<Slice<FullRecordRow>, StoreError> {
+        get_many_full(&self.0.db, uris, bytes).await
     }
 
     /// Brings into the index what the PDS has accepted, so that its writer can read it at once. The echo of the stream

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::sql_turns::SqlTurns;
 use super::{Lineage, Repos, Variables};
 use crate::attestation::Attestation;
 use crate::clock::{Clock, Timestamp};
+use crate::fair_share::Tenant;
 use crate::identity::Resolver;
 use crate::jobs::{JobQueue, RunningJob};
 use crate::linked_repos::LinkedRepos;
@@ -28,8 +28,6 @@ pub struct Services {
     pub log: Arc<dyn LogSink>,
     pub clock: Clock,
     pub random: Random,
-    /// Who may run SQL at the same time.
-    pub(super) sql: Arc<SqlTurns>,
     /// The global `env`.
     pub variables: Variables,
     /// Other servers, for `http.*` and blobs.
@@ -58,7 +56,6 @@ impl Services {
             log,
             clock,
             random,
-            sql: Arc::default(),
             variables: Variables::default(),
             web: None,
             xrpc: None,
@@ -215,17 +212,23 @@ pub enum IndexError {
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Reading the index, for `db.*`.
+/// Reading the index, for `db.*`. What goes through many records takes one of the tenant's places.
 pub trait Index: Send + Sync {
-    fn query(&self, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
+    fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// The record at a full AT URI, `None` when the index has none.
     fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>>;
-    fn count(&self, collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>>;
-    fn backlinks(&self, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
+    fn count(
+        &self,
+        tenant: Tenant,
+        collection: String,
+        did: Option<String>,
+    ) -> BoxFuture<'_, Result<u64, IndexError>>;
+    fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// One SQL statement; `params` is the JSON text of an array.
-    fn raw(&self, sql: String, params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>>;
+    fn raw(&self, tenant: Tenant, sql: String, params: Bytes)
+    -> BoxFuture<'_, Result<RawAnswer, IndexError>>;
     /// Records with a text in a field, best match first.
-    fn search(&self, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>>;
+    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>>;
     /// `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
 }
@@ -331,6 +334,8 @@ pub enum LogLevel {
 pub struct LogLine {
     pub level: LogLevel,
     pub trigger: Arc<str>,
+    /// Whose share of the logs it takes.
+    pub tenant: Tenant,
     pub caller_did: Option<String>,
     pub message: String,
     pub at: Timestamp,
@@ -339,4 +344,10 @@ pub struct LogLine {
 /// Takes scripts' log lines. Must not block: it is called in the middle of a run.
 pub trait LogSink: Send + Sync {
     fn write(&self, line: LogLine);
+
+    /// Whether something else of a tenant's run may be written to the logs, which takes from the same share.
+    fn admit(&self, tenant: &Tenant, trigger: &Arc<str>, bytes: usize, now: Timestamp) -> bool;
+
+    /// Reports lines that were dropped and that no later line has reported.
+    fn report_dropped(&self, now: Timestamp);
 }

@@ -1,5 +1,6 @@
 //! Each tenant's share of the processor, for its scripts: a token bucket in fuel. One tenant's loops then cost
-//! that tenant, and not the others' latency. The instance's own work has no bound.
+//! that tenant, and not the others' latency. A second one of the same kind holds the bytes of large answers. The
+//! instance's own work has no bound.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,8 @@ const SWEEP_AT: usize = 1_024;
 pub(super) struct Shares {
     /// Fuel a second; 0 switches shares off.
     refill: i64,
+    /// What fits into a bucket at least: the most that one run takes.
+    least: i64,
     buckets: Mutex<HashMap<Tenant, Bucket>>,
 }
 
@@ -44,7 +47,14 @@ struct Bucket {
 
 impl Shares {
     pub(super) fn new(fuel_per_second: u64) -> Self {
-        Self { refill: fuel_per_second.min(i64::MAX as u64) as i64, buckets: Mutex::default() }
+        let refill = fuel_per_second.min(i64::MAX as u64) as i64;
+        Self { refill, least: limits::FUEL as i64, buckets: Mutex::default() }
+    }
+
+    /// Of the bytes of answers.
+    pub(super) fn of_answers() -> Self {
+        let (refill, least) = (limits::ANSWER_BYTES_PER_SECOND as i64, limits::RESULT_BYTES as i64);
+        Self { refill, least, buckets: Mutex::default() }
     }
 
     /// Whether the tenant may start a run; otherwise how long until it may.
@@ -68,7 +78,7 @@ impl Shares {
     }
 
     fn burst(&self) -> i64 {
-        self.refill.saturating_mul(BURST_SECONDS).max(limits::FUEL as i64)
+        self.refill.saturating_mul(BURST_SECONDS).max(self.least)
     }
 
     fn with<T>(&self, tenant: &Tenant, now: Timestamp, work: impl FnOnce(&mut Bucket) -> T) -> Option<T> {
@@ -116,6 +126,21 @@ mod tests {
         assert_eq!(shares.admit(&tenant("a"), at(3)), Ok(()));
         // A clock that goes back takes nothing away.
         assert_eq!(shares.admit(&tenant("a"), at(2)), Ok(()));
+    }
+
+    #[test]
+    fn answers_have_a_share_of_their_own() {
+        let shares = Shares::of_answers();
+        let (most, now) = (limits::RESULT_BYTES as u64, Timestamp(0));
+        let mut given = 0;
+        while shares.admit(&tenant("a"), now).is_ok() {
+            shares.charge(&tenant("a"), most, now);
+            given += 1;
+            assert!(given < 100, "there is an end to it");
+        }
+        assert!(given >= 4, "a page with some large answers is fine");
+        assert_eq!(shares.admit(&tenant("b"), now), Ok(()));
+        assert_eq!(shares.admit(&tenant("a"), Timestamp(3 * SECOND)), Ok(()));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use sqlx::error::ErrorKind;
 
+use crate::fair_share::Full;
+
 /// Callers turn `Conflict` into 409, `BadValue` into 400 and the rest into 500 (the cause goes to the log alone).
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -25,6 +27,9 @@ pub enum StoreError {
     /// A statement was stopped because it took too long.
     #[error("the statement took too long")]
     TooSlow,
+    /// No place for a read that goes through many records: the tenant has enough of them under way.
+    #[error("too many searches, counts or SQL statements at once: {0}")]
+    Busy(Full),
     /// What came from the stream was not committed: another host follows it by now.
     #[error("another host follows the stream")]
     Superseded,

@@ -76,6 +76,9 @@ pub async fn delete_src(db: &Db, src: &str) -> Result<u64, StoreError> {
     Ok(on!(db, writer, |pool| sqlx::query(sql).bind(src).execute(pool).await?.rows_affected()))
 }
 
+/// What a record says about itself in more than 16 KiB is no label: the lexicon allows ten values of 128 bytes, and a
+/// page of subjects must not be a page of megabytes.
+///
 /// $1: the subjects. $2: now. $3: those among them that are records, as [uri, did, collection, rkey].
 const HELD_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL FROM json_each($1) s \
         CROSS JOIN labels l ON l.uri = s.value WHERE l.neg = 0 AND (l.exp IS NULL OR l.exp > $2) \
@@ -83,14 +86,16 @@ const HELD_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL FROM json_eac
         FROM json_each($3) s CROSS JOIN dids d ON d.did = s.value ->> 1 AND d.status = 0 \
         CROSS JOIN collections c ON c.nsid = s.value ->> 2 \
         CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3 \
-        WHERE json_type(r.record, '$.labels.values') = 'array'";
+        WHERE json_type(r.record, '$.labels.values') = 'array' \
+            AND octet_length(json_extract(r.record, '$.labels.values')) <= 16384";
 const HELD_POSTGRES: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL::text FROM jsonb_array_elements_text($1::jsonb) s \
         JOIN labels l ON l.uri = s WHERE NOT l.neg AND (l.exp IS NULL OR l.exp > $2) \
     UNION ALL SELECT s ->> 0, d.did, NULL, NULL, (r.record #> '{labels,values}')::text \
         FROM jsonb_array_elements($3::jsonb) s JOIN dids d ON d.did = s ->> 1 AND d.status = 0 \
         JOIN collections c ON c.nsid = s ->> 2 \
         JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s ->> 3 \
-        WHERE jsonb_typeof(r.record #> '{labels,values}') = 'array'";
+        WHERE jsonb_typeof(r.record #> '{labels,values}') = 'array' \
+            AND octet_length((r.record #> '{labels,values}')::text) <= 16384";
 
 type Row = (String, String, Option<String>, Option<Timestamp>, Option<String>);
 

@@ -172,6 +172,8 @@ pub(super) struct Lane<C: Connection> {
     beginning: Beginning,
     idle: Mutex<Vec<Parked<C>>>,
     permits: Semaphore,
+    /// How long one read may take. PostgreSQL keeps to its own setting.
+    time: Duration,
 }
 
 struct Parked<C> {
@@ -197,7 +199,14 @@ impl<C: Laned> Lane<C> {
             beginning: Beginning::default(),
             idle: Mutex::default(),
             permits: Semaphore::new(size as usize),
+            time: READ_TIME,
         }
+    }
+
+    /// Another bound on the time of a read than [`READ_TIME`].
+    pub(super) fn within(mut self, time: Duration) -> Self {
+        self.time = time;
+        self
     }
 
     /// What each new connection begins with.
@@ -233,14 +242,14 @@ impl<C: Laned> Lane<C> {
             // The lock is let go before anything is awaited.
             let parked = self.lock().pop();
             if let Some(Parked { mut connection, watch, since }) = parked {
-                watch.allow(READ_TIME);
+                watch.allow(self.time);
                 if since.elapsed() < PING_AFTER || connection.ping().await.is_ok() {
                     break (connection, watch);
                 }
             } else {
                 let (mut connection, watch) = (C::connect_with(&self.options).await?, Watch::new());
                 connection.set_up(&self.beginning, &watch).await?;
-                watch.allow(READ_TIME);
+                watch.allow(self.time);
                 break (connection, watch);
             }
         };
@@ -327,6 +336,7 @@ mod tests {
 
     use super::*;
     use crate::store::error::is_timeout;
+    use crate::store::scans::SCAN_TIME;
     use crate::store::{Db, scratch};
 
     /// SQLite takes an index of a part of a table for a parameter only when it may look at the parameter, and then prepares
@@ -353,9 +363,9 @@ mod tests {
     #[tokio::test]
     async fn a_read_ends_at_its_deadline() {
         assert!(room::install());
-        let sqlite = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1);
+        let sqlite = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1)
+            .within(Duration::from_millis(20));
         let mut held = sqlite.get().await.unwrap();
-        held.watch.allow(Duration::from_millis(20));
         let forever =
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
         let error = sqlx::query(forever).fetch_one(&mut *held).await.unwrap_err();
@@ -368,10 +378,12 @@ mod tests {
 
         let url = scratch::create_database().await;
         let Db::Postgres(postgres) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
-        let mut held = postgres.lane.get().await.unwrap();
-        let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *held).await.unwrap();
-        assert_eq!(limit, format!("{}s", READ_TIME.as_secs()));
-        drop(held);
+        for (lane, time) in [(&postgres.lane, READ_TIME), (&postgres.scan_lane, SCAN_TIME)] {
+            let mut held = lane.get().await.unwrap();
+            let limit: String =
+                sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *held).await.unwrap();
+            assert_eq!(limit, format!("{}s", time.as_secs()));
+        }
         postgres.close().await;
         scratch::drop_database(&url);
     }

@@ -35,6 +35,7 @@ pub mod oauth_states;
 mod postgres;
 pub mod query;
 pub mod records;
+mod scans;
 #[cfg(test)]
 #[path = "../../../tests/support/postgres.rs"]
 pub(crate) mod scratch;

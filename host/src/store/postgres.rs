@@ -11,8 +11,10 @@ use super::StoreError;
 use super::fields::Fields;
 use super::intern::Interner;
 use super::lane::{Lane, READ_TIME};
+use super::scans::{self, SCAN_TIME};
 use super::script_sql::role::{Access, NoRole, Role};
 use super::script_sql::{self, RawError, ScriptWalls};
+use crate::fair_share::FairPool;
 
 /// A request waits this long for a connection before it fails as "unavailable".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,6 +31,9 @@ pub struct Postgres {
     pub pool: PgPool,
     /// Connections for hot reads.
     pub(super) lane: Arc<Lane<PgConnection>>,
+    /// Connections for reads that have a place among `scans`.
+    pub(super) scan_lane: Arc<Lane<PgConnection>>,
+    pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
     /// The role that they log in as; `None` for the server's own.
@@ -53,9 +58,13 @@ impl Postgres {
         // Half for hot reads, half for everything else.
         // Lists walk along an index in its order. Before the first ANALYZE the planner believes that every collection
         // is tiny, and would collect and sort it.
-        let timeout = format!("{}ms", READ_TIME.as_millis());
-        let lane = options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)]);
-        let lane = Arc::new(Lane::new(lane, (connections / 2).max(1)));
+        let reads = |time: Duration| {
+            let timeout = format!("{}ms", time.as_millis());
+            options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)])
+        };
+        let places = scans::places_of_connections(connections);
+        let scan_lane = Arc::new(Lane::new(reads(SCAN_TIME), places).within(SCAN_TIME));
+        let lane = Arc::new(Lane::new(reads(READ_TIME), (connections / 2).saturating_sub(places).max(1)));
         let own_options = options.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
@@ -75,8 +84,17 @@ impl Postgres {
         let script_role = Role::of(scripts, &database, &own_options);
         let role = script_role.as_ref().ok().and_then(Option::as_ref);
         let script_sql = Arc::new(script_sql::Connections::new(&own_options, role));
-        let (ids, fields) = (Arc::default(), Arc::default());
-        Ok(Self { pool, lane, script_sql, script_role, connections, ids, fields })
+        Ok(Self {
+            pool,
+            lane,
+            scan_lane,
+            scans: scans::pool(places),
+            script_sql,
+            script_role,
+            connections,
+            ids: Arc::default(),
+            fields: Arc::default(),
+        })
     }
 
     /// Makes the scripts' role and its rights, as far as the server's own role may. `Err` inside says what is missing.
@@ -102,6 +120,7 @@ impl Postgres {
 
     pub(super) async fn close(&self) {
         self.lane.close().await;
+        self.scan_lane.close().await;
         self.script_sql.close().await;
         self.pool.close().await;
     }

@@ -4,14 +4,16 @@
 //! then by age. A search table (SQLite) or a trigram index (PostgreSQL) narrows it down to the records that may match;
 //! the condition itself decides, so both give what a scan gives.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::atproto::Nsid;
+use crate::fair_share::Tenant;
 use crate::records::path::Path;
 
 use super::fields::{Key, Kind, build};
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
-use super::records::{RawRow, RecordRow};
+use super::records::{Found, PAGE_BYTES, RawRow, RecordRow, complete};
+use super::scans::SCAN_TIME;
 use super::{Db, StoreError, intern, lane};
 
 /// Shorter texts have no trigram: they are looked for in every record.
@@ -24,31 +26,55 @@ pub struct SearchArgs<'a> {
     /// Without U+0000.
     pub text: &'a str,
     pub limit: u32,
+    /// Who asks.
+    pub tenant: &'a Tenant,
 }
 
-/// The best matches, best first.
+/// The best matches, best first, at most [`PAGE_BYTES`] of them.
+///
+/// # Errors
+/// [`StoreError::Busy`] and [`StoreError::TooSlow`]: matches are sorted, so every search is a scan, if only of what an
+/// index gives.
 pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
     let Some(collection) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
     let index = db.fields().index(collection, args.field, Kind::Search);
     let long_enough = args.text.chars().count() >= MIN_INDEXED_CHARS;
     let index = index.filter(|_| long_enough);
+    let place = db.scan_place(args.tenant).await?;
     let started = Instant::now();
-    let (rows, index) = match run(db, collection, args, index).await {
+    let (found, index) = match run(db, collection, args, index).await {
         // The index went meanwhile: another process drops them too.
         Err(StoreError::Database(error)) if index.is_some() => {
             tracing::debug!(%error, "a search by an index failed and goes through the collection");
             if let Some(id) = index {
                 db.fields().forget(id);
             }
-            (run(db, collection, args, None).await?, None)
+            (run(db, collection, args, None).await, None)
         }
-        found => (found?, index),
+        found => (found, index),
     };
-    if long_enough {
-        let key = Key { collection_id: collection, path: args.field.clone(), kind: Kind::Search };
-        db.fields().note(key, index.is_none().then(|| started.elapsed()));
+    drop(place);
+    let note = |took: Duration| {
+        if long_enough {
+            let key = Key { collection_id: collection, path: args.field.clone(), kind: Kind::Search };
+            db.fields().note(key, index.is_none().then_some(took));
+        }
+    };
+    match found {
+        Ok(found) => {
+            note(started.elapsed());
+            let mut slice = complete(db, found, args.limit, PAGE_BYTES).await?;
+            slice.rows.retain(|row| !row.record.is_empty());
+            Ok(slice.rows)
+        }
+        Err(error) => {
+            // What was stopped needs an index most of all.
+            if matches!(error, StoreError::TooSlow) {
+                note(SCAN_TIME);
+            }
+            Err(error)
+        }
     }
-    Ok(rows)
 }
 
 async fn run(
@@ -56,7 +82,7 @@ async fn run(
     collection: i64,
     args: &SearchArgs<'_>,
     index: Option<i64>,
-) -> Result<Vec<RecordRow>, StoreError> {
+) -> Result<Vec<Found<RecordRow>>, StoreError> {
     macro_rules! fetch {
         ($lane:expr, $sql:expr) => {{
             let query = bound!($sql);
@@ -66,11 +92,11 @@ async fn run(
     }
     match db {
         Db::Sqlite(db) => {
-            fetch!(db.lane, compile::<SqliteDialect>(collection, args, sqlite_from(index, args)))
+            fetch!(db.scan_lane, compile::<SqliteDialect>(collection, args, sqlite_from(index, args)))
         }
         Db::Postgres(db) => {
             let visible = Source { text: PostgresDialect::from_visible(None).into_owned(), matched: None };
-            fetch!(db.lane, compile::<PostgresDialect>(collection, args, visible))
+            fetch!(db.scan_lane, compile::<PostgresDialect>(collection, args, visible))
         }
     }
 }

@@ -13,7 +13,9 @@ use super::fields::Fields;
 use super::health::FileId;
 use super::intern::Interner;
 use super::lane::Lane;
+use super::scans::{self, SCAN_TIME};
 use super::script_sql;
+use crate::fair_share::FairPool;
 
 /// Another process (`belvedere admin`, a backup) may hold the write lock for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,6 +40,9 @@ pub struct Sqlite {
     pub writer: SqlitePool,
     /// Connections for hot reads.
     pub(super) lane: Arc<Lane<SqliteConnection>>,
+    /// Connections for reads that have a place among `scans`.
+    pub(super) scan_lane: Arc<Lane<SqliteConnection>>,
+    pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<SqliteConnection>>,
     /// The file that was opened: another may lie under its name one day.
@@ -95,11 +100,15 @@ impl Sqlite {
             .pragma("query_only", "on")
             .thread_name(|n| format!("sqlite-read-{n}"));
         let reader = pool(readers.min(POOLED_READERS)).connect_with(options.clone()).await?;
-        let lane = Arc::new(Lane::new(options, readers));
+        let places = scans::places_on_cores(readers);
+        let scan_lane = Arc::new(Lane::new(options.clone(), places).within(SCAN_TIME));
+        let lane = Arc::new(Lane::new(options, readers.saturating_sub(places).max(1)));
         Ok(Self {
             reader,
             writer,
             lane,
+            scan_lane,
+            scans: scans::pool(places),
             script_sql,
             file,
             connections: readers,
@@ -110,6 +119,7 @@ impl Sqlite {
 
     pub(super) async fn close(&self) {
         self.lane.close().await;
+        self.scan_lane.close().await;
         self.script_sql.close().await;
         self.reader.close().await;
         // The last connection to close checkpoints the log and removes it.

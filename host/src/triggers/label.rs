@@ -83,6 +83,9 @@ impl Triggers {
     }
 }
 
+/// Bytes of the JSON of a label that a script returns: ten times one with the longest URI.
+const VERDICT_BYTES: usize = 64 << 10;
+
 /// The subject of the trigger for labels on `uri`: its collection, or `_actor` when it has none.
 fn subject(uri: &str) -> &str {
     let path = uri.strip_prefix("at://").and_then(|rest| rest.split_once('/'));
@@ -95,6 +98,10 @@ fn verdict(label: &Label, outcome: &Outcome) -> Result<LabelVerdict, ScriptFailu
         Shape::Nothing => Ok(LabelVerdict::Drop),
         Shape::Other => Ok(LabelVerdict::Keep(label.clone())),
         Shape::Table => {
+            if outcome.body.len() > VERDICT_BYTES {
+                let message = format!("handle() returned a label of more than {VERDICT_BYTES} bytes");
+                return Err(ScriptFailure::new(FailureKind::Runtime, message));
+            }
             let fields: Map<String, Value> = serde_json::from_slice(&outcome.body).map_err(|_| {
                 ScriptFailure::new(FailureKind::Runtime, "handle() returned a table that is no label")
             })?;

@@ -29,25 +29,26 @@ on_both! {
             let hidden = uri(2, NOTE, "a");
             let (note, one, two) = (nsid(NOTE), did(1), did(2));
             let args = |did| ListArgs { collection: &note, did, limit: 10, after: None };
-            assert_eq!(records::list(&db, &args(None)).await.unwrap().len(), 2);
-            assert_eq!(records::list_full(&db, &args(None)).await.unwrap().len(), 2);
-            assert_eq!(records::list(&db, &args(Some(&two))).await.unwrap().len(), 0);
-            assert_eq!(records::list(&db, &args(Some(&one))).await.unwrap().len(), 1);
+            assert_eq!(records::list(&db, &args(None)).await.unwrap().rows.len(), 2);
+            assert_eq!(records::list_full(&db, &args(None)).await.unwrap().rows.len(), 2);
+            assert_eq!(records::list(&db, &args(Some(&two))).await.unwrap().rows.len(), 0);
+            assert_eq!(records::list(&db, &args(Some(&one))).await.unwrap().rows.len(), 1);
             assert!(records::get(&db, &hidden).await.unwrap().is_none());
             assert!(records::get_full(&db, &hidden).await.unwrap().is_none());
-            assert_eq!(records::get_many(&db, &[hidden, uri(1, NOTE, "a")]).await.unwrap().len(), 1);
-            assert_eq!(records::count(&db, &note, None).await.unwrap(), 2);
-            assert_eq!(records::count(&db, &note, Some(&two)).await.unwrap(), 0);
+            let both = [hidden, uri(1, NOTE, "a")];
+            assert_eq!(records::get_many_full(&db, &both, records::PAGE_BYTES).await.unwrap().rows.len(), 1);
+            assert_eq!(records::count(&db, &note, None, &US).await.unwrap(), 2);
+            assert_eq!(records::count(&db, &note, Some(&two), &US).await.unwrap(), 0);
             assert_eq!(records::collection_counts(&db).await.unwrap(), [(LIKE.into(), 2), (NOTE.into(), 2)]);
             for sort in [None, Some("n"), Some("did"), Some("indexed_at")] {
                 let sort = sort.map(|s| belvedere::records::Sort::parse(s, belvedere::records::Direction::Asc).unwrap());
                 let query = Query { sort, ..Query::of(note.clone()) };
-                assert_eq!(page::read(&db, &query).await.unwrap().rows.len(), 2);
+                assert_eq!(page::read(&db, &query, &US).await.unwrap().rows.len(), 2);
             }
 
             set_status(&db, 2, AccountStatus::Active).await;
             assert_eq!(list(&db, NOTE).await.len(), 3);
-            assert_eq!(records::count(&db, &note, None).await.unwrap(), 3);
+            assert_eq!(records::count(&db, &note, None, &US).await.unwrap(), 3);
         }
     }
 

@@ -103,7 +103,7 @@ on_both! {
         apply(&db, 1, all).await;
         apply(&db, 1, vec![put_with_refs(&uri(1, LIKE, "a"), 1, "{}", &["at://x"])]).await;
         assert_eq!(records::collection_counts(&db).await.unwrap(), [(LIKE.into(), 1), (NOTE.into(), 4_500)]);
-        assert_eq!(records::count(&db, &nsid(NOTE), Some(&did(1))).await.unwrap(), 500);
+        assert_eq!(records::count(&db, &nsid(NOTE), Some(&did(1)), &US).await.unwrap(), 500);
         assert_eq!(records::delete_collection(&db, &nsid(NOTE)).await.unwrap(), 4_500);
         assert_eq!(records::delete_collection(&db, &nsid(NOTE)).await.unwrap(), 0);
         assert_eq!(records::delete_collection(&db, &nsid("com.example.unknown")).await.unwrap(), 0);

@@ -15,7 +15,7 @@ fn links(collection: &str, limit: u32) -> Backlinks {
 }
 
 async fn read(db: &Db, links: &Backlinks) -> Page {
-    backlinks::read(db, links).await.unwrap()
+    backlinks::read(db, links, &US).await.unwrap()
 }
 
 fn rkeys(page: &Page) -> Vec<&str> {
@@ -49,7 +49,7 @@ on_both! {
         let last = read(&db, &links).await;
         assert_eq!((rkeys(&last), last.cursor.clone()), (vec!["r0"], None));
         links.cursor = Some("AAAA".into());
-        assert!(matches!(backlinks::read(&db, &links).await, Err(ReadError::Cursor(_))));
+        assert!(matches!(backlinks::read(&db, &links, &US).await, Err(ReadError::Cursor(_))));
     }
 
     async fn are_of_one_collection_and_account(db) {

@@ -2,16 +2,20 @@
 
 use belvedere::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere::clock::Timestamp;
+use belvedere::fair_share::Tenant;
 use belvedere::store::Db;
 use belvedere::store::index::{
     self, AccountChange, AccountStatus, Applied, Batch, Change, Delete, StreamCursor, Upsert,
 };
-use belvedere::store::records::{self, ListArgs, RecordRow};
+use belvedere::store::records::{self, Keyset, ListArgs, RecordRow};
 use bytes::Bytes;
 use serde_json::Value;
 
 pub const NOTE: &str = "com.example.note";
 pub const LIKE: &str = "com.example.like";
+
+/// Who asks, where it does not matter.
+pub static US: Tenant = Tenant::Instance;
 
 pub fn did(n: u32) -> Did {
     Did::try_from(format!("did:plc:{n:024}").as_str()).unwrap()
@@ -82,8 +86,16 @@ pub fn json(row: &RecordRow) -> Value {
 /// URIs of a whole collection, newest first.
 pub async fn list(db: &Db, collection: &str) -> Vec<String> {
     let collection = nsid(collection);
-    let args = ListArgs { collection: &collection, did: None, limit: 10_000, after: None };
-    records::list(db, &args).await.unwrap().iter().map(RecordRow::uri).collect()
+    let mut args = ListArgs { collection: &collection, did: None, limit: 10_000, after: None };
+    let mut uris = Vec::new();
+    loop {
+        let page = records::list(db, &args).await.unwrap();
+        args.after = page.rows.last().map(|row| Keyset { indexed_at: row.indexed_at, id: row.id });
+        uris.extend(page.rows.iter().map(RecordRow::uri));
+        if !page.more {
+            return uris;
+        }
+    }
 }
 
 /// (target, rkey of the source) of all references, sorted. The table has no reader yet, so it is asked directly.

@@ -57,6 +57,18 @@ on_both! {
         assert_eq!(held(&db, account).await, theirs(&["holds"]));
     }
 
+    async fn a_record_that_says_too_much_of_itself_says_nothing(db) {
+        let many = |count: usize| {
+            let values: Vec<_> = (0..count).map(|n| json!({ "val": format!("label-{n:04}") })).collect();
+            json!({ "labels": { "values": values } }).to_string()
+        };
+        let (a, b) = (uri(1, NOTE, "a"), uri(1, NOTE, "b"));
+        apply(&db, 1, vec![put(&a, 1, &many(100)), put(&b, 1, &many(10_000))]).await;
+        let subjects = [a.to_string(), b.to_string()];
+        let found = labels::held(&db, &subjects, Timestamp(100)).await.unwrap();
+        assert_eq!((found.len(), found[&subjects[0]].len()), (1, 100));
+    }
+
     async fn records_label_themselves_and_one_query_gives_all(db) {
         let (a, b) = (uri(1, NOTE, "a"), uri(2, NOTE, "b"));
         let own = json!({ "labels": { "$type": "com.atproto.label.defs#selfLabels",

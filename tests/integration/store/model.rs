@@ -142,13 +142,13 @@ async fn check(db: TestDb, batches: Vec<Vec<Op>>) {
 
         let collection = nsid(NOTE);
         let args = ListArgs { collection: &collection, did: None, limit: 1_000, after: None };
-        let rows = records::list(&db, &args).await.unwrap();
+        let rows = records::list(&db, &args).await.unwrap().rows;
         let found: BTreeMap<_, _> = rows
             .iter()
             .map(|row| (row.uri(), (json(row)["rev"].as_u64().unwrap(), row.indexed_at.0)))
             .collect();
         assert_eq!(found, model.visible(), "after {ops:?}");
-        assert_eq!(records::count(&db, &collection, None).await.unwrap(), found.len() as u64);
+        assert_eq!(records::count(&db, &collection, None, &US).await.unwrap(), found.len() as u64);
         let targets: BTreeSet<_> = refs(&db).await.into_iter().map(|(target, _)| target).collect();
         let expected: BTreeSet<_> = model
             .rows

@@ -8,7 +8,7 @@ use super::fixtures::*;
 use crate::on_both;
 
 async fn read(db: &Db, query: &Query) -> Page {
-    page::read(db, query).await.unwrap()
+    page::read(db, query, &US).await.unwrap()
 }
 
 /// All rkeys, page by page, with a write between the pages.
@@ -94,7 +94,7 @@ on_both! {
         for sort in [None, Some(sort)] {
             for cursor in ["", "x", "AAAA", "2024-01-01T00:00:00.000000Z"] {
                 let query = Query { cursor: Some(cursor.into()), sort: sort.clone(), ..Query::of(nsid(NOTE)) };
-                assert!(matches!(page::read(&db, &query).await, Err(ReadError::Cursor(_))), "{cursor}");
+                assert!(matches!(page::read(&db, &query, &US).await, Err(ReadError::Cursor(_))), "{cursor}");
             }
         }
     }

@@ -21,7 +21,7 @@ async fn store(db: &Db, values: &[Value]) {
 async fn matching(db: &Db, filter: &Value) -> Vec<usize> {
     let query =
         Query { limit: 100, filter: Some(Filter::from_json(filter).unwrap()), ..Query::of(nsid(NOTE)) };
-    let page = page::read(db, &query).await.unwrap_or_else(|e| panic!("{filter}: {e}"));
+    let page = page::read(db, &query, &US).await.unwrap_or_else(|e| panic!("{filter}: {e}"));
     let mut found: Vec<usize> = page.rows.iter().map(|row| row.rkey[1..].parse().unwrap()).collect();
     found.sort_unstable();
     found

@@ -40,7 +40,7 @@ async fn store(db: &Db) {
 
 async fn find(db: &Db, field: &str, text: &str) -> Vec<String> {
     let search = Search::parse(nsid(NOTE), field, text.to_owned(), Some(100)).unwrap();
-    search::read(db, &search).await.unwrap().into_iter().map(|row| row.rkey).collect()
+    search::read(db, &search, &US).await.unwrap().into_iter().map(|row| row.rkey).collect()
 }
 
 async fn assert_finds(db: &Db) {
@@ -102,7 +102,7 @@ on_both! {
     async fn the_limit_takes_the_best(db) {
         store(&db).await;
         let search = Search::parse(nsid(NOTE), "text", "apple".to_owned(), Some(2)).unwrap();
-        let rows = search::read(&db, &search).await.unwrap();
+        let rows = search::read(&db, &search, &US).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["r2", "r0"]);
     }
 }

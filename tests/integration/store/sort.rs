@@ -21,7 +21,7 @@ async fn sorted(db: &Db, key: &str, direction: Direction, limit: u32) -> Vec<usi
     let mut query = Query { limit, sort: Some(sort), ..Query::of(nsid(NOTE)) };
     let mut seen = Vec::new();
     loop {
-        let page = page::read(db, &query).await.unwrap();
+        let page = page::read(db, &query, &US).await.unwrap();
         seen.extend(page.rows.iter().map(|row| row.rkey[1..].parse::<usize>().unwrap()));
         match page.cursor {
             Some(cursor) => {
@@ -110,7 +110,7 @@ on_both! {
         let mut query = Query { limit: 2, sort: Some(sort), ..Query::of(nsid(NOTE)) };
         let mut seen = Vec::new();
         for round in 0.. {
-            let page = page::read(&db, &query).await.unwrap();
+            let page = page::read(&db, &query, &US).await.unwrap();
             seen.extend(page.rows.iter().map(|row| row.rkey.clone()));
             // Before the page, so it must not be seen.
             apply(&db, 1, vec![put(&uri(1, NOTE, &format!("new{round}")), 1, r#"{"v":0}"#)]).await;
@@ -130,8 +130,8 @@ on_both! {
             cursor: Some(text.clone()),
             ..Query::of(nsid(NOTE))
         };
-        assert!(matches!(page::read(&db, &query("indexed_at")).await, Err(ReadError::Cursor(_))));
-        assert!(page::read(&db, &query("did")).await.is_ok());
-        assert!(page::read(&db, &query("v")).await.is_ok());
+        assert!(matches!(page::read(&db, &query("indexed_at"), &US).await, Err(ReadError::Cursor(_))));
+        assert!(page::read(&db, &query("did"), &US).await.is_ok());
+        assert!(page::read(&db, &query("v"), &US).await.is_ok());
     }
 }

@@ -4,3 +4,4 @@ mod nested;
 mod procedure;
 mod scripted;
 mod service;
+mod shares;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::blob_hosts::BlobHosts;
+use crate::access::XrpcCaller;
 use crate::api::{failed, paging, unreadable};
 use crate::app::App;
 use crate::atproto::{Did, RecordUri};
@@ -13,10 +14,15 @@ use crate::lexicons::Lexicon;
 use crate::records::{Page, Query, page, render};
 use crate::store::records;
 
-pub(super) async fn query(app: &Arc<App>, lexicon: &Lexicon, request: &Request) -> Result<Response, Error> {
+pub(super) async fn query(
+    app: &Arc<App>,
+    lexicon: &Lexicon,
+    caller: &XrpcCaller,
+    request: &Request,
+) -> Result<Response, Error> {
     match request.query("uri") {
         Some(uri) => single(app, lexicon, &uri).await,
-        None => list(app, lexicon, request).await,
+        None => list(app, lexicon, caller, request).await,
     }
 }
 
@@ -32,7 +38,13 @@ async fn single(app: &Arc<App>, lexicon: &Lexicon, uri: &str) -> Result<Response
     Ok(response::json_bytes(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
 }
 
-async fn list(app: &Arc<App>, lexicon: &Lexicon, request: &Request) -> Result<Response, Error> {
+async fn list(
+    app: &Arc<App>,
+    lexicon: &Lexicon,
+    caller: &XrpcCaller,
+    request: &Request,
+) -> Result<Response, Error> {
+    let tenant = caller.tenant();
     let limit = paging::limit(request, paging::RECORDS)?;
     let did = request
         .query("did")
@@ -42,7 +54,7 @@ async fn list(app: &Arc<App>, lexicon: &Lexicon, request: &Request) -> Result<Re
         None => Page { rows: Vec::new(), cursor: None },
         Some(collection) => {
             let query = Query { did, limit, cursor: request.query("cursor"), ..Query::of(collection) };
-            page::read(&app.db, &query).await.map_err(unreadable)?
+            page::read(&app.db, &query, &tenant).await.map_err(unreadable)?
         }
     };
     let hosts = BlobHosts::of(app, &page.rows).await;

@@ -20,6 +20,6 @@ pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Resu
     // One lookup a request; the key is the trigger as it is stored.
     match app.library.get(&format!("{}:{}", TriggerKind::Query.as_str(), lexicon.id)) {
         Some(script) => scripted::query(&app, &script, &lexicon, &caller, &request).await,
-        None => builtin::query(&app, &lexicon, &request).await,
+        None => builtin::query(&app, &lexicon, &caller, &request).await,
     }
 }

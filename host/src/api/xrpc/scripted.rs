@@ -12,6 +12,7 @@ use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::{Did, LexiconKind, Nsid};
 use crate::events::{Event, ScriptError, redact};
+use crate::fair_share::Tenant;
 use crate::http::{Error, Request, Response, response};
 use crate::lexicons::Lexicon;
 use crate::scripts::{CompiledScript, FailureKind, Invocation, ScriptFailure, Variables};
@@ -101,19 +102,21 @@ async fn run(
             if let (LexiconKind::Procedure, Some(answer)) = (lexicon.kind, &failure.upstream) {
                 return Ok(response::json_bytes(answer.status, answer.body.clone()));
             }
-            let input = shown(&app.script_services.variables, &params, input);
-            Err(failed(app, script, lexicon, caller, input, &failure, duration))
+            let input = || shown(&app.script_services.variables, &params, input);
+            Err(failed(app, script, lexicon, caller, &tenant, input, &failure, duration))
         }
     }
 }
 
-/// Tells the operator everything and the caller one of the specification's texts.
+/// Tells the operator everything, within the tenant's share of the logs, and the caller one of the specification's texts.
+#[expect(clippy::too_many_arguments, reason = "each of them is told to the operator")]
 fn failed(
     app: &App,
     script: &CompiledScript,
     lexicon: &Lexicon,
     caller: Option<&Did>,
-    input: Value,
+    tenant: &Tenant,
+    input: impl FnOnce() -> Value,
     failure: &ScriptFailure,
     duration: Duration,
 ) -> Error {
@@ -126,6 +129,13 @@ fn failed(
         return Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text());
     }
     let method = lexicon.id.as_str();
+    // What the event keeps: message, source and input, each cut to some KiB.
+    let bytes = failure.message.len() + script.source().len().min(EVENT_BYTES) + EVENT_BYTES;
+    let trigger = script.trigger().id().into();
+    if !app.script_services.log.admit(tenant, &trigger, bytes, app.clock.now()) {
+        return Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text());
+    }
+    let input = input();
     tracing::warn!(method, kind = failure.kind.as_str(), error = failure.message, "a script failed");
     app.events.record(Event::ScriptError(Box::new(ScriptError {
         method: lexicon.id.clone(),
@@ -138,9 +148,16 @@ fn failed(
     Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text())
 }
 
+/// Bytes that the event of a failure keeps of the source, and of the input.
+const EVENT_BYTES: usize = 4 << 10;
+
+/// Bytes of an input that is parsed for the event log. The log keeps a small part of it.
+const SHOWN_BYTES: usize = 64 << 10;
+
 /// What the run was given, as the event log may have it: body or query string, without what is secret.
 fn shown(variables: &Variables, params: &[(String, String)], input: Option<&[u8]>) -> Value {
     let mut value = match input {
+        Some(input) if input.len() > SHOWN_BYTES => json!(format!("{} bytes of JSON", input.len())),
         Some(input) => serde_json::from_slice(input).unwrap_or_default(),
         None => json!(params),
     };

@@ -18,7 +18,7 @@ use crate::atproto::Nsid;
 use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
 use crate::store::Db;
-use crate::store::records::{self, ListArgs};
+use crate::store::records::{self, Keyset, ListArgs};
 
 use super::testing::Recorder;
 use super::{Deps, NoScripts, StreamConfig, StreamHandle, Timing, start};
@@ -87,7 +87,15 @@ async fn migrated(url: &str) -> Db {
 /// Everything a reader sees of a collection: `at://` to record text.
 async fn visible(db: &Db, collection: &str) -> std::collections::BTreeMap<String, String> {
     let collection = Nsid::try_from(collection).unwrap();
-    let args = ListArgs { collection: &collection, did: None, limit: 1_000_000, after: None };
-    let rows = records::list(db, &args).await.unwrap();
+    let mut args = ListArgs { collection: &collection, did: None, limit: 1_000_000, after: None };
+    let mut rows = Vec::new();
+    loop {
+        let page = records::list(db, &args).await.unwrap();
+        args.after = page.rows.last().map(|row| Keyset { indexed_at: row.indexed_at, id: row.id });
+        rows.extend(page.rows);
+        if !page.more {
+            break;
+        }
+    }
     rows.into_iter().map(|row| (row.uri(), String::from_utf8(row.record.to_vec()).unwrap())).collect()
 }

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{blobs, fault, repo};
+use super::{blobs, fault, json, repo};
+use crate::atproto::record::MAX_RECORD_BYTES;
 use crate::atproto::{Cid, Did};
 use crate::identity::DidDocument;
 use crate::net::Limits;
@@ -181,6 +182,7 @@ async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Ve
 fn sign(state: &mut RunState, record: &[u8]) -> Result<Vec<u8>, Fault> {
     let function = "atproto.sign";
     let attestation = state.service(function, |services| services.attestation.clone())?;
+    json::check(state, function, record, MAX_RECORD_BYTES)?;
     // Without a caller the signature would be bound to no repo, and so good for all.
     let Some(caller) = &state.identity.caller_did else {
         return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
@@ -192,7 +194,10 @@ fn sign(state: &mut RunState, record: &[u8]) -> Result<Vec<u8>, Fault> {
 }
 
 fn verify(state: &mut RunState, record: &[u8], signature: &[u8], repo_did: &str) -> Result<bool, Fault> {
-    let attestation = state.service("atproto.verify_signature", |services| services.attestation.clone())?;
+    let function = "atproto.verify_signature";
+    let attestation = state.service(function, |services| services.attestation.clone())?;
+    json::check(state, function, record, MAX_RECORD_BYTES)?;
+    json::check(state, function, signature, limits::SIGNATURE_BYTES)?;
     let signature = serde_json::from_slice(signature).unwrap_or(Value::Null);
     Ok(attestation.verify(record, &signature, repo_did))
 }

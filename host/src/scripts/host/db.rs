@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArgs, RawAnswer, SearchArgs};
-use super::bindings::belvedere::script::types::Fault;
-use super::fault;
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
+use super::{fault, json};
 use crate::scripts::limits;
 use crate::scripts::services::{Backlinks, IndexError, Query, Row, Search};
 
@@ -44,7 +44,14 @@ impl Host for RunState {
 }
 
 async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
-    let index = state.index("db.query")?;
+    let (index, tenant) = (state.index("db.query")?, state.identity.tenant());
+    texts(
+        "db.query",
+        &[Some(&args.collection), args.did.as_ref(), args.cursor.as_ref(), args.sort.as_ref()],
+    )?;
+    if let Some(filter) = &args.filter {
+        json::check(state, "db.query: filter", filter, limits::FILTER_BYTES)?;
+    }
     let query = Query {
         collection: args.collection,
         did: args.did,
@@ -54,23 +61,29 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
         ascending: args.ascending,
         filter: args.filter.map(Into::into),
     };
-    let page = asked(state, "db.query", index.query(query)).await?;
+    let page = asked(state, "db.query", index.query(tenant, query)).await?;
     Ok(Page { records: packed(state, &page.rows)?, cursor: page.cursor })
 }
 
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
     let index = state.index("db.get")?;
+    texts("db.get", &[Some(&uri)])?;
     let row = asked(state, "db.get", index.get(uri)).await?;
     packed(state, row.as_slice())
 }
 
 async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
-    let index = state.index("db.count")?;
-    asked(state, "db.count", index.count(collection, did)).await
+    let (index, tenant) = (state.index("db.count")?, state.identity.tenant());
+    texts("db.count", &[Some(&collection), did.as_ref()])?;
+    asked(state, "db.count", index.count(tenant, collection, did)).await
 }
 
 async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fault> {
-    let index = state.index("db.backlinks")?;
+    let (index, tenant) = (state.index("db.backlinks")?, state.identity.tenant());
+    texts(
+        "db.backlinks",
+        &[Some(&args.collection), Some(&args.uri), args.did.as_ref(), args.cursor.as_ref()],
+    )?;
     let links = Backlinks {
         collection: args.collection,
         uri: args.uri,
@@ -78,26 +91,29 @@ async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fa
         limit: args.limit,
         cursor: args.cursor,
     };
-    let page = asked(state, "db.backlinks", index.backlinks(links)).await?;
+    let page = asked(state, "db.backlinks", index.backlinks(tenant, links)).await?;
     Ok(Page { records: packed(state, &page.rows)?, cursor: page.cursor })
 }
 
 async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
     let index = state.index("db.raw")?;
-    let turns = state.sql_turns();
-    let client = state.identity.client.clone();
-    let statement = async {
-        let Some(_turn) = turns.take(client).await else {
-            return Err(IndexError::Limit(format!(
-                "{} statements of this client are running already",
-                limits::SQL_AT_ONCE
-            )));
-        };
-        index.raw(sql, params.into()).await
-    };
-    let answer = asked(state, "db.raw", statement).await?;
+    json::check(state, "db.raw: params", &params, limits::SQL_PARAMS_BYTES)?;
+    let tenant = state.identity.tenant();
+    let answer = asked(state, "db.raw", index.raw(tenant, sql, params.into())).await?;
     state.count_rows(answer.count, answer.rows.len())?;
     Ok(RawAnswer { rows: answer.rows, changed: answer.changed })
+}
+
+/// Refuses names, URIs and the like that are longer than any that exist, before anything is made of them.
+fn texts(function: &str, texts: &[Option<&String>]) -> Result<(), Fault> {
+    if texts.iter().flatten().any(|text| text.len() > limits::NAME_BYTES) {
+        let most = limits::NAME_BYTES;
+        return Err(fault::new(
+            FaultCode::BadInput,
+            format!("{function}: a text is longer than {most} bytes"),
+        ));
+    }
+    Ok(())
 }
 
 /// What the index says, on the run's account of time.
@@ -113,10 +129,11 @@ async fn asked<T>(
 }
 
 async fn search(state: &mut RunState, args: SearchArgs) -> Result<Vec<u8>, Fault> {
-    let index = state.index("db.search")?;
+    let (index, tenant) = (state.index("db.search")?, state.identity.tenant());
+    texts("db.search", &[Some(&args.collection), Some(&args.field), Some(&args.text)])?;
     let search =
         Search { collection: args.collection, field: args.field, text: args.text, limit: args.limit };
-    let rows = asked(state, "db.search", index.search(search)).await?;
+    let rows = asked(state, "db.search", index.search(tenant, search)).await?;
     packed(state, &rows)
 }
 

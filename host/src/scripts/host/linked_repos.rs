@@ -8,8 +8,9 @@ use url::form_urlencoded;
 use super::bindings::belvedere::script::linked_repos::{Host, Put};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{fault, repo, xrpc};
+use super::{fault, json, repo, xrpc};
 use crate::atproto::Did;
+use crate::atproto::record::MAX_RECORD_BYTES;
 use crate::linked_repos::{GrantError, LinkedRepo, LinkedRepos, Runner};
 use crate::scripts::limits;
 use crate::store::StoreError;
@@ -31,6 +32,9 @@ impl Host for RunState {
         value: Vec<u8>,
     ) -> wasmtime::Result<Result<Put, Fault>> {
         const FUNCTION: &str = "repo:create_record";
+        if let Err(fault) = json::check(self, FUNCTION, &value, MAX_RECORD_BYTES) {
+            return Ok(Err(fault));
+        }
         let done = used(self, FUNCTION, &did, async |repo, patience| {
             repo.create(&collection, rkey.as_deref(), record(&value)?, patience).await
         });
@@ -46,6 +50,9 @@ impl Host for RunState {
         swap: Option<String>,
     ) -> wasmtime::Result<Result<Put, Fault>> {
         const FUNCTION: &str = "repo:put_record";
+        if let Err(fault) = json::check(self, FUNCTION, &value, MAX_RECORD_BYTES) {
+            return Ok(Err(fault));
+        }
         let done = used(self, FUNCTION, &did, async |repo, patience| {
             repo.put(&collection, &rkey, record(&value)?, swap.as_deref(), patience).await
         });
@@ -86,7 +93,10 @@ impl Host for RunState {
         input: Option<Vec<u8>>,
     ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
         const FUNCTION: &str = "repo:call";
-        let params = match params.map(|json| xrpc::pairs(FUNCTION, &json)).transpose() {
+        if input.as_ref().is_some_and(|input| input.len() > limits::HTTP_BODY_BYTES) {
+            return Ok(Err(fault::limit("repo:call: too large an input", limits::HTTP_BODY_BYTES)));
+        }
+        let params = match params.map(|json| xrpc::pairs(self, FUNCTION, &json)).transpose() {
             Ok(params) => params.unwrap_or_default(),
             Err(fault) => return Ok(Err(fault)),
         };

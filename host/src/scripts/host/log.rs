@@ -25,6 +25,7 @@ impl Host for RunState {
                 Level::Warn => LogLevel::Warn,
             },
             trigger: self.identity.trigger.clone(),
+            tenant: self.identity.tenant(),
             caller_did: self.identity.caller_did.clone(),
             message,
             at: self.clock.now(),

@@ -14,6 +14,7 @@ mod fault;
 pub(super) mod guest;
 mod http;
 mod jobs;
+mod json;
 mod linked_repos;
 mod log;
 mod meter;

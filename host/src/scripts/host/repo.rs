@@ -98,7 +98,14 @@ async fn load(state: &mut RunState, uris: &[String]) -> Result<Vec<Loaded>, Faul
         return Err(fault::new(FaultCode::Limit, format!("Record.load_all: at most {most} URIs at once")));
     }
     let uris: Vec<RecordUri> = uris.iter().map(|uri| uri_of(uri)).collect::<Result<_, _>>()?;
-    let rows = repos.load(&uris).await.map_err(|error| database(&error))?;
+    let room = limits::LOAD_BYTES.min(usize::try_from(state.row_bytes_left()).unwrap_or(usize::MAX));
+    let loaded = repos.load(&uris, room).await.map_err(|error| database(&error))?;
+    if loaded.more {
+        let message =
+            format!("Record.load_all: the records are larger than {room} bytes: load fewer at once");
+        return Err(fault::new(FaultCode::Limit, message));
+    }
+    let rows = loaded.rows;
     state.count_rows(rows.len(), rows.iter().map(|full| full.row.record.len()).sum())?;
     let mut found = Vec::with_capacity(uris.len());
     for (position, uri) in uris.iter().enumerate() {

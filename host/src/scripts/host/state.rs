@@ -12,10 +12,10 @@ use super::fault;
 use super::outbound::Outbound;
 use super::repo::WriteCount;
 use crate::clock::Clock;
+use crate::fair_share::Tenant;
 use crate::pds::{Authority, Session};
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
-use crate::scripts::sql_turns::SqlTurns;
 use crate::scripts::{Lineage, TriggerKind, limits, tid::TidClock};
 
 /// What a run is and for whom. Capabilities decide by it what they allow; its log lines are signed by it.
@@ -36,6 +36,13 @@ pub(in crate::scripts) struct Identity {
     pub(in crate::scripts) lineage: Lineage,
 }
 
+impl Identity {
+    /// Whose share the run takes.
+    pub(in crate::scripts) fn tenant(&self) -> Tenant {
+        self.lineage.tenant().clone()
+    }
+}
+
 /// The data of a run's store.
 pub(in crate::scripts) struct RunState {
     pub(super) identity: Identity,
@@ -49,6 +56,7 @@ pub(in crate::scripts) struct RunState {
     times: u32,
     rows: u64,
     row_bytes: u64,
+    json_bytes: u64,
     log_lines: u32,
     database_time: Duration,
     pub(super) outbound: Outbound,
@@ -86,6 +94,7 @@ impl RunState {
             times,
             rows: 0,
             row_bytes: 0,
+            json_bytes: 0,
             log_lines: 0,
             outbound: Outbound::of(times),
             database_time: Duration::ZERO,
@@ -128,6 +137,21 @@ impl RunState {
         Ok(())
     }
 
+    /// Counts the memory that JSON of the guest takes on the host.
+    pub(super) fn charge_json(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.json_bytes = self.json_bytes.saturating_add(bytes as u64);
+        let most = limits::JSON_RUN_BYTES * u64::from(self.times);
+        if self.json_bytes > most {
+            return Err(fault::limit("too much JSON handed over", format!("{most} bytes of it")));
+        }
+        Ok(())
+    }
+
+    /// Bytes of rows that the run may still read.
+    pub(super) fn row_bytes_left(&self) -> u64 {
+        (limits::ROW_BYTES * u64::from(self.times)).saturating_sub(self.row_bytes)
+    }
+
     pub(super) fn count_rows(&mut self, rows: usize, bytes: usize) -> Result<(), Fault> {
         self.rows += rows as u64;
         self.row_bytes += bytes as u64;
@@ -150,11 +174,6 @@ impl RunState {
             return Err(fault::limit("too much waiting for the database", most));
         }
         self.service(function, |services| Some(Arc::clone(&services.index)))
-    }
-
-    /// Who may run SQL at the same time.
-    pub(super) fn sql_turns(&self) -> Arc<SqlTurns> {
-        self.services.as_ref().map(|services| Arc::clone(&services.sql)).unwrap_or_default()
     }
 
     pub(super) fn spend_on_database(&mut self, time: Duration) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::bindings::belvedere::script::xrpc::{Answer, Host};
 use super::state::RunState;
-use super::{fault, outbound};
+use super::{fault, json, outbound};
 use crate::scripts::limits;
 use crate::scripts::services::{XrpcCall, XrpcError, XrpcVerb};
 
@@ -51,10 +51,18 @@ async fn call(
     if identity.lineage.depth() >= limits::XRPC_DEPTH {
         return Err(fault::limit("too many methods that call each other", limits::XRPC_DEPTH));
     }
+    if nsid.len() > limits::NAME_BYTES {
+        return Err(fault::new(FaultCode::BadInput, format!("{function}: the method's name is too long")));
+    }
+    let params = params.map(|json| pairs(state, function, &json)).transpose()?.unwrap_or_default();
+    if let Some(input) = &input {
+        json::check(state, &format!("{function}: input"), input, limits::XRPC_INPUT_BYTES)?;
+    }
+    let identity = &state.identity;
     let call = XrpcCall {
         verb,
         nsid,
-        params: params.map(|json| pairs(function, &json)).transpose()?.unwrap_or_default(),
+        params,
         input: input.map(Bytes::from),
         caller_did: identity.caller_did.clone(),
         client: identity.client.clone(),
@@ -97,7 +105,16 @@ fn refused(function: &str, error: XrpcError) -> Fault {
 }
 
 /// Query parameters from an object: an array repeats its name, and null is nothing.
-pub(super) fn pairs(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
+pub(super) fn pairs(
+    state: &mut RunState,
+    function: &str,
+    json: &[u8],
+) -> Result<Vec<(String, String)>, Fault> {
+    json::check(state, &format!("{function}: params"), json, limits::XRPC_PARAMS_BYTES)?;
+    pairs_of(function, json)
+}
+
+fn pairs_of(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
     let bad = |what: &str| fault::new(FaultCode::BadInput, format!("{function}: params: {what}"));
     let Ok(Value::Object(params)) = serde_json::from_slice(json) else {
         return Err(bad("a table with names is expected"));
@@ -130,13 +147,13 @@ mod tests {
     #[test]
     fn params_become_text() {
         let got =
-            pairs("xrpc.query", br#"{"b":true,"n":5,"f":1.5,"s":"x","a":["1",2],"none":null}"#).unwrap();
+            pairs_of("xrpc.query", br#"{"b":true,"n":5,"f":1.5,"s":"x","a":["1",2],"none":null}"#).unwrap();
         let mut got: Vec<(&str, &str)> = got.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         got.sort_unstable();
         let expected = [("a", "1"), ("a", "2"), ("b", "true"), ("f", "1.5"), ("n", "5"), ("s", "x")];
         assert_eq!(got, expected);
         for bad in [&b"[]"[..], b"7", br#"{"a":{}}"#, br#"{"a":[[]]}"#] {
-            assert_eq!(pairs("xrpc.query", bad).unwrap_err().code, FaultCode::BadInput);
+            assert_eq!(pairs_of("xrpc.query", bad).unwrap_err().code, FaultCode::BadInput);
         }
     }
 }

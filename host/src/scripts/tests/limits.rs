@@ -123,6 +123,30 @@ async fn a_tenants_share_is_its_own() {
 }
 
 #[tokio::test]
+async fn large_answers_take_from_their_clients_share() {
+    let stage = Stage::set().await;
+    let run = async |client: &'static str, source| {
+        let tenant = Tenant::client(client);
+        let invocation = Invocation { tenant: Some(&tenant), ..Invocation::default() };
+        stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
+    };
+    // The clock stands still, so nothing comes in again. Small answers cost nothing.
+    let (large, small) =
+        ("function handle() return ('x'):rep(8000000) end", "function handle() return 1 end");
+    let mut given = 0;
+    while run("answers-a", large).await == Ok(()) {
+        given += 1;
+        assert!(given < 100, "there is an end to it");
+    }
+    assert!(given > 2);
+    assert_eq!(run("answers-a", small).await, Err(FailureKind::Throttled));
+    assert_eq!(run("answers-b", large).await, Ok(()));
+    for _ in 0..100 {
+        assert_eq!(run("answers-c", small).await, Ok(()));
+    }
+}
+
+#[tokio::test]
 async fn results_are_bounded() {
     let stage = Stage::set().await;
     let failure = stage.handle("return ('x'):rep(9 << 20)").await.unwrap_err();

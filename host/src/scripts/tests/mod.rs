@@ -2,6 +2,7 @@
 
 mod api;
 mod atproto;
+mod bounds;
 mod faults;
 mod hostile;
 mod http;
@@ -26,6 +27,7 @@ use super::{
     Row, ScriptFailure, Search, Services, Trigger,
 };
 use crate::clock::{Clock, Timestamp};
+use crate::fair_share::Tenant;
 use crate::random::Random;
 
 pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
@@ -42,7 +44,7 @@ pub(super) struct Shelf {
 }
 
 impl Index for Shelf {
-    fn query(&self, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
+    fn query(&self, _tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         async move {
             if query.collection == "down" {
                 return Err(IndexError::Unavailable("the disk is on fire".into()));
@@ -66,15 +68,25 @@ impl Index for Shelf {
         .boxed()
     }
 
-    fn count(&self, _collection: String, did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>> {
+    fn count(
+        &self,
+        _tenant: Tenant,
+        _collection: String,
+        did: Option<String>,
+    ) -> BoxFuture<'_, Result<u64, IndexError>> {
         async move { Ok(if did.is_some() { 1 } else { self.rows.lock().unwrap().len() as u64 }) }.boxed()
     }
 
-    fn backlinks(&self, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
-        self.query(Query { collection: links.collection, limit: links.limit, ..Query::default() })
+    fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+        self.query(tenant, Query { collection: links.collection, limit: links.limit, ..Query::default() })
     }
 
-    fn raw(&self, sql: String, params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
+    fn raw(
+        &self,
+        _tenant: Tenant,
+        sql: String,
+        params: Bytes,
+    ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
         // Gives back what it got.
         async move {
             if sql.is_empty() {
@@ -85,7 +97,7 @@ impl Index for Shelf {
         .boxed()
     }
 
-    fn search(&self, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+    fn search(&self, _tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
         async move {
             let rows = self.rows.lock().unwrap().clone();
             self.searched.lock().unwrap().push(search);
@@ -106,6 +118,12 @@ impl LogSink for Lines {
     fn write(&self, line: LogLine) {
         self.0.lock().unwrap().push(line);
     }
+
+    fn admit(&self, _tenant: &Tenant, _trigger: &Arc<str>, _bytes: usize, _now: Timestamp) -> bool {
+        true
+    }
+
+    fn report_dropped(&self, _now: Timestamp) {}
 }
 
 /// An engine with stand-ins around it.

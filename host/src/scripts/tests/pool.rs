@@ -51,7 +51,7 @@ impl Gate {
 }
 
 impl Index for Gate {
-    fn query(&self, _query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
+    fn query(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         Self::empty()
     }
 
@@ -59,7 +59,12 @@ impl Index for Gate {
         async { Ok(None) }.boxed()
     }
 
-    fn count(&self, _collection: String, _did: Option<String>) -> BoxFuture<'_, Result<u64, IndexError>> {
+    fn count(
+        &self,
+        _tenant: Tenant,
+        _collection: String,
+        _did: Option<String>,
+    ) -> BoxFuture<'_, Result<u64, IndexError>> {
         async move {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             self.arrived.notify_one();
@@ -69,15 +74,20 @@ impl Index for Gate {
         .boxed()
     }
 
-    fn backlinks(&self, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+    fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         Self::empty()
     }
 
-    fn raw(&self, _sql: String, _params: Bytes) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
+    fn raw(
+        &self,
+        _tenant: Tenant,
+        _sql: String,
+        _params: Bytes,
+    ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
         async { Ok(RawAnswer::default()) }.boxed()
     }
 
-    fn search(&self, _search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
         async { Ok(Vec::new()) }.boxed()
     }
 

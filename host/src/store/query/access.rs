@@ -25,7 +25,11 @@ const FEW: i64 = 2_000;
 pub(super) enum Chosen<'a> {
     /// Through the collection, or an account's part of it.
     Scan,
-    Filter(Bounds<'a>),
+    Filter {
+        bounds: Bounds<'a>,
+        /// At most [`FEW`] rows are within the bounds.
+        few: bool,
+    },
     Sort(Walk<'a>),
 }
 
@@ -57,9 +61,34 @@ impl Chosen<'_> {
     pub(super) fn index(&self) -> Option<i64> {
         match self {
             Self::Scan => None,
-            Self::Filter(bounds) => Some(bounds.index),
+            Self::Filter { bounds, .. } => Some(bounds.index),
             Self::Sort(walk) => Some(walk.index),
         }
+    }
+
+    /// Whether the query passes over few rows that are not on its page, so that it costs no more than a list.
+    pub(super) fn is_cheap(&self, args: &QueryArgs<'_>) -> bool {
+        let by_time = match &args.order {
+            Order::Newest { .. } => true,
+            Order::By { sort, .. } => sort.key == SortKey::IndexedAt,
+        };
+        match self {
+            Self::Scan => args.filter.is_none() && by_time,
+            Self::Filter { few: true, .. } => true,
+            Self::Filter { bounds, few: false } => {
+                let asked = args.filter.map_or(0, conditions);
+                by_time && bounds.is_one_value() && bounds.conditions.len() == asked
+            }
+            Self::Sort(_) => args.filter.is_none(),
+        }
+    }
+}
+
+/// Conditions in a filter, whether they must hold or not.
+fn conditions(filter: &Filter) -> usize {
+    match filter {
+        Filter::Condition { .. } => 1,
+        Filter::Group { children, .. } => children.iter().map(conditions).sum(),
     }
 }
 
@@ -111,7 +140,8 @@ impl<'a> Uses<'a> {
         let one_value = bounds.first().is_some_and(Bounds::is_one_value);
         // One value newest first, or one value and nothing better: no need to count.
         if one_value && bounds.len() == 1 && (self.sort.is_none() || sort.is_none()) {
-            return Ok(bounds.pop().map_or(Chosen::Scan, Chosen::Filter));
+            let chosen = bounds.pop().map(|bounds| Chosen::Filter { bounds, few: false });
+            return Ok(chosen.unwrap_or(Chosen::Scan));
         }
         let mut fewest: Option<(i64, Bounds<'a>)> = None;
         for candidate in bounds {
@@ -121,9 +151,11 @@ impl<'a> Uses<'a> {
             }
         }
         Ok(match (fewest, sort) {
-            (Some((count, bounds)), _) if count <= FEW => Chosen::Filter(bounds),
+            (Some((count, bounds)), _) if count <= FEW => Chosen::Filter { bounds, few: true },
             (_, Some(walk)) => Chosen::Sort(walk),
-            (Some((_, bounds)), None) if one_value || self.sort.is_some() => Chosen::Filter(bounds),
+            (Some((_, bounds)), None) if one_value || self.sort.is_some() => {
+                Chosen::Filter { bounds, few: false }
+            }
             _ => Chosen::Scan,
         })
     }

@@ -5,8 +5,9 @@
 //! [`crate::records::sort`]; the two dialects say the same in their own words (`sqlite`, `postgres`).
 
 //!
-//! A query that an index of a field answers goes by it (`access`, `walk`), any other goes through the collection; what
-//! it took is noted, and `jobs::field_indexes` makes indexes of what costs much.
+//! A query that an index of a field answers goes by it (`access`, `walk`), any other goes through the collection, for
+//! which its tenant needs a place ([`super::scans`]); what it took is noted, and `jobs::field_indexes` makes indexes of
+//! what costs much.
 
 mod access;
 mod compile;
@@ -15,15 +16,17 @@ mod sql;
 mod sqlite;
 mod walk;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sqlx::Row;
 
 use crate::atproto::{Did, Nsid};
+use crate::fair_share::Tenant;
 use crate::records::filter::Filter;
 use crate::records::sort::{Sort, SortKey, SortKeyset, SortValue};
 
-use super::records::{Keyset, RawRow, RecordRow, packed};
+use super::records::{Found, HasRecord, Keyset, PAGE_BYTES, RawRow, RecordRow, Slice, complete, packed};
+use super::scans::SCAN_TIME;
 use super::{Backend, Db, StoreError, intern, lane};
 
 pub(super) use postgres::Dialect as PostgresDialect;
@@ -54,8 +57,17 @@ pub struct QueryArgs<'a> {
     pub did: Option<&'a Did>,
     pub filter: Option<&'a Filter>,
     pub order: Order<'a>,
-    /// Rows to read: ask for one more than the page to know whether another page follows.
+    /// Rows of the page.
     pub limit: u32,
+    /// Who asks: takes a place for a query that goes through many records.
+    pub tenant: &'a Tenant,
+}
+
+impl QueryArgs<'_> {
+    /// Rows to read: one more than the page has says whether another page follows.
+    fn rows(&self) -> u32 {
+        self.limit.saturating_add(1)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -74,27 +86,48 @@ pub struct QueryRow {
     pub place: Option<SortKeyset>,
 }
 
-pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Vec<QueryRow>, StoreError> {
-    let Some(collection) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
+impl HasRecord for QueryRow {
+    fn record_row(&mut self) -> &mut RecordRow {
+        &mut self.row
+    }
+}
+
+/// A page of at most [`PAGE_BYTES`] of records.
+///
+/// # Errors
+/// [`StoreError::Busy`] and [`StoreError::TooSlow`] for a query that goes through many records.
+pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, StoreError> {
+    let Some(collection) = intern::collection_id(db, args.collection).await? else {
+        return Ok(Slice::empty());
+    };
     let uses = access::Uses::of(collection, args);
-    let started = Instant::now();
     let chosen = uses.choose(db, args).await;
     let index = chosen.as_ref().ok().and_then(access::Chosen::index);
-    let found = match chosen {
+    let ran = match chosen {
         Ok(chosen) => run(db, collection, args, &chosen).await,
         Err(error) => Err(error),
     };
-    let (found, index) = match found {
+    let (ran, index) = match ran {
         // The index went meanwhile: another process drops them too.
         Err(StoreError::Database(error)) if db.fields().any_ready() => {
             tracing::debug!(%error, "a query by an index failed and goes through the collection");
             uses.forget(db);
-            (run(db, collection, args, &access::Chosen::Scan).await?, None)
+            (run(db, collection, args, &access::Chosen::Scan).await, None)
         }
-        found => (found?, index),
+        ran => (ran, index),
     };
-    uses.note(db, index, started.elapsed());
-    Ok(found)
+    let (found, took) = match ran {
+        Ok(ran) => ran,
+        Err(error) => {
+            // What was stopped needs an index most of all.
+            if matches!(error, StoreError::TooSlow) {
+                uses.note(db, index, SCAN_TIME);
+            }
+            return Err(error);
+        }
+    };
+    uses.note(db, index, took);
+    complete(db, found, args.limit, PAGE_BYTES).await
 }
 
 /// The database's plan for a query, a line a step: for tests that say which index it goes by.
@@ -107,7 +140,9 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
     };
     let mut sql = match access::Uses::of(collection, args).choose(db, args).await? {
         access::Chosen::Scan => compile::compile(db.backend(), collection, args, None),
-        access::Chosen::Filter(bounds) => compile::compile(db.backend(), collection, args, Some(&bounds)),
+        access::Chosen::Filter { bounds, .. } => {
+            compile::compile(db.backend(), collection, args, Some(&bounds))
+        }
         access::Chosen::Sort(walk) => walk.first(db.backend(), collection, args),
     };
     let (word, column) = match db.backend() {
@@ -129,23 +164,34 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
     Ok(lines.join("\n"))
 }
 
+/// The rows, and the time that they took.
 async fn run(
     db: &Db,
     collection: i64,
     args: &QueryArgs<'_>,
     chosen: &access::Chosen<'_>,
-) -> Result<Vec<QueryRow>, StoreError> {
-    match chosen {
-        access::Chosen::Scan => fetch(db, compile::compile(db.backend(), collection, args, None), args).await,
-        access::Chosen::Filter(bounds) => {
-            fetch(db, compile::compile(db.backend(), collection, args, Some(bounds)), args).await
+) -> Result<(Vec<Found<QueryRow>>, Duration), StoreError> {
+    let place = if chosen.is_cheap(args) { None } else { Some(db.scan_place(args.tenant).await?) };
+    let (started, scans) = (Instant::now(), place.is_some());
+    let found = match chosen {
+        access::Chosen::Scan => {
+            fetch(db, scans, compile::compile(db.backend(), collection, args, None), args).await
         }
-        access::Chosen::Sort(walk) => walk.rows(db, collection, args).await,
-    }
+        access::Chosen::Filter { bounds, .. } => {
+            fetch(db, scans, compile::compile(db.backend(), collection, args, Some(bounds)), args).await
+        }
+        access::Chosen::Sort(walk) => walk.rows(db, scans, collection, args).await,
+    };
+    Ok((found?, started.elapsed()))
 }
 
 /// Runs a statement whose columns are a row's, and its place's behind them.
-async fn fetch(db: &Db, sql: Sql, args: &QueryArgs<'_>) -> Result<Vec<QueryRow>, StoreError> {
+async fn fetch(
+    db: &Db,
+    scans: bool,
+    sql: Sql,
+    args: &QueryArgs<'_>,
+) -> Result<Vec<Found<QueryRow>>, StoreError> {
     macro_rules! fetch {
         ($lane:expr) => {{
             let query = bound!(sql);
@@ -154,19 +200,22 @@ async fn fetch(db: &Db, sql: Sql, args: &QueryArgs<'_>) -> Result<Vec<QueryRow>,
         }};
     }
     match db {
-        Db::Sqlite(db) if matches!(args.order, Order::Newest { .. }) => {
+        Db::Sqlite(db) => {
+            let lane = if scans { &db.scan_lane } else { &db.lane };
+            if matches!(args.order, Order::By { .. }) {
+                return fetch!(lane);
+            }
             let sql = Sql { text: packed::statement(&sql.text), ..sql };
             let query = bound!(sql);
-            let text = lane::read!(db.lane, |conn| query.fetch_one(conn).await).try_get(0)?;
+            let text = lane::read!(lane, |conn| query.fetch_one(conn).await).try_get(0)?;
             let rows = packed::unpack(text, args.collection, args.limit)?;
-            Ok(rows.into_iter().map(|row| QueryRow { row, place: None }).collect())
+            Ok(rows.into_iter().map(|found| found.map(|row| QueryRow { row, place: None })).collect())
         }
-        Db::Sqlite(db) => fetch!(db.lane),
-        Db::Postgres(db) => fetch!(db.lane),
+        Db::Postgres(db) => fetch!(if scans { &db.scan_lane } else { &db.lane }),
     }
 }
 
-fn read<R: RawRow + PlaceRow>(row: R, args: &QueryArgs<'_>) -> Result<QueryRow, StoreError> {
+fn read<R: RawRow + PlaceRow>(row: R, args: &QueryArgs<'_>) -> Result<Found<QueryRow>, StoreError> {
     let place = match args.order {
         Order::Newest { .. } => None,
         Order::By { sort, .. } => {
@@ -174,8 +223,8 @@ fn read<R: RawRow + PlaceRow>(row: R, args: &QueryArgs<'_>) -> Result<QueryRow, 
             Some(sort_value(sort, class, text.unwrap_or_default()))
         }
     };
-    let row = row.raw(args.collection.clone())?;
-    Ok(QueryRow { place: place.map(|value| SortKeyset { value, id: row.id }), row })
+    let found = row.raw(args.collection.clone())?;
+    Ok(found.map(|row| QueryRow { place: place.map(|value| SortKeyset { value, id: row.id }), row }))
 }
 
 /// The class and the text of a row's value, from [`Dialect::PLACE`].

@@ -144,6 +144,6 @@ impl super::sql::Dialect for Dialect {
 
 impl super::PlaceRow for PgRow {
     fn place(&self) -> Result<(i64, Option<String>), sqlx::Error> {
-        Ok((self.try_get(5)?, self.try_get(6)?))
+        Ok((self.try_get(6)?, self.try_get(7)?))
     }
 }

@@ -112,13 +112,13 @@ impl super::sql::Dialect for Dialect {
 
 impl super::PlaceRow for SqliteRow {
     fn place(&self) -> Result<(i64, Option<String>), sqlx::Error> {
-        let class = self.try_get(5)?;
-        let number = self.try_get_raw(6)?;
+        let class = self.try_get(6)?;
+        let number = self.try_get_raw(7)?;
         // SQLite's own text of a double does not lead back to the same double; Rust's does.
         let text = match number.type_info().name() {
-            _ if number.is_null() => self.try_get(7)?,
-            "REAL" => Some(format!("{:e}", self.try_get_unchecked::<f64, _>(6)?)),
-            _ => Some(self.try_get_unchecked::<i64, _>(6)?.to_string()),
+            _ if number.is_null() => self.try_get(8)?,
+            "REAL" => Some(format!("{:e}", self.try_get_unchecked::<f64, _>(7)?)),
+            _ => Some(self.try_get_unchecked::<i64, _>(7)?.to_string()),
         };
         Ok((class, text))
     }

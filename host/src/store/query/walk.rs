@@ -7,6 +7,7 @@
 use crate::records::path::Path;
 use crate::records::sort::{Direction, SortKeyset, SortValue};
 use crate::store::fields::{Kind, build};
+use crate::store::records::Found;
 use crate::store::{Backend, Db, StoreError};
 
 use super::compile::{and_asked, words};
@@ -64,17 +65,18 @@ impl Walk<'_> {
     pub(super) async fn rows(
         &self,
         db: &Db,
+        scans: bool,
         collection: i64,
         args: &QueryArgs<'_>,
-    ) -> Result<Vec<QueryRow>, StoreError> {
+    ) -> Result<Vec<Found<QueryRow>>, StoreError> {
         let mut rows = Vec::new();
         for stretch in stretches(self.direction, self.after) {
-            let wanted = (args.limit as usize).saturating_sub(rows.len());
+            let wanted = (args.rows() as usize).saturating_sub(rows.len());
             if wanted == 0 {
                 break;
             }
             let sql = self.statement(db.backend(), collection, args, stretch, wanted);
-            rows.extend(fetch(db, sql, args).await?);
+            rows.extend(fetch(db, scans, sql, args).await?);
         }
         Ok(rows)
     }
@@ -82,7 +84,7 @@ impl Walk<'_> {
     /// The statement of the first stretch.
     pub(super) fn first(&self, backend: Backend, collection: i64, args: &QueryArgs<'_>) -> Sql {
         let first = stretches(self.direction, self.after)[0];
-        self.statement(backend, collection, args, first, args.limit as usize)
+        self.statement(backend, collection, args, first, args.rows() as usize)
     }
 
     fn statement(

@@ -2,20 +2,23 @@
 //! walked along it without sorting, however many there are. Ids grow with each record that is created.
 
 use crate::atproto::{Did, Nsid};
+use crate::fair_share::Tenant;
 
 use super::super::lane::read;
 use super::super::{Db, StoreError, intern};
-use super::{RawRow, RecordRow, columns};
+use super::{Found, PAGE_BYTES, RawRow, RecordRow, Slice, columns, complete};
 
 #[derive(Clone, Debug)]
 pub struct BacklinksArgs<'a> {
     pub collection: &'a Nsid,
     pub target: &'a str,
     pub did: Option<&'a Did>,
-    /// Rows to read: ask for one more than the page to know whether another page follows.
+    /// Rows of the page.
     pub limit: u32,
     /// Rows after the one with this id.
     pub after: Option<i64>,
+    /// Who asks: takes a place for the links of one account, which are looked for among all links of the target.
+    pub tenant: &'a Tenant,
 }
 
 macro_rules! sql {
@@ -61,7 +64,8 @@ macro_rules! fetch {
         let mut query = sqlx::query($statements[usize::from(args.did.is_some())])
             .bind(args.target)
             .bind($collection)
-            .bind(i64::from(args.limit))
+            // One row more says whether another page follows.
+            .bind(i64::from(args.limit) + 1)
             .bind(args.after.unwrap_or(i64::MAX));
         if let Some(did) = args.did {
             query = query.bind(did.as_str());
@@ -71,11 +75,19 @@ macro_rules! fetch {
     }};
 }
 
-/// Visible records that name the target, last created first.
-pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
-    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
-    match db {
-        Db::Sqlite(db) => fetch!(db.lane, SQLITE, id, args),
-        Db::Postgres(db) => fetch!(db.lane, POSTGRES, id, args),
-    }
+/// Visible records that name the target, last created first, at most [`PAGE_BYTES`] of them.
+///
+/// # Errors
+/// With an account [`StoreError::Busy`] and [`StoreError::TooSlow`].
+pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
+    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let place = if args.did.is_some() { Some(db.scan_place(args.tenant).await?) } else { None };
+    let found: Result<Vec<Found<RecordRow>>, StoreError> = match (db, &place) {
+        (Db::Sqlite(db), None) => fetch!(db.lane, SQLITE, id, args),
+        (Db::Sqlite(db), Some(_)) => fetch!(db.scan_lane, SQLITE, id, args),
+        (Db::Postgres(db), None) => fetch!(db.lane, POSTGRES, id, args),
+        (Db::Postgres(db), Some(_)) => fetch!(db.scan_lane, POSTGRES, id, args),
+    };
+    drop(place);
+    complete(db, found?, args.limit, PAGE_BYTES).await
 }

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 
 use super::super::lane::read;
 use super::super::{Db, StoreError, intern};
-use super::{FullRecordRow, RawRow, columns};
+use super::{Found, FullRecordRow, RawRow, Slice, columns, complete};
 use crate::atproto::{Nsid, RecordUri};
 
 const SQLITE: &str = concat!(
@@ -27,10 +27,15 @@ const POSTGRES: &str = concat!(
 );
 
 /// Where [`row_of`] finds the collection: after the columns of a full row.
-const COLLECTION: usize = 8;
+const COLLECTION: usize = 9;
 
-/// Those of `uris` that exist, in no order. A URI that is asked for twice may come twice.
-pub async fn get_many_full(db: &Db, uris: &[RecordUri]) -> Result<Vec<FullRecordRow>, StoreError> {
+/// Those of `uris` that exist, in no order, as far as their records take at most `bytes`. A URI that is asked for twice
+/// may come twice.
+pub async fn get_many_full(
+    db: &Db,
+    uris: &[RecordUri],
+    bytes: usize,
+) -> Result<Slice<FullRecordRow>, StoreError> {
     let mut ids: HashMap<&Nsid, Option<i64>> = HashMap::new();
     let mut collections: HashMap<i64, &Nsid> = HashMap::new();
     let mut keys = Vec::with_capacity(uris.len());
@@ -47,9 +52,9 @@ pub async fn get_many_full(db: &Db, uris: &[RecordUri]) -> Result<Vec<FullRecord
         keys.push((id, uri.did.as_str(), uri.rkey.as_str()));
     }
     if keys.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Slice::empty());
     }
-    match db {
+    let found: Result<Vec<_>, StoreError> = match db {
         Db::Sqlite(db) => {
             let keys = serde_json::to_string(&keys).map_err(|e| StoreError::Corrupt(e.to_string()))?;
             let rows = read!(db.lane, |conn| sqlx::query(SQLITE).bind(keys).fetch_all(conn).await);
@@ -63,14 +68,17 @@ pub async fn get_many_full(db: &Db, uris: &[RecordUri]) -> Result<Vec<FullRecord
             let rows = read!(db.lane, |conn| query.fetch_all(conn).await);
             rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION)?, row)).collect()
         }
-    }
+    };
+    let mut slice = complete(db, found?, u32::MAX, bytes).await?;
+    slice.rows.retain(|full| !full.row.record.is_empty());
+    Ok(slice)
 }
 
 fn row_of<R: RawRow>(
     collections: &HashMap<i64, &Nsid>,
     id: i64,
     row: R,
-) -> Result<FullRecordRow, StoreError> {
+) -> Result<Found<FullRecordRow>, StoreError> {
     let unknown = || StoreError::Corrupt("a record of a collection that was not asked for".into());
     row.raw_full((*collections.get(&id).ok_or_else(unknown)?).clone())
 }

@@ -7,6 +7,7 @@
 pub mod backlinks;
 mod many;
 pub(super) mod packed;
+mod slice;
 
 use bytes::Bytes;
 use sqlx::Row;
@@ -15,8 +16,11 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
+use crate::fair_share::Tenant;
 
 pub use self::many::{get_many_full, latest_rev};
+pub(super) use self::slice::{Found, HasRecord, INLINE_BYTES, complete};
+pub use self::slice::{PAGE_BYTES, Slice};
 
 use super::lane::read;
 use super::{Db, StoreError, intern, on};
@@ -53,7 +57,7 @@ pub struct Keyset {
 pub struct ListArgs<'a> {
     pub collection: &'a Nsid,
     pub did: Option<&'a Did>,
-    /// Rows to read: ask for one more than the page to know whether another page follows.
+    /// Rows of the page.
     pub limit: u32,
     pub after: Option<Keyset>,
 }
@@ -67,35 +71,34 @@ impl RecordRow {
 
 /// A row as it comes from either database: the columns of [`columns`], in their order.
 pub(super) trait RawRow: Sized {
-    fn raw(self, collection: Nsid) -> Result<RecordRow, sqlx::Error>;
-    fn raw_full(self, collection: Nsid) -> Result<FullRecordRow, StoreError>;
+    fn raw(self, collection: Nsid) -> Result<Found<RecordRow>, sqlx::Error>;
+    fn raw_full(self, collection: Nsid) -> Result<Found<FullRecordRow>, StoreError>;
 }
 
 /// Columns are read by position, which saves a lookup by name for each of them.
 macro_rules! raw_row {
     ($row:ty) => {
         impl RawRow for $row {
-            fn raw(self, collection: Nsid) -> Result<RecordRow, sqlx::Error> {
-                Ok(RecordRow {
+            fn raw(self, collection: Nsid) -> Result<Found<RecordRow>, sqlx::Error> {
+                let record: Option<String> = self.try_get(4)?;
+                let row = RecordRow {
                     id: self.try_get(0)?,
                     did: self.try_get(1)?,
                     collection,
                     rkey: self.try_get(2)?,
                     indexed_at: self.try_get(3)?,
-                    record: Bytes::from(self.try_get::<String, _>(4)?),
-                })
+                    record: Bytes::from(record.unwrap_or_default()),
+                };
+                Ok(Found { row, size: self.try_get(5)? })
             }
 
-            fn raw_full(self, collection: Nsid) -> Result<FullRecordRow, StoreError> {
-                let cid: Option<Vec<u8>> = self.try_get(5)?;
+            fn raw_full(self, collection: Nsid) -> Result<Found<FullRecordRow>, StoreError> {
+                let cid: Option<Vec<u8>> = self.try_get(6)?;
                 let cid = cid.map(|bytes| Cid::from_bytes(&bytes)).transpose();
-                let (cid_verified, updated_at) = (self.try_get(6)?, self.try_get(7)?);
-                Ok(FullRecordRow {
-                    cid: cid.map_err(|e| StoreError::Corrupt(format!("records.cid: {e}")))?,
-                    cid_verified,
-                    updated_at,
-                    row: self.raw(collection)?,
-                })
+                let cid = cid.map_err(|e| StoreError::Corrupt(format!("records.cid: {e}")))?;
+                let (cid_verified, updated_at) = (self.try_get(7)?, self.try_get(8)?);
+                let found = self.raw(collection)?;
+                Ok(found.map(|row| FullRecordRow { row, cid, cid_verified, updated_at }))
             }
         }
     };
@@ -103,19 +106,36 @@ macro_rules! raw_row {
 raw_row!(SqliteRow);
 raw_row!(PgRow);
 
-/// What a row is read with; `full` adds what the admin API shows.
+/// What a row is read with. Its record is left out when it is larger than `INLINE_BYTES`, unless the `whole` row is
+/// wanted; `full` adds what the admin API shows.
+///
+/// SQLite knows the size of a text without reading it. PostgreSQL knows the compressed size, which says enough to leave
+/// most of them alone; the text of the others is made once (`OFFSET 0`) and measured.
 macro_rules! columns {
     (sqlite) => {
-        "r.id, d.did, r.rkey, r.indexed_at, r.record"
+        "r.id, d.did, r.rkey, r.indexed_at, CASE WHEN octet_length(r.record) <= 10240 THEN r.record END AS record, \
+         octet_length(r.record) AS size"
     };
     (postgres) => {
-        "r.id, d.did, r.rkey, r.indexed_at, r.record::text"
+        "r.id, d.did, r.rkey, r.indexed_at, CASE WHEN pg_column_size(r.record) <= 10240 THEN \
+             (SELECT CASE WHEN octet_length(t) <= 10240 THEN t END FROM (SELECT r.record::text AS t OFFSET 0) x) END, \
+         pg_column_size(r.record)::bigint"
+    };
+    (sqlite whole) => {
+        "r.id, d.did, r.rkey, r.indexed_at, r.record, octet_length(r.record)"
+    };
+    (postgres whole) => {
+        "r.id, d.did, r.rkey, r.indexed_at, r.record::text, pg_column_size(r.record)::bigint"
     };
     ($dialect:ident full) => {
         concat!(columns!($dialect), ", r.cid, r.cid_verified, r.updated_at")
     };
+    ($dialect:ident whole full) => {
+        concat!(columns!($dialect whole), ", r.cid, r.cid_verified, r.updated_at")
+    };
 }
 pub(super) use columns;
+const _: () = assert!(INLINE_BYTES == 10_240, "as in the statements above, and in `packed`");
 
 /// Visible records `r` with their account `d`; more conditions may follow.
 macro_rules! from_visible {
@@ -170,7 +190,8 @@ macro_rules! fetch_list {
     ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
         let args: &ListArgs<'_> = $args;
         let sql = $statements[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
-        let mut query = sqlx::query(sql).bind($collection).bind(i64::from(args.limit));
+        // One row more says whether another page follows.
+        let mut query = sqlx::query(sql).bind($collection).bind(i64::from(args.limit) + 1);
         if let Some(did) = args.did {
             query = query.bind(did.as_str());
         }
@@ -181,29 +202,31 @@ macro_rules! fetch_list {
     }};
 }
 
-/// Newest first by (`indexed_at`, id).
-pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
-    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
-    match db {
-        Db::Sqlite(db) => packed::list(&db.lane, id, args).await,
-        Db::Postgres(db) => rows(fetch_list!(db.lane, LIST_POSTGRES, id, args), args.collection),
-    }
+/// Newest first by (`indexed_at`, id), at most [`PAGE_BYTES`] of records.
+pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
+    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let found = match db {
+        Db::Sqlite(db) => packed::list(&db.lane, id, args).await?,
+        Db::Postgres(db) => rows(fetch_list!(db.lane, LIST_POSTGRES, id, args), args.collection)?,
+    };
+    complete(db, found, args.limit, PAGE_BYTES).await
 }
 
 /// As [`list`], with CID and times.
-pub async fn list_full(db: &Db, args: &ListArgs<'_>) -> Result<Vec<FullRecordRow>, StoreError> {
-    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
-    match db {
-        Db::Sqlite(db) => full_rows(fetch_list!(db.lane, LIST_FULL_SQLITE, id, args), args.collection),
-        Db::Postgres(db) => full_rows(fetch_list!(db.lane, LIST_FULL_POSTGRES, id, args), args.collection),
-    }
+pub async fn list_full(db: &Db, args: &ListArgs<'_>) -> Result<Slice<FullRecordRow>, StoreError> {
+    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let found = match db {
+        Db::Sqlite(db) => full_rows(fetch_list!(db.lane, LIST_FULL_SQLITE, id, args), args.collection)?,
+        Db::Postgres(db) => full_rows(fetch_list!(db.lane, LIST_FULL_POSTGRES, id, args), args.collection)?,
+    };
+    complete(db, found, args.limit, PAGE_BYTES).await
 }
 
-fn rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<RecordRow>, StoreError> {
+fn rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<Found<RecordRow>>, StoreError> {
     rows.into_iter().map(|row| Ok(row.raw(collection.clone())?)).collect()
 }
 
-fn full_rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<FullRecordRow>, StoreError> {
+fn full_rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<Found<FullRecordRow>>, StoreError> {
     rows.into_iter().map(|row| row.raw_full(collection.clone())).collect()
 }
 
@@ -217,10 +240,10 @@ macro_rules! get_sql {
         )
     };
 }
-const GET_SQLITE: &str = get_sql!(columns!(sqlite));
-const GET_POSTGRES: &str = get_sql!(columns!(postgres));
-const GET_FULL_SQLITE: &str = get_sql!(columns!(sqlite full));
-const GET_FULL_POSTGRES: &str = get_sql!(columns!(postgres full));
+const GET_SQLITE: &str = get_sql!(columns!(sqlite whole));
+const GET_POSTGRES: &str = get_sql!(columns!(postgres whole));
+const GET_FULL_SQLITE: &str = get_sql!(columns!(sqlite whole full));
+const GET_FULL_POSTGRES: &str = get_sql!(columns!(postgres whole full));
 
 macro_rules! fetch_one {
     ($pool:expr, $sql:expr, $collection:expr, $uri:expr) => {
@@ -243,7 +266,7 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
             fetch_one!(db.lane, GET_POSTGRES, id, uri).map(|row| row.raw(uri.collection.clone()))
         }
     };
-    Ok(row.transpose()?)
+    Ok(row.transpose()?.map(|found| found.row))
 }
 
 pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
@@ -256,12 +279,7 @@ pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>,
             fetch_one!(db.lane, GET_FULL_POSTGRES, id, uri).map(|row| row.raw_full(uri.collection.clone()))
         }
     };
-    row.transpose()
-}
-
-/// Those of `uris` that exist, in no order.
-pub async fn get_many(db: &Db, uris: &[RecordUri]) -> Result<Vec<RecordRow>, StoreError> {
-    Ok(get_many_full(db, uris).await?.into_iter().map(|full| full.row).collect())
+    Ok(row.transpose()?.map(|found| found.row))
 }
 
 /// Hidden accounts are few: they are counted apart, so that the rest is a walk along one index.
@@ -271,8 +289,18 @@ const COUNT: &str = "SELECT (SELECT count(*) FROM records WHERE collection_id = 
 const COUNT_DID: &str = "SELECT count(*) FROM records WHERE collection_id = $1 AND did_id = \
      (SELECT id FROM dids WHERE did = $2 AND status = 0)";
 
-pub async fn count(db: &Db, collection: &Nsid, did: Option<&Did>) -> Result<u64, StoreError> {
+/// Visible records of a collection, or of one account in it.
+///
+/// # Errors
+/// [`StoreError::Busy`] and [`StoreError::TooSlow`]: it passes over every one of them.
+pub async fn count(
+    db: &Db,
+    collection: &Nsid,
+    did: Option<&Did>,
+    tenant: &Tenant,
+) -> Result<u64, StoreError> {
     let Some(id) = intern::collection_id(db, collection).await? else { return Ok(0) };
+    let _place = db.scan_place(tenant).await?;
     macro_rules! counted {
         ($lane:expr) => {
             read!($lane, |conn| match did {
@@ -281,10 +309,9 @@ pub async fn count(db: &Db, collection: &Nsid, did: Option<&Did>) -> Result<u64,
             })
         };
     }
-    // A script may ask for it: with a deadline.
     let count: i64 = match db {
-        Db::Sqlite(db) => counted!(db.lane),
-        Db::Postgres(db) => counted!(db.lane),
+        Db::Sqlite(db) => counted!(db.scan_lane),
+        Db::Postgres(db) => counted!(db.scan_lane),
     };
     Ok(count as u64)
 }

@@ -3,7 +3,8 @@
 //! Every row that sqlx reads from SQLite is a message from the connection's thread, and every column in it a copy
 //! on the heap: for a list of twenty that costs more than finding the rows. So the statement joins the rows into one
 //! text, `id indexed_at did rkey length record` one after the other, and the records of a page are slices of it.
-//! Neither DIDs nor record keys have blanks in them; the length is in bytes.
+//! Neither DIDs nor record keys have blanks in them; the length is in bytes. A record longer than [`INLINE_BYTES`] is
+//! left out: nothing follows its length.
 
 use bytes::Bytes;
 use sqlx::SqliteConnection;
@@ -12,14 +13,15 @@ use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 
 use super::super::lane::{Lane, read};
-use super::{ListArgs, RecordRow, StoreError};
+use super::{Found, INLINE_BYTES, ListArgs, RecordRow, StoreError};
 
 macro_rules! packed_sql {
     ($where:literal) => {
         // The rows are joined in the order of the inner SELECT, which has a LIMIT and so is not merged away.
         concat!(
             "SELECT group_concat(p, '') FROM (SELECT r.id || ' ' || r.indexed_at || ' ' || d.did || ' ' || r.rkey \
-                 || ' ' || octet_length(r.record) || ' ' || r.record AS p \
+                 || ' ' || octet_length(r.record) || ' ' \
+                 || CASE WHEN octet_length(r.record) <= 10240 THEN r.record ELSE '' END AS p \
              FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
             $where,
             " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2)"
@@ -34,9 +36,9 @@ pub(super) async fn list(
     lane: &Lane<SqliteConnection>,
     collection: i64,
     args: &ListArgs<'_>,
-) -> Result<Vec<RecordRow>, StoreError> {
+) -> Result<Vec<Found<RecordRow>>, StoreError> {
     let sql = STATEMENTS[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
-    let mut query = sqlx::query_scalar(sql).bind(collection).bind(i64::from(args.limit));
+    let mut query = sqlx::query_scalar(sql).bind(collection).bind(i64::from(args.limit) + 1);
     if let Some(did) = args.did {
         query = query.bind(did.as_str());
     }
@@ -50,8 +52,8 @@ pub(super) async fn list(
 /// A statement that gives the rows of `inner` joined into one text. Its columns are [`super::columns`], and it has a LIMIT.
 pub(in crate::store) fn statement(inner: &str) -> String {
     format!(
-        "SELECT group_concat(id || ' ' || indexed_at || ' ' || did || ' ' || rkey || ' ' || octet_length(record) \
-         || ' ' || record, '') FROM ({inner})"
+        "SELECT group_concat(id || ' ' || indexed_at || ' ' || did || ' ' || rkey || ' ' || size || ' ' \
+         || coalesce(record, ''), '') FROM ({inner})"
     )
 }
 
@@ -60,12 +62,12 @@ pub(in crate::store) fn unpack(
     text: Option<String>,
     collection: &Nsid,
     limit: u32,
-) -> Result<Vec<RecordRow>, StoreError> {
+) -> Result<Vec<Found<RecordRow>>, StoreError> {
     let rows = text.map_or_else(|| Some(Vec::new()), |text| slices(text, collection, limit));
     rows.ok_or_else(|| StoreError::Corrupt("a list of records does not add up".into()))
 }
 
-fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<RecordRow>> {
+fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<Found<RecordRow>>> {
     let all = Bytes::from(text);
     let mut rows = Vec::with_capacity(limit.min(128) as usize);
     let mut at = 0;
@@ -80,15 +82,17 @@ fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<RecordRow>>
         let indexed_at = Timestamp(field()?.parse().ok()?);
         let (did, rkey) = (field()?.to_owned(), field()?.to_owned());
         let length: usize = field()?.parse().ok()?;
-        let end = at.checked_add(length).filter(|end| *end <= all.len())?;
-        rows.push(RecordRow {
+        let here = if length <= INLINE_BYTES { length } else { 0 };
+        let end = at.checked_add(here).filter(|end| *end <= all.len())?;
+        let row = RecordRow {
             id,
             did,
             collection: collection.clone(),
             rkey,
             indexed_at,
             record: all.slice(at..end),
-        });
+        };
+        rows.push(Found { row, size: i64::try_from(length).ok()? });
         at = end;
     }
     Some(rows)
@@ -103,15 +107,19 @@ mod tests {
         let note = Nsid::try_from("com.example.note").unwrap();
         let unpack = |text: &str| slices(text.to_owned(), &note, 10);
         let rows = unpack("7 -5 did:plc:a self 14 {\"a\":\"b \u{e4} c\"}8 9 did:plc:b x 2 {}").unwrap();
-        let shown: Vec<_> = rows.iter().map(|r| (r.id, r.indexed_at.0, r.uri(), r.record.clone())).collect();
+        let shown = |rows: &[Found<RecordRow>]| -> Vec<_> {
+            rows.iter().map(|f| (f.row.id, f.row.indexed_at.0, f.row.uri(), f.row.record.clone())).collect()
+        };
         assert_eq!(
-            shown,
+            shown(&rows),
             [
                 (7, -5, "at://did:plc:a/com.example.note/self".into(), "{\"a\":\"b \u{e4} c\"}".into()),
                 (8, 9, "at://did:plc:b/com.example.note/x".into(), "{}".into()),
             ]
         );
         assert!(unpack("").unwrap().is_empty());
+        let large = unpack("7 5 a b 10241 8 6 c d 2 {}").unwrap();
+        assert_eq!((large[0].size, large[0].row.record.len(), large[1].row.id), (10_241, 0, 8));
         for text in ["7", "7 5 a b 3 {}", "7 5 a b x {}", "7 5 a b 2 {}8", "x 5 a b 2 {}"] {
             assert!(unpack(text).is_none(), "{text}");
         }

@@ -1,0 +1,132 @@
+//! What a script hands to the host as JSON is measured before anything is made of it.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::{Invocation, Stage};
+use crate::attestation::Attestation;
+use crate::clock::Clock;
+use crate::crypto::{Algorithm, PrivateKey};
+use crate::identity::Resolver;
+use crate::net::tests::loopback;
+use crate::scripts::{HeldLabel, IndexError, Labels, Trigger, Xrpc, XrpcAnswer, XrpcCall, XrpcError};
+
+/// Answers nothing: no call in these tests gets so far.
+struct Nobody;
+
+impl Xrpc for Nobody {
+    fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>> {
+        async move { panic!("{} was called with {:?} bytes", call.nsid, call.input.map(|input| input.len())) }
+            .boxed()
+    }
+}
+
+impl Labels for Nobody {
+    fn held(
+        &self,
+        _subjects: Vec<String>,
+    ) -> BoxFuture<'_, Result<std::collections::HashMap<String, Vec<HeldLabel>>, IndexError>> {
+        async { Ok(Default::default()) }.boxed()
+    }
+}
+
+async fn stage() -> Stage {
+    let mut stage = Stage::set().await;
+    let key = PrivateKey::from_bytes(Algorithm::Es256k, &[9; 32]).unwrap();
+    let attestation = Attestation::new(key, "did:web:x.test#a".to_owned(), "com.example.sig".to_owned());
+    let plc = url::Url::parse("http://127.0.0.1:9").unwrap();
+    let resolver = Resolver::new(loopback(), plc, Clock::fixed(super::NOW));
+    stage.services = stage.services.with_xrpc(Arc::new(Nobody)).with_atproto(
+        resolver,
+        Arc::new(Nobody),
+        Arc::new(attestation),
+    );
+    stage
+}
+
+/// 16 MiB of `[],` from a few kilobytes of Lua: lists of the same list.
+const MANY: &str = "local e, a, many = toarray({}), toarray({}), toarray({})
+    for i = 1, 2000 do a[i] = e end
+    for i = 1, 2796 do many[i] = a end\n";
+
+/// The most memory that the process has taken so far.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[tokio::test]
+async fn sixteen_mebibytes_of_empty_lists_are_refused_everywhere() {
+    let stage = stage().await;
+    let run = async |body: &str| {
+        let source = format!("function handle() {MANY} {body} end");
+        let script =
+            stage.engine.compile(Trigger::parse("xrpc.procedure:com.example.do").unwrap(), &source).await;
+        let invocation = Invocation { caller_did: Some("did:plc:a"), ..Invocation::default() };
+        stage.engine.run(&script, invocation, &stage.services).await
+    };
+    // What a run costs that does all but the call.
+    run("return #json.encode(many)").await.unwrap();
+    let before = peak();
+    for (call, expected) in [
+        (
+            "db.query{ collection = 'a.b.c', filter = { field = 'x', value = many } }",
+            "filter: larger than 65536 bytes",
+        ),
+        ("db.raw('SELECT 1', { many })", "params: larger than 1048576 bytes"),
+        ("xrpc.query('com.example.get', { x = many })", "params: larger than 65536 bytes"),
+        ("xrpc.procedure('com.example.do', many)", "input: larger than 1048576 bytes"),
+        ("xrpc.procedure('com.example.do', {}, { x = many })", "params: larger than 65536 bytes"),
+        ("atproto.sign({ x = many })", "atproto.sign: larger than 1048576 bytes"),
+        ("atproto.verify_signature({ x = many }, {}, 'did:plc:a')", "larger than 1048576 bytes"),
+        ("atproto.verify_signature({}, { x = many }, 'did:plc:a')", "larger than 4096 bytes"),
+    ] {
+        let failure = run(&format!("return {call}")).await.unwrap_err();
+        assert!(failure.message.contains(expected), "{call}: {failure}");
+        let caught = run(&format!("local ok = pcall(function() return {call} end) return ok")).await;
+        assert_eq!(&caught.unwrap().body[..], b"false", "{call}: it is an error that a script can catch");
+    }
+    let failure = run("return many").await.unwrap_err();
+    assert!(failure.message.contains("the result is larger"), "{failure}");
+    let grown = peak().saturating_sub(before);
+    // As a tree it would be 180 MB and more.
+    assert!(grown < 100 << 20, "{} MB", grown >> 20);
+}
+
+#[tokio::test]
+async fn what_all_calls_hand_over_is_bounded_too() {
+    let stage = stage().await;
+    let failure = stage
+        .handle(
+            "local e, a = toarray({}), toarray({})
+             for i = 1, 15000 do a[i] = e end
+             for i = 1, 100 do pcall(db.raw, 'SELECT 1', { a }) end
+             return db.raw('SELECT 1', { a })",
+        )
+        .await
+        .unwrap_err();
+    assert!(failure.message.contains("too much JSON handed over"), "{failure}");
+}
+
+#[tokio::test]
+async fn names_are_bounded() {
+    let stage = stage().await;
+    for call in [
+        "db.get(long)",
+        "db.count(long)",
+        "db.count('a.b.c', long)",
+        "db.query{ collection = long }",
+        "db.query{ collection = 'a.b.c', cursor = long }",
+        "db.query{ collection = 'a.b.c', sort = long }",
+        "db.backlinks{ collection = 'a.b.c', uri = long }",
+        "db.search{ collection = 'a.b.c', field = 'x', query = long }",
+        "xrpc.query(long)",
+    ] {
+        let error =
+            stage.handle(&format!("local long = ('x'):rep(1 << 24) return {call}")).await.unwrap_err();
+        assert!(error.message.contains("long") && error.message.len() < 1_000, "{call}: {error}");
+    }
+}

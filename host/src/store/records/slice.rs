@@ -1,0 +1,192 @@
+//! A bound on the bytes that one read takes from the database.
+//!
+//! Statements that give several rows leave large records out ([`INLINE_BYTES`]) and give their size instead. The few
+//! that a page takes are fetched afterwards by id. So a page of ordinary records is one statement, and a page of large
+//! ones never reads more than a few records beyond its bound.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::super::lane::read;
+use super::super::{Db, StoreError};
+use super::{FullRecordRow, RecordRow};
+
+/// Bytes of records on one page: some thousand ordinary ones, or one of the largest.
+pub const PAGE_BYTES: usize = 1 << 20;
+
+/// Bytes of a record that comes with its row. A page of 100 and the row that says whether another page follows stay
+/// within [`PAGE_BYTES`]. The statements of this folder have it as a literal.
+pub(in crate::store) const INLINE_BYTES: usize = 10_240;
+const _: () = assert!(101 * INLINE_BYTES <= PAGE_BYTES, "a page of small records is one statement");
+
+/// Large records fetched by one statement. PostgreSQL tells the compressed size of a record, so this many may be read
+/// and turn out to be too many.
+const FETCHED_AT_ONCE: usize = 4;
+
+/// The rows that a read gives.
+#[derive(Clone, Debug)]
+pub struct Slice<R> {
+    /// A record that was deleted while it was read is empty; only the row's place means something then.
+    pub rows: Vec<R>,
+    /// Whether there are rows after these: more than were asked for, or more than fit.
+    pub more: bool,
+}
+
+/// A row as a statement gives it: without its record if that is large.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct Found<R> {
+    pub(in crate::store) row: R,
+    /// Bytes of the record: exact on SQLite, compressed on PostgreSQL.
+    pub(in crate::store) size: i64,
+}
+
+/// What is or has a [`RecordRow`].
+pub(in crate::store) trait HasRecord {
+    fn record_row(&mut self) -> &mut RecordRow;
+}
+
+impl HasRecord for RecordRow {
+    fn record_row(&mut self) -> &mut RecordRow {
+        self
+    }
+}
+
+impl HasRecord for FullRecordRow {
+    fn record_row(&mut self) -> &mut RecordRow {
+        &mut self.row
+    }
+}
+
+impl<R> Slice<R> {
+    pub(in crate::store) fn empty() -> Self {
+        Self { rows: Vec::new(), more: false }
+    }
+}
+
+impl<R> Found<R> {
+    pub(in crate::store) fn map<T>(self, make: impl FnOnce(R) -> T) -> Found<T> {
+        Found { row: make(self.row), size: self.size }
+    }
+}
+
+/// The first `limit` rows with their records, as far as these take at most `bytes` together. One row is given however
+/// large it is.
+pub(in crate::store) async fn complete<R: HasRecord>(
+    db: &Db,
+    mut found: Vec<Found<R>>,
+    limit: u32,
+    bytes: usize,
+) -> Result<Slice<R>, StoreError> {
+    let limit = limit as usize;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    // Rows before `fetched` have their record, unless it is gone.
+    let (mut taken, mut at, mut fetched) = (0, 0, 0);
+    while at < found.len() {
+        if at >= fetched && found[at].is_large() {
+            let fitting = fitting(&mut found[at..], bytes.saturating_sub(taken));
+            if fitting == 0 && taken > 0 {
+                break;
+            }
+            fetched = at + fitting.max(1);
+            fetch(db, &mut found[at..fetched]).await?;
+        }
+        let size = found[at].row.record_row().record.len();
+        if taken > 0 && taken + size > bytes {
+            break;
+        }
+        taken += size;
+        at += 1;
+    }
+    let more = more || at < found.len();
+    found.truncate(at);
+    Ok(Slice { rows: found.into_iter().map(|found| found.row).collect(), more })
+}
+
+impl<R: HasRecord> Found<R> {
+    /// Whether the row came without its record.
+    fn is_large(&mut self) -> bool {
+        self.row.record_row().record.is_empty()
+    }
+}
+
+/// How many rows from the first on may fit into `room`, with at most [`FETCHED_AT_ONCE`] large ones among them.
+fn fitting<R: HasRecord>(found: &mut [Found<R>], room: usize) -> usize {
+    let (mut taken, mut large) = (0, 0);
+    for (n, row) in found.iter_mut().enumerate() {
+        let is_large = row.is_large();
+        large += usize::from(is_large);
+        taken += if is_large { row.size.max(0) as usize } else { row.row.record_row().record.len() };
+        if taken > room || large > FETCHED_AT_ONCE {
+            return n;
+        }
+    }
+    found.len()
+}
+
+/// `$1` to `$4` are ids; one that is there twice is read once.
+const FETCH_SQLITE: &str = "SELECT id, record FROM records WHERE id IN ($1, $2, $3, $4)";
+const FETCH_POSTGRES: &str = "SELECT id, record::text FROM records WHERE id IN ($1, $2, $3, $4)";
+
+/// Gives the large ones among the rows their records. There are at most [`FETCHED_AT_ONCE`].
+async fn fetch<R: HasRecord>(db: &Db, rows: &mut [Found<R>]) -> Result<(), StoreError> {
+    let mut large: Vec<&mut RecordRow> = Vec::with_capacity(FETCHED_AT_ONCE);
+    for found in rows {
+        if found.is_large() {
+            large.push(found.row.record_row());
+        }
+    }
+    let id = |n: usize| large.get(n).or(large.first()).map(|row| row.id);
+    let ids: [Option<i64>; FETCHED_AT_ONCE] = std::array::from_fn(id);
+    macro_rules! fetched {
+        ($lane:expr, $sql:expr) => {{
+            let mut query = sqlx::query_as($sql);
+            for id in ids {
+                query = query.bind(id);
+            }
+            read!($lane, |conn| query.fetch_all(conn).await)
+        }};
+    }
+    let records: Vec<(i64, String)> = match db {
+        Db::Sqlite(db) => fetched!(db.lane, FETCH_SQLITE),
+        Db::Postgres(db) => fetched!(db.lane, FETCH_POSTGRES),
+    };
+    let records: HashMap<i64, Bytes> =
+        records.into_iter().map(|(id, record)| (id, Bytes::from(record))).collect();
+    for row in large {
+        row.record = records.get(&row.id).cloned().unwrap_or_default();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::atproto::Nsid;
+    use crate::clock::Timestamp;
+
+    fn found(size: usize, is_large: bool) -> Found<RecordRow> {
+        let row = RecordRow {
+            id: 1,
+            did: "did:plc:a".into(),
+            collection: Nsid::try_from("com.example.note").unwrap(),
+            rkey: "a".into(),
+            indexed_at: Timestamp(0),
+            record: if is_large { Bytes::new() } else { vec![b'x'; size].into() },
+        };
+        Found { row, size: size as i64 }
+    }
+
+    #[test]
+    fn only_what_may_fit_is_fetched() {
+        let rows = |sizes: &[(usize, bool)]| -> Vec<_> { sizes.iter().map(|(s, l)| found(*s, *l)).collect() };
+        let large = [(100, true); 6];
+        assert_eq!(fitting(&mut rows(&large), 99), 0);
+        assert_eq!(fitting(&mut rows(&large), 250), 2);
+        assert_eq!(fitting(&mut rows(&large), 10_000), FETCHED_AT_ONCE);
+        let mixed = [(100, true), (50, false), (100, true), (50, false)];
+        assert_eq!(fitting(&mut rows(&mixed), 249), 2);
+        assert_eq!(fitting(&mut rows(&mixed), 300), 4);
+    }
+}

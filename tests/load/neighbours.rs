@@ -1,0 +1,85 @@
+//! What a greedy client's reads, logs and answers do to the list of another client: its latency alone, and beside each.
+
+use std::fmt;
+
+use crate::fairness::another_client;
+use crate::server::{self, COLLECTION};
+use crate::support::jetstream::{Standin, synthetic};
+use crate::{Plan, http, writing};
+use belvedere::clock::Clock;
+
+/// Requests that the greedy client has in flight.
+const GREEDY: usize = 24;
+/// Of the other one: it waits for each answer, as a page does.
+const MODEST: usize = 1;
+
+/// Scripts of the greedy client. `COLLECTION` stands for the collection's name.
+const CASES: [(&str, &str); 7] = [
+    (
+        "LIKE without a match",
+        "db.query{ collection = COLLECTION, filter = { field = 'text', op = 'LIKE', value = '%nope%' } } return 1",
+    ),
+    ("a sort by a field", "return #db.query{ collection = COLLECTION, sort = 'likes' }.records"),
+    ("a search", "return #db.search{ collection = COLLECTION, field = 'text', query = 'nope' }.records"),
+    ("1,000 counts", "for i = 1, 999 do db.count(COLLECTION) end return 1"),
+    ("100 log lines of 4 KB", "local line = ('x'):rep(4096) for i = 1, 100 do log(line) end return 1"),
+    ("100 lists of 100", "for i = 1, 100 do db.query{ collection = COLLECTION, limit = 100 } end return 1"),
+    ("answers of 8 MB", "return ('x'):rep(8000000)"),
+];
+
+/// Latencies of the modest client's list, in milliseconds.
+#[derive(Debug)]
+pub struct Neighbour {
+    case: &'static str,
+    alone: (f64, f64),
+    beside: (f64, f64),
+    /// The greedy client's runs, and those that were refused, a second.
+    greedy: (f64, f64),
+}
+
+/// Measures every case on one server without indexes of fields.
+pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbour>> {
+    let standin = Standin::start().await;
+    let now = Clock::system().now().0;
+    let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
+    let server = server::start_with(database, &standin.url(), &[("FIELD_INDEX_LIMIT", "0")]).await;
+    server::upload_collection(&server).await;
+    server.eventually("the stream is connected", async |_| !standin.subscriptions().is_empty()).await;
+    standin.push_all(events);
+    server::wait_for_records(&server, plan.records as u64).await?;
+    let list = server::upload_query(&server).await;
+    let ours = [("x-client-key", server.client_key.clone())];
+    let mut rows = Vec::new();
+    for (n, (case, body)) in CASES.into_iter().enumerate() {
+        let source =
+            format!("function handle() {} end", body.replace("COLLECTION", &format!("'{COLLECTION}'")));
+        let greedy = server::add_script(&server, &format!("greedy{n}"), &source).await;
+        let theirs = [("x-client-key", another_client(&server).await)];
+        let alone = http::run(server.address, &list, &ours, MODEST, plan.seconds).await?;
+        let (beside, others) = tokio::join!(
+            http::run(server.address, &list, &ours, MODEST, plan.seconds),
+            http::run(server.address, &greedy, &theirs, GREEDY, plan.seconds),
+        );
+        let (beside, others) = (beside?, others?);
+        anyhow::ensure!(alone.failures + beside.failures == 0, "{case}: the modest client was refused");
+        let of = |run: &http::Run| (run.percentile(0.5), run.percentile(0.99));
+        let second = others.elapsed.as_secs_f64();
+        let greedy = ((others.requests - others.failures) as f64 / second, others.failures as f64 / second);
+        let row = Neighbour { case, alone: of(&alone), beside: of(&beside), greedy };
+        eprintln!("{row}");
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The head of the table that the rows belong to.
+pub const HEAD: &str = "| Beside 24 connections of | alone p50 ms | p99 ms | beside p50 ms | p99 ms | times p99 | runs per second | refused per second |
+|---|---:|---:|---:|---:|---:|---:|---:|";
+
+impl fmt::Display for Neighbour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { case, alone, beside, greedy } = self;
+        write!(f, "| {case} | {:.2} | {:.2} | {:.2} | {:.2} |", alone.0, alone.1, beside.0, beside.1)?;
+        write!(f, " {:.1} | {:.1} | {:.1} |", beside.1 / alone.1, greedy.0, greedy.1)
+    }
+}
