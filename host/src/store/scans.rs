@@ -15,9 +15,10 @@ pub(super) const SCAN_TIME: Duration = Duration::from_secs(2);
 /// Places at most: as many as there are connections for scripts' own SQL, and a quarter of the readers of SQLite.
 const MAX_PLACES: u32 = 4;
 
-/// Scans that may wait, of all tenants and of one. Each holds a script's instance, of which there are 64 as a rule.
-const WAITING: usize = 256;
-const WAITING_PER_TENANT: usize = 32;
+/// Scans that may wait, of all tenants and of one. Each holds a script's instance, and there are 64 of these as a rule, so
+/// that the wait is what ends first.
+const WAITING: usize = 1_024;
+const WAITING_PER_TENANT: usize = 256;
 
 /// How long a scan waits for its tenant's others. Its caller has hardly more patience.
 const PATIENCE: Duration = Duration::from_secs(5);
