@@ -32,11 +32,18 @@ async fn open(url: &str) -> Db {
     ] {
         let sql = sqlx::AssertSqlSafe(sql);
         match &db {
-            Db::Sqlite(db) => drop(sqlx::query(sql).execute(&db.writer).await.expect("the secret is planted")),
-            Db::Postgres(db) => drop(sqlx::query(sql).execute(&db.pool).await.expect("the secret is planted")),
+            Db::Sqlite(db) => {
+                drop(sqlx::query(sql).execute(&db.writer).await.expect("the secret is planted"))
+            }
+            Db::Postgres(db) => {
+                drop(sqlx::query(sql).execute(&db.pool).await.expect("the secret is planted"))
+            }
         }
     }
-    for sql in ["CREATE TABLE IF NOT EXISTS script_own (x text, n integer)", "INSERT INTO script_own VALUES ('a', 1)"] {
+    for sql in [
+        "CREATE TABLE IF NOT EXISTS script_own (x text, n integer)",
+        "INSERT INTO script_own VALUES ('a', 1)",
+    ] {
         script_sql::run(&db, sql, &[]).await.expect("scripts have a table");
     }
     db

@@ -205,6 +205,10 @@ const DEPTH: u32 = 4;
 /// One choice in so many is one that should be refused.
 const HOSTILE: usize = 24;
 
+fn add(sql: &mut String, text: std::fmt::Arguments<'_>) {
+    sql.push_str(&text.to_string());
+}
+
 /// Choices, taken from bytes. When they are used up it always takes the first.
 pub struct Choices<'a> {
     bytes: &'a [u8],
@@ -282,10 +286,10 @@ impl<'a> Choices<'a> {
             let width = width.or(Some(1));
             let (left, right) = (self.select(depth - 1, width), self.select(depth - 1, width));
             let word = self.one_of(&["UNION", "UNION ALL", "EXCEPT", "INTERSECT"]);
-            sql += &format!("{left} {word} {right}");
+            add(&mut sql, format_args!("{left} {word} {right}"));
         } else if self.once_in(20) {
             let row = (0..width.unwrap_or(2)).map(|_| self.expr(1)).collect::<Vec<_>>().join(", ");
-            sql += &format!("VALUES ({row})");
+            add(&mut sql, format_args!("VALUES ({row})"));
         } else {
             sql += &self.select(depth, width);
         }
@@ -293,9 +297,12 @@ impl<'a> Choices<'a> {
             sql += " ORDER BY 1";
         }
         if self.once_in(6) {
-            sql += &format!(
-                " LIMIT {}",
-                self.one_of(&["5", "1", "$1 + 0", "(SELECT count(*) FROM script_own)"])
+            add(
+                &mut sql,
+                format_args!(
+                    " LIMIT {}",
+                    self.one_of(&["5", "1", "$1 + 0", "(SELECT count(*) FROM script_own)"])
+                ),
             );
         }
         sql
@@ -307,13 +314,13 @@ impl<'a> Choices<'a> {
         let distinct = self.one_of(&["", "", "", "DISTINCT "]);
         let mut sql = format!("SELECT {distinct}{}{from}", self.projection(depth, width));
         if self.once_in(3) {
-            sql += &format!(" WHERE {} IS NOT NULL", self.expr(depth - 1));
+            add(&mut sql, format_args!(" WHERE {} IS NOT NULL", self.expr(depth - 1)));
         }
         if self.once_in(12) {
-            sql += &format!(" GROUP BY {}", self.expr(1));
+            add(&mut sql, format_args!(" GROUP BY {}", self.expr(1)));
         }
         if self.once_in(10) {
-            sql += &format!(" ORDER BY {}", self.expr(1));
+            add(&mut sql, format_args!(" ORDER BY {}", self.expr(1)));
         }
         self.seen.truncate(outside);
         sql
@@ -342,11 +349,12 @@ impl<'a> Choices<'a> {
             sql += join;
             sql += &self.table(depth.saturating_sub(1));
             if join.contains("JOIN") && !join.contains("CROSS") && !join.contains("NATURAL") {
-                sql += &if self.once_in(HOSTILE) {
+                let condition = if self.once_in(HOSTILE) {
                     " USING (secret)".to_owned()
                 } else {
                     format!(" ON {} = 'x'", self.expr(1))
                 };
+                sql += &condition;
             }
         }
         sql

@@ -26,7 +26,7 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     match script_sql::walls(&db).await {
         Ok(ScriptWalls::Sqlite) => {}
         Ok(ScriptWalls::Guard) => {
-            say(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)"))
+            say(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)"));
         }
         Ok(ScriptWalls::GuardAndRole(role)) => say(&format_args!("scripts' SQL runs under the role {role}")),
         // Everything else works.

@@ -167,6 +167,7 @@ impl std::fmt::Debug for Database {
             .field("url", &self.shown())
             .field("max_connections", &self.max_connections)
             .field("field_index_limit", &self.field_index_limit)
+            .field("script_sql", &self.script_sql)
             .finish()
     }
 }

@@ -125,11 +125,8 @@ on_both! {
             let sum = vec![call.as_str(); 25].join(" + ");
             let sql = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
                                SELECT sum({sum}) AS x FROM (SELECT n.i, concat($1, n.i) AS a FROM n) AS t");
-            let began = Instant::now();
             let result = ends(&db, &sql, std::slice::from_ref(&long)).await;
-            let took = began.elapsed();
             assert!(matches!(result, Err(RawError::TooSlow | RawError::TooLarge | RawError::Database(_))), "{call}: {result:?}");
-            println!("{took:?} {result:?} {}", &call[..call.len().min(60)]);
         }
     }
 

@@ -34,8 +34,7 @@ impl Emit<'_> {
         match expr {
             Expr::Nested(inner) => self.known_bytes(inner),
             Expr::Value(value) => match &value.value {
-                Value::SingleQuotedString(text) => Some(text.len()),
-                Value::Number(text, _) => Some(text.len()),
+                Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.len()),
                 Value::Null | Value::Boolean(_) => Some(0),
                 Value::Placeholder(name) => {
                     let number = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());

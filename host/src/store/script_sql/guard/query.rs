@@ -158,14 +158,14 @@ impl Emit<'_> {
                 emit.push("(");
                 let columns = emit.query_of(query, cte)?;
                 emit.push(")");
-                Ok(emit.written(columns))
+                Ok(written(columns))
             }
             SetExpr::Query(query) => {
                 // SQLite has no brackets around the parts of a UNION.
                 emit.push("SELECT * FROM (");
                 let columns = emit.query_of(query, cte)?;
                 emit.push(")");
-                Ok(emit.written(columns))
+                Ok(written(columns))
             }
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 let Written { mut columns, scope: _ } = emit.set(left, cte)?;
@@ -191,7 +191,7 @@ impl Emit<'_> {
                     column.cost.nodes = column.cost.nodes.saturating_add(other.cost.nodes);
                     column.cost.calls = column.cost.calls.saturating_add(other.cost.calls);
                 }
-                Ok(emit.written(columns))
+                Ok(written(columns))
             }
             SetExpr::Values(values) => {
                 emit.push("VALUES ");
@@ -202,19 +202,13 @@ impl Emit<'_> {
                     Ok(())
                 })?;
                 let width = values.rows.first().map_or(0, |row| row.content.len());
-                Ok(emit.written((1..=width).map(|n| Column::new(&format!("column{n}"))).collect()))
+                Ok(written((1..=width).map(|n| Column::new(&format!("column{n}"))).collect()))
             }
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
                 unsupported("a statement that changes something within another")
             }
             SetExpr::Table(_) => unsupported("TABLE (write SELECT * FROM)"),
         })
-    }
-
-    /// What has no tables that an ORDER BY could name.
-    fn written(&self, columns: Columns) -> Written {
-        let outputs = columns.iter().filter_map(|column| column.name.clone()).collect();
-        Written { columns, scope: Scope { outputs, ..Scope::default() } }
     }
 
     fn select(&mut self, select: &Select) -> Result<Written, Refusal> {
@@ -332,4 +326,10 @@ impl Emit<'_> {
         }
         Ok(())
     }
+}
+
+/// What has no tables that an ORDER BY could name.
+fn written(columns: Columns) -> Written {
+    let outputs = columns.iter().filter_map(|column| column.name.clone()).collect();
+    Written { columns, scope: Scope { outputs, ..Scope::default() } }
 }
