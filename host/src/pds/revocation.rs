@@ -59,9 +59,10 @@ impl Vault {
             let next = AtomicUsize::new(0);
             let workers = (0..TOGETHER).map(|_| vault.revoke_next(&of, &next));
             let ended = async { join_all(workers).await.into_iter().sum::<usize>() };
-            match tokio::time::timeout(MAX_TIME, ended).await {
-                Ok(ended) => tracing::info!(total, ended, "sessions of a deleted API client were revoked"),
-                Err(_) => tracing::warn!(total, "sessions of a deleted API client are left to run out"),
+            if let Ok(ended) = tokio::time::timeout(MAX_TIME, ended).await {
+                tracing::info!(total, ended, "sessions of a deleted API client were revoked");
+            } else {
+                tracing::warn!(total, "sessions of a deleted API client are left to run out");
             }
             for key in of.keys.values() {
                 vault.departing().invalidate(&key.client_id);

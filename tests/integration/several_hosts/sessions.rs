@@ -27,9 +27,9 @@ async fn a_session_is_one_on_all_hosts() {
     // A proof names the URL that the client sees, which is the same for both hosts behind one address: here the first's.
     let proof = device.proof(a, &Method::POST, PUT);
     let path = format!("/oauth/sessions/{ALICE}");
-    b.eventually("the other host knows the application", async |host| {
-        let look = device.proof(a, &Method::GET, &path);
-        device.send(host, Method::GET, &path, &look, None).await.status == 200
+    b.eventually("the other host knows the application and the method", async |host| {
+        let first = device.proof(a, &Method::POST, PUT);
+        device.send(host, Method::POST, PUT, &first, Some(&body)).await.status == 200
     })
     .await;
     assert_eq!(device.send(b, Method::POST, PUT, &proof, Some(&body)).await.status, 200);
