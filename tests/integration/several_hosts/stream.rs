@@ -109,7 +109,9 @@ async fn another_takes_over_from_one_that_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_loses_its_lease_stops_and_tries_again() {
     let hosts = start().await;
-    let locks = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'";
+    // The view shows the locks of every database of the server, and so those of other tests.
+    let locks = "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+         WHERE l.locktype = 'advisory' AND d.datname = current_database()";
     let mut written = 0;
     for _ in 0..5 {
         let follows = hosts.follows_notes();

@@ -47,7 +47,9 @@ async fn one_has_it_until_it_gives_it_back_or_its_connection_ends() {
     let second = taken(&mut two).await;
     assert!(second > first && first > Term::ALONE);
 
-    let sql = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'";
+    // The view shows the locks of every database of the server, and so those of other tests.
+    let sql = "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+         WHERE l.locktype = 'advisory' AND d.datname = current_database()";
     assert_eq!(execute(&db, sql).await, 1);
     tokio::time::timeout(Duration::from_secs(4), two.lost()).await.expect("it is noticed, before any ping");
     assert!(taken(&mut one).await > second);
