@@ -6,8 +6,9 @@ use crate::http::Error;
 use crate::records::ReadError;
 use crate::store::StoreError;
 
-/// The answer to a failure of the store that the handler has no better word for: 500, with the cause in the log, or 503 for a tenant that has enough reads under way.
-/// Conflicts and absences are the handlers' to name before it comes to this.
+/// The answer to a failure of the store that the handler has no better word for: 500, with the cause in the log, or 503
+/// for a tenant that has enough reads under way. Conflicts and absences are the handlers' to name before it comes to
+/// this.
 pub fn failed(error: StoreError) -> Error {
     match error {
         StoreError::Busy(_) => Error::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
