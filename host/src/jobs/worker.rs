@@ -244,7 +244,7 @@ impl Workers {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ran::Lost,
                 Err(error) => {
-                    tracing::warn!(%error, job = id, "a job's row can't be read or its lease renewed")
+                    tracing::warn!(%error, job = id, "a job's row can't be read or its lease renewed");
                 }
             }
         }

@@ -79,7 +79,7 @@ impl Triggers {
             }),
             ..Invocation::default()
         };
-        verdict(label, &self.run(script, invocation).await?)
+        verdict(label, &self.run(script, &invocation).await?)
     }
 }
 

@@ -62,11 +62,11 @@ impl Triggers {
     async fn run(
         &self,
         script: &CompiledScript,
-        invocation: Invocation<'_>,
+        invocation: &Invocation<'_>,
     ) -> Result<Outcome, ScriptFailure> {
         // Nobody closes the semaphore.
         let _place = self.0.runs.acquire().await;
-        let run = self.0.engine.run(script, invocation, &self.0.services);
+        let run = self.0.engine.run(script, *invocation, &self.0.services);
         tokio::time::timeout(ATTEMPT, run).await.unwrap_or_else(|_| {
             Err(ScriptFailure::new(FailureKind::Limit, format!("took longer than {ATTEMPT:?}")))
         })

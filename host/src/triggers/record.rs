@@ -77,7 +77,7 @@ impl Triggers {
             }),
             ..Invocation::default()
         };
-        verdict(event.action, self.run(script, invocation).await?)
+        verdict(event.action, self.run(script, &invocation).await?)
     }
 
     /// Runs the script of an event, as often as it takes.
