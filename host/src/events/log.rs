@@ -169,7 +169,7 @@ async fn gather(receiver: &mut mpsc::Receiver<Message>, messages: &mut Vec<Messa
     while messages.len() < BATCH && !messages.iter().any(|message| matches!(message, Message::Flush(_))) {
         let room = BATCH - messages.len();
         match timeout_at(until, receiver.recv_many(messages, room)).await {
-            Ok(received) if received > 0 => {}
+            Ok(count) if count > 0 => {}
             // The time is over, or nobody is left to send.
             _ => return,
         }

@@ -2,7 +2,9 @@
 //! takes its place there in the name of its [`Tenant`].
 
 mod pool;
+mod state;
 mod tenant;
 
-pub use pool::{Bounds, FairPool, Full, Place};
+pub use pool::{FairPool, Place};
+pub use state::{Bounds, Full};
 pub use tenant::Tenant;

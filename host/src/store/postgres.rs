@@ -37,7 +37,7 @@ pub struct Postgres {
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
     /// The role that they log in as; `None` for the server's own.
-    pub(super) script_role: Result<Option<Role>, NoRole>,
+    pub(super) script_role: Arc<Result<Option<Role>, NoRole>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
     pub(super) fields: Arc<Fields>,
@@ -90,7 +90,7 @@ impl Postgres {
             scan_lane,
             scans: scans::pool(places),
             script_sql,
-            script_role,
+            script_role: Arc::new(script_role),
             connections,
             ids: Arc::default(),
             fields: Arc::default(),
@@ -99,7 +99,7 @@ impl Postgres {
 
     /// Makes the scripts' role and its rights, as far as the server's own role may. `Err` inside says what is missing.
     pub(super) async fn prepare_script_role(&self) -> Result<Result<(), NoRole>, StoreError> {
-        match &self.script_role {
+        match self.script_role.as_ref() {
             Ok(Some(role)) => Ok(role.prepare(&mut *self.pool.acquire().await?).await?),
             Ok(None) => Ok(Ok(())),
             Err(no_role) => Ok(Err(no_role.clone())),
@@ -108,7 +108,7 @@ impl Postgres {
 
     /// Whether scripts' SQL runs under a role of its own, which may do nothing else.
     pub(super) async fn script_walls(&self) -> Result<ScriptWalls, RawError> {
-        match &self.script_role {
+        match self.script_role.as_ref() {
             Ok(None) => Ok(ScriptWalls::Guard),
             Err(no_role) => Err(RawError::NoRole(no_role.clone())),
             Ok(Some(role)) => {

@@ -1,0 +1,184 @@
+use std::sync::Mutex as StdMutex;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const BOUNDS: Bounds =
+    Bounds { places: 2, per_tenant: 2, waiting: 8, waiting_per_tenant: 6, patience: Duration::from_secs(5) };
+
+fn tenant(name: &str) -> Tenant {
+    Tenant::client(name)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_waits_one_turn_however_much_another_asks_for() {
+    let pool = FairPool::new("test", BOUNDS);
+    let order = StdMutex::new(String::new());
+    let call = async |name: &str| {
+        let place = pool.enter(&tenant(name)).await.unwrap();
+        order.lock().unwrap().push_str(name);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        drop(place);
+    };
+    tokio::join!(
+        biased;
+        call("a"), call("a"), call("a"), call("a"), call("a"), call("a"),
+        call("b"), call("b"),
+    );
+    // Both places are a's at first. Of the next four, two are b's.
+    assert_eq!(order.into_inner().unwrap(), "aaabbaaa");
+    assert!(pool.0.lock().tenants.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_tenant_leaves_places_to_others() {
+    let pool = FairPool::new("test", Bounds { per_tenant: 1, ..BOUNDS });
+    let held = pool.enter(&tenant("a")).await.unwrap();
+    assert_eq!(pool.try_enter(&tenant("a")).unwrap_err(), Full::Tenant);
+    let other = pool.try_enter(&tenant("b")).unwrap();
+    assert_eq!(pool.try_enter(&tenant("c")).unwrap_err(), Full::Pool);
+    drop((held, other));
+    assert!(pool.try_enter(&tenant("a")).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_is_bounded_in_number_and_time() {
+    let pool = FairPool::new(
+        "test",
+        Bounds { places: 1, per_tenant: 1, waiting: 2, waiting_per_tenant: 1, ..BOUNDS },
+    );
+    let held = pool.enter(&tenant("a")).await.unwrap();
+    let (a, b) = (tenant("a"), tenant("b"));
+    let (first, second, third, c) = tokio::join!(
+        biased;
+        pool.enter(&a),
+        pool.enter(&a),
+        pool.enter(&b),
+        async { pool.enter(&tenant("c")).await },
+    );
+    assert_eq!(first.unwrap_err(), Full::Patience);
+    assert_eq!(second.unwrap_err(), Full::Tenant);
+    assert_eq!(third.unwrap_err(), Full::Patience);
+    assert_eq!(c.unwrap_err(), Full::Pool);
+    assert_eq!(pool.0.lock().waiting, 0);
+    drop(held);
+    assert!(pool.0.lock().tenants.is_empty());
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_takes_nothing_along() {
+    let pool = FairPool::new("test", Bounds { places: 1, ..BOUNDS });
+    let (a, b) = (tenant("a"), tenant("b"));
+    let held = pool.enter(&a).await.unwrap();
+    let mut waiting = Box::pin(pool.enter(&b));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    // Its turn has come, and it has not noticed.
+    drop(held);
+    assert_eq!(pool.0.lock().used, 1);
+    drop(waiting);
+    assert_eq!(pool.0.lock().used, 0);
+    assert!(pool.try_enter(&a).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_calls_do_not_overtake_a_large_one_for_ever() {
+    let bounds = Bounds { places: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS };
+    let pool = FairPool::new("test", bounds);
+    let (a, b) = (tenant("a"), tenant("b"));
+    let mut held = pool.enter_many(&a, 3).await.unwrap();
+    let mut large = Box::pin(pool.enter_many(&b, 3));
+    assert!(futures_util::poll!(&mut large).is_pending());
+    // One place is free, and it is kept for the one that waits.
+    assert!(pool.is_full_for(&a));
+    assert_eq!(pool.try_enter(&a).unwrap_err(), Full::Pool);
+    held.shrink_to(1);
+    let large = large.await.unwrap();
+    assert_eq!(pool.0.lock().used, 4);
+    // More than a share is all of it.
+    let mut all = Box::pin(pool.enter_many(&a, 100));
+    assert!(futures_util::poll!(&mut all).is_pending());
+    drop((held, large));
+    let all = all.await.unwrap();
+    assert_eq!((pool.0.lock().used, all.places), (4, 4));
+    drop(all);
+    assert!(pool.0.lock().tenants.is_empty());
+}
+
+#[tokio::test]
+async fn a_large_call_that_goes_away_lets_the_others_go_on() {
+    let pool = FairPool::new(
+        "test",
+        Bounds { places: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS },
+    );
+    let (a, b, c) = (tenant("a"), tenant("b"), tenant("c"));
+    let _held = pool.enter_many(&a, 2).await.unwrap();
+    let mut large = Box::pin(pool.enter_many(&b, 4));
+    assert!(futures_util::poll!(&mut large).is_pending());
+    let mut small = Box::pin(pool.enter(&c));
+    assert!(futures_util::poll!(&mut small).is_pending());
+    drop(large);
+    assert!(futures_util::poll!(&mut small).is_ready());
+}
+
+proptest! {
+    /// Whatever comes and goes, no bound is exceeded, no place is lost and nobody waits beside a free place.
+    #[test]
+    fn random_histories_keep_the_bounds(steps in proptest::collection::vec((0_u8..5, 0_u8..3, 0_usize..8), 1..200)) {
+        let bounds = Bounds { places: 5, per_tenant: 3, waiting: 8, waiting_per_tenant: 5, patience: Duration::MAX };
+        let pool = FairPool::new("test", bounds);
+        let (mut held, mut waiting) = (Vec::new(), Vec::new());
+        for (what, who, which) in steps {
+            let tenant = tenant(&who.to_string());
+            match what {
+                0 | 1 => {
+                    let places = which % 3 + 1;
+                    match pool.0.take_or_wait(&tenant, places) {
+                        Ok(Taken::Now) => held.push(pool.place(&tenant, places)),
+                        Ok(Taken::Later(id, turn)) => waiting.push((tenant, places, id, turn)),
+                        Err(_) => {}
+                    }
+                }
+                2 if !held.is_empty() => drop(held.swap_remove(which % held.len())),
+                3 if !waiting.is_empty() => {
+                    let (tenant, places, id, _turn) = waiting.swap_remove(which % waiting.len());
+                    drop(Waiter { shared: &pool.0, tenant: &tenant, places, id, done: false });
+                }
+                4 if !held.is_empty() => {
+                    let at = which % held.len();
+                    held[at].shrink_to(1);
+                }
+                _ => {}
+            }
+            waiting.retain_mut(|(tenant, places, _, turn)| {
+                let came = turn.try_recv().is_ok();
+                if came {
+                    held.push(pool.place(tenant, *places));
+                }
+                !came
+            });
+            let state = pool.0.lock();
+            prop_assert_eq!(state.used, held.iter().map(|place| place.places).sum::<usize>());
+            prop_assert_eq!(state.waiting, waiting.iter().map(|(_, places, ..)| places).sum::<usize>());
+            prop_assert!(state.used <= bounds.places && state.waiting <= bounds.waiting);
+            prop_assert!(state.turns.len() <= state.tenants.len());
+            // Whose turn it is waits for more places than are free; the others wait for their own.
+            if let Some(first) = state.turns.front() {
+                let first = state.tenants[first].queue.front().map_or(0, |waiting| waiting.places);
+                prop_assert!(first > 0 && state.used + first > bounds.places);
+            }
+            for share in state.tenants.values() {
+                prop_assert!(share.held <= bounds.per_tenant);
+                prop_assert_eq!(share.in_turn, share.could_go_on(&bounds));
+                let queued: usize = share.queue.iter().map(|waiting| waiting.places).sum();
+                prop_assert_eq!(share.queued, queued);
+                prop_assert!(queued <= bounds.waiting_per_tenant);
+            }
+        }
+        drop(held);
+        for (tenant, places, id, _turn) in waiting {
+            drop(Waiter { shared: &pool.0, tenant: &tenant, places, id, done: false });
+        }
+        prop_assert!(pool.0.lock().tenants.is_empty());
+    }
+}
