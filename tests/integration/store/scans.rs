@@ -135,7 +135,7 @@ on_both! {
         };
         tokio::select! {
             biased;
-            _ = async { waiting.await; pending::<()>().await } => unreachable!("the places are held"),
+            () = async { waiting.await; pending::<()>().await } => unreachable!("the places are held"),
             () = refused => {}
         }
         drop(held);
