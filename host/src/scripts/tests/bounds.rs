@@ -1,5 +1,6 @@
 //! What a script hands to the host as JSON is measured before anything is made of it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -27,8 +28,8 @@ impl Labels for Nobody {
     fn held(
         &self,
         _subjects: Vec<String>,
-    ) -> BoxFuture<'_, Result<std::collections::HashMap<String, Vec<HeldLabel>>, IndexError>> {
-        async { Ok(Default::default()) }.boxed()
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<HeldLabel>>, IndexError>> {
+        async { Ok(HashMap::default()) }.boxed()
     }
 }
 
