@@ -49,12 +49,12 @@ pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbou
     server::wait_for_records(&server, plan.records as u64).await?;
     let list = server::upload_query(&server).await;
     let ours = [("x-client-key", server.client_key.clone())];
+    let theirs = [("x-client-key", another_client(&server).await)];
     let mut rows = Vec::new();
     for (n, (case, body)) in CASES.into_iter().enumerate() {
         let source =
             format!("function handle() {} end", body.replace("COLLECTION", &format!("'{COLLECTION}'")));
         let greedy = server::add_script(&server, &format!("greedy{n}"), &source).await;
-        let theirs = [("x-client-key", another_client(&server).await)];
         let alone = http::run(server.address, &list, &ours, MODEST, plan.seconds).await?;
         let (beside, others) = tokio::join!(
             http::run(server.address, &list, &ours, MODEST, plan.seconds),
