@@ -75,7 +75,9 @@ pub(super) async fn within_limits<T>(
 ) -> Ran<T> {
     let times = state.times();
     let fuel = limits::FUEL * u64::from(times);
+    let lineage = state.lineage();
     let bounds = Bounds {
+        tenant: (lineage.depth() == 0).then(|| lineage.tenant().clone()),
         all: limits::GUEST_TIME * times,
         slice: limits::GUEST_TIME,
         calls: Arc::clone(state.host_calls()),

@@ -1,28 +1,29 @@
-//! Long runs take turns. A worker thread gives a busy script's place to the next task every fraction of a millisecond,
-//! but with many of them in its queue that is a long way round for a request that needs almost nothing. So only as many
-//! long runs as there are cores are in the queues at any time; the others wait here, first come, first served.
+//! Runs take turns at the processor. A worker thread gives a busy script's place to the next task every fraction of a
+//! millisecond, but with many of them in its queue that is a long way round for a request that needs almost nothing. So
+//! only as many runs as there are cores are in the queues at any time. The others wait here, and the tenants that they
+//! belong to are served in turn.
+//!
+//! A run that another run called is polled within that one's polls, and so within its turn: with a turn of its own it
+//! would hold one while its caller waits for another, and enough such pairs would wait for ever.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// Guest time after which a run counts as long: several times what an ordinary one takes.
-const LONG: Duration = Duration::from_micros(500);
+use crate::fair_share::{Bounds as PoolBounds, FairPool, Place, Tenant};
 
 /// Guest time of one turn: long enough that changing costs nothing, short enough that all runs get on.
 const TURN: Duration = Duration::from_millis(5);
 
-type Acquiring = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type Acquiring = Pin<Box<dyn Future<Output = Option<Place>> + Send>>;
 
 /// The turns of one engine.
 #[derive(Clone, Debug)]
 pub(super) struct Turns {
-    places: Arc<Semaphore>,
+    places: FairPool,
     turn: Duration,
 }
 
@@ -30,7 +31,20 @@ impl Turns {
     /// As many at once as the machine has cores.
     pub(super) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { places: Arc::new(Semaphore::new(cores)), turn: TURN }
+        Self::with(cores, TURN)
+    }
+
+    fn with(cores: usize, turn: Duration) -> Self {
+        // A tenant alone has all cores. Runs are few, since each holds an instance, and none is turned away here: what
+        // bounds a run's waiting is its deadline.
+        let bounds = PoolBounds {
+            places: cores,
+            per_tenant: cores,
+            waiting: usize::MAX,
+            waiting_per_tenant: usize::MAX,
+            patience: Duration::MAX,
+        };
+        Self { places: FairPool::new("processor", bounds), turn }
     }
 
     /// Polls `work` and adds up the time it takes the thread; waiting, for the host or for a turn, takes none. `None`
@@ -43,14 +57,15 @@ impl Turns {
         let mut work = pin!(work);
         let mut spent = Duration::ZERO;
         let (mut slice_began, mut slice) = (Duration::ZERO, 0);
-        let mut seat = Seat { turns: self, taken: None, acquiring: None, since: Duration::ZERO };
+        let mut seat = bounds.tenant.as_ref().map(|tenant| Seat::of(self, tenant));
         let ended = poll_fn(|context| {
-            let long = spent > LONG;
-            if long && seat.poll(context, spent).is_pending() {
+            if let Some(seat) = &mut seat
+                && seat.poll(context, spent).is_pending()
+            {
                 return Poll::Pending;
             }
             let started = Instant::now();
-            let (polled, busy) = watched(work.as_mut(), context, long);
+            let (polled, busy) = watched(work.as_mut(), context, seat.is_some());
             spent += started.elapsed();
             let calls = bounds.calls.load(Ordering::Relaxed);
             if calls != slice {
@@ -62,7 +77,9 @@ impl Turns {
                 Poll::Pending if spent.saturating_sub(slice_began) > bounds.slice => Poll::Ready(None),
                 Poll::Pending => {
                     // Who waits for the host needs no turn, and who had one long enough lets others have it.
-                    if !busy || spent.saturating_sub(seat.since) > self.turn {
+                    if let Some(seat) = &mut seat
+                        && (!busy || spent.saturating_sub(seat.since) > self.turn)
+                    {
                         seat.taken = None;
                     }
                     Poll::Pending
@@ -77,6 +94,8 @@ impl Turns {
 /// How much guest time a run may take.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
+    /// Whose turn the run takes; `None` for a run within another's turn.
+    pub(super) tenant: Option<Tenant>,
     pub(super) all: Duration,
     /// Between two calls of the host.
     pub(super) slice: Duration,
@@ -84,34 +103,40 @@ pub(super) struct Bounds {
     pub(super) calls: Arc<AtomicU32>,
 }
 
-/// A long run's place among those that may go on.
+/// A run's place among those that may go on.
 struct Seat<'a> {
     turns: &'a Turns,
-    taken: Option<OwnedSemaphorePermit>,
+    tenant: &'a Tenant,
+    taken: Option<Place>,
     acquiring: Option<Acquiring>,
     /// The run's guest time when it took the place.
     since: Duration,
 }
 
-impl Seat<'_> {
+impl<'a> Seat<'a> {
+    fn of(turns: &'a Turns, tenant: &'a Tenant) -> Self {
+        Self { turns, tenant, taken: None, acquiring: None, since: Duration::ZERO }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>, spent: Duration) -> Poll<()> {
         if self.taken.is_some() {
             return Poll::Ready(());
         }
-        let acquiring = self.acquiring.get_or_insert_with(|| {
-            let turns = Arc::clone(&self.turns.places);
-            // Nobody closes the semaphore.
-            Box::pin(async move { turns.acquire_owned().await.ok() })
-        });
-        match acquiring.as_mut().poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(permit) => {
-                self.acquiring = None;
-                self.taken = permit;
-                self.since = spent;
-                Poll::Ready(())
-            }
+        let places = &self.turns.places;
+        if self.acquiring.is_none() && !places.is_full_for(self.tenant) {
+            self.taken = places.try_enter(self.tenant).ok();
         }
+        if self.taken.is_none() {
+            let acquiring = self.acquiring.get_or_insert_with(|| {
+                let (places, tenant) = (places.clone(), self.tenant.clone());
+                // The pool's bounds turn no call away.
+                Box::pin(async move { places.enter(&tenant).await.ok() })
+            });
+            self.taken = ready!(acquiring.as_mut().poll(context));
+            self.acquiring = None;
+        }
+        self.since = spent;
+        Poll::Ready(())
     }
 }
 
@@ -157,7 +182,7 @@ mod tests {
     const MOST: Duration = Duration::from_millis(100);
 
     fn within(all: Duration) -> Bounds {
-        Bounds { all, slice: all, calls: Arc::default() }
+        Bounds { tenant: Some(Tenant::Instance), all, slice: all, calls: Arc::default() }
     }
 
     /// As the engine does when a fuel interval is over.
@@ -188,7 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_runs_go_one_after_the_other_while_a_turn_lasts() {
-        let turns = Turns { places: Arc::new(Semaphore::new(1)), turn: Duration::from_hours(1) };
+        let turns = Turns::with(1, Duration::from_hours(1));
         let steps = Mutex::new(Vec::new());
         let run = async |name: char| {
             let work = async {
@@ -208,7 +233,7 @@ mod tests {
     #[tokio::test]
     async fn a_slice_ends_with_a_call_of_the_host() {
         let turns = Turns::new();
-        let bounds = Bounds { all: 10 * MOST, slice: MOST, calls: Arc::default() };
+        let bounds = Bounds { slice: MOST, ..within(10 * MOST) };
         let calling = async {
             // Slices of a fifth of what they may take, on a machine that does nothing else.
             for _ in 0..8 {
@@ -223,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn after_a_turn_it_is_anothers() {
-        let turns = Turns { places: Arc::new(Semaphore::new(1)), turn: Duration::ZERO };
+        let turns = Turns::with(1, Duration::ZERO);
         let steps = Mutex::new(String::new());
         let run = async |name: char| {
             let work = async {
@@ -240,7 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_the_host_leaves_its_turn_to_others() {
-        let turns = Turns { places: Arc::new(Semaphore::new(1)), turn: Duration::from_hours(1) };
+        let turns = Turns::with(1, Duration::from_hours(1));
         let answered = Notify::new();
         let bounds = within(Duration::from_secs(10));
         let waiting = turns.timed(
@@ -258,6 +283,47 @@ mod tests {
         };
         let (waited, worked) = tokio::join!(waiting, working);
         assert!(waited.0.is_some() && worked.is_some());
-        assert_eq!(turns.places.available_permits(), 1);
+        assert_eq!(turns.places.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn tenants_are_served_in_turn() {
+        // Two steps of two milliseconds each.
+        let turns = Turns::with(1, Duration::from_millis(3));
+        let steps = Mutex::new(String::new());
+        let run = async |name: &str| {
+            let bounds = Bounds { tenant: Some(Tenant::client(name)), ..within(Duration::from_hours(1)) };
+            let work = async {
+                for _ in 0..4 {
+                    steps.lock().unwrap().push_str(name);
+                    busy(1).await;
+                }
+            };
+            turns.timed(work, &bounds).await.0
+        };
+        tokio::join!(biased; run("a"), run("a"), run("a"), run("a"), run("b"));
+        let steps = steps.into_inner().unwrap();
+        // Of 20 steps, each turn of b comes after one of a's.
+        assert!(steps.rfind('b') < Some(10), "{steps}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn runs_that_call_runs_need_no_second_turn() {
+        let turns = Turns::with(1, Duration::from_millis(1));
+        let called = async || {
+            let bounds = Bounds { tenant: None, ..within(Duration::from_hours(1)) };
+            turns.timed(busy(3), &bounds).await.0
+        };
+        let run = async || {
+            let work = async {
+                busy(1).await;
+                for _ in 0..3 {
+                    called().await.unwrap();
+                }
+            };
+            turns.timed(work, &within(Duration::from_hours(1))).await.0
+        };
+        let all = async { tokio::join!(run(), run(), run()) };
+        assert!(tokio::time::timeout(Duration::from_secs(30), all).await.is_ok());
     }
 }

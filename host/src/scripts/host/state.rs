@@ -105,6 +105,11 @@ impl RunState {
         }
     }
 
+    /// The runs that this one is called by, and who pays for all of them.
+    pub(in crate::scripts) fn lineage(&self) -> &Lineage {
+        &self.identity.lineage
+    }
+
     /// Counted calls into the host so far.
     pub(in crate::scripts) fn host_calls(&self) -> &Arc<AtomicU32> {
         &self.host_calls
