@@ -201,10 +201,10 @@ impl App {
         let identity = config.server.identity(port);
         let secrets = config.secrets.load(&random)?;
         let stream_config = stream_config(&config.indexing)?;
-        // The two things that take time, side by side.
-        let engine = async { Engine::open(engine_config(&config)).await.map_err(StartError::from) };
-        let access = script_access(&config)?;
-        let (db, engine) = tokio::try_join!(open_store(&config.database, &access), engine)?;
+        // One after the other: preparing the guest keeps this thread busy, and a database that is being connected to would
+        // seem not to answer in time.
+        let db = open_store(&config.database, &script_access(&config)?).await?;
+        let engine = Engine::open(engine_config(&config)).await?;
         let named = |error| StartError::Store { url: config.database.shown(), error };
 
         let registry = Arc::new(Registry::default());

@@ -2,10 +2,10 @@
 
 use belvedere::atproto::Cid;
 use belvedere::clock::Timestamp;
-use belvedere::store::Db;
 use belvedere::store::index::{AccountStatus, Change};
 use belvedere::store::labels::{self, Label};
 use belvedere::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, RawError};
+use belvedere::store::{Backend, Db};
 use serde_json::{Value, json};
 
 use super::fixtures::*;
@@ -188,7 +188,11 @@ on_both! {
         assert_eq!(ask(&db, &exactly, &[]).await.unwrap().count, MAX_ROWS);
         let big = "SELECT string_agg(r.uri, 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx') AS t FROM records r, records s";
         let refused = error(&db, big).await;
-        assert!(matches!(refused, RawError::TooLarge | RawError::Database(_)), "{refused}");
+        // PostgreSQL bounds no aggregate that collects its rows, so there it is refused before it runs.
+        match db.backend() {
+            Backend::Sqlite => assert!(matches!(refused, RawError::TooLarge | RawError::Database(_)), "{refused}"),
+            Backend::Postgres => assert!(matches!(refused, RawError::Refused(_)), "{refused}"),
+        }
         let doubling = "WITH RECURSIVE t(i, s) AS (SELECT 1, CAST('xxxxxxxxxxxxxxxx' AS text) \
                         UNION ALL SELECT i + 1, s || s FROM t WHERE i < 30) SELECT length(max(s)) FROM t";
         let refused = ask(&db, doubling, &[]).await;

@@ -41,7 +41,7 @@ const POSTGRES: &[&str] = &[
     "SELECT count(*) OVER (PARTITION BY t.{f}) FROM (SELECT '{a}' AS x) AS t",
     "SELECT count(*) OVER (ORDER BY t.{f}) FROM (SELECT '{a}' AS x) AS t",
     "SELECT count(*) FILTER (WHERE t.{f} IS NULL) FROM (SELECT '{a}' AS x) AS t",
-    "SELECT string_agg(t.x, ',' ORDER BY t.{f}) FROM (SELECT '{a}' AS x) AS t",
+    "SELECT max(t.x ORDER BY t.{f}) FROM (SELECT '{a}' AS x) AS t",
     "SELECT 1 FROM (SELECT '{a}' AS x) a JOIN (SELECT '{a}' AS x) b ON a.{f} = b.x",
     "SELECT EXISTS (SELECT t.{f}) FROM (SELECT '{a}' AS x) AS t",
     "SELECT 1 FROM (SELECT '{a}' AS x) AS t LIMIT (SELECT t.{f})",

@@ -319,6 +319,24 @@ fn no_other_function_type_or_literal() {
 }
 
 #[test]
+fn what_takes_memory_without_bound_is_refused_on_postgres() {
+    for sql in [
+        "SELECT array_agg(rkey) FROM records",
+        "SELECT string_agg(rkey, ',') FROM records",
+        "SELECT json_agg(rkey) FROM records",
+        "SELECT jsonb_agg(rkey) FROM records",
+        "SELECT json_object_agg(rkey, did) FROM records",
+        "SELECT jsonb_path_exists(record, '$[*]?(exists(@.a))') FROM records",
+        "SELECT jsonb_path_query_first(record, '$.a') FROM records",
+        "SELECT rkey FROM records, jsonb_path_query(record, '$.a') AS q(v)",
+    ] {
+        let error = on(Backend::Postgres, sql).unwrap_err().to_string();
+        assert!(error.contains("_agg") || error.contains("jsonb_path"), "{sql}: {error}");
+    }
+    assert!(on(Backend::Sqlite, "SELECT string_agg(rkey, ',') FROM records").is_ok());
+}
+
+#[test]
 fn a_text_ends_where_we_say() {
     for (sql, text) in [
         ("SELECT '\\'", "SELECT '\\'"),
