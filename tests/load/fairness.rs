@@ -12,8 +12,6 @@ use crate::{Plan, http, server};
 
 /// Requests that the greedy client has in flight.
 const GREEDY: usize = 16;
-/// Of the other one: it waits for each answer, as a page does.
-const MODEST: usize = 1;
 
 /// As much as a script may do, again and again.
 const LOOP: &str = "function handle() local n = 0 for i = 1, 490000 do n = n + i end return { n = n } end";
@@ -41,10 +39,10 @@ pub async fn measure(
     let greedy = server::add_script(&server, "loop", LOOP).await;
     let ours = [("x-client-key", server.client_key.clone())];
     let theirs = [("x-client-key", another_client(&server).await)];
-    http::run(server.address, &modest, &ours, MODEST, Duration::from_secs(1)).await?;
-    let alone = http::run(server.address, &modest, &ours, MODEST, plan.seconds).await?;
+    http::run_apart(server.address, &modest, &ours, Duration::from_secs(1)).await?;
+    let alone = http::run_apart(server.address, &modest, &ours, plan.seconds).await?;
     let (beside, others) = tokio::join!(
-        http::run(server.address, &modest, &ours, MODEST, plan.seconds),
+        http::run_apart(server.address, &modest, &ours, plan.seconds),
         http::run(server.address, &greedy, &theirs, GREEDY, plan.seconds),
     );
     let (beside, others) = (beside?, others?);

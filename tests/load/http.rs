@@ -98,6 +98,22 @@ pub async fn run(
     gathered(tasks, started).await
 }
 
+/// As [`run`], over one connection and from a thread of its own: the latencies are then the server's and not those of
+/// other loops' queue in this program.
+pub async fn run_apart(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&'static str, String)],
+    duration: Duration,
+) -> anyhow::Result<Run> {
+    let (path, headers) = (path.to_owned(), headers.to_vec());
+    tokio::task::spawn_blocking(move || {
+        let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        alone.block_on(run(address, &path, &headers, 1, duration))
+    })
+    .await?
+}
+
 async fn gathered(tasks: Vec<JoinHandle<anyhow::Result<Run>>>, started: Instant) -> anyhow::Result<Run> {
     let mut all = Run::default();
     for task in tasks {

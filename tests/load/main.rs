@@ -5,7 +5,7 @@
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
 //! database's, on PostgreSQL), so that a busy machine changes them little. Bounded in count and time; loopback only.
 //!
-//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|all] [--records N] [--seconds N]`
+//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|all] [--records N] [--seconds N] [--only TEXT]`
 
 #![expect(
     clippy::print_stdout,
@@ -52,6 +52,8 @@ pub struct Plan {
     pub records: usize,
     /// Of each reading case.
     pub seconds: Duration,
+    /// Part of the name of the neighbours to measure; empty for all.
+    pub only: String,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -81,6 +83,7 @@ fn plan(args: &[String]) -> anyhow::Result<Plan> {
     Ok(Plan {
         records: value("--records", 100_000)? as usize,
         seconds: Duration::from_secs(value("--seconds", 5)?),
+        only: args.iter().skip_while(|a| *a != "--only").nth(1).cloned().unwrap_or_default(),
     })
 }
 

@@ -1,17 +1,18 @@
 //! What a greedy client's reads, logs and answers do to the list of another client: its latency alone, and beside each.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fairness::another_client;
 use crate::server::{self, COLLECTION};
+use crate::support::instance::Instance;
 use crate::support::jetstream::{Standin, synthetic};
 use crate::{Plan, http, writing};
 use belvedere::clock::Clock;
 
 /// Requests that the greedy client has in flight.
 const GREEDY: usize = 24;
-/// Of the other one: it waits for each answer, as a page does.
-const MODEST: usize = 1;
 
 /// Scripts of the greedy client. `COLLECTION` stands for the collection's name.
 const CASES: [(&str, &str); 7] = [
@@ -50,14 +51,16 @@ pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbou
     let list = server::upload_query(&server).await;
     let ours = [("x-client-key", server.client_key.clone())];
     let theirs = [("x-client-key", another_client(&server).await)];
-    let mut rows = Vec::new();
-    for (n, (case, body)) in CASES.into_iter().enumerate() {
+    let mut rows = vec![beside_spinning(&server, &list, &ours, plan).await?];
+    eprintln!("{}", rows[0]);
+    for (n, (case, body)) in CASES.into_iter().enumerate().filter(|(_, (case, _))| case.contains(&plan.only))
+    {
         let source =
             format!("function handle() {} end", body.replace("COLLECTION", &format!("'{COLLECTION}'")));
         let greedy = server::add_script(&server, &format!("greedy{n}"), &source).await;
-        let alone = http::run(server.address, &list, &ours, MODEST, plan.seconds).await?;
+        let alone = http::run_apart(server.address, &list, &ours, plan.seconds).await?;
         let (beside, others) = tokio::join!(
-            http::run(server.address, &list, &ours, MODEST, plan.seconds),
+            http::run_apart(server.address, &list, &ours, plan.seconds),
             http::run(server.address, &greedy, &theirs, GREEDY, plan.seconds),
         );
         let (beside, others) = (beside?, others?);
@@ -70,6 +73,35 @@ pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbou
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// The measure of the rest: as many threads of this program as the machine has cores do nothing but burn them. What the
+/// list loses here is the kernel's doing.
+async fn beside_spinning(
+    server: &Instance,
+    list: &str,
+    ours: &[(&'static str, String)],
+    plan: &Plan,
+) -> anyhow::Result<Neighbour> {
+    let alone = http::run_apart(server.address, list, ours, plan.seconds).await?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let spinning: Vec<_> = (0..cores)
+        .map(|_| {
+            let ended = Arc::clone(&ended);
+            std::thread::spawn(move || while !ended.load(Ordering::Relaxed) {})
+        })
+        .collect();
+    let beside = http::run_apart(server.address, list, ours, plan.seconds).await;
+    ended.store(true, Ordering::Relaxed);
+    spinning.into_iter().for_each(|thread| thread.join().expect("it only spins"));
+    let of = |run: &http::Run| (run.percentile(0.5), run.percentile(0.99));
+    Ok(Neighbour {
+        case: "a spinning thread for each core",
+        alone: of(&alone),
+        beside: of(&beside?),
+        greedy: (0.0, 0.0),
+    })
 }
 
 /// The head of the table that the rows belong to.

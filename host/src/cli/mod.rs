@@ -21,10 +21,10 @@ use crate::config::{self, Config};
 const FAILED: u8 = 1;
 const MISCONFIGURED: u8 = 2;
 
-/// After how many turns of tasks a busy worker looks at its sockets. Tokio's own 61 suits tasks of microseconds; while
-/// scripts burn their fuel, turns take up to a tenth of a millisecond or two, and a request would wait 61 of them for
-/// each of its steps.
-pub(crate) const SOCKETS_EVERY: u32 = 8;
+/// After how many tasks a busy worker looks at its sockets: after each. Tokio's own 61 suits tasks of microseconds; a
+/// script burns its fuel for a tenth of a millisecond or two at a time, and a request would wait for several of those at
+/// each of its steps. To look costs about a microsecond (docs/performance.md).
+pub(crate) const SOCKETS_EVERY: u32 = 1;
 
 /// Belvedere, an atproto AppView server: lexicons in, indexed collections and scripted XRPC out.
 ///

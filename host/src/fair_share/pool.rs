@@ -115,6 +115,11 @@ impl FairPool {
         self.0.lock().used
     }
 
+    /// Whether a call of another tenant than this one waits for a place that it may have.
+    pub fn others_wait(&self, tenant: &Tenant) -> bool {
+        self.0.lock().turns.iter().any(|other| other != tenant)
+    }
+
     /// Whether `tenant` would have to wait for a place: it holds its share, or others wait already.
     pub fn is_full_for(&self, tenant: &Tenant) -> bool {
         !self.0.lock().has_room(tenant, 1, &self.0.bounds)

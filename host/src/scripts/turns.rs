@@ -3,6 +3,10 @@
 //! only as many runs as there are cores are in the queues at any time. The others wait here, and the tenants that they
 //! belong to are served in turn.
 //!
+//! A run that gets its turn beside others does not begin at once: it goes to the end of its worker's queue first. Else
+//! requests that came together would each run their script when they are looked at first, one after the other, in front of
+//! whatever came after them.
+//!
 //! A run that another run called is polled within that one's polls, and so within its turn: with a turn of its own it
 //! would hold one while its caller waits for another, and enough such pairs would wait for ever.
 
@@ -15,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::fair_share::{Bounds as PoolBounds, FairPool, Place, Tenant};
 
-/// Guest time of one turn: long enough that changing costs nothing, short enough that all runs get on.
+/// Guest time of one turn, while none but runs of the same tenant wait: long enough that changing costs nothing, short enough that all runs get on.
 const TURN: Duration = Duration::from_millis(5);
 
 type Acquiring = Pin<Box<dyn Future<Output = Option<Place>> + Send>>;
@@ -78,7 +82,7 @@ impl Turns {
                 Poll::Pending => {
                     // Who waits for the host needs no turn, and who had one long enough lets others have it.
                     if let Some(seat) = &mut seat
-                        && (!busy || spent.saturating_sub(seat.since) > self.turn)
+                        && (!busy || seat.is_over(spent))
                     {
                         seat.taken = None;
                     }
@@ -122,6 +126,21 @@ impl<'a> Seat<'a> {
         if self.taken.is_some() {
             return Poll::Ready(());
         }
+        ready!(self.poll_taken(context));
+        self.since = spent;
+        if self.turns.places.used() > 1 {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// A run of another tenant, which may need no more than a moment, does not wait for the rest of a turn.
+    fn is_over(&self, spent: Duration) -> bool {
+        spent.saturating_sub(self.since) > self.turns.turn || self.turns.places.others_wait(self.tenant)
+    }
+
+    fn poll_taken(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let places = &self.turns.places;
         if self.acquiring.is_none() && !places.is_full_for(self.tenant) {
             self.taken = places.try_enter(self.tenant).ok();
@@ -135,7 +154,6 @@ impl<'a> Seat<'a> {
             self.taken = ready!(acquiring.as_mut().poll(context));
             self.acquiring = None;
         }
-        self.since = spent;
         Poll::Ready(())
     }
 }
@@ -305,6 +323,25 @@ mod tests {
         let steps = steps.into_inner().unwrap();
         // Of 20 steps, each turn of b comes after one of a's.
         assert!(steps.rfind('b') < Some(10), "{steps}");
+    }
+
+    #[tokio::test]
+    async fn a_turn_ends_when_another_tenant_waits() {
+        let turns = Turns::with(1, Duration::from_hours(1));
+        let steps = Mutex::new(String::new());
+        let run = async |name: &str| {
+            let bounds = Bounds { tenant: Some(Tenant::client(name)), ..within(Duration::from_hours(1)) };
+            let work = async {
+                for _ in 0..3 {
+                    steps.lock().unwrap().push_str(name);
+                    busy(1).await;
+                }
+            };
+            turns.timed(work, &bounds).await.0
+        };
+        tokio::join!(biased; run("a"), run("a"), run("b"));
+        let steps = steps.into_inner().unwrap();
+        assert!(steps.find('b').is_some_and(|at| at <= 2), "{steps}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
