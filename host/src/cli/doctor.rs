@@ -22,6 +22,10 @@ const ROLE_FIX: &str = "Let the server's role make it (ALTER ROLE … CREATEROLE
     that may log in and nothing else and name it in SCRIPT_DATABASE_URL, or accept one wall with SCRIPT_SQL=guarded: \
     docs/operations.md, Database rights";
 
+/// What is missing where nothing bounds temporary files.
+const UNBOUNDED_FILES: &str = ". Its statements may fill the database's disk with temporary files, for some seconds each: \
+    set temp_file_limit for it, or let the server do it (docs/operations.md, Database rights)";
+
 const MAKE_IT: &str = "the next start makes it, or belvedere migrate";
 
 /// One thing looked at: what it is, and how it is or what to do.
@@ -148,8 +152,10 @@ async fn database(config: &Config) -> Vec<Finding> {
 async fn walls(db: &Db) -> Option<Finding> {
     let result = match script_sql::walls(db).await {
         Ok(ScriptWalls::Sqlite) => return None,
-        Ok(ScriptWalls::GuardAndRole(role)) => {
-            Ok(format!("two walls: each statement is checked, and runs under the role {role}"))
+        Ok(ScriptWalls::GuardAndRole { name, bounds_files }) => {
+            let walls = format!("two walls: each statement is checked, and runs under the role {name}");
+            let files = if bounds_files { "" } else { UNBOUNDED_FILES };
+            Ok(format!("{walls}{files}"))
         }
         Ok(ScriptWalls::Guard) => Ok("one wall: each statement is checked (SCRIPT_SQL=guarded)".to_owned()),
         Err(RawError::NoRole(reason)) => Err(format!("{reason}, so db.raw refuses to work. {ROLE_FIX}")),

@@ -28,7 +28,9 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
         Ok(ScriptWalls::Guard) => {
             say(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)"));
         }
-        Ok(ScriptWalls::GuardAndRole(role)) => say(&format_args!("scripts' SQL runs under the role {role}")),
+        Ok(ScriptWalls::GuardAndRole { name, .. }) => {
+            say(&format_args!("scripts' SQL runs under the role {name}"));
+        }
         // Everything else works.
         Err(error) => say(&format_args!("{error}")),
     }

@@ -112,8 +112,8 @@ impl Postgres {
             Ok(None) => Ok(ScriptWalls::Guard),
             Err(no_role) => Err(RawError::NoRole(no_role.clone())),
             Ok(Some(role)) => {
-                script_sql::postgres::try_role(&self.script_sql, role).await?;
-                Ok(ScriptWalls::GuardAndRole(role.name().to_owned()))
+                let bounds_files = script_sql::postgres::try_role(&self.script_sql, role).await?;
+                Ok(ScriptWalls::GuardAndRole { name: role.name().to_owned(), bounds_files })
             }
         }
     }

@@ -181,7 +181,9 @@ on_both! {
         // Others' statements go on.
         assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 300 }]));
         let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
-        assert!(matches!(error(&db, forever).await, RawError::TooSlow));
+        // PostgreSQL's rows may fill their temporary files first.
+        let stopped = error(&db, forever).await;
+        assert!(matches!(stopped, RawError::TooSlow | RawError::TooLarge), "{stopped}");
         let many = "SELECT a.rkey FROM records a, records b";
         assert!(matches!(error(&db, many).await, RawError::TooManyRows));
         let exactly = format!("SELECT a.rkey FROM records a, records b LIMIT {MAX_ROWS}");

@@ -107,8 +107,9 @@ impl From<sqlx::Error> for RawError {
 
 /// PostgreSQL has no code of its own for a value that grows beyond a gigabyte.
 fn is_out_of_room(code: &str, message: &str) -> bool {
-    // SQLite's NOMEM: the room of a statement (`room`).
+    // Memory, and temporary files (`role`). SQLite's NOMEM: the room of a statement (`room`).
     code == "53200"
+        || code == "53400"
         || code == "7"
         || (code == "XX000" && message.starts_with("invalid memory alloc request size"))
 }
@@ -129,8 +130,12 @@ pub enum ScriptWalls {
     Sqlite,
     /// The guard alone (`SCRIPT_SQL=guarded`).
     Guard,
-    /// The guard, and a role of this name.
-    GuardAndRole(String),
+    /// The guard, and a role.
+    GuardAndRole {
+        name: String,
+        /// Whether what its statements keep in temporary files is bounded.
+        bounds_files: bool,
+    },
 }
 
 /// Looks which walls stand.

@@ -148,14 +148,17 @@ fn without_role(error: sqlx::Error, role: &str) -> RawError {
     }
 }
 
-/// Connects once as the role, to see whether it may do what it should and no more.
+/// Connects once as the role, to see whether it may do what it should and no more. Tells whether the temporary files of
+/// its statements are bounded.
 pub(in crate::store) async fn try_role(
     connections: &Connections<PgConnection>,
     role: &Role,
-) -> Result<(), RawError> {
-    let held = connections.readers.get().await.map_err(|error| without_role(error, role.name()))?;
+) -> Result<bool, RawError> {
+    const IS_BOUNDED: &str = "SELECT current_setting('temp_file_limit') <> '-1'";
+    let mut held = connections.readers.get().await.map_err(|error| without_role(error, role.name()))?;
+    let is_bounded = sqlx::query_scalar(IS_BOUNDED).fetch_one(&mut *held).await?;
     held.keep();
-    Ok(())
+    Ok(is_bounded)
 }
 
 fn bind<'q>(sql: &'q str, statement: &Statement, params: &'q [Value]) -> Query<'q, Postgres, PgArguments> {
@@ -172,7 +175,7 @@ async fn execute(
     statement: &Statement,
     params: &[Value],
 ) -> Result<Answer, RawError> {
-    check_room(connection, statement.kind).await?;
+    Room::of(connection).await?.admit(statement.kind)?;
     let done = bind(&statement.sql, statement, params).execute(&mut *connection).await?;
     Ok(Rows::default().finish(matches!(statement.kind, Kind::Write { .. }).then(|| done.rows_affected())))
 }
@@ -183,7 +186,7 @@ async fn answer(
     params: &[Value],
 ) -> Result<Answer, RawError> {
     if statement.kind != Kind::Select {
-        check_room(connection, statement.kind).await?;
+        Room::of(connection).await?.admit(statement.kind)?;
     }
     let described = (&mut *connection).prepare(AssertSqlSafe(statement.sql.as_str()).into_sql_str()).await?;
     let columns: Vec<(String, bool)> = described
@@ -227,19 +230,76 @@ async fn answer(
     Ok(rows.finish(changed))
 }
 
-/// Refuses to write when the own tables have all that they may have.
-async fn check_room(connection: &mut PgConnection, kind: Kind) -> Result<(), RawError> {
-    // A table's own size leaves out its large values, which lie in a table of PostgreSQL's beside it.
-    const ROOM: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relkind = 'r'), 0)::bigint, \
-        count(*) FROM pg_class c \
-        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind IN ('r', 'i')";
-    let (bytes, relations): (i64, i64) =
-        sqlx::query_as(ROOM).bind(OWN_SCHEMA).fetch_one(&mut *connection).await?;
-    if bytes as u64 >= MAX_OWN_BYTES && matches!(kind, Kind::Write { .. } | Kind::Define { makes: true }) {
-        return Err(RawError::Full);
+/// What the own tables have.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    bytes: i64,
+    /// Tables and their indexes.
+    relations: i64,
+}
+
+impl Room {
+    async fn of(connection: &mut PgConnection) -> Result<Self, RawError> {
+        // A table's own size leaves out its large values, which lie in a table of PostgreSQL's beside it.
+        const ROOM: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relkind = 'r'), 0)::bigint, \
+            count(*) FROM pg_class c \
+            JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind IN ('r', 'i')";
+        let (bytes, relations) = sqlx::query_as(ROOM).bind(OWN_SCHEMA).fetch_one(connection).await?;
+        Ok(Self { bytes, relations })
     }
-    if relations >= MAX_OWN_RELATIONS && kind == (Kind::Define { makes: true }) {
-        return Err(RawError::TooManyRelations);
+
+    /// Refuses to write when they have all that they may have.
+    fn admit(self, kind: Kind) -> Result<(), RawError> {
+        let makes = kind == (Kind::Define { makes: true });
+        if self.bytes as u64 >= MAX_OWN_BYTES && (makes || matches!(kind, Kind::Write { .. })) {
+            return Err(RawError::Full);
+        }
+        if self.relations >= MAX_OWN_RELATIONS && makes {
+            return Err(RawError::TooManyRelations);
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Db, scratch};
+
+    #[tokio::test]
+    async fn large_values_count_against_the_room_of_own_tables() {
+        const LARGE: i64 = 5_000_000;
+        let url = scratch::create_database().await;
+        let Db::Postgres(db) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
+        let mut connection = db.pool.acquire().await.unwrap();
+        for sql in [
+            format!("CREATE SCHEMA {OWN_SCHEMA}"),
+            format!("CREATE TABLE {OWN_SCHEMA}.script_x (t text)"),
+            format!("ALTER TABLE {OWN_SCHEMA}.script_x ALTER t SET STORAGE EXTERNAL"),
+            format!("INSERT INTO {OWN_SCHEMA}.script_x VALUES (repeat('x', {LARGE}))"),
+        ] {
+            connection.execute(AssertSqlSafe(sql)).await.unwrap();
+        }
+        let room = Room::of(&mut connection).await.unwrap();
+        assert!(room.bytes > LARGE && room.relations == 1, "{room:?}");
+        drop(connection);
+        db.close().await;
+        scratch::drop_database(&url);
+    }
+
+    #[test]
+    fn full_tables_can_be_emptied_and_not_filled() {
+        let (free, full) =
+            (Room { bytes: 0, relations: 1 }, Room { bytes: MAX_OWN_BYTES as i64, relations: 1 });
+        let many = Room { bytes: 0, relations: MAX_OWN_RELATIONS };
+        let (write, make) = (Kind::Write { rows: false }, Kind::Define { makes: true });
+        for kind in [write, make, Kind::Select, Kind::Define { makes: false }] {
+            assert!(free.admit(kind).is_ok(), "{kind:?}");
+        }
+        assert!(matches!(full.admit(write), Err(RawError::Full)));
+        assert!(matches!(full.admit(make), Err(RawError::Full)));
+        assert!(full.admit(Kind::Define { makes: false }).is_ok(), "a table can still be dropped");
+        assert!(matches!(many.admit(make), Err(RawError::TooManyRelations)));
+        assert!(many.admit(write).is_ok());
+    }
 }

@@ -17,6 +17,8 @@ const SUFFIX: &str = "_scripts";
 const MAX_NAME: usize = 63;
 /// Marks a role as made by us: one that was there before is never changed.
 const MARK: &str = "Belvedere: scripts' SQL";
+/// What the sorts and hash tables of one session may have on the database's disk; a page's worth of rows is a hundredth.
+const TEMPORARY_FILES: &str = "128MB";
 /// Hosts that start together make the role one after the other.
 const LOCK: i64 = 0x0042_454c_5653_5153;
 
@@ -166,6 +168,9 @@ impl Role {
             }
             Some(_) => {}
         }
+        if !self.is_given && may_bound_files(&mut tx).await? {
+            execute(&mut tx, format!("ALTER ROLE {role} SET temp_file_limit = '{TEMPORARY_FILES}'")).await?;
+        }
         self.give_rights(&mut tx, &role, may_make).await?;
         tx.commit().await?;
         Ok(Ok(()))
@@ -210,6 +215,19 @@ impl Role {
         }
         Ok(())
     }
+}
+
+/// Whether the server's role may bound what statements keep in temporary files: superusers may, and since PostgreSQL 15
+/// whoever was granted it.
+async fn may_bound_files(tx: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    const IS_SUPERUSER: &str = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user";
+    const MAY_SET: &str = "SELECT has_parameter_privilege('temp_file_limit', 'SET')";
+    const GRANTS_PARAMETERS: i32 = 150_000;
+    let version: i32 = sqlx::query_scalar("SELECT current_setting('server_version_num')::integer")
+        .fetch_one(&mut *tx)
+        .await?;
+    let ask = if version >= GRANTS_PARAMETERS { MAY_SET } else { IS_SUPERUSER };
+    sqlx::query_scalar(ask).fetch_one(tx).await
 }
 
 async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {

@@ -63,7 +63,8 @@ async fn owner_of(db: &Db, table: &str) -> String {
 async fn a_server_that_may_make_roles_makes_it() {
     let place = Owned::make("CREATEROLE").await;
     let db = place.open(&OWN).await;
-    assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptWalls::GuardAndRole(place.scripts.clone()));
+    let walls = ScriptWalls::GuardAndRole { name: place.scripts.clone(), bounds_files: false };
+    assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
     assert_eq!(owner_of(&db, "script_x").await, place.scripts);
     ask(&db, "INSERT INTO script_x VALUES (1)", &[]).await.unwrap();
@@ -73,6 +74,29 @@ async fn a_server_that_may_make_roles_makes_it() {
     // Again, as each start does.
     db.prepare_script_role().await;
     assert_eq!(rows(&db, "SELECT rkey FROM records", &[]).await, json!([]));
+    db.close().await;
+}
+
+#[tokio::test]
+async fn temporary_files_are_bounded() {
+    let place = Owned::make("CREATEROLE").await;
+    let grant = format!("GRANT SET ON PARAMETER temp_file_limit TO {}", place.role);
+    execute(&place.admin, &grant).await;
+    let db = place.open(&OWN).await;
+    let walls = ScriptWalls::GuardAndRole { name: place.scripts.clone(), bounds_files: true };
+    assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
+    // A sort of 300 MB, and of a hundredth of it.
+    let sort = async |rows: u32| {
+        let sql = format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) \
+             SELECT count(DISTINCT '{}' || i) FROM n",
+            "x".repeat(3_000)
+        );
+        ask(&db, &sql, &[]).await
+    };
+    let refused = sort(100_000).await;
+    assert!(matches!(refused, Err(RawError::TooLarge)), "{refused:?}");
+    assert!(sort(1_000).await.is_ok());
     db.close().await;
 }
 
@@ -101,7 +125,8 @@ async fn without_the_role_db_raw_says_what_to_do() {
     execute(&place.admin, &format!("CREATE ROLE {lua} LOGIN NOINHERIT; GRANT {lua} TO {}", place.role)).await;
     let given = Access::Given { url: place.url.replace(&format!("{}@", place.role), &format!("{lua}@")) };
     let db = place.open(&given).await;
-    assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptWalls::GuardAndRole(lua.clone()));
+    let walls = ScriptWalls::GuardAndRole { name: lua.clone(), bounds_files: false };
+    assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     assert_eq!(owner_of(&db, "script_x").await, lua);
     ask(&db, "ALTER TABLE script_x ADD COLUMN m integer", &[]).await.unwrap();
     assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 2 }]));
