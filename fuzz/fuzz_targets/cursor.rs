@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::records::cursor;
+use belvedere::query::cursor;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::records::Filter;
+use belvedere::query::Filter;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

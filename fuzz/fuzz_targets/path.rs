@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::records::Path;
+use belvedere::query::Path;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

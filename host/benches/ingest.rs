@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use belvedere::atproto::{Did, Nsid};
 use belvedere::clock::Clock;
+use belvedere::event_scripts::Triggers;
 use belvedere::events::EventLog;
 use belvedere::indexing::{
     CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScripts, StreamConfig, start,
@@ -21,7 +22,6 @@ use belvedere::indexing::{
 use belvedere::random::Random;
 use belvedere::scripts::{Engine, EngineConfig, Library, ServerIndex, ServerLog, Services, Variables};
 use belvedere::store::{Db, cursors};
-use belvedere::triggers::Triggers;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

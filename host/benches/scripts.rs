@@ -11,9 +11,9 @@ use belvedere::fair_share::Tenant;
 use belvedere::random::Random;
 use belvedere::scripts::services::{Backlinks, RawAnswer};
 use belvedere::scripts::{
-    Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Page, Query, Row, Search,
-    Services, Trigger,
+    Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Page, Query, Row, Search, Services,
 };
+use belvedere::trigger::Trigger;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

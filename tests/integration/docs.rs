@@ -1,5 +1,7 @@
 //! The documents say what the program does.
 
+use std::path::{Path, PathBuf};
+
 use belvedere::cli::Cli;
 use clap::CommandFactory as _;
 
@@ -11,11 +13,72 @@ fn operations_lists_every_variable() {
     for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
         let Some(variable) = argument.get_env() else { continue };
         let variable = variable.to_string_lossy();
-        assert!(
-            document.contains(&format!("| `{variable}` |")),
-            "{variable} is missing in docs/operations.md"
-        );
+        let row = document.lines().find_map(|line| line.strip_prefix(&format!("| `{variable}` | ")));
+        let row = row.unwrap_or_else(|| panic!("{variable} is missing in docs/operations.md"));
+        let said = row.split(" |").next().unwrap_or_default().replace('`', "");
+        let help =
+            argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
+        let default = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
+        let default = default.map_or("–", |(default, _)| default);
+        assert_eq!(said, default, "docs/operations.md and --help differ about {variable}");
         variables += 1;
     }
     assert!(variables > 20, "only {variables} variables found");
+}
+
+/// The documents and their texts.
+fn documents() -> Vec<(PathBuf, String)> {
+    fn below(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display())) {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                below(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "md") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = vec![root().join("README.md"), root().join("migrations/README.md")];
+    below(&root().join("docs"), &mut found);
+    found.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Whether a text between backticks looks like the path of one file or folder of ours.
+fn is_path(text: &str) -> bool {
+    let named =
+        [".rs", ".toml", ".sh", ".md", ".mjs", ".lua", ".wit", ".sql"].iter().any(|end| text.ends_with(end));
+    (named || text.ends_with('/'))
+        && text.contains('/')
+        && !text.starts_with('/')
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(c))
+}
+
+#[test]
+fn every_path_in_the_documents_exists() {
+    let roots = [root(), root().join("host"), root().join("host/src"), root().join("tests/integration")];
+    // Made when the server runs.
+    const OF_INSTANCES: [&str; 1] = ["data/"];
+    let (mut seen, mut missing) = (0, Vec::new());
+    for (document, text) in documents() {
+        let code = text.split('`').skip(1).step_by(2).filter_map(|code| code.split(':').next());
+        for path in code.map(str::trim).filter(|path| is_path(path) && !OF_INSTANCES.contains(path)) {
+            seen += 1;
+            if !roots.iter().any(|root| root.join(path).exists()) {
+                missing.push(format!("{}: {path}", document.display()));
+            }
+        }
+        let links = text.split("](").skip(1).filter_map(|link| link.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.contains("://")) {
+            seen += 1;
+            if !document.with_file_name(link).exists() {
+                missing.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "the documents name what is not there: {missing:#?}");
+    assert!(seen > 100, "only {seen} paths found");
 }

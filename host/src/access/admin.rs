@@ -3,9 +3,7 @@
 use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
 
-use super::{Credential, Permission, PermissionSet, Sender, service_jwt};
-use crate::api::failed;
-use crate::app::App;
+use super::{Access, Credential, Permission, PermissionSet, Sender, service_jwt};
 use crate::atproto::Did;
 use crate::events::Event;
 use crate::http::{Error, Request};
@@ -80,10 +78,10 @@ impl Admin {
 ///
 /// # Errors
 /// 401 when the caller can't be told, 403 when it is no user or lacks a permission.
-pub async fn admit(app: &App, request: &Request, needed: PermissionSet) -> Result<Admin, Error> {
-    let admin = identify(app, request).await?;
+pub async fn admit(access: &Access, request: &Request, needed: PermissionSet) -> Result<Admin, Error> {
+    let admin = identify(access, request).await?;
     let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else { return Ok(admin) };
-    app.events.record(Event::PermissionDenied {
+    access.events.record(Event::PermissionDenied {
         caller: admin.did.to_string(),
         user_id: admin.user_id,
         permission: missing.as_str().to_owned(),
@@ -92,35 +90,35 @@ pub async fn admit(app: &App, request: &Request, needed: PermissionSet) -> Resul
 }
 
 /// The resolution order of the specification: API key, service token, session cookie.
-async fn identify(app: &App, request: &Request) -> Result<Admin, Error> {
-    let now = app.clock.now();
-    let sender = Sender::of(app, request);
+async fn identify(access: &Access, request: &Request) -> Result<Admin, Error> {
+    let now = access.clock.now();
+    let sender = Sender::of(access, request);
     let credential = Credential::of(request.headers());
     if !matches!(credential, Credential::Absent) {
         sender.may_try()?;
     }
     match credential {
         Credential::AdminKey(key) => {
-            let admin = app.admin_keys.resolve(&app.db, key, now).await.map_err(failed)?;
+            let admin = access.admin_keys.resolve(&access.db, key, now).await?;
             let admin = sender.charge(admin.ok_or_else(|| unauthorized("invalid API key")), |_| true)?;
             if let Via::ApiKey(id) = &admin.via {
-                app.users.touch_key(app, id, now);
+                access.users.touch_key(access, id, now);
             }
             Ok(admin)
         }
         Credential::Bearer(token) => {
-            let spoken = app.tokens.verify(&app.resolver, &sender, token, None).await;
+            let spoken = access.tokens.verify(&access.resolver, &sender, token, None).await;
             let did = sender.charge(spoken, service_jwt::Refused::is_failure)?.did;
             // Everybody has a DID with a key: that it is no user's costs what a wrong key does.
-            let admin = sender.charge(app.users.of_did(app, &did, now).await, |_| true)?;
-            app.users.touch(app, &admin.user_id, now);
+            let admin = sender.charge(access.users.of_did(access, &did, now).await, |_| true)?;
+            access.users.touch(access, &admin.user_id, now);
             Ok(admin)
         }
         Credential::Absent => {
-            let user = app.web_sessions.user(request.method(), request.headers(), now).await?;
+            let user = access.web_sessions.user(request.method(), request.headers(), now).await?;
             let user = user.ok_or_else(|| unauthorized("authentication required"))?;
-            let admin = app.users.of_did(app, &user.did, now).await?;
-            app.users.touch(app, &admin.user_id, now);
+            let admin = access.users.of_did(access, &user.did, now).await?;
+            access.users.touch(access, &admin.user_id, now);
             Ok(Admin { via: Via::Session, ..admin })
         }
         Credential::Dpop(_) | Credential::Space(_) | Credential::Unknown => {

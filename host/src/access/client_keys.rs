@@ -6,8 +6,7 @@ use std::time::Duration;
 use moka::future::Cache;
 use serde::Deserialize;
 
-use super::ApiClient;
-use crate::app::App;
+use super::{Access, ApiClient};
 use crate::crypto::{Algorithm, PrivateKey, jwk};
 use crate::net::{Client, Limits};
 use crate::store::StoreError;
@@ -34,28 +33,28 @@ struct Metadata {
 }
 
 /// Where an API client's public keys are.
-pub fn jwks_uri(app: &App, client_id: &str) -> String {
-    format!("{}/oauth/clients/{client_id}/jwks.json", app.identity.origin)
+pub fn jwks_uri(access: &Access, client_id: &str) -> String {
+    format!("{}/oauth/clients/{client_id}/jwks.json", access.origin)
 }
 
 /// A new key of a client. Its thumbprint is its id.
 ///
 /// # Panics
 /// Never: the key is of P-256.
-pub fn generate(app: &App, client_id: &str) -> ClientKeyRow {
-    let key = PrivateKey::generate(Algorithm::Es256, &app.random);
+pub fn generate(access: &Access, client_id: &str) -> ClientKeyRow {
+    let key = PrivateKey::generate(Algorithm::Es256, &access.random);
     let kid = jwk::thumbprint(&key.public()).expect("a key of P-256 has a thumbprint");
     let mut public = jwk::public_jwk(&key.public()).expect("a key of P-256 has a JWK");
     public["kid"] = kid.as_str().into();
     public["alg"] = "ES256".into();
     public["use"] = "sig".into();
     ClientKeyRow {
-        sealed: app.vault.seal_client_key(&kid, &key),
+        sealed: access.vault.seal_client_key(&kid, &key),
         kid,
         client_id: client_id.to_owned(),
         public_jwk: public.to_string(),
         status: "current".to_owned(),
-        created_at: app.clock.now(),
+        created_at: access.clock.now(),
     }
 }
 
@@ -71,8 +70,8 @@ impl ClientKeys {
     }
 
     /// Whether a client's metadata makes it confidential with our keys; `None` when it can't be read now.
-    pub async fn verdict(&self, app: &App, id: &str, client_id_url: &str) -> Option<bool> {
-        let expected = jwks_uri(app, id);
+    pub async fn verdict(&self, access: &Access, id: &str, client_id_url: &str) -> Option<bool> {
+        let expected = jwks_uri(access, id);
         self.verdicts
             .get_with_by_ref(client_id_url, async {
                 let metadata: Metadata = match self.net.get_json(client_id_url, Limits::DOCUMENT_BYTES).await
@@ -94,9 +93,9 @@ impl ClientKeys {
     ///
     /// # Errors
     /// When the store can't be read.
-    pub async fn pinned(&self, app: &App, client: &ApiClient) -> Result<Option<String>, StoreError> {
-        let Some(key) = api_client_keys::current(&app.db, &client.id).await? else { return Ok(None) };
-        let confidential = self.verdict(app, &client.id, &client.client_id_url).await;
+    pub async fn pinned(&self, access: &Access, client: &ApiClient) -> Result<Option<String>, StoreError> {
+        let Some(key) = api_client_keys::current(&access.db, &client.id).await? else { return Ok(None) };
+        let confidential = self.verdict(access, &client.id, &client.client_id_url).await;
         Ok((confidential != Some(false)).then_some(key.kid))
     }
 }

@@ -1,8 +1,7 @@
 //! Who may do what for an account that several people write for (auth-and-clients.md §10). All of it is within one API
 //! client: another application knows nothing of it.
 
-use crate::api::failed;
-use crate::app::App;
+use super::Access;
 use crate::atproto::Did;
 use crate::http::Error;
 use crate::store::delegates::{self, DelegateRow};
@@ -72,30 +71,30 @@ impl Part {
 ///
 /// # Errors
 /// As [`delegate`].
-pub async fn part(app: &App, client: &str, account: &Did, user: &Did) -> Result<Part, Error> {
+pub async fn part(access: &Access, client: &str, account: &Did, user: &Did) -> Result<Part, Error> {
     if account == user {
-        linked(app, client, account).await?;
+        linked(access, client, account).await?;
         return Ok(Part::Account);
     }
-    delegate(app, client, account, user).await.map(Part::Delegate)
+    delegate(access, client, account, user).await.map(Part::Delegate)
 }
 
 /// A delegate of an account.
 ///
 /// # Errors
 /// 404 for an account that is not linked, 403 for a user who has no part in it.
-pub async fn delegate(app: &App, client: &str, account: &Did, user: &Did) -> Result<Delegate, Error> {
-    let all = linked(app, client, account).await?;
+pub async fn delegate(access: &Access, client: &str, account: &Did, user: &Did) -> Result<Delegate, Error> {
+    let all = linked(access, client, account).await?;
     let row = all.into_iter().find(|row| row.user_did == user.as_str());
     let row = row.ok_or_else(|| Error::forbidden("you are not a delegate of this account"))?;
     Ok(Delegate { role: Role::from_name(&row.role).unwrap_or(Role::Member), row })
 }
 
 /// All delegates of an account that is linked.
-async fn linked(app: &App, client: &str, account: &Did) -> Result<Vec<DelegateRow>, Error> {
-    let all = delegates::of_account(&app.db, client, account.as_str()).await.map_err(failed)?;
+async fn linked(access: &Access, client: &str, account: &Did) -> Result<Vec<DelegateRow>, Error> {
+    let all = delegates::of_account(&access.db, client, account.as_str()).await?;
     if all.is_empty() {
-        if delegates::linked_elsewhere(&app.db, client, account.as_str()).await.map_err(failed)? {
+        if delegates::linked_elsewhere(&access.db, client, account.as_str()).await? {
             return Err(Error::forbidden("delegation is scoped to a different application"));
         }
         return Err(Error::not_found("delegated account not found"));
@@ -108,13 +107,13 @@ async fn linked(app: &App, client: &str, account: &Did) -> Result<Vec<DelegateRo
 /// # Errors
 /// 403 for less.
 pub async fn at_least(
-    app: &App,
+    access: &Access,
     client: &str,
     account: &Did,
     user: &Did,
     role: Role,
 ) -> Result<Delegate, Error> {
-    let found = delegate(app, client, account, user).await?;
+    let found = delegate(access, client, account, user).await?;
     if found.role < role {
         return Err(Error::forbidden(format!("that takes the role {} of this account", role.as_str())));
     }

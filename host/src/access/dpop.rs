@@ -222,7 +222,7 @@ impl From<Refused> for Error {
         // RFC 9449 §7.1 and RFC 6750 §3.1: what a client can do about it.
         let code = match refused {
             Refused::Unknown(_) => return Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
-            Refused::Store(error) => return crate::api::failed(error),
+            Refused::Store(error) => return Error::from(error),
             Refused::Nonce(nonce) => {
                 let error =
                     Self::unauthorized(text).with_header(WWW_AUTHENTICATE, challenge("use_dpop_nonce"));

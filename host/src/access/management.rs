@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use super::rate_limit::Budget;
-use super::{ApiClient, Credential, xrpc};
-use crate::app::App;
+use super::{Access, ApiClient, Credential, xrpc};
 use crate::atproto::Did;
 use crate::http::{Error, Request};
 use crate::pds::Authority;
@@ -24,17 +23,17 @@ pub struct ClientUser {
 ///
 /// # Errors
 /// 401 with the specification's texts, 429 when the bucket is empty.
-pub async fn admit(app: &App, request: &Request, method: &str) -> Result<ClientUser, xrpc::Turned> {
+pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<ClientUser, xrpc::Turned> {
     let refused = |error| xrpc::Turned { error, budget: None };
     if !matches!(Credential::of(request.headers()), Credential::Dpop(_)) {
         return Err(refused(Error::unauthorized("requires DPoP authentication")));
     }
-    match app.clients.identify(request) {
+    match access.clients.identify(request) {
         Ok(Some(_)) => {}
         Ok(None) => return Err(refused(Error::unauthorized("requires an API client key"))),
         Err(error) => return Err(refused(error)),
     }
-    let caller = xrpc::admit(app, request, method).await?;
+    let caller = xrpc::admit(access, request, method).await?;
     match (caller.proven_client().cloned(), caller.did().cloned(), caller.authority().clone()) {
         (Some(client), Some(did), Authority::Session { id: session, .. }) => {
             Ok(ClientUser { client, did, session, budget: caller.budget() })

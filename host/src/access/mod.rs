@@ -10,7 +10,6 @@ mod client_buckets;
 pub mod client_keys;
 pub mod delegation;
 pub mod dpop;
-pub mod forwarding;
 pub mod keys;
 pub mod management;
 mod nonces;
@@ -31,13 +30,25 @@ pub mod users;
 mod web;
 pub mod xrpc;
 
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::config::{RateLimit, TrustedProxies};
+use crate::events::EventLog;
+use crate::identity::Resolver;
+use crate::lexicons::Registry;
+use crate::pds::Vault;
+use crate::random::Random;
+use crate::store::Db;
+
 pub use admin::{Admin, Via};
 pub use authorization::Credential;
 pub use client::{ApiClient, Clients};
 pub use client_buckets::ClientBuckets;
 pub use client_keys::ClientKeys;
 pub use dpop::{DpopProofs, DpopSession};
-pub use forwarding::ForwardingRules;
 pub use keys::AdminKeys;
 pub use management::ClientUser;
 pub use nonces::Nonces;
@@ -54,3 +65,43 @@ pub use used_proofs::UsedProofs;
 pub use users::Users;
 pub use web::{WebSessions, WebUser};
 pub use xrpc::{Costs, XrpcCaller};
+
+/// What it takes to say who is calling and what they may do.
+#[derive(Debug)]
+pub struct Access {
+    pub db: Db,
+    pub clock: Clock,
+    pub random: Random,
+    pub events: EventLog,
+    pub registry: Arc<Registry>,
+    pub resolver: Resolver,
+    /// The sessions with users' PDSs.
+    pub vault: Vault,
+    /// Work that a request began and that outlives its answer.
+    pub tasks: TaskTracker,
+    /// Our own origin: `https://HOST`.
+    pub origin: String,
+    pub proxies: TrustedProxies,
+    /// What a client may spend whose own settings do not say.
+    pub rate_limit: RateLimit,
+    pub clients: Clients,
+    pub admin_keys: AdminKeys,
+    pub users: Users,
+    /// Origins that are our own.
+    pub origins: Origins,
+    /// Browsers that are logged in.
+    pub web_sessions: WebSessions,
+    /// Checks DPoP proofs and remembers the used ones.
+    pub proofs: DpopProofs,
+    /// Checks service tokens and remembers the used ones.
+    pub tokens: ServiceTokens,
+    /// What API clients may spend.
+    pub buckets: Buckets,
+    /// What callers without a client may spend: addresses, targets, DIDs. Apart from the clients', because anybody can
+    /// have so many of these that they share buckets.
+    pub sender_buckets: Buckets,
+    /// What calls cost whose lexicon does not say.
+    pub costs: Costs,
+    /// Keys of API clients, for authorization servers.
+    pub client_keys: ClientKeys,
+}

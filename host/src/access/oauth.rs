@@ -8,8 +8,7 @@ use http::{HeaderMap, Method};
 
 use super::client::{X_CLIENT_KEY, X_CLIENT_SECRET};
 use super::dpop::Refused;
-use super::{ApiClient, ClientBuckets, Credential, DpopSession, PublicLimit, Sender};
-use crate::app::App;
+use super::{Access, ApiClient, ClientBuckets, Credential, DpopSession, PublicLimit, Sender};
 use crate::atproto::Did;
 use crate::http::{Error, Request};
 
@@ -23,18 +22,18 @@ pub enum Holder {
 }
 
 /// The client that the header names, not proved yet. It costs the sender a failure when there is none.
-fn named(app: &App, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
+fn named(access: &Access, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
     sender.may_try()?;
     let key = headers.get(X_CLIENT_KEY).ok_or_else(|| Error::unauthorized("X-Client-Key header required"));
-    let client = key.and_then(|key| app.clients.get(key.to_str().unwrap_or_default()).ok_or_else(invalid));
+    let client = key.and_then(|key| access.clients.get(key.to_str().unwrap_or_default()).ok_or_else(invalid));
     sender.charge(client, |_| true)
 }
 
 /// An application that has proved itself pays one call from a bucket of its own (its parent's too, if it has one).
-fn pay(app: &App, client: &ApiClient) -> Result<(), Error> {
-    let (buckets, defaults) = (&app.buckets, &app.config.rate_limit);
-    let buckets = ClientBuckets { buckets, defaults, now: app.clock.now(), kind: "oauth:" };
-    app.clients.pay(&buckets, client, 1)?;
+fn pay(access: &Access, client: &ApiClient) -> Result<(), Error> {
+    let (buckets, defaults) = (&access.buckets, &access.rate_limit);
+    let buckets = ClientBuckets { buckets, defaults, now: access.clock.now(), kind: "oauth:" };
+    access.clients.pay(&buckets, client, 1)?;
     Ok(())
 }
 
@@ -47,19 +46,19 @@ fn invalid() -> Error {
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
-pub fn admit_application(app: &App, request: &Request) -> Result<Arc<ApiClient>, Error> {
-    let sender = Sender::of(app, request);
-    let client = named(app, &sender, request.headers())?;
-    prove(app, &sender, &client, request.headers())?;
+pub fn admit_application(access: &Access, request: &Request) -> Result<Arc<ApiClient>, Error> {
+    let sender = Sender::of(access, request);
+    let client = named(access, &sender, request.headers())?;
+    prove(access, &sender, &client, request.headers())?;
     Ok(client)
 }
 
-fn prove(app: &App, sender: &Sender<'_>, client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
+fn prove(access: &Access, sender: &Sender<'_>, client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
     sender.charge(prove_application(client, headers), |_| true)?;
     if client.is_public() {
         return Ok(sender.pay_for(&PublicLimit::APPLICATION_PAGE, &client.tenant())?);
     }
-    pay(app, client)
+    pay(access, client)
 }
 
 fn prove_application(client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
@@ -94,21 +93,21 @@ pub enum Minter {
 ///
 /// # Errors
 /// 401, and 429 when too many proofs of the sender have failed.
-pub fn admit_named(app: &App, request: &Request) -> Result<Arc<ApiClient>, Error> {
-    named(app, &Sender::of(app, request), request.headers())
+pub fn admit_named(access: &Access, request: &Request) -> Result<Arc<ApiClient>, Error> {
+    named(access, &Sender::of(access, request), request.headers())
 }
 
 /// A caller that may have an assertion made.
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
-pub async fn admit_minter(app: &App, client: &ApiClient, request: &Request) -> Result<Minter, Error> {
-    let sender = Sender::of(app, request);
+pub async fn admit_minter(access: &Access, client: &ApiClient, request: &Request) -> Result<Minter, Error> {
+    let sender = Sender::of(access, request);
     if let Credential::Dpop(token) = Credential::of(request.headers()) {
-        let session = device(app, &sender, client, request, token).await?;
+        let session = device(access, &sender, client, request, token).await?;
         return Ok(Minter::Device(session));
     }
-    prove(app, &sender, client, request.headers())?;
+    prove(access, &sender, client, request.headers())?;
     Ok(if client.is_public() { Minter::Page } else { Minter::Application })
 }
 
@@ -116,22 +115,22 @@ pub async fn admit_minter(app: &App, client: &ApiClient, request: &Request) -> R
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
-pub async fn admit_holder(app: &App, request: &Request) -> Result<Holder, Error> {
-    let sender = Sender::of(app, request);
-    let client = named(app, &sender, request.headers())?;
+pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, Error> {
+    let sender = Sender::of(access, request);
+    let client = named(access, &sender, request.headers())?;
     if let Some(secret) = request.headers().get(X_CLIENT_SECRET) {
         if !client.has_secret(secret) {
             sender.failed();
             return Err(invalid());
         }
-        pay(app, &client)?;
+        pay(access, &client)?;
         return Ok(Holder::Application(client));
     }
     let Credential::Dpop(token) = Credential::of(request.headers()) else {
         sender.failed();
         return Err(Error::unauthorized("X-Client-Secret or DPoP authentication required"));
     };
-    match device(app, &sender, &client, request, token).await {
+    match device(access, &sender, &client, request, token).await {
         Ok(session) => Ok(Holder::Device(client, session)),
         // Logging out twice: to applications 404 says that it is done, and 401 that something is wrong.
         Err(NoDevice::Proof(Refused::UnknownKey | Refused::NoSession))
@@ -160,16 +159,16 @@ impl From<NoDevice> for Error {
 
 /// The session that a proof stands for. A proof that holds is paid by the application, any other by its sender.
 async fn device(
-    app: &App,
+    access: &Access,
     sender: &Sender<'_>,
     client: &ApiClient,
     request: &Request,
     token: &str,
 ) -> Result<DpopSession, NoDevice> {
     let (method, path) = (request.method(), request.uri().path());
-    let proved = app.proofs.verify_request(client, method, path, request.headers(), token).await;
+    let proved = access.proofs.verify_request(client, method, path, request.headers(), token).await;
     let session = sender.charge(proved, Refused::is_failure).map_err(NoDevice::Proof)?;
-    pay(app, client).map_err(NoDevice::Limit)?;
+    pay(access, client).map_err(NoDevice::Limit)?;
     Ok(session)
 }
 

@@ -21,7 +21,7 @@ pub const SWEEP_EVERY: Duration = Duration::from_mins(1);
 const SHARDS: usize = 16;
 
 /// Buckets in one shard. API clients are fewer; what could grow are the buckets of addresses and DIDs. Beyond it new
-/// keys share one bucket per shard, and so those of clients are kept apart ([`crate::app::App::buckets`]).
+/// keys share one bucket per shard, and so those of clients are kept apart ([`crate::access::Access::buckets`]).
 const PER_SHARD: usize = 8192;
 
 /// No caller is told to wait longer than a day, whatever the numbers say.

@@ -1,7 +1,6 @@
 //! Whether scopes stay within others, with permission sets looked up among the lexicons that are here.
 
-use super::ApiClient;
-use crate::app::App;
+use super::{Access, ApiClient};
 use crate::atproto::scope::{Include, Scope, ScopeError, Scopes};
 use crate::pds::permission_sets;
 use crate::store::{Db, StoreError};
@@ -23,11 +22,11 @@ pub enum NotGranted {
 ///
 /// # Errors
 /// Names the first scope that is too much.
-pub async fn registrable(app: &App, client: &ApiClient, asked: &str) -> Result<(), NotGranted> {
-    within(&app.db, &client.scopes, asked).await?;
+pub async fn registrable(access: &Access, client: &ApiClient, asked: &str) -> Result<(), NotGranted> {
+    within(&access.db, &client.scopes, asked).await?;
     match &client.parent {
         None => Ok(()),
-        Some(parent) => within(&app.db, &parent_scopes(app, parent), asked).await,
+        Some(parent) => within(&access.db, &parent_scopes(access, parent), asked).await,
     }
 }
 
@@ -35,16 +34,16 @@ pub async fn registrable(app: &App, client: &ApiClient, asked: &str) -> Result<(
 ///
 /// # Errors
 /// When the store can't be read.
-pub async fn left(app: &App, client: &ApiClient, session: &str) -> Result<String, StoreError> {
+pub async fn left(access: &Access, client: &ApiClient, session: &str) -> Result<String, StoreError> {
     let mut ceilings = vec![client.scopes.clone()];
-    ceilings.extend(client.parent.as_ref().map(|parent| parent_scopes(app, parent)));
+    ceilings.extend(client.parent.as_ref().map(|parent| parent_scopes(access, parent)));
     let ceilings: Vec<&str> = ceilings.iter().map(String::as_str).collect();
-    Ok(app.vault.ceilings().permits(session, &ceilings).await?.scopes.to_string())
+    Ok(access.vault.ceilings().permits(session, &ceilings).await?.scopes.to_string())
 }
 
 /// A parent that is not active any more has none.
-fn parent_scopes(app: &App, id: &str) -> String {
-    app.clients.by_id(id).map(|parent| parent.scopes.clone()).unwrap_or_default()
+fn parent_scopes(access: &Access, id: &str) -> String {
+    access.clients.by_id(id).map(|parent| parent.scopes.clone()).unwrap_or_default()
 }
 
 /// Whether `asked` has `atproto` and nothing beyond `allowed`; both are scope strings.

@@ -4,9 +4,9 @@
 
 use std::net::IpAddr;
 
+use super::Access;
 use super::public_limit::PublicLimit;
 use super::rate_limit::{Buckets, Exhausted, Limit};
-use crate::app::App;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
@@ -33,9 +33,9 @@ pub struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    pub fn of(app: &'a App, request: &Request) -> Self {
-        let address = app.config.server.trusted_proxies.client(request.peer, request.headers());
-        Self::new(&app.sender_buckets, address, app.clock.now())
+    pub fn of(access: &'a Access, request: &Request) -> Self {
+        let address = access.proxies.client(request.peer, request.headers());
+        Self::new(&access.sender_buckets, address, access.clock.now())
     }
 
     pub fn new(buckets: &'a Buckets, address: IpAddr, now: Timestamp) -> Self {

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Admin, Permission};
-use crate::api::failed;
-use crate::app::App;
+use super::{Access, Admin, Permission};
 use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::events::Event;
@@ -34,55 +32,56 @@ impl Users {
     ///
     /// # Errors
     /// 403 when the DID is no user.
-    pub(super) async fn of_did(&self, app: &App, did: &Did, now: Timestamp) -> Result<Admin, Error> {
-        let mut user = users::get_by_did(&app.db, did.as_str()).await.map_err(failed)?;
-        if user.is_none() && self.bootstrap(app, did, now).await.map_err(failed)? {
-            user = users::get_by_did(&app.db, did.as_str()).await.map_err(failed)?;
+    pub(super) async fn of_did(&self, access: &Access, did: &Did, now: Timestamp) -> Result<Admin, Error> {
+        let mut user = users::get_by_did(&access.db, did.as_str()).await?;
+        if user.is_none() && self.bootstrap(access, did, now).await? {
+            user = users::get_by_did(&access.db, did.as_str()).await?;
         }
         let user = user.ok_or_else(|| Error::forbidden("forbidden"))?;
         Admin::in_person(&user)
-            .ok_or_else(|| failed(StoreError::Corrupt(format!("the DID of user {}", user.id))))
+            .ok_or_else(|| Error::from(StoreError::Corrupt(format!("the DID of user {}", user.id))))
     }
 
     /// Whether an account may log in: an admin user, or anybody as long as there is none.
     ///
     /// # Errors
     /// When the store can't be read.
-    pub async fn may_log_in(&self, app: &App, did: &Did) -> Result<bool, StoreError> {
-        if users::get_by_did(&app.db, did.as_str()).await?.is_some() {
+    pub async fn may_log_in(&self, access: &Access, did: &Did) -> Result<bool, StoreError> {
+        if users::get_by_did(&access.db, did.as_str()).await?.is_some() {
             return Ok(true);
         }
-        Ok(users::list(&app.db).await?.is_empty())
+        Ok(users::list(&access.db).await?.is_empty())
     }
 
     /// Makes the DID the first user, if there is none. Whether it did.
-    async fn bootstrap(&self, app: &App, did: &Did, now: Timestamp) -> Result<bool, StoreError> {
+    async fn bootstrap(&self, access: &Access, did: &Did, now: Timestamp) -> Result<bool, StoreError> {
         if self.exist.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let permissions: Vec<&str> = Permission::ALL.iter().map(|p| p.as_str()).collect();
-        let first = users::bootstrap(&app.db, &app.random.uuid(), did.as_str(), &permissions, now).await?;
+        let first =
+            users::bootstrap(&access.db, &access.random.uuid(), did.as_str(), &permissions, now).await?;
         self.exist.store(true, Ordering::Relaxed);
         if first {
             tracing::info!(%did, "the first caller has become the super user");
-            app.events.record(Event::UserBootstrapped { did: did.to_string() });
+            access.events.record(Event::UserBootstrapped { did: did.to_string() });
         }
         Ok(first)
     }
 
     /// Notes that a user was seen.
-    pub(super) fn touch(&self, app: &App, id: &str, now: Timestamp) {
+    pub(super) fn touch(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
-            let (db, id) = (app.db.clone(), id.to_owned());
-            app.tasks.spawn(async move { logged(users::touch(&db, &id, now).await) });
+            let (db, id) = (access.db.clone(), id.to_owned());
+            access.tasks.spawn(async move { logged(users::touch(&db, &id, now).await) });
         }
     }
 
     /// Notes that an API key was used.
-    pub(super) fn touch_key(&self, app: &App, id: &str, now: Timestamp) {
+    pub(super) fn touch_key(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
-            let (db, id) = (app.db.clone(), id.to_owned());
-            app.tasks.spawn(async move { logged(api_keys::touch(&db, &id, now).await) });
+            let (db, id) = (access.db.clone(), id.to_owned());
+            access.tasks.spawn(async move { logged(api_keys::touch(&db, &id, now).await) });
         }
     }
 

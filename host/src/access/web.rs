@@ -70,12 +70,12 @@ impl WebSessions {
     ) -> Result<Option<WebUser>, Error> {
         let Some(id) = self.id(headers, NAME) else { return Ok(None) };
         let found = web_sessions::get(&self.db, &sha256_hex(id.as_bytes()), now).await;
-        let Some(row) = found.map_err(crate::api::failed)? else { return Ok(None) };
+        let Some(row) = found? else { return Ok(None) };
         if !matches!(*method, Method::GET | Method::HEAD) && !self.is_from_own_page(headers) {
             return Err(Error::forbidden("with a session cookie only pages of this instance may write"));
         }
         let did = Did::try_from(row.did.as_str());
-        let did = did.map_err(|_| crate::api::failed(StoreError::Corrupt("web_sessions.did".to_owned())))?;
+        let did = did.map_err(|_| Error::from(StoreError::Corrupt("web_sessions.did".to_owned())))?;
         Ok(Some(WebUser { did, session: row.oauth_session_id }))
     }
 

@@ -8,8 +8,7 @@ use arc_swap::ArcSwap;
 use super::dpop;
 use super::rate_limit::{Budget, Exhausted, Limit};
 use super::service_jwt::{self, Spoken};
-use super::{ApiClient, ClientBuckets, Credential, Sender};
-use crate::app::App;
+use super::{Access, ApiClient, ClientBuckets, Credential, Sender};
 use crate::atproto::{Did, LexiconKind};
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
@@ -118,9 +117,9 @@ impl Costs {
         self.0.store(Arc::new(costs));
     }
 
-    fn of(&self, app: &App, method: &str) -> u32 {
+    fn of(&self, access: &Access, method: &str) -> u32 {
         let defaults = self.0.load();
-        match app.registry.get(method) {
+        match access.registry.get(method) {
             None => defaults.proxy,
             Some(lexicon) => lexicon.token_cost.unwrap_or(match lexicon.kind {
                 LexiconKind::Procedure => defaults.procedure,
@@ -144,9 +143,9 @@ pub struct Turned {
 ///
 /// # Errors
 /// 401 when client or user can't be told, 429 when the bucket is empty.
-pub async fn admit(app: &App, request: &Request, method: &str) -> Result<XrpcCaller, Turned> {
+pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<XrpcCaller, Turned> {
     let mut caller = XrpcCaller::default();
-    match identify(app, request, method, &mut caller).await {
+    match identify(access, request, method, &mut caller).await {
         Ok(()) => Ok(caller),
         Err(error) => Err(Turned { error, budget: caller.budget }),
     }
@@ -159,7 +158,7 @@ pub async fn admit(app: &App, request: &Request, method: &str) -> Result<XrpcCal
 /// # Errors
 /// 401 when the client is not active any more, 429 when the bucket is empty.
 pub fn admit_nested(
-    app: &App,
+    access: &Access,
     client: Option<&str>,
     user: Option<Did>,
     authority: Authority,
@@ -168,44 +167,54 @@ pub fn admit_nested(
     method: &str,
 ) -> Result<XrpcCaller, Error> {
     let client = client
-        .map(|id| app.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client")))
+        .map(|id| access.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client")))
         .transpose()?;
-    let cost = app.costs.of(app, method);
+    let cost = access.costs.of(access, method);
     let budget = match (&client, &user) {
-        (Some(client), _) => Some(app.clients.pay(&buckets(app), client, cost)?),
-        (None, Some(did)) => Some(pay_in_person(app, "service", did, cost)?),
+        (Some(client), _) => Some(access.clients.pay(&buckets(access), client, cost)?),
+        (None, Some(did)) => Some(pay_in_person(access, "service", did, cost)?),
         (None, None) => None,
     };
     Ok(XrpcCaller { named: client, user, authority, bound, budget, lineage: Some(lineage) })
 }
 
 /// The buckets of API clients for XRPC calls.
-fn buckets(app: &App) -> ClientBuckets<'_> {
-    ClientBuckets { buckets: &app.buckets, defaults: &app.config.rate_limit, now: app.clock.now(), kind: "" }
+fn buckets(access: &Access) -> ClientBuckets<'_> {
+    ClientBuckets {
+        buckets: &access.buckets,
+        defaults: &access.rate_limit,
+        now: access.clock.now(),
+        kind: "",
+    }
 }
 
 /// Pays from the bucket of a user who needs no client.
-fn pay_in_person(app: &App, kind: &str, did: &Did, cost: u32) -> Result<Budget, Exhausted> {
-    let defaults = &app.config.rate_limit;
+fn pay_in_person(access: &Access, kind: &str, did: &Did, cost: u32) -> Result<Budget, Exhausted> {
+    let defaults = &access.rate_limit;
     let limit = Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate };
-    app.sender_buckets.take(&format!("{kind} {did}"), limit, cost, app.clock.now())
+    access.sender_buckets.take(&format!("{kind} {did}"), limit, cost, access.clock.now())
 }
 
-async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcCaller) -> Result<(), Error> {
-    let cost = app.costs.of(app, method);
-    let buckets = buckets(app);
-    caller.named = app.clients.identify(request)?;
+async fn identify(
+    access: &Access,
+    request: &Request,
+    method: &str,
+    caller: &mut XrpcCaller,
+) -> Result<(), Error> {
+    let cost = access.costs.of(access, method);
+    let buckets = buckets(access);
+    caller.named = access.clients.identify(request)?;
     let client = caller.named.clone();
     let client = client.as_deref();
-    let pay = || client.map(|client| app.clients.pay(&buckets, client, cost)).transpose();
+    let pay = || client.map(|client| access.clients.pay(&buckets, client, cost)).transpose();
     if let Some(client) = client {
         client.check_softly(request, buckets.now);
     }
     let credential = Credential::of(request.headers());
-    let sender = Sender::of(app, request);
+    let sender = Sender::of(access, request);
     if !matches!(credential, Credential::Absent) {
         sender.may_try()?;
-        client.map_or(Ok(()), |client| app.clients.can_pay(&buckets, client, cost))?;
+        client.map_or(Ok(()), |client| access.clients.can_pay(&buckets, client, cost))?;
     }
     match credential {
         // 1. DPoP: sessions of third-party applications, always with a client key.
@@ -213,7 +222,7 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
         Credential::Dpop(token) => {
             let client = client.ok_or_else(no_client)?;
             let (method, path) = (request.method(), request.uri().path());
-            let proved = app.proofs.verify_request(client, method, path, request.headers(), token).await;
+            let proved = access.proofs.verify_request(client, method, path, request.headers(), token).await;
             let proved = sender.charge(proved, dpop::Refused::is_failure)?;
             caller.budget = pay()?;
             let authority =
@@ -231,11 +240,11 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
         }
         // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
         Credential::Bearer(token) => {
-            let spoken = app.tokens.verify(&app.resolver, &sender, token, Some(method)).await;
+            let spoken = access.tokens.verify(&access.resolver, &sender, token, Some(method)).await;
             let Spoken { did, bound } = sender.charge(spoken, service_jwt::Refused::is_failure)?;
             caller.budget = match pay()? {
                 Some(budget) => Some(budget),
-                None => Some(pay_in_person(app, "service", &did, cost)?),
+                None => Some(pay_in_person(access, "service", &did, cost)?),
             };
             (caller.user, caller.bound) = (Some(did), bound);
         }
@@ -247,12 +256,12 @@ async fn identify(app: &App, request: &Request, method: &str, caller: &mut XrpcC
         // Whether that is enough is the method's to say.
         Credential::Absent => {
             caller.budget = pay()?;
-            let user = app.web_sessions.user(request.method(), request.headers(), buckets.now).await?;
+            let user = access.web_sessions.user(request.method(), request.headers(), buckets.now).await?;
             let Some(user) = user else {
                 return if client.is_some() { Ok(()) } else { Err(no_client()) };
             };
             if client.is_none() {
-                caller.budget = Some(pay_in_person(app, "session", &user.did, cost)?);
+                caller.budget = Some(pay_in_person(access, "session", &user.did, cost)?);
             }
             // The cookie is of a login at the instance itself, whichever client the request names.
             let authority = Authority::Session { id: user.session.into(), client: None };

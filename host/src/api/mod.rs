@@ -3,7 +3,6 @@
 pub mod admin;
 pub mod auth;
 mod clients;
-mod failed;
 pub mod health;
 pub mod link;
 pub mod oauth;
@@ -14,5 +13,3 @@ pub mod routes;
 pub mod settings;
 pub mod well_known;
 pub mod xrpc;
-
-pub use failed::{failed, unreadable};

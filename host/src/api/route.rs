@@ -56,7 +56,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            Sender::of(&app, &request).pay(limit, &request)?;
+            Sender::of(&app.access, &request).pay(limit, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, request).await
         });
@@ -112,7 +112,7 @@ impl Route {
         assert!(!needed.is_empty(), "{path} names no permission");
         // The caller is told before its body is read: a stranger's megabytes stay on the wire.
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            let caller = admin::admit(&app, &request, needed).await?;
+            let caller = admin::admit(&app.access, &request, needed).await?;
             request.body = read(unread).await?;
             handler(app, caller, request).await
         });
@@ -140,7 +140,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            let client = oauth::admit_application(&app, &request)?;
+            let client = oauth::admit_application(&app.access, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
@@ -154,7 +154,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            let client = oauth::admit_named(&app, &request)?;
+            let client = oauth::admit_named(&app.access, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
@@ -168,7 +168,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
-            let holder = oauth::admit_holder(&app, &request).await?;
+            let holder = oauth::admit_holder(&app.access, &request).await?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, holder, request).await
         });
@@ -198,7 +198,7 @@ impl Route {
                 .params
                 .first()
                 .map_or_else(|| path.rsplit('/').next().unwrap_or_default(), |(_, nsid)| nsid.as_str());
-            let caller = match xrpc::admit(&app, &request, nsid).await {
+            let caller = match xrpc::admit(&app.access, &request, nsid).await {
                 Ok(caller) => caller,
                 Err(turned) => return Err(paid(turned.error, turned.budget)),
             };
@@ -216,7 +216,7 @@ impl Route {
     {
         let bind = bound(move |app, mut request, unread: Unread| async move {
             let nsid = format!("{}.{name}", app.config.auth.service_namespace);
-            let caller = match management::admit(&app, &request, &nsid).await {
+            let caller = match management::admit(&app.access, &request, &nsid).await {
                 Ok(caller) => caller,
                 Err(turned) => return Err(paid(turned.error, turned.budget)),
             };

@@ -9,6 +9,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::{FAILED, say};
 use crate::api::routes;
+use crate::api::xrpc::nested::InProcess;
 use crate::app::App;
 use crate::config::Config;
 use crate::http::{Cors, Http, server};
@@ -38,11 +39,14 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         tracing::warn!("{advice}");
     }
 
-    let app = App::start(config, port, lifecycle.clone()).await?;
+    let in_process = Arc::new(InProcess::default());
+    let app = App::start(config, port, lifecycle.clone(), in_process.clone()).await?;
+    in_process.open(&app);
+    app.start_workers();
     let http = Http::new(
         routes::router(&app)?,
         Cors::new({
-            let origins = app.origins.clone();
+            let origins = app.access.origins.clone();
             move |origin| origins.contains(origin)
         }),
         &app.random,

@@ -16,7 +16,7 @@ mod parse;
 mod problems;
 mod proxies;
 mod rate_limit;
-mod scripts;
+pub mod scripts;
 mod secret;
 mod secrets;
 mod server;

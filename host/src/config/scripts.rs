@@ -3,7 +3,14 @@
 use clap::Args;
 
 use super::{Problems, parse};
-use crate::scripts::limits;
+
+/// Runs that no script called and that may go on at once, unless configured. Scripts are work for the processor, so this
+/// is many times the cores and leaves room for runs that wait for the database. The runs that they call have about as
+/// many instances again; at worst, all of them hostile, 4 GiB of Lua memory.
+pub const POOL_SIZE: u32 = 64;
+
+/// Runs that may wait for an instance, unless configured. At 10,000 runs a second a tenth of a second's worth.
+pub const QUEUE: u32 = 1_024;
 
 /// Each instance may take 64 MiB; this many can run before the pool is the machine's memory.
 const MAX_POOL: u32 = 1024;
@@ -52,14 +59,8 @@ pub struct Scripts {
 impl ScriptsArgs {
     pub(super) fn check(self, problems: &mut Problems) -> Scripts {
         Scripts {
-            pool_size: parse::number(
-                "SCRIPT_POOL_SIZE",
-                self.pool_size,
-                limits::POOL_SIZE,
-                1..=MAX_POOL,
-                problems,
-            ),
-            queue: parse::number("SCRIPT_QUEUE", self.queue, limits::QUEUE, 0..=MAX_QUEUE, problems),
+            pool_size: parse::number("SCRIPT_POOL_SIZE", self.pool_size, POOL_SIZE, 1..=MAX_POOL, problems),
+            queue: parse::number("SCRIPT_QUEUE", self.queue, QUEUE, 0..=MAX_QUEUE, problems),
             client_fuel: parse::number(
                 "SCRIPT_CLIENT_FUEL",
                 self.client_fuel,

@@ -5,8 +5,6 @@ mod describe;
 mod event;
 mod log;
 pub mod redact;
-mod stream;
 
 pub use event::{Event, ScriptError};
 pub use log::EventLog;
-pub use stream::StreamObserver;

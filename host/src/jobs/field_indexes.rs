@@ -152,7 +152,7 @@ fn shown(entry: &Entry, what: &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::path::Path;
+    use crate::query::path::Path;
     use crate::store::fields::{Key, Kind};
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);

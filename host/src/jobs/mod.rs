@@ -4,8 +4,6 @@ pub mod field_indexes;
 mod queue;
 pub mod retention;
 mod running;
-mod worker;
 
 pub use queue::{CreateError, JobQueue};
 pub use running::RunningJob;
-pub use worker::{Workers, places};

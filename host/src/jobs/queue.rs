@@ -7,9 +7,9 @@ use tokio::sync::Notify;
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
 use crate::random::Random;
-use crate::scripts::{InvalidTrigger, Library, Trigger, TriggerKind};
 use crate::store::jobs::{self, NewJob, Room};
 use crate::store::{Db, StoreError};
+use crate::trigger::{Bindings, InvalidTrigger, Trigger, TriggerKind};
 
 /// Jobs that one creator may have waiting: a script that makes jobs in a loop hurts its own caller.
 const PENDING_PER_CREATOR: i64 = 100;
@@ -41,16 +41,21 @@ pub enum CreateError {
 #[derive(Clone, Debug)]
 pub struct JobQueue {
     db: Db,
-    library: Arc<Library>,
+    scripts: Arc<dyn Bindings>,
     clock: Clock,
     random: Random,
     /// Wakes this host's workers; those of others look by themselves.
-    pub(super) added: Arc<Notify>,
+    added: Arc<Notify>,
 }
 
 impl JobQueue {
-    pub fn new(db: Db, library: Arc<Library>, clock: Clock, random: Random) -> Self {
-        Self { db, library, clock, random, added: Arc::default() }
+    pub fn new(db: Db, scripts: Arc<dyn Bindings>, clock: Clock, random: Random) -> Self {
+        Self { db, scripts, clock, random, added: Arc::default() }
+    }
+
+    /// Returns when there may be a job that this host's workers have not seen.
+    pub async fn added(&self) {
+        self.added.notified().await;
     }
 
     /// There may be something to do.
@@ -72,7 +77,7 @@ impl JobQueue {
         inherit_auth: bool,
     ) -> Result<String, CreateError> {
         let trigger = Trigger::parse(&format!("{}:{kind}", TriggerKind::JobRun.as_str()))?;
-        if self.library.get(trigger.id()).is_none() {
+        if !self.scripts.has(trigger.id()) {
             return Err(CreateError::NoScript(trigger.id().to_owned()));
         }
         if input.len() > INPUT_BYTES {

@@ -28,7 +28,8 @@ struct Parts {
 }
 
 impl RunningJob {
-    pub(super) fn new(db: Db, id: String, worker: String, ending: watch::Receiver<bool>) -> Self {
+    /// The job `id`, which `worker` has claimed.
+    pub fn new(db: Db, id: String, worker: String, ending: watch::Receiver<bool>) -> Self {
         Self(Arc::new(Parts { db, id, worker, ending }))
     }
 

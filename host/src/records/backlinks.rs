@@ -2,11 +2,10 @@
 
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
+use crate::query::{Keyset, cursor};
 use crate::store::Db;
-use crate::store::records::Keyset;
 use crate::store::records::backlinks::{self, BacklinksArgs};
 
-use super::cursor;
 use super::page::{Page, ReadError, page};
 
 /// What a caller asks for.

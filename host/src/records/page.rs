@@ -2,13 +2,11 @@
 
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
+use crate::http::Error;
+use crate::query::{Filter, InvalidCursor, Keyset, Sort, cursor};
 use crate::store::query::{self, Order, QueryArgs, QueryRow};
-use crate::store::records::{self, FullRecordRow, Keyset, ListArgs, RecordRow, Slice};
+use crate::store::records::{self, FullRecordRow, ListArgs, RecordRow, Slice};
 use crate::store::{Db, StoreError};
-
-use super::cursor::{self, InvalidCursor};
-use super::filter::Filter;
-use super::sort::Sort;
 
 /// Page size when none is asked for (service.md, Limits).
 pub const DEFAULT_LIMIT: u32 = 20;
@@ -40,6 +38,16 @@ pub enum ReadError {
     Cursor(#[from] InvalidCursor),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// A malformed cursor is the caller's mistake.
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Cursor(invalid) => Self::bad_request(invalid.to_string()),
+            ReadError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl Query {

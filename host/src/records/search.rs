@@ -2,12 +2,12 @@
 
 use crate::atproto::Nsid;
 use crate::fair_share::Tenant;
+use crate::query::Path;
 use crate::store::records::RecordRow;
 use crate::store::search::{self, SearchArgs};
 use crate::store::{Db, StoreError};
 
 use super::page::MAX_LIMIT;
-use super::path::Path;
 
 /// Rows when no limit is given.
 pub const DEFAULT_LIMIT: u32 = 10;

@@ -17,14 +17,16 @@ use super::tally::Tally;
 use super::tid::TidClock;
 use super::turns::Turns;
 use super::{
-    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Trigger, TriggerKind, Usage,
-    image, limits, methods, run,
+    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Usage, image, limits, methods,
+    run,
 };
 use crate::atproto::Did;
 use crate::clock::Clock;
+use crate::config::scripts::{POOL_SIZE, QUEUE};
 use crate::fair_share::Tenant;
 use crate::pds::{Authority, Session};
 use crate::random::Random;
+use crate::trigger::{Trigger, TriggerKind};
 
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
 const CORE_INSTANCES: u32 = 3;
@@ -56,12 +58,7 @@ pub struct EngineConfig {
 
 impl EngineConfig {
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            cache_dir: cache_dir.into(),
-            pool_size: limits::POOL_SIZE,
-            queue: limits::QUEUE,
-            client_fuel: 0,
-        }
+        Self { cache_dir: cache_dir.into(), pool_size: POOL_SIZE, queue: QUEUE, client_fuel: 0 }
     }
 }
 

@@ -21,10 +21,10 @@ use super::engine::{self, EngineConfig, EngineError};
 use super::host::{Identity, RunState, guest};
 use super::lineage::Lineage;
 use super::tid::TidClock;
-use super::trigger::TriggerKind;
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
 use crate::pds::Authority;
+use crate::trigger::TriggerKind;
 
 /// Makes the image ahead of time (`belvedere guest prepare`) and gives its path.
 ///

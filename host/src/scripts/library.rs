@@ -8,8 +8,9 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 
 use super::tally::{Tallied, Tally};
-use super::{Engine, ScriptFailure, Trigger, TriggerKind};
+use super::{Engine, ScriptFailure};
 use crate::store::{self, Db, StoreError};
+use crate::trigger::{Bindings, Trigger, TriggerKind};
 
 /// A script, compiled. Only the engine makes these, so the bytecode in it is our compiler's.
 #[derive(Debug)]
@@ -56,6 +57,16 @@ struct RecordScripts {
     update: Option<Arc<CompiledScript>>,
     delete: Option<Arc<CompiledScript>>,
     index: Option<Arc<CompiledScript>>,
+}
+
+impl Bindings for Library {
+    fn has(&self, id: &str) -> bool {
+        self.scripts.load().contains_key(id)
+    }
+
+    fn decides(&self, collection: &str, kind: TriggerKind) -> bool {
+        self.for_record(collection, kind).is_some()
+    }
 }
 
 impl Library {

@@ -167,20 +167,12 @@ pub const SOURCE_BYTES: usize = 512 << 10;
 /// Bytes of a failure's message and traceback that are kept: a script can raise a string of megabytes.
 pub const FAILURE_TEXT_BYTES: usize = 8 << 10;
 
-/// Runs that no script called and that may go on at once, unless configured. Scripts are work for the processor, so this
-/// is many times the cores and leaves room for runs that wait for the database. The runs that they call have about as
-/// many instances again; at worst, all of them hostile, 4 GiB of Lua memory.
-pub const POOL_SIZE: u32 = 64;
-
 /// How long a run of a tenant that has used up its share is held back before it is refused: a client that only
 /// overdrew a little is slowed rather than turned away, and one that asks again at once does not make a storm.
 pub const THROTTLE_WAIT: Duration = Duration::from_secs(1);
 
 /// Runs of one tenant that are held back; more are refused at once. Each holds a connection.
 pub const THROTTLED_RUNS: u32 = 64;
-
-/// Runs that may wait for an instance, unless configured. At 10,000 runs a second a tenth of a second's worth.
-pub const QUEUE: u32 = 1_024;
 
 /// The longest wait for an instance. Whoever waited this long has a caller who gave up.
 pub const QUEUE_WAIT: Duration = Duration::from_secs(5);

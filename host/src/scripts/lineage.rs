@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{TriggerKind, limits};
+use super::limits;
 use crate::fair_share::Tenant;
+use crate::trigger::TriggerKind;
 
 /// The place of a run among those that called each other. Cheap to clone.
 #[derive(Clone, Debug)]

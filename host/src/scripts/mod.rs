@@ -17,7 +17,6 @@ mod log_shares;
 mod methods;
 mod places;
 pub mod reach;
-mod repos;
 mod run;
 pub mod services;
 mod share;
@@ -25,7 +24,6 @@ pub mod tally;
 #[cfg(test)]
 mod tests;
 mod tid;
-pub mod trigger;
 mod turns;
 pub mod variables;
 mod web;
@@ -37,12 +35,10 @@ pub use invocation::{Happening, Invocation, Outcome, Shape, Usage};
 pub use library::{CompiledScript, Library};
 pub use lineage::Lineage;
 pub use reach::{ServerIndex, ServerLabels, ServerLog};
-pub use repos::Repos;
 pub use services::{
     HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search, Services,
     Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,
 };
 pub use tally::Tallied;
-pub use trigger::{InvalidTrigger, Trigger, TriggerKind};
 pub use variables::Variables;
 pub use web::Web;

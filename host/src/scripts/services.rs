@@ -8,15 +8,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::{Lineage, Repos, Variables};
-use crate::attestation::Attestation;
+use super::{Lineage, Variables};
 use crate::clock::{Clock, Timestamp};
 use crate::fair_share::Tenant;
 use crate::identity::Resolver;
 use crate::jobs::{JobQueue, RunningJob};
-use crate::linked_repos::LinkedRepos;
+use crate::keys::attestation::Attestation;
 use crate::pds::Authority;
 use crate::random::Random;
+use crate::repos::Repos;
+use crate::repos::linked::LinkedRepos;
 
 use super::web::Web;
 

@@ -12,8 +12,8 @@ use serde::Serialize;
 use tokio::sync::{Mutex, MutexGuard};
 use url::Url;
 
-use crate::access::forwarding;
 use crate::config::Config;
+use crate::lexicons::forwarding;
 use crate::store::{Db, StoreError, settings};
 
 pub const TOS_URI: &str = "tos_uri";

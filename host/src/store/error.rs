@@ -1,8 +1,10 @@
 //! What can go wrong in the store.
 
+use http::StatusCode;
 use sqlx::error::ErrorKind;
 
 use crate::fair_share::Full;
+use crate::http::Error;
 
 /// Callers turn `Conflict` into 409, `BadValue` into 400 and the rest into 500 (the cause goes to the log alone).
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +62,17 @@ impl From<sqlx::Error> for StoreError {
             | sqlx::Error::WorkerCrashed => Self::Unavailable(error),
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Corrupt(error.to_string()),
             _ => Self::Database(error),
+        }
+    }
+}
+
+/// The answer to a failure that the handler has no better word for: 500, with the cause in the log, or 503 for a tenant
+/// that has enough reads under way. Conflicts and absences are the handlers' to name before it comes to this.
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Busy(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            error => Self::internal(error),
         }
     }
 }

@@ -34,6 +34,7 @@ pub mod oauth_sessions;
 pub mod oauth_states;
 mod postgres;
 pub mod query;
+pub mod readiness;
 pub mod records;
 mod scans;
 #[cfg(test)]

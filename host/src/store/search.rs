@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::atproto::Nsid;
 use crate::fair_share::Tenant;
-use crate::records::path::Path;
+use crate::query::path::Path;
 
 use super::fields::{Key, Kind, build};
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};

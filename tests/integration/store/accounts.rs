@@ -41,7 +41,7 @@ on_both! {
             assert_eq!(records::count(&db, &note, Some(&two), &US).await.unwrap(), 0);
             assert_eq!(records::collection_counts(&db).await.unwrap(), [(LIKE.into(), 2), (NOTE.into(), 2)]);
             for sort in [None, Some("n"), Some("did"), Some("indexed_at")] {
-                let sort = sort.map(|s| belvedere::records::Sort::parse(s, belvedere::records::Direction::Asc).unwrap());
+                let sort = sort.map(|s| belvedere::query::Sort::parse(s, belvedere::query::Direction::Asc).unwrap());
                 let query = Query { sort, ..Query::of(note.clone()) };
                 assert_eq!(page::read(&db, &query, &US).await.unwrap().rows.len(), 2);
             }

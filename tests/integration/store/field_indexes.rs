@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use belvedere::clock::{Clock, Timestamp};
 use belvedere::jobs::field_indexes::advise;
-use belvedere::records::{Direction, Filter, Query, Sort, page};
+use belvedere::query::{Direction, Filter, Sort};
+use belvedere::records::{Query, page};
 use belvedere::store::Db;
 use belvedere::store::fields::build;
 use belvedere::store::fields::table::{self, State};

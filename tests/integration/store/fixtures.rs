@@ -3,11 +3,12 @@
 use belvedere::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere::clock::Timestamp;
 use belvedere::fair_share::Tenant;
+use belvedere::query::Keyset;
 use belvedere::store::Db;
 use belvedere::store::index::{
     self, AccountChange, AccountStatus, Applied, Batch, Change, Delete, StreamCursor, Upsert,
 };
-use belvedere::store::records::{self, Keyset, ListArgs, RecordRow};
+use belvedere::store::records::{self, ListArgs, RecordRow};
 use bytes::Bytes;
 use serde_json::Value;
 

@@ -1,10 +1,10 @@
 //! The key that signs records: made once, kept sealed, the same for every host.
 
-use belvedere::attestation::Attestation;
 use belvedere::clock::{Clock, Timestamp};
 use belvedere::config::Args;
 use belvedere::crypto::SealingKey;
-use belvedere::instance_key::InstanceKeyError;
+use belvedere::keys::attestation::Attestation;
+use belvedere::keys::instance::InstanceKeyError;
 use belvedere::random::Random;
 use belvedere::store::{Db, instance_keys};
 

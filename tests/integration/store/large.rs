@@ -1,8 +1,9 @@
 //! Pages of large records: cut at a MiB, every record once, at least one on each page.
 
+use belvedere::query::{Direction, Filter, Sort};
 use belvedere::records::backlinks::{self, Backlinks};
 use belvedere::records::search::{self, Search};
-use belvedere::records::{Direction, Filter, Page, Query, Sort, page};
+use belvedere::records::{Page, Query, page};
 use belvedere::store::Db;
 use belvedere::store::records::{PAGE_BYTES, RecordRow, get_many_full};
 use serde_json::json;

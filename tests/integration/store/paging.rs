@@ -1,6 +1,7 @@
 //! Keyset pages: each row once, whatever is written between them.
 
-use belvedere::records::{Filter, Page, Query, ReadError, page};
+use belvedere::query::Filter;
+use belvedere::records::{Page, Query, ReadError, page};
 use belvedere::store::Db;
 use serde_json::json;
 
@@ -90,7 +91,7 @@ on_both! {
 
     async fn malformed_cursors_are_errors(db) {
         apply(&db, 1, vec![put(&uri(1, NOTE, "a"), 1, "{}")]).await;
-        let sort = belvedere::records::Sort::parse("n", belvedere::records::Direction::Asc).unwrap();
+        let sort = belvedere::query::Sort::parse("n", belvedere::query::Direction::Asc).unwrap();
         for sort in [None, Some(sort)] {
             for cursor in ["", "x", "AAAA", "2024-01-01T00:00:00.000000Z"] {
                 let query = Query { cursor: Some(cursor.into()), sort: sort.clone(), ..Query::of(nsid(NOTE)) };

@@ -1,6 +1,7 @@
 //! Filters: every operator on every type, the same on both databases.
 
-use belvedere::records::{Filter, Query, page};
+use belvedere::query::Filter;
+use belvedere::records::{Query, page};
 use belvedere::store::Db;
 use serde_json::{Value, json};
 

@@ -4,9 +4,10 @@ use std::future::pending;
 use std::pin::pin;
 
 use belvedere::fair_share::{Full, Tenant};
+use belvedere::query::{Direction, Filter, Sort};
 use belvedere::records::backlinks::{self, Backlinks};
 use belvedere::records::search::{self, Search};
-use belvedere::records::{Direction, Filter, Query, ReadError, Sort, page};
+use belvedere::records::{Query, ReadError, page};
 use belvedere::store::records::{self, PAGE_BYTES};
 use belvedere::store::{Db, StoreError};
 use futures_util::future::join_all;

@@ -1,6 +1,7 @@
 //! Custom orders: by type and value, ties by id, the same on both databases, in pages of any size.
 
-use belvedere::records::{Direction, Query, ReadError, Sort, cursor, page, sort};
+use belvedere::query::{Direction, Sort, cursor, sort};
+use belvedere::records::{Query, ReadError, page};
 use belvedere::store::Db;
 use serde_json::{Value, json};
 

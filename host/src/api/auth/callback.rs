@@ -6,7 +6,6 @@ use http::header::SET_COOKIE;
 
 use super::{linked_repo, redirect};
 use crate::access::secrets;
-use crate::api::failed;
 use crate::app::App;
 use crate::crypto::{jwk, sha256_hex};
 use crate::http::{Error, Request, Response};
@@ -25,7 +24,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     };
     let completed = match app.authorizations.complete(&callback).await {
         Ok(completed) => completed,
-        Err((AuthorizationError::Store(error), _)) => return Err(failed(error)),
+        Err((AuthorizationError::Store(error), _)) => return Err(Error::from(error)),
         Err((error, Some(Goal { grant: Some(_), .. }))) => {
             tracing::info!(%error, "a linked repo was not authorized");
             return Ok(redirect("/link/result?status=failed"));
@@ -49,18 +48,18 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         };
         return Ok(redirect(&to));
     }
-    if browser.as_deref().is_some_and(|bound| !app.web_sessions.is_login(request.headers(), bound)) {
+    if browser.as_deref().is_some_and(|bound| !app.access.web_sessions.is_login(request.headers(), bound)) {
         tracing::info!(did = %completed.did, "a login came back in another browser");
         return Ok(to_login("expired"));
     }
-    if !app.users.may_log_in(&app, &completed.did).await.map_err(failed)? {
+    if !app.access.users.may_log_in(&app.access, &completed.did).await? {
         return Ok(to_login("not_authorized"));
     }
     let session = keep(&app, &completed).await?;
     let now = app.clock.now();
-    let cookie = app.web_sessions.create(&app.random, &completed.did, &session, now).await.map_err(failed)?;
-    for surplus in app.web_sessions.surplus(&completed.did).await.map_err(failed)? {
-        app.vault.end(&surplus).await.map_err(failed)?;
+    let cookie = app.access.web_sessions.create(&app.random, &completed.did, &session, now).await?;
+    for surplus in app.access.web_sessions.surplus(&completed.did).await? {
+        app.vault.end(&surplus).await?;
     }
     let mut answer = redirect(&return_to);
     answer.headers_mut().append(SET_COOKIE, cookie);
@@ -81,7 +80,7 @@ pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Err
         did: None,
         created_at: app.clock.now(),
     };
-    dpop_keys::create(&app.db, &row).await.map_err(failed)?;
+    dpop_keys::create(&app.db, &row).await?;
     let refresh = tokens.refresh_token.as_ref().map(|token| token.reveal().as_str());
     let session = NewSession {
         id: &app.random.uuid(),
@@ -98,7 +97,7 @@ pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Err
         refreshable: refresh.is_some(),
         expires_at: tokens.expires_at,
     };
-    let id = oauth_sessions::register(&app.db, &session, app.clock.now()).await.map_err(failed)?;
+    let id = oauth_sessions::register(&app.db, &session, app.clock.now()).await?;
     id.ok_or_else(|| Error::internal("a key that was just made is gone"))
 }
 

@@ -26,19 +26,19 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let scope = request.query("scope").unwrap_or_else(|| "atproto".to_owned());
     check_scope(&scope)?;
     let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
-    check_return(&app.origins, &return_to)?;
+    check_return(&app.access.origins, &return_to)?;
     let did = app.resolver.account(&named).await.map_err(|error| match &error {
         HandleError::Identity(cause) if cause.is_temporary() => {
             Error::new(StatusCode::BAD_GATEWAY, error.to_string())
         }
         _ => Error::bad_request(error.to_string()),
     })?;
-    let origin = app.origins.of_host(request.headers());
-    let (cookie, browser) = app.web_sessions.login(&app.random);
+    let origin = app.access.origins.of_host(request.headers());
+    let (cookie, browser) = app.access.web_sessions.login(&app.random);
     // A loopback client is sent back to 127.0.0.1, where a cookie for localhost does not follow.
     let follows = OwnClient::of(&origin, own::SCOPES).redirect_uri.starts_with(&origin);
     let goal = Goal { return_to, browser: follows.then_some(browser), grant: None };
-    let sender = Sender::of(&app, &request);
+    let sender = Sender::of(&app.access, &request);
     let url = app.authorizations.begin(&did, &origin, &scope, goal, sender.tenant()).await;
     let url = url.map_err(refused)?;
     let mut answer = response::json(StatusCode::OK, &json!({ "url": url.as_str() }));
@@ -71,7 +71,7 @@ fn check_return(origins: &Origins, to: &str) -> Result<(), Error> {
 /// The answer when a flow can't begin.
 pub(in crate::api) fn refused(error: AuthorizationError) -> Error {
     match error {
-        AuthorizationError::Store(error) => crate::api::failed(error),
+        AuthorizationError::Store(error) => Error::from(error),
         AuthorizationError::TooMany => Error::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
         error => {
             tracing::info!(%error, "an authorization could not begin");

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::SET_COOKIE;
 
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let user = app.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
+    let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
     if let Some(user) = user {
-        app.vault.end(&user.session).await.map_err(failed)?;
+        app.vault.end(&user.session).await?;
     }
     let mut answer = response::empty(StatusCode::NO_CONTENT);
-    answer.headers_mut().insert(SET_COOKIE, app.web_sessions.cleared());
+    answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.cleared());
     Ok(answer)
 }

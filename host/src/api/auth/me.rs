@@ -5,14 +5,13 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::json;
 
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let user = app.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
+    let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
     let user = user.ok_or_else(|| Error::unauthorized("not authenticated"))?;
     // Before there is any user, the first to come becomes the super user.
-    let is_admin = app.users.may_log_in(&app, &user.did).await.map_err(failed)?;
+    let is_admin = app.access.users.may_log_in(&app.access, &user.did).await?;
     Ok(response::json(StatusCode::OK, &json!({ "did": user.did.as_str(), "is_admin": is_admin })))
 }

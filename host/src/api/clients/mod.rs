@@ -5,9 +5,8 @@ pub(in crate::api) mod check;
 use serde::{Deserialize, Serialize};
 
 use crate::access::ClientCredentials;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::http::Error;
 use crate::store::StoreError;
 use crate::store::api_clients::{self, ApiClientRow, Caps, Created};
@@ -95,7 +94,7 @@ impl NewClient {
         };
         let created = api_clients::create(&app.db, &client, &CAPS).await.map_err(|error| match error {
             StoreError::Conflict(_) => Error::conflict("client_id_url already registered"),
-            other => failed(other),
+            other => Error::from(other),
         })?;
         let full = |whose: &str, cap: i64| {
             Err(Error::bad_request(format!("{whose} {cap} API clients already: delete one first")))

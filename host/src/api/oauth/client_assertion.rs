@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::sessions::create;
 use crate::access::{ApiClient, Minter, oauth};
-use crate::api::failed;
 use crate::app::App;
 use crate::config::Secret;
 use crate::http::{Error, Request, Response, response};
@@ -39,18 +38,18 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         return Err(Error::bad_request("provision_id and pkce_verifier must be sent together"));
     }
     let mut kid = body.kid;
-    match oauth::admit_minter(&app, &client, &request).await? {
+    match oauth::admit_minter(&app.access, &client, &request).await? {
         Minter::Application => {}
         // A session goes on with the key that it began with.
         Minter::Device(session) => {
-            let row = oauth_sessions::get(&app.db, &session.id).await.map_err(failed)?;
+            let row = oauth_sessions::get(&app.db, &session.id).await?;
             kid = kid.or_else(|| row.and_then(|row| row.assertion_kid));
         }
         Minter::Page => {
             let unproved =
                 || Error::unauthorized("provision_id and pkce_verifier, or DPoP authentication, required");
             let (id, verifier) = body.provision_id.zip(body.pkce_verifier).ok_or_else(unproved)?;
-            let key = dpop_keys::get(&app.db, &id).await.map_err(failed)?;
+            let key = dpop_keys::get(&app.db, &id).await?;
             let key = key.filter(|key| key.client_id.as_deref() == Some(&client.id));
             let key = key.ok_or_else(|| Error::not_found("DPoP key not found"))?;
             create::verify_pkce(&key, Some(&verifier))?;
@@ -61,7 +60,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         None => api_client_keys::current(&app.db, &client.id).await,
     };
     let missing = if kid.is_some() { "the client has no key of this kid" } else { "the client has no key" };
-    let key = key.map_err(failed)?.ok_or_else(|| Error::bad_request(missing))?;
+    let key = key?.ok_or_else(|| Error::bad_request(missing))?;
     let private = app.vault.open_client_key(&key.kid, &key.sealed).map_err(Error::internal)?;
     let (id, now) = (&client.client_id_url, app.clock.now());
     let answer = Answer {

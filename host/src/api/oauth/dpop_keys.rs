@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::access::{ApiClient, secrets};
-use crate::api::failed;
 use crate::app::App;
 use crate::crypto::{Algorithm, PrivateKey, jwk};
 use crate::events::Event;
@@ -54,13 +53,13 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         did: None,
         created_at: app.clock.now(),
     };
-    dpop_keys::create(&app.db, &row).await.map_err(failed)?;
+    dpop_keys::create(&app.db, &row).await?;
     app.events.record(Event::DpopKeyProvisioned {
         provision_id: row.id.clone(),
         client_key: client.key.clone(),
         thumbprint: row.thumbprint,
     });
-    let confidential = app.client_keys.pinned(&app, &client).await.map_err(failed)?.is_some();
+    let confidential = app.access.client_keys.pinned(&app.access, &client).await?.is_some();
     let answer = Answer { provision_id: row.id, dpop_key: private, confidential };
     Ok(response::json(StatusCode::CREATED, &answer))
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::settings::logo;
@@ -15,9 +14,9 @@ use crate::store::{StoreError, settings};
 const ALONE: HeaderValue = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
 
 pub async fn handle(app: Arc<App>, _request: Request) -> Result<Response, Error> {
-    let text = settings::get(&app.db, logo::KEY).await.map_err(failed)?;
+    let text = settings::get(&app.db, logo::KEY).await?;
     let text = text.ok_or_else(|| Error::not_found("no logo is stored"))?;
-    let broken = || failed(StoreError::Corrupt("the setting of the logo".to_owned()));
+    let broken = || Error::from(StoreError::Corrupt("the setting of the logo".to_owned()));
     let (kind, picture) = logo::of_text(&text).ok_or_else(broken)?;
     let mut answer = response::text(StatusCode::OK, picture);
     let headers = answer.headers_mut();

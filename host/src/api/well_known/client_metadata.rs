@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::oauth::{OwnClient, own};
 use crate::store::{StoreError, linked_repos};
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let origin = app.origins.of_host(request.headers());
+    let origin = app.access.origins.of_host(request.headers());
     let setting = |name: &str| app.settings.get(name);
     let texts = [
         ("client_name", setting("app_name")),
@@ -20,7 +19,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         ("tos_uri", setting("tos_uri")),
         ("policy_uri", setting("policy_uri")),
     ];
-    let scopes = declared(&app).await.map_err(failed)?;
+    let scopes = declared(&app).await?;
     let metadata =
         OwnClient::of(&origin, &scopes).metadata(&origin, &scopes, app.authorizations.key(), &texts);
     Ok(response::json(StatusCode::OK, &metadata))

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::blob_hosts::BlobHosts;
 use crate::access::XrpcCaller;
-use crate::api::{failed, paging, unreadable};
+use crate::api::paging;
 use crate::app::App;
 use crate::atproto::{Did, RecordUri};
 use crate::http::{Error, Request, Response, response};
@@ -33,7 +33,7 @@ async fn single(app: &Arc<App>, lexicon: &Lexicon, uri: &str) -> Result<Response
     if lexicon.target_collection.as_ref() != Some(&uri.collection) {
         return Err(not_found());
     }
-    let row = records::get(&app.db, &uri).await.map_err(failed)?.ok_or_else(not_found)?;
+    let row = records::get(&app.db, &uri).await?.ok_or_else(not_found)?;
     let hosts = BlobHosts::of(app, std::slice::from_ref(&row)).await;
     Ok(response::json_bytes(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
 }
@@ -54,7 +54,7 @@ async fn list(
         None => Page { rows: Vec::new(), cursor: None },
         Some(collection) => {
             let query = Query { did, limit, cursor: request.query("cursor"), ..Query::of(collection) };
-            page::read(&app.db, &query, &tenant).await.map_err(unreadable)?
+            page::read(&app.db, &query, &tenant).await?
         }
     };
     let hosts = BlobHosts::of(app, &page.rows).await;

@@ -31,7 +31,7 @@ pub(super) async fn take(
     let (Some(client), Some(user)) = (caller.proven_client(), caller.did()) else {
         return Err(Error::forbidden("delegateDid is for users of an application who call with DPoP"));
     };
-    delegation::at_least(app, &client.id, &account, user, Role::Admin).await?;
+    delegation::at_least(&app.access, &client.id, &account, user, Role::Admin).await?;
     Ok(Some(account))
 }
 

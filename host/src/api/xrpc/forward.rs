@@ -13,34 +13,13 @@ use http_body_util::Full as Whole;
 use serde::de::IgnoredAny;
 
 use super::params;
-use crate::access::ForwardingRules;
-use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Nsid;
-use crate::fair_share::{Bounds, FairPool, Full, Tenant};
+use crate::fair_share::{Full, Tenant};
 use crate::http::{Error, Request, Response};
-use crate::lexicons::AuthorityError;
+use crate::lexicons::forwarding::MAX_ANSWER;
+use crate::lexicons::{AuthorityError, ForwardingRules};
 use crate::net::{Limits, NetError};
-
-/// Bytes of a forwarded answer, which is held whole: what our own methods may answer.
-const MAX_ANSWER: usize = 8 << 20;
-
-/// Places for calls that are forwarded. Each may hold a whole answer, so with [`MAX_ANSWER`] they bound the memory; they
-/// are a side road, and more at a time means that an authority is slow. A tenant has a quarter of them: one with a slow
-/// authority of its own leaves the rest to others. Waiting pays when authorities answer in the usual fraction of a
-/// second, so few calls wait, and not for long.
-const PLACES: Bounds = Bounds {
-    places: 64,
-    per_tenant: 16,
-    waiting: 128,
-    waiting_per_tenant: 32,
-    patience: Duration::from_secs(2),
-};
-
-/// The pool for [`forward`].
-pub fn places() -> FairPool {
-    FairPool::new("forwards", PLACES)
-}
 
 /// The longest an authority may take. Callers give up about then.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -93,7 +72,7 @@ pub(super) async fn forward(app: &App, tenant: &Tenant, request: &Request) -> Re
     if is_ours(app, &nsid) {
         return Err(Refusal::Unknown);
     }
-    let rules = ForwardingRules::load(&app.db).await.map_err(|e| Refusal::Internal(failed(e)))?;
+    let rules = ForwardingRules::load(&app.db).await.map_err(|e| Refusal::Internal(Error::from(e)))?;
     if !rules.allow(nsid.as_str()) {
         return Err(Refusal::Forbidden);
     }

@@ -86,7 +86,7 @@ fn caller(app: &App, nsid: &Nsid, call: &XrpcCall) -> Result<XrpcCaller, Error> 
         .as_deref()
         .map(|did| Did::try_from(did).map_err(|_| Error::unauthorized("the caller's DID is malformed")));
     xrpc::admit_nested(
-        app,
+        &app.access,
         call.client.as_deref(),
         user.transpose()?,
         call.authority.clone(),

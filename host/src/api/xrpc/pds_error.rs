@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::access::XrpcCaller;
-use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::http::{Error, Response, response};
@@ -30,7 +29,7 @@ pub(super) async fn session(
     } else {
         "no PDS session is stored for this user"
     };
-    let session = app.repos.session(which).await.map_err(failed)?;
+    let session = app.repos.session(which).await?;
     session.ok_or_else(|| Error::unauthorized(missing))
 }
 

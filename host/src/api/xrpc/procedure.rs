@@ -9,7 +9,8 @@ use crate::app::App;
 use crate::atproto::Nsid;
 use crate::atproto::lexicon::LexiconKind;
 use crate::http::{Error, Request, Response};
-use crate::scripts::{CompiledScript, TriggerKind};
+use crate::scripts::CompiledScript;
+use crate::trigger::TriggerKind;
 
 pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Result<Response, Error> {
     let lexicon = app.registry.get(request.param("nsid"));

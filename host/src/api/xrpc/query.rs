@@ -8,7 +8,7 @@ use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::lexicon::LexiconKind;
 use crate::http::{Error, Request, Response};
-use crate::scripts::TriggerKind;
+use crate::trigger::TriggerKind;
 
 pub async fn handle(app: Arc<App>, caller: XrpcCaller, request: Request) -> Result<Response, Error> {
     let Some(lexicon) = app.registry.get(request.param("nsid")) else {

@@ -8,7 +8,8 @@ use super::files::{self, ScriptFile};
 use crate::app::engine_config;
 use crate::cli::FAILED;
 use crate::config::Config;
-use crate::scripts::{Engine, ScriptFailure, Trigger};
+use crate::scripts::{Engine, ScriptFailure};
+use crate::trigger::Trigger;
 
 /// The name under which a file is loaded whose path is no trigger.
 const LOOSE: &str = "xrpc.query:loose.file";

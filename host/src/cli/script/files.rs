@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use crate::scripts::Trigger;
+use crate::trigger::Trigger;
 
 /// What a script's file is called after its subject.
 const EXTENSION: &str = "lua";

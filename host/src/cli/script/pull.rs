@@ -13,7 +13,7 @@ use super::check::count;
 use super::remote::Remote;
 use super::{Server, files};
 use crate::config::Config;
-use crate::scripts::Trigger;
+use crate::trigger::Trigger;
 
 pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow::Result<ExitCode> {
     let stored = Remote::new(server, config)?.list().await?;

@@ -16,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::atproto::Nsid;
 use crate::clock::{Clock, Timestamp};
+use crate::query::Keyset;
 use crate::random::Random;
 use crate::store::Db;
-use crate::store::records::{self, Keyset, ListArgs};
+use crate::store::records::{self, ListArgs};
 
 use super::testing::Recorder;
 use super::{Deps, NoScripts, StreamConfig, StreamHandle, Timing, start};

@@ -11,7 +11,7 @@ use super::state::RunState;
 use super::{fault, json, repo, xrpc};
 use crate::atproto::Did;
 use crate::atproto::record::MAX_RECORD_BYTES;
-use crate::linked_repos::{GrantError, LinkedRepo, LinkedRepos, Runner};
+use crate::repos::linked::{GrantError, LinkedRepo, LinkedRepos, Runner};
 use crate::scripts::limits;
 use crate::store::StoreError;
 

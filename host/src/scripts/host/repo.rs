@@ -13,9 +13,9 @@ use super::state::RunState;
 use crate::atproto::record::{self, Inspected};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::pds::{self, Action, Committed, PdsError};
+use crate::repos::{LocalError, Repos};
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::limits;
-use crate::scripts::repos::{LocalError, Repos};
 use crate::store::StoreError;
 
 impl Host for RunState {

@@ -16,7 +16,8 @@ use crate::fair_share::Tenant;
 use crate::pds::{Authority, Session};
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
-use crate::scripts::{Lineage, TriggerKind, limits, tid::TidClock};
+use crate::scripts::{Lineage, limits, tid::TidClock};
+use crate::trigger::TriggerKind;
 
 /// What a run is and for whom. Capabilities decide by it what they allow; its log lines are signed by it.
 #[derive(Clone, Debug)]

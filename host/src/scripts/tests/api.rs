@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::{FailureKind, Invocation, NOW, Stage, TRIGGER};
 use crate::atproto::Tid;
-use crate::scripts::{LogLevel, Shape, Trigger, Variables};
+use crate::scripts::{LogLevel, Shape, Variables};
+use crate::trigger::Trigger;
 
 #[tokio::test]
 async fn globals_come_from_the_invocation() {

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::{Invocation, NOW, Stage};
 use crate::atproto::{Cid, Codec};
-use crate::attestation::Attestation;
 use crate::clock::Clock;
 use crate::crypto::{Algorithm, PrivateKey};
 use crate::identity::Resolver;
+use crate::keys::attestation::Attestation;
 use crate::net::OutboundPolicy;
 use crate::net::tests::{loopback, net, recorder};
 use crate::scripts::{FaultCode, HeldLabel, IndexError, Labels, ScriptFailure, Web};

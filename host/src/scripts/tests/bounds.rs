@@ -7,12 +7,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::{Invocation, Stage};
-use crate::attestation::Attestation;
 use crate::clock::Clock;
 use crate::crypto::{Algorithm, PrivateKey};
 use crate::identity::Resolver;
+use crate::keys::attestation::Attestation;
 use crate::net::tests::loopback;
-use crate::scripts::{HeldLabel, IndexError, Labels, Trigger, Xrpc, XrpcAnswer, XrpcCall, XrpcError};
+use crate::scripts::{HeldLabel, IndexError, Labels, Xrpc, XrpcAnswer, XrpcCall, XrpcError};
+use crate::trigger::Trigger;
 
 /// Answers nothing: no call in these tests gets so far.
 struct Nobody;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::FailureKind::{Limit, Memory, Runtime, Syntax};
 use super::{FailureKind, Invocation, Stage, TRIGGER};
-use crate::scripts::Trigger;
+use crate::trigger::Trigger;
 
 async fn all_end(scripts: &[(&str, FailureKind)]) {
     let stage = Stage::set().await;

@@ -24,11 +24,12 @@ use tokio::sync::OnceCell;
 use super::services::{Backlinks, RawAnswer};
 use super::{
     Engine, EngineConfig, FailureKind, Index, IndexError, Invocation, LogLine, LogSink, Outcome, Page, Query,
-    Row, ScriptFailure, Search, Services, Trigger,
+    Row, ScriptFailure, Search, Services,
 };
 use crate::clock::{Clock, Timestamp};
 use crate::fair_share::Tenant;
 use crate::random::Random;
+use crate::trigger::Trigger;
 
 pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
 

@@ -15,8 +15,9 @@ use crate::fair_share::Tenant;
 use crate::scripts::services::{Backlinks, RawAnswer};
 use crate::scripts::{
     CompiledScript, Engine, FailureKind, Index, IndexError, Page, Query, Row, ScriptFailure, Search,
-    Services, Trigger, Xrpc, XrpcAnswer, XrpcCall, XrpcError, limits,
+    Services, Xrpc, XrpcAnswer, XrpcCall, XrpcError, limits,
 };
+use crate::trigger::Trigger;
 
 /// Instances of the tests' engines.
 const INSTANCES: u32 = 8;

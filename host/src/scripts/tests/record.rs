@@ -18,11 +18,13 @@ use crate::net::tests::loopback;
 use crate::pds::standin::Standin;
 use crate::pds::{Authority, Sessions};
 use crate::random::Random;
-use crate::scripts::{Index, Library, Repos, ScriptFailure, ServerIndex, Trigger, Web};
+use crate::repos::Repos;
+use crate::scripts::{Index, Library, ScriptFailure, ServerIndex, Web};
 use crate::store::index::{Change, Upsert};
 use crate::store::lexicons::{NewLexicon, upsert};
 use crate::store::records::{FullRecordRow, get_full};
 use crate::store::{self, Db, scratch};
+use crate::trigger::Trigger;
 
 pub(super) const ALICE: &str = "did:plc:alice";
 pub(super) const BOB: &str = "did:plc:bob";
@@ -104,7 +106,7 @@ impl Stage {
             shutdown: CancellationToken::new(),
         });
         let sessions = Sessions::fixed([pds.session(ALICE)]);
-        let repos = Repos::new(db.clone(), registry, Arc::clone(&library), sessions, net.clone());
+        let repos = Repos::new(db.clone(), registry, Arc::clone(&library) as _, sessions, net.clone());
         repos.attach(stream.writer());
         let mut scene = super::Stage::set().await;
         scene.services = scene.services.with_repos(repos).with_web(Web::new(net, 8));

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{Invocation, Stage, TRIGGER};
-use crate::scripts::{Engine, EngineConfig, FailureKind, Library, Trigger};
+use crate::scripts::{Engine, EngineConfig, FailureKind, Library};
+use crate::trigger::Trigger;
 
 #[tokio::test]
 async fn what_reaches_outside_or_makes_code_is_gone() {

@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 use super::{Invocation, Stage};
 use crate::fair_share::Tenant;
 use crate::pds::Authority;
-use crate::scripts::{
-    FaultCode, Lineage, Trigger, TriggerKind, Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,
-};
+use crate::scripts::{FaultCode, Lineage, Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb};
+use crate::trigger::{Trigger, TriggerKind};
 
 /// Answers every method, or fails as its name says, and remembers the calls.
 #[derive(Default)]

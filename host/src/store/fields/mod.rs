@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::records::path::Path;
+use crate::query::path::Path;
 
 /// Fields noted between two flushes. A script may take the path from whoever calls it: what comes after that many is
 /// not noted.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::clock::Timestamp;
-use crate::records::path::Path;
+use crate::query::path::Path;
 use crate::store::{Db, StoreError, on};
 
 use super::{Key, Kind};

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use crate::records::filter::{Combine, Filter, Op, Scalar};
-use crate::records::path::Path;
-use crate::records::sort::SortKey;
+use crate::query::filter::{Combine, Filter, Op, Scalar};
+use crate::query::path::Path;
+use crate::query::sort::SortKey;
 use crate::store::fields::{Key, Kind, build};
 use crate::store::{Db, StoreError, lane};
 

@@ -1,7 +1,7 @@
 //! A query as one statement.
 
-use crate::records::filter::{Combine, Filter, Op};
-use crate::records::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
+use crate::query::filter::{Combine, Filter, Op};
+use crate::query::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
 use crate::store::Backend;
 
 use super::access::{Bounds, Class};

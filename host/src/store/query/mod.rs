@@ -1,8 +1,8 @@
 //! `db.query`: filters and sorts on record fields, compiled to SQL for each dialect.
 //!
 //! Only the shape of a query reaches the SQL text: a validated path (letters, digits, `_`) and operators. Values
-//! are parameters. What a comparison means is told in [`crate::records::filter`], what an order means in
-//! [`crate::records::sort`]; the two dialects say the same in their own words (`sqlite`, `postgres`).
+//! are parameters. What a comparison means is told in [`crate::query::filter`], what an order means in
+//! [`crate::query::sort`]; the two dialects say the same in their own words (`sqlite`, `postgres`).
 
 //!
 //! A query that an index of a field answers goes by it (`access`, `walk`), any other goes through the collection, for
@@ -22,10 +22,11 @@ use sqlx::Row;
 
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
-use crate::records::filter::Filter;
-use crate::records::sort::{Sort, SortKey, SortKeyset, SortValue};
+use crate::query::Keyset;
+use crate::query::filter::Filter;
+use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
-use super::records::{Found, HasRecord, Keyset, PAGE_BYTES, RawRow, RecordRow, Slice, complete, packed};
+use super::records::{Found, HasRecord, PAGE_BYTES, RawRow, RecordRow, Slice, complete, packed};
 use super::scans::SCAN_TIME;
 use super::{Backend, Db, StoreError, intern, lane};
 

@@ -10,9 +10,9 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::sql::{Classes, Keys, MISSING, Sql, Value, operator, pattern};
-use crate::records::filter::{Op, Scalar};
-use crate::records::path::{Path, Step};
-use crate::records::sort::MAX_TEXT_CHARS;
+use crate::query::filter::{Op, Scalar};
+use crate::query::path::{Path, Step};
+use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::records::{columns, from_visible};
 
 pub(in crate::store) struct Dialect;

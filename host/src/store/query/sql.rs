@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::records::filter::{Op, Scalar};
-use crate::records::path::Path;
-use crate::records::sort::Direction;
+use crate::query::filter::{Op, Scalar};
+use crate::query::path::Path;
+use crate::query::sort::Direction;
 
 /// A statement being written.
 #[derive(Debug)]

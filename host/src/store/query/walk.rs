@@ -4,8 +4,8 @@
 //! both ways. So the walk goes type by type, from where the page before ended, until the page is full: nearly always
 //! within the first.
 
-use crate::records::path::Path;
-use crate::records::sort::{Direction, SortKeyset, SortValue};
+use crate::query::path::Path;
+use crate::query::sort::{Direction, SortKeyset, SortValue};
 use crate::store::fields::{Kind, build};
 use crate::store::records::Found;
 use crate::store::{Backend, Db, StoreError};

@@ -17,6 +17,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
+use crate::query::Keyset;
 
 pub use self::many::{get_many_full, latest_rev};
 pub(super) use self::slice::{Found, HasRecord, INLINE_BYTES, complete};
@@ -44,13 +45,6 @@ pub struct FullRecordRow {
     pub cid: Option<Cid>,
     pub cid_verified: bool,
     pub updated_at: Timestamp,
-}
-
-/// Where a page ended: rows after it are older, or as old with a smaller id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keyset {
-    pub indexed_at: Timestamp,
-    pub id: i64,
 }
 
 #[derive(Clone, Debug)]

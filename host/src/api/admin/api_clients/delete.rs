@@ -6,17 +6,16 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_clients;
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    let revocations = app.vault.revocations(id).await.map_err(failed)?;
-    if api_clients::delete(&app.db, id).await.map_err(failed)?.is_empty() {
+    let revocations = app.vault.revocations(id).await?;
+    if api_clients::delete(&app.db, id).await?.is_empty() {
         return Err(Error::not_found("api client not found"));
     }
     app.vault.revoke_all(revocations);

@@ -7,9 +7,8 @@ use serde::Deserialize;
 
 use crate::access::Admin;
 use crate::api::clients::check;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::Patch;
@@ -46,8 +45,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         is_active: body.is_active,
     };
     api_clients::update(&app.db, id, &patch, app.clock.now())
-        .await
-        .map_err(failed)?
+        .await?
         .ok_or_else(|| Error::not_found("api client not found"))?;
     app.changed(Topic::ApiClient(id.to_owned())).await?;
     app.events.record(Event::ApiClientUpdated { actor: admin.did.to_string(), id: id.to_owned() });

@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Admin, AdminKey};
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -42,7 +41,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         key_hash: &key.hash(),
         permissions: &permissions,
     };
-    let row = api_keys::create(&app.db, &new, app.clock.now()).await.map_err(failed)?;
+    let row = api_keys::create(&app.db, &new, app.clock.now()).await?;
 
     app.events.record(Event::ApiKeyCreated {
         actor: admin.did.to_string(),

@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
@@ -38,7 +37,7 @@ impl From<ApiKeyRow> for KeyView {
 }
 
 pub async fn handle(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
-    let rows = api_keys::list_of(&app.db, &admin.user_id).await.map_err(failed)?;
+    let rows = api_keys::list_of(&app.db, &admin.user_id).await?;
     let keys: Vec<KeyView> = rows.into_iter().map(KeyView::from).collect();
     Ok(response::json(StatusCode::OK, &keys))
 }

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_keys;
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    if !api_keys::revoke(&app.db, id, &admin.user_id, app.clock.now()).await.map_err(failed)? {
+    if !api_keys::revoke(&app.db, id, &admin.user_id, app.clock.now()).await? {
         return Err(Error::not_found("api key not found"));
     }
     app.changed(Topic::Admins).await?;

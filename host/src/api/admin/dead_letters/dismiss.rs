@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde_json::json;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -22,7 +21,7 @@ pub(super) async fn one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(),
     if row.resolved_at.is_some() {
         return Ok(());
     }
-    dead_letters::resolve(&app.db, row.id, app.clock.now()).await.map_err(failed)?;
+    dead_letters::resolve(&app.db, row.id, app.clock.now()).await?;
     app.events.record(Event::DeadLetterDismissed {
         actor: admin.did.to_string(),
         id: row.id.to_string(),

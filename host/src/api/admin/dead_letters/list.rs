@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::view::LetterView;
 use crate::access::Admin;
-use crate::api::{failed, paging};
+use crate::api::paging;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::dead_letters::{self, LetterFilter};
@@ -25,7 +25,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     let before = request.query("cursor").map(|cursor| cursor.parse()).transpose();
     let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
     let filter = LetterFilter { before, ..super::filter(&request) };
-    let mut rows = dead_letters::list(&app.db, &filter, limit + 1).await.map_err(failed)?;
+    let mut rows = dead_letters::list(&app.db, &filter, limit + 1).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let cursor = rows.last().filter(|_| more).map(|row| row.id.to_string());

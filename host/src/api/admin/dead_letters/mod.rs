@@ -11,12 +11,11 @@ mod view;
 
 use http::StatusCode;
 
-use crate::api::failed;
 use crate::app::App;
+use crate::event_scripts::AgainError;
 use crate::http::{Error, Request};
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
 use crate::store::index::Change;
-use crate::triggers::AgainError;
 
 /// `collection` and `resolved`: absent or `false` is what is unresolved, `true` what is resolved, anything else both.
 fn filter(request: &Request) -> LetterFilter {
@@ -36,7 +35,7 @@ fn not_found() -> Error {
 /// The letter that a path or a bulk request names. Ids are numbers, shown as text.
 async fn find(app: &App, id: &str) -> Result<LetterRow, Error> {
     let id = id.parse().map_err(|_| not_found())?;
-    dead_letters::get(&app.db, id).await.map_err(failed)?.ok_or_else(not_found)
+    dead_letters::get(&app.db, id).await?.ok_or_else(not_found)
 }
 
 /// A letter that can still be worked on.
@@ -51,7 +50,7 @@ fn unresolved(row: &LetterRow) -> Result<(), Error> {
 async fn store(app: &App, row: &LetterRow, change: Change) -> Result<(), Error> {
     let closed = |_| Error::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
     app.stream.writer().submit(change).await.map_err(closed)?;
-    dead_letters::resolve(&app.db, row.id, app.clock.now()).await.map_err(failed).map(drop)
+    dead_letters::resolve(&app.db, row.id, app.clock.now()).await.map_err(Error::from).map(drop)
 }
 
 /// What the caller is told, after the letter was: its own script's failure is a 500, with the text in the letter.
@@ -64,7 +63,7 @@ async fn refused(app: &App, row: &LetterRow, error: AgainError) -> Error {
             let message = app.script_services.variables.redact(&failure.message);
             match dead_letters::failed_again(&app.db, row.id, &message).await {
                 Ok(()) => Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text()),
-                Err(error) => failed(error),
+                Err(error) => Error::from(error),
             }
         }
     }

@@ -8,13 +8,13 @@ use serde_json::json;
 
 use crate::access::Admin;
 use crate::app::App;
+use crate::event_scripts::event_of;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::indexing::fetch::{self, Found};
 use crate::indexing::{Action, RecordEvent};
 use crate::store::dead_letters::LetterRow;
 use crate::store::index::{Change, Delete, Upsert};
-use crate::triggers::event_of;
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let row = super::find(&app, request.param("id")).await?;

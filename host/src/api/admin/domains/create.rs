@@ -7,9 +7,8 @@ use serde::Deserialize;
 
 use super::view::DomainView;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::oauth::origin_of;
@@ -29,7 +28,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         DomainRow { id: app.random.uuid(), url, is_primary: false, created_at: now, updated_at: now };
     domains::create(&app.db, &domain).await.map_err(|error| match error {
         StoreError::Conflict(_) => Error::bad_request("the domain is already registered"),
-        other => failed(other),
+        other => Error::from(other),
     })?;
     app.changed(Topic::Domains).await?;
     app.events.record(Event::DomainCreated {

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::domains;
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    let url = domains::list(&app.db).await.map_err(failed)?.into_iter().find(|row| row.id == id);
+    let url = domains::list(&app.db).await?.into_iter().find(|row| row.id == id);
     let url = url.ok_or_else(|| Error::not_found("domain not found"))?.url;
-    match domains::delete(&app.db, id).await.map_err(failed)? {
+    match domains::delete(&app.db, id).await? {
         None => return Err(Error::not_found("domain not found")),
         Some(false) => return Err(Error::bad_request("the primary domain can't be deleted")),
         Some(true) => {}

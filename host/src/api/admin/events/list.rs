@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
-use crate::api::{failed, paging};
+use crate::api::paging;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
@@ -51,7 +51,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
 
     // What the caller just did is in the answer.
     app.events.flush().await;
-    let mut rows = events::list(&app.db, &filter, limit + 1).await.map_err(failed)?;
+    let mut rows = events::list(&app.db, &filter, limit + 1).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let cursor = rows.last().filter(|_| more).map(|row| cursor(row.created_at, &row.id));

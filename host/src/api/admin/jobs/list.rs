@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::view::JobView;
 use crate::access::Admin;
-use crate::api::{failed, paging};
+use crate::api::paging;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
@@ -24,7 +24,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     let limit = paging::limit(&request, paging::LOGS)?;
     let status = request.query("status").filter(|status| !status.is_empty());
     let after = request.query("cursor").map(|cursor| keyset(&cursor)).transpose()?;
-    let mut rows = jobs::list(&app.db, status.as_deref(), after.as_ref(), limit + 1).await.map_err(failed)?;
+    let mut rows = jobs::list(&app.db, status.as_deref(), after.as_ref(), limit + 1).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let cursor = rows.last().filter(|_| more).map(|row| format!("{}_{}", row.created_at, row.id));

@@ -10,7 +10,6 @@ mod view;
 use http::StatusCode;
 use serde_json::json;
 
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Response, response};
 use crate::store::jobs::{self, JobRow};
@@ -20,13 +19,13 @@ fn not_found() -> Error {
 }
 
 async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
-    jobs::get(&app.db, id).await.map_err(failed)?.ok_or_else(not_found)
+    jobs::get(&app.db, id).await?.ok_or_else(not_found)
 }
 
 /// Takes the one step that fits the job's status; 409 when none does.
 async fn step(app: &App, id: &str, steps: &[(&str, &str)], verb: &str) -> Result<(JobRow, String), Error> {
     let job = find(app, id).await?;
-    if let Some(status) = jobs::transition(&app.db, id, steps, app.clock.now()).await.map_err(failed)? {
+    if let Some(status) = jobs::transition(&app.db, id, steps, app.clock.now()).await? {
         return Ok((job, status));
     }
     let now = find(app, id).await?.status;

@@ -9,11 +9,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
+use crate::app::Topic;
 use crate::atproto::Nsid;
 use crate::atproto::lexicon::{LexiconDoc, LexiconError, LexiconKind};
-use crate::changes::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::{self, lexicons::NewLexicon};
@@ -76,7 +75,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let body: Body = request.json()?;
     let lexicon = check(&body)?;
     let now = app.clock.now();
-    let saved = store::lexicons::upsert(&app.db, &lexicon, now).await.map_err(failed)?;
+    let saved = store::lexicons::upsert(&app.db, &lexicon, now).await?;
     app.changed(Topic::Lexicons).await?;
 
     let (actor, nsid, revision) = (admin.did.to_string(), lexicon.id.clone(), saved.revision);

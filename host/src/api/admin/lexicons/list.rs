@@ -6,13 +6,12 @@ use http::StatusCode;
 
 use super::view::LexiconView;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store;
 
 pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let rows = store::lexicons::list(&app.db).await.map_err(failed)?;
+    let rows = store::lexicons::list(&app.db).await?;
     let items: Vec<LexiconView> = rows.into_iter().map(LexiconView::item).collect();
     Ok(response::json(StatusCode::OK, &items))
 }

@@ -21,8 +21,8 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         browser: None,
         grant: Some(GrantGoal { id: grant.id, invite: None }),
     };
-    let origin = app.origins.of_host(request.headers());
-    let sender = Sender::of(&app, &request);
+    let origin = app.access.origins.of_host(request.headers());
+    let sender = Sender::of(&app.access, &request);
     let begun = app.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
     let url = begun.map_err(|error| {
         let refused = matches!(error, AuthorizationError::Flow(FlowError::Refused(..)));

@@ -8,11 +8,10 @@ use serde::Deserialize;
 use super::check_scripts;
 use super::view::GrantView;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::linked_repos::{PENDING, scopes};
+use crate::repos::linked::{PENDING, scopes};
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow};
 
@@ -65,7 +64,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     };
     linked_repos::create(&app.db, &grant).await.map_err(|error| match error {
         StoreError::Conflict(_) => Error::conflict("the account has a linked repo already"),
-        other => failed(other),
+        other => Error::from(other),
     })?;
     let (actor, id) = (admin.did.to_string(), grant.id.clone());
     app.events.record(Event::LinkedRepoCreated {

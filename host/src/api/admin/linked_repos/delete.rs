@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde_json::json;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -14,7 +13,7 @@ use crate::store::linked_repos;
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    if !linked_repos::delete(&app.db, id).await.map_err(failed)? {
+    if !linked_repos::delete(&app.db, id).await? {
         return Err(Error::not_found("linked repo not found"));
     }
     app.events.record(Event::LinkedRepoDeleted { actor: admin.did.to_string(), id: id.to_owned() });

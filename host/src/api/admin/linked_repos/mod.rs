@@ -8,13 +8,12 @@ pub mod list;
 pub mod update;
 mod view;
 
-use crate::api::failed;
 use crate::app::App;
 use crate::http::Error;
 use crate::store::linked_repos::{self, GrantRow};
 
 async fn grant(app: &App, id: &str) -> Result<GrantRow, Error> {
-    let row = linked_repos::get(&app.db, id).await.map_err(failed)?;
+    let row = linked_repos::get(&app.db, id).await?;
     row.ok_or_else(|| Error::not_found("linked repo not found"))
 }
 
@@ -23,7 +22,7 @@ async fn grant(app: &App, id: &str) -> Result<GrantRow, Error> {
 /// # Errors
 /// 400 for what is none.
 fn check_scripts(scripts: &[String]) -> Result<(), Error> {
-    match scripts.iter().find(|name| !crate::linked_repos::is_trigger(name)) {
+    match scripts.iter().find(|name| !crate::repos::linked::is_trigger(name)) {
         Some(name) => Err(Error::bad_request(format!("scripts: {name:?} is not a trigger"))),
         None => Ok(()),
     }

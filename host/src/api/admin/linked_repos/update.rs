@@ -8,7 +8,6 @@ use serde::Deserialize;
 use super::view::GrantView;
 use super::{check_scripts, grant};
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::linked_repos;
@@ -22,6 +21,6 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     let Body { scripts } = request.json()?;
     check_scripts(&scripts)?;
     let id = request.param("id");
-    linked_repos::set_scripts(&app.db, id, &scripts).await.map_err(failed)?;
+    linked_repos::set_scripts(&app.db, id, &scripts).await?;
     Ok(response::json(StatusCode::OK, &GrantView::from(grant(&app, id).await?)))
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use crate::access::Admin;
-use crate::api::{failed, paging};
+use crate::api::paging;
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::events::Event;
@@ -17,7 +17,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let collection = paging::required(&request, "collection")?;
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
-    let deleted = records::delete_collection(&app.db, &collection).await.map_err(failed)?;
+    let deleted = records::delete_collection(&app.db, &collection).await?;
     let event = Event::CollectionDeleted {
         actor: admin.did.to_string(),
         collection: collection.as_str().to_owned(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::access::Admin;
-use crate::api::{failed, paging};
+use crate::api::paging;
 use crate::app::App;
 use crate::atproto::RecordUri;
 use crate::events::Event;
@@ -16,7 +16,7 @@ use crate::store::records;
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let uri = paging::required(&request, "uri")?;
     let uri = RecordUri::parse(&uri).map_err(|e| Error::bad_request(e.to_string()))?;
-    if !records::delete(&app.db, &uri).await.map_err(failed)? {
+    if !records::delete(&app.db, &uri).await? {
         return Err(Error::not_found("record not found"));
     }
     app.events.record(Event::RecordDeleted { actor: Some(admin.did.to_string()), uri });

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
-use crate::api::{paging, unreadable};
+use crate::api::paging;
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::clock::Timestamp;
@@ -62,7 +62,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         cursor: request.query("cursor"),
         ..Query::of(collection)
     };
-    let page = page::read_full(&app.db, &query).await.map_err(unreadable)?;
+    let page = page::read_full(&app.db, &query).await?;
     let records = page.rows.into_iter().map(RecordView::new);
     let answer =
         Answer { records: records.collect::<Result<_, _>>().map_err(Error::internal)?, cursor: page.cursor };

@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
@@ -26,7 +25,7 @@ struct VariableView {
 }
 
 pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let rows = script_variables::list(&app.db).await.map_err(failed)?;
+    let rows = script_variables::list(&app.db).await?;
     let views: Vec<VariableView> = rows
         .into_iter()
         .map(|row| VariableView {

@@ -6,9 +6,8 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::scripts::variables::{self, MAX_COUNT, MAX_KEY, MAX_VALUE};
@@ -25,7 +24,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     check(&key, &value)?;
     let sealed = variables::seal(&app.sealing, &app.random, &key, &value);
     let now = app.clock.now();
-    if !script_variables::upsert(&app.db, &key, &sealed, MAX_COUNT, now).await.map_err(failed)? {
+    if !script_variables::upsert(&app.db, &key, &sealed, MAX_COUNT, now).await? {
         return Err(Error::bad_request(format!("there are {MAX_COUNT} variables already; delete some")));
     }
     app.changed(Topic::ScriptVariables).await?;

@@ -3,7 +3,8 @@
 use http::StatusCode;
 
 use crate::http::Error;
-use crate::scripts::{CompiledScript, Engine, FailureKind, Trigger};
+use crate::scripts::{CompiledScript, Engine, FailureKind};
+use crate::trigger::Trigger;
 
 /// Bytes of a description.
 const MAX_DESCRIPTION: usize = 300;

@@ -8,13 +8,12 @@ use serde::Deserialize;
 use super::body::{check_description, check_source, check_type, outbound_xrpcs};
 use super::view::ScriptView;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::scripts::Trigger;
 use crate::store::scripts::{self, NewScript};
+use crate::trigger::Trigger;
 
 #[derive(Deserialize)]
 struct Asked {
@@ -43,7 +42,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         body: body.body,
         description,
     };
-    let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await.map_err(failed)?;
+    let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await?;
     app.changed(Topic::Script(body.id.clone())).await?;
 
     let (actor, trigger, script_type) = (admin.did.to_string(), body.id, body.script_type);

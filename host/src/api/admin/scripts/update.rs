@@ -8,14 +8,13 @@ use serde::Deserialize;
 use super::body::{check_description, check_source, check_type, outbound_xrpcs};
 use super::view::ScriptView;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::scripts::Trigger;
 use crate::store::Patch;
 use crate::store::scripts::{self, ScriptPatch};
+use crate::trigger::Trigger;
 
 #[derive(Deserialize)]
 struct Asked {
@@ -55,8 +54,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         description,
     };
     let row = scripts::patch(&app.db, id, &patch, app.clock.now())
-        .await
-        .map_err(failed)?
+        .await?
         .ok_or_else(|| Error::not_found("script not found"))?;
     app.changed(Topic::Script(id.to_owned())).await?;
     app.events.record(Event::ScriptUpdated {

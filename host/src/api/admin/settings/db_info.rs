@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 
@@ -22,7 +21,7 @@ struct DbInfo {
 }
 
 pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let server_max_connections = app.db.server_max_connections().await.map_err(failed)?;
+    let server_max_connections = app.db.server_max_connections().await?;
     let main_pool_size = app.db.max_connections();
     let info = DbInfo {
         backend: app.db.backend().as_str(),

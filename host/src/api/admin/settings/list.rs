@@ -6,9 +6,8 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::http::{Error, Request, Response, response};
 use crate::settings::Source;
 
@@ -21,7 +20,7 @@ struct SettingView {
 
 pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     // Another host may have changed some a moment ago.
-    app.reload(&Topic::Settings).await.map_err(failed)?;
+    app.reload(&Topic::Settings).await?;
     let settings = app.settings.list().into_iter();
     let views: Vec<_> = settings.map(|(key, value, source)| SettingView { key, value, source }).collect();
     Ok(response::json(StatusCode::OK, &views))

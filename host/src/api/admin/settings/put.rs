@@ -7,9 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::settings::check;
@@ -23,7 +22,7 @@ struct Body {
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let (key, Body { value }) = (request.param("key").to_owned(), request.json()?);
     check(&key, &value).map_err(|refused| Error::bad_request(refused.to_string()))?;
-    settings::set(&app.db, &key, &value, app.clock.now()).await.map_err(failed)?;
+    settings::set(&app.db, &key, &value, app.clock.now()).await?;
     app.changed(Topic::Settings).await?;
     app.events.record(Event::SettingUpdated {
         actor: admin.did.to_string(),

@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::records;
@@ -24,7 +23,7 @@ struct Collection {
 }
 
 pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let counts = records::collection_counts(&app.db).await.map_err(failed)?;
+    let counts = records::collection_counts(&app.db).await?;
     let answer = Answer {
         total_records: counts.iter().map(|(_, count)| count).sum(),
         collections: counts.into_iter().map(|(collection, count)| Collection { collection, count }).collect(),

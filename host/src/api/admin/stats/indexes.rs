@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
@@ -42,7 +41,7 @@ struct Index {
 
 /// The dearest first. What was used within the last seconds may not be counted yet.
 pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let entries = table::list(&app.db).await.map_err(failed)?;
+    let entries = table::list(&app.db).await?;
     let indexes = entries.into_iter().map(Index::from).collect();
     Ok(response::json(StatusCode::OK, &Answer { limit: app.config.database.field_index_limit, indexes }))
 }

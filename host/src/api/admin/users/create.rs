@@ -7,7 +7,6 @@ use serde::Deserialize;
 
 use super::view::UserView;
 use crate::access::{Admin, Template};
-use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::events::Event;
@@ -43,7 +42,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         .await
         .map_err(|error| match error {
             StoreError::Conflict(_) => Error::conflict(format!("{did} is a user already")),
-            other => failed(other),
+            other => Error::from(other),
         })?;
     app.events.record(Event::UserCreated {
         actor: Some(admin.did.to_string()),

@@ -6,9 +6,8 @@ use http::StatusCode;
 
 use super::not_found;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::users;
@@ -18,8 +17,8 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if id == admin.user_id {
         return Err(Error::forbidden("you can't delete yourself"));
     }
-    let Some(sessions) = users::delete(&app.db, id, app.clock.now()).await.map_err(failed)? else {
-        return Err(match users::get(&app.db, id).await.map_err(failed)? {
+    let Some(sessions) = users::delete(&app.db, id, app.clock.now()).await? else {
+        return Err(match users::get(&app.db, id).await? {
             Some(_) => Error::forbidden("the super user can't be deleted"),
             None => not_found(),
         });

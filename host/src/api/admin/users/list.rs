@@ -6,13 +6,12 @@ use http::StatusCode;
 
 use super::view::UserView;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::users;
 
 pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let rows = users::list(&app.db).await.map_err(failed)?;
+    let rows = users::list(&app.db).await?;
     let views: Vec<UserView> = rows.into_iter().map(UserView::from).collect();
     Ok(response::json(StatusCode::OK, &views))
 }

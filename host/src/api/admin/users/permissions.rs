@@ -9,9 +9,8 @@ use serde::Deserialize;
 use super::not_found;
 use super::view::UserView;
 use crate::access::{Admin, Permission};
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::users;
@@ -37,8 +36,8 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let revoked = body.revoke.iter().map(|name| Permission::named(name).map(Permission::as_str));
     let revoked: Vec<&str> = revoked.collect::<Result<_, _>>()?;
 
-    let Some(row) = users::set_permissions(&app.db, id, &granted, &revoked).await.map_err(failed)? else {
-        return Err(match users::get(&app.db, id).await.map_err(failed)? {
+    let Some(row) = users::set_permissions(&app.db, id, &granted, &revoked).await? else {
+        return Err(match users::get(&app.db, id).await? {
             Some(_) => Error::forbidden("the super user's permissions can't be changed"),
             None => not_found(),
         });

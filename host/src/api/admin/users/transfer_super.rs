@@ -9,9 +9,8 @@ use serde::Deserialize;
 use super::not_found;
 use super::view::UserView;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::users;
@@ -26,12 +25,12 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if to == admin.user_id {
         return Err(Error::bad_request("you are the super user already"));
     }
-    if !users::transfer_super(&app.db, &admin.user_id, &to).await.map_err(failed)? {
+    if !users::transfer_super(&app.db, &admin.user_id, &to).await? {
         return Err(not_found());
     }
     app.changed(Topic::Admins).await?;
     let (actor, from) = (admin.did.to_string(), admin.user_id);
     app.events.record(Event::UserSuperTransferred { actor, from, to: to.clone() });
-    let row = users::get(&app.db, &to).await.map_err(failed)?.ok_or_else(not_found)?;
+    let row = users::get(&app.db, &to).await?.ok_or_else(not_found)?;
     Ok(response::json(StatusCode::OK, &UserView::from(row)))
 }

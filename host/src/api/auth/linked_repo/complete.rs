@@ -1,7 +1,6 @@
 //! The end of an authorization: the grant gets its session, or the page says why not.
 
 use crate::api::auth::callback::keep;
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::Error;
@@ -15,9 +14,9 @@ pub(in crate::api::auth) async fn link(
     completed: &Completed,
     goal: &GrantGoal,
 ) -> Result<&'static str, Error> {
-    let Some(grant) = linked_repos::get(&app.db, &goal.id).await.map_err(failed)? else { return Ok("gone") };
+    let Some(grant) = linked_repos::get(&app.db, &goal.id).await? else { return Ok("gone") };
     if let Some(invite) = &goal.invite {
-        let good = linked_repos::get_invite(&app.db, invite, app.clock.now()).await.map_err(failed)?;
+        let good = linked_repos::get_invite(&app.db, invite, app.clock.now()).await?;
         if good.is_none() {
             return Ok("expired");
         }
@@ -26,7 +25,7 @@ pub(in crate::api::auth) async fn link(
     if grant.did.as_deref().is_some_and(|pinned| pinned != did) {
         return Ok("mismatch");
     }
-    let other = linked_repos::of_account(&app.db, did).await.map_err(failed)?;
+    let other = linked_repos::of_account(&app.db, did).await?;
     if other.is_some_and(|other| other.id != grant.id) {
         return Ok("already_linked");
     }
@@ -40,16 +39,16 @@ pub(in crate::api::auth) async fn link(
     match linked_repos::authorize(&app.db, &grant.id, did, &session, app.clock.now()).await {
         Ok(true) => {}
         refused => {
-            app.vault.end(&session).await.map_err(failed)?;
+            app.vault.end(&session).await?;
             return match refused {
                 Ok(_) => Ok("mismatch"),
                 Err(StoreError::Conflict(_)) => Ok("already_linked"),
-                Err(error) => Err(failed(error)),
+                Err(error) => Err(Error::from(error)),
             };
         }
     }
     if let Some(old) = &grant.session_id {
-        app.vault.end(old).await.map_err(failed)?;
+        app.vault.end(old).await?;
     }
     app.events.record(Event::LinkedRepoAuthorized { did: did.to_owned(), id: grant.id });
     Ok("success")

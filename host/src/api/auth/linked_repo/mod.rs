@@ -4,7 +4,6 @@ pub mod complete;
 pub mod info;
 pub mod start;
 
-use crate::api::failed;
 use crate::app::App;
 use crate::crypto::sha256_hex;
 use crate::http::Error;
@@ -13,8 +12,8 @@ use crate::store::linked_repos::{self, GrantRow, InviteRow};
 /// The invite of a link's token and its grant, if it is still good.
 pub(in crate::api) async fn invited(app: &App, token: &str) -> Result<Option<(InviteRow, GrantRow)>, Error> {
     let id = sha256_hex(token.as_bytes());
-    let invite = linked_repos::get_invite(&app.db, &id, app.clock.now()).await.map_err(failed)?;
+    let invite = linked_repos::get_invite(&app.db, &id, app.clock.now()).await?;
     let Some(invite) = invite else { return Ok(None) };
-    let grant = linked_repos::get(&app.db, &invite.grant_id).await.map_err(failed)?;
+    let grant = linked_repos::get(&app.db, &invite.grant_id).await?;
     Ok(grant.map(|grant| (invite, grant)))
 }

@@ -35,8 +35,8 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         browser: None,
         grant: Some(GrantGoal { id: grant.id, invite: Some(invite.id) }),
     };
-    let origin = app.origins.of_host(request.headers());
-    let sender = Sender::of(&app, &request);
+    let origin = app.access.origins.of_host(request.headers());
+    let sender = Sender::of(&app.access, &request);
     let url = app.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
     let url = url.map_err(refused)?;
     Ok(redirect(url.as_str()))

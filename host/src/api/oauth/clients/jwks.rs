@@ -8,13 +8,12 @@ use http::StatusCode;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_client_keys;
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let keys = api_client_keys::list(&app.db, request.param("id")).await.map_err(failed)?;
+    let keys = api_client_keys::list(&app.db, request.param("id")).await?;
     let mut keys: Vec<String> = keys.into_iter().map(|key| key.public_jwk).collect();
     if keys.is_empty() {
         keys = app.vault.departing_keys(request.param("id"));

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::ApiClient;
 use crate::access::scopes::{self, NotGranted};
-use crate::api::failed;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
@@ -56,7 +55,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     let expires_at = expires_at.map_err(|_| Error::bad_request("expires_at is not an ISO 8601 timestamp"))?;
     let key = provisioned(&app, &client, &body.provision_id, &did).await?;
     verify_pkce(&key, body.pkce_verifier.as_ref())?;
-    scopes::registrable(&app, &client, &body.scopes).await.map_err(not_granted)?;
+    scopes::registrable(&app.access, &client, &body.scopes).await.map_err(not_granted)?;
 
     let account = located(&app, &did, &body).await?;
     let private = app.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;
@@ -65,7 +64,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     let access_token = body.access_token.reveal();
     let refresh_token = body.refresh_token.as_ref().map(|token| token.reveal().as_str());
     let sealed = app.vault.seal_tokens(&key.id, access_token, refresh_token);
-    let kid = app.client_keys.pinned(&app, &client).await.map_err(failed)?;
+    let kid = app.access.client_keys.pinned(&app.access, &client).await?;
     let session = NewSession {
         id: &app.random.uuid(),
         key_id: &key.id,
@@ -81,7 +80,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         refreshable: refresh_token.is_some(),
         expires_at,
     };
-    let id = oauth_sessions::register(&app.db, &session, app.clock.now()).await.map_err(failed)?;
+    let id = oauth_sessions::register(&app.db, &session, app.clock.now()).await?;
     let id = id.ok_or_else(bound_elsewhere)?;
     app.events.record(Event::DpopSessionCreated {
         did: did.to_string(),
@@ -97,8 +96,8 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
 /// Ends the user's sessions beyond [`MAX_DEVICES`].
 async fn end_surplus(app: &App, client: &ApiClient, did: &Did, newest: &str) -> Result<(), Error> {
     let surplus = oauth_sessions::surplus(&app.db, &client.id, did.as_str(), newest, MAX_DEVICES).await;
-    for session_id in surplus.map_err(failed)? {
-        if app.vault.end(&session_id).await.map_err(failed)? {
+    for session_id in surplus? {
+        if app.vault.end(&session_id).await? {
             let (did, client_key) = (did.to_string(), client.key.clone());
             app.events.record(Event::DpopDeviceDeleted { did, client_key, session_id });
         }
@@ -109,7 +108,7 @@ async fn end_surplus(app: &App, client: &ApiClient, did: &Did, newest: &str) -> 
 /// The key, if it is this client's to use for this account.
 async fn provisioned(app: &App, client: &ApiClient, id: &str, did: &Did) -> Result<DpopKeyRow, Error> {
     let unknown = || Error::not_found("DPoP key not found");
-    let key = dpop_keys::get(&app.db, id).await.map_err(failed)?.ok_or_else(unknown)?;
+    let key = dpop_keys::get(&app.db, id).await?.ok_or_else(unknown)?;
     if key.client_id.as_deref() != Some(&client.id) {
         return Err(Error::unauthorized("provision_id does not belong to this client"));
     }
@@ -143,7 +142,7 @@ pub(in crate::api::oauth) fn verify_pkce(
 
 fn not_granted(error: NotGranted) -> Error {
     match error {
-        NotGranted::Store(error) => failed(error),
+        NotGranted::Store(error) => Error::from(error),
         other => Error::bad_request(other.to_string()),
     }
 }

@@ -7,7 +7,6 @@ use http::StatusCode;
 
 use super::did;
 use crate::access::Holder;
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -18,10 +17,10 @@ pub async fn handle(app: Arc<App>, holder: Holder, request: Request) -> Result<R
     holder.may_see(&did)?;
     let mut ended = 0;
     match &holder {
-        Holder::Device(_, session) => ended += u32::from(app.vault.end(&session.id).await.map_err(failed)?),
+        Holder::Device(_, session) => ended += u32::from(app.vault.end(&session.id).await?),
         Holder::Application(client) => {
-            for device in oauth_sessions::devices(&app.db, &client.id, did.as_str()).await.map_err(failed)? {
-                ended += u32::from(app.vault.end(&device.id).await.map_err(failed)?);
+            for device in oauth_sessions::devices(&app.db, &client.id, did.as_str()).await? {
+                ended += u32::from(app.vault.end(&device.id).await?);
             }
         }
     }

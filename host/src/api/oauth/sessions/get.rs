@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::did;
 use crate::access::{Holder, scopes};
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::oauth_sessions;
@@ -25,12 +24,11 @@ pub async fn handle(app: Arc<App>, holder: Holder, request: Request) -> Result<R
     let scopes = match &holder {
         Holder::Device(_, session) => session.scopes.clone(),
         Holder::Application(client) => {
-            let found =
-                oauth_sessions::newest(&app.db, did.as_str(), Some(&client.id)).await.map_err(failed)?;
+            let found = oauth_sessions::newest(&app.db, did.as_str(), Some(&client.id)).await?;
             found.ok_or_else(|| Error::not_found("DPoP session not found"))?.scopes
         }
     };
-    let scopes = scopes::left(&app, holder.client(), &scopes).await.map_err(failed)?;
+    let scopes = scopes::left(&app.access, holder.client(), &scopes).await?;
     let scopes = scopes.split_ascii_whitespace().collect();
     Ok(response::json(StatusCode::OK, &Answer { did: did.as_str(), scopes }))
 }

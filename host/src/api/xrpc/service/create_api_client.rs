@@ -10,7 +10,6 @@ use super::view::ClientView;
 use crate::access::ClientUser;
 use crate::access::scopes::{self, NotGranted};
 use crate::api::clients::{ClientType, NewClient};
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -48,7 +47,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     };
     let scopes = body.scopes.unwrap_or_else(|| "atproto".to_owned());
     scopes::within(&app.db, &caller.client.scopes, &scopes).await.map_err(|error| match error {
-        NotGranted::Store(error) => failed(error),
+        NotGranted::Store(error) => Error::from(error),
         NotGranted::Beyond(scope) => {
             Error::bad_request(format!("scope '{scope}' is not allowed for the parent client"))
         }

@@ -9,9 +9,8 @@ use serde_json::json;
 
 use super::view::owned;
 use crate::access::ClientUser;
-use crate::api::failed;
 use crate::app::App;
-use crate::changes::Topic;
+use crate::app::Topic;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_clients;
@@ -25,8 +24,8 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     caller.is_top_level()?;
     let Body { id } = request.json().map_err(|_| Error::bad_request("invalid request body"))?;
     owned(&app, &caller, &id).await?;
-    let revocations = app.vault.revocations(&id).await.map_err(failed)?;
-    api_clients::delete(&app.db, &id).await.map_err(failed)?;
+    let revocations = app.vault.revocations(&id).await?;
+    api_clients::delete(&app.db, &id).await?;
     app.vault.revoke_all(revocations);
     app.changed(Topic::ApiClient(id.clone())).await?;
     app.events.record(Event::ApiClientDeleted { actor: caller.did.to_string(), id });

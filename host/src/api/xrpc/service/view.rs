@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::access::ClientUser;
-use crate::api::failed;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::Error;
@@ -48,7 +47,7 @@ impl From<ApiClientRow> for ClientView {
 /// # Errors
 /// 404 for everybody else's.
 pub(super) async fn owned(app: &App, caller: &ClientUser, id: &str) -> Result<ApiClientRow, Error> {
-    let row = api_clients::get(&app.db, id).await.map_err(failed)?;
+    let row = api_clients::get(&app.db, id).await?;
     row.filter(|row| row.owner_did.as_deref() == Some(caller.did.as_str()))
         .ok_or_else(|| Error::not_found("API client not found"))
 }

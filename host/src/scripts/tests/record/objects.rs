@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{ALICE, BOB, NOTE, Stage};
-use crate::attestation::Attestation;
 use crate::crypto::{Algorithm, PrivateKey};
+use crate::keys::attestation::Attestation;
 use crate::scripts::{FailureKind, FaultCode};
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
-use crate::scripts::{FaultCode, Trigger};
+use crate::scripts::FaultCode;
+use crate::trigger::Trigger;
 
 fn uri(did: &str, rkey: &str) -> String {
     format!("at://{did}/{NOTE}/{rkey}")

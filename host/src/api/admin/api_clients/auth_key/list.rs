@@ -7,14 +7,13 @@ use serde_json::{Value, json};
 
 use super::client;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_client_keys;
 
 pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
-    let keys = api_client_keys::in_use(&app.db, &client.id).await.map_err(failed)?;
+    let keys = api_client_keys::in_use(&app.db, &client.id).await?;
     let keys: Vec<Value> = keys
         .into_iter()
         .map(|key| {

@@ -10,7 +10,6 @@ pub mod rotate;
 use serde::Serialize;
 
 use crate::access::client_keys;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::Error;
 use crate::store::api_client_keys;
@@ -26,13 +25,13 @@ struct KeyView {
 }
 
 async fn client(app: &App, id: &str) -> Result<ApiClientRow, Error> {
-    let row = api_clients::get(&app.db, id).await.map_err(failed)?;
+    let row = api_clients::get(&app.db, id).await?;
     row.ok_or_else(|| Error::not_found("api client not found"))
 }
 
 async fn view(app: &App, client: &ApiClientRow) -> Result<KeyView, Error> {
-    let key = api_client_keys::current(&app.db, &client.id).await.map_err(failed)?;
+    let key = api_client_keys::current(&app.db, &client.id).await?;
     let key = key.ok_or_else(|| Error::not_found("the client has no key"))?;
-    let confidential = app.client_keys.verdict(app, &client.id, &client.client_id_url).await;
-    Ok(KeyView { kid: key.kid, jwks_uri: client_keys::jwks_uri(app, &client.id), confidential })
+    let confidential = app.access.client_keys.verdict(&app.access, &client.id, &client.client_id_url).await;
+    Ok(KeyView { kid: key.kid, jwks_uri: client_keys::jwks_uri(&app.access, &client.id), confidential })
 }

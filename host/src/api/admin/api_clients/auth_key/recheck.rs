@@ -11,6 +11,6 @@ use crate::http::{Error, Request, Response, response};
 
 pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
-    app.client_keys.forget(&client.client_id_url).await;
+    app.access.client_keys.forget(&client.client_id_url).await;
     Ok(response::json(StatusCode::OK, &view(&app, &client).await?))
 }

@@ -8,15 +8,13 @@ use serde_json::json;
 
 use super::client;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_client_keys;
 
 pub async fn one(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
-    let (keys, sessions) =
-        api_client_keys::revoke(&app.db, &client.id, Some(request.param("kid"))).await.map_err(failed)?;
+    let (keys, sessions) = api_client_keys::revoke(&app.db, &client.id, Some(request.param("kid"))).await?;
     if keys == 0 {
         return Err(Error::not_found("the client has no key of this kid"));
     }
@@ -25,6 +23,6 @@ pub async fn one(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
 
 pub async fn all(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
-    let (keys, sessions) = api_client_keys::revoke(&app.db, &client.id, None).await.map_err(failed)?;
+    let (keys, sessions) = api_client_keys::revoke(&app.db, &client.id, None).await?;
     Ok(response::json(StatusCode::OK, &json!({ "revoked": keys, "sessions_destroyed": sessions })))
 }

@@ -7,14 +7,13 @@ use http::StatusCode;
 
 use super::{client, view};
 use crate::access::{Admin, client_keys};
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_client_keys;
 
 pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
-    let key = client_keys::generate(&app, &client.id);
-    api_client_keys::rotate(&app.db, &key).await.map_err(failed)?;
+    let key = client_keys::generate(&app.access, &client.id);
+    api_client_keys::rotate(&app.db, &key).await?;
     Ok(response::json(StatusCode::OK, &view(&app, &client).await?))
 }

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::find;
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
@@ -69,10 +68,10 @@ async fn each(app: &App, admin: &Admin, request: &Request, work: Work) -> Result
     let mut remaining = 0;
     if asked.all {
         let filter = LetterFilter { collection: asked.collection, resolved: Some(false), before: None };
-        let rows = dead_letters::list(&app.db, &filter, MOST).await.map_err(failed)?;
+        let rows = dead_letters::list(&app.db, &filter, MOST).await?;
         if let Some(last) = rows.last() {
             let older = LetterFilter { before: Some(last.id), ..filter };
-            remaining = dead_letters::count(&app.db, &older).await.map_err(failed)?;
+            remaining = dead_letters::count(&app.db, &older).await?;
         }
         for row in rows {
             results.push(outcome(row.id.to_string(), work.on(app, admin, &row).await));

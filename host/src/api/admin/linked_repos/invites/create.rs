@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::access::Admin;
 use crate::api::admin::linked_repos::grant;
-use crate::api::failed;
 use crate::app::App;
 use crate::crypto::sha256_hex;
 use crate::http::{Error, Request, Response, response};
@@ -41,7 +40,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         grant_id: grant.id,
         expires_at: app.clock.now().plus_seconds(seconds),
     };
-    linked_repos::invite(&app.db, &invite).await.map_err(failed)?;
+    linked_repos::invite(&app.db, &invite).await?;
     let url = format!("{}/auth/linked-repo/start?token={token}", app.identity.origin);
     Ok(response::json(StatusCode::OK, &json!({ "invite_url": url, "expires_at": invite.expires_at })))
 }

@@ -7,7 +7,6 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::access::Admin;
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -24,7 +23,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         return Err(Error::bad_request("the body must be the picture"));
     }
     let text = logo::to_text(&kind, &request.body);
-    settings::set(&app.db, logo::KEY, &text, app.clock.now()).await.map_err(failed)?;
+    settings::set(&app.db, logo::KEY, &text, app.clock.now()).await?;
     app.events.record(Event::SettingUpdated {
         actor: admin.did.to_string(),
         key: logo::KEY.to_owned(),

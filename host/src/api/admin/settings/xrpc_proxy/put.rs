@@ -5,12 +5,12 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::Deserialize;
 
-use crate::access::forwarding::{Mode, SETTING};
-use crate::access::{Admin, ForwardingRules};
-use crate::api::failed;
+use crate::access::Admin;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
+use crate::lexicons::ForwardingRules;
+use crate::lexicons::forwarding::{Mode, SETTING};
 use crate::store::settings;
 
 /// Both are required: a list that is left out is more likely forgotten than meant to be empty.
@@ -24,7 +24,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let Body { mode, nsids } = request.json()?;
     let rules = ForwardingRules { mode, nsids }.checked().map_err(|e| Error::bad_request(e.to_string()))?;
     let text = serde_json::to_string(&rules).map_err(Error::internal)?;
-    settings::set(&app.db, SETTING, &text, app.clock.now()).await.map_err(failed)?;
+    settings::set(&app.db, SETTING, &text, app.clock.now()).await?;
     app.events.record(Event::SettingUpdated {
         actor: admin.did.to_string(),
         key: SETTING.to_owned(),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::access::Holder;
-use crate::api::failed;
 use crate::api::oauth::sessions::did;
 use crate::app::App;
 use crate::events::Event;
@@ -17,9 +16,9 @@ pub async fn handle(app: Arc<App>, holder: Holder, request: Request) -> Result<R
     holder.may_see(&did)?;
     let id = request.param("session_id");
     let client = holder.client();
-    let devices = oauth_sessions::devices(&app.db, &client.id, did.as_str()).await.map_err(failed)?;
+    let devices = oauth_sessions::devices(&app.db, &client.id, did.as_str()).await?;
     let known = devices.iter().any(|device| device.id == id);
-    if !known || !app.vault.end(id).await.map_err(failed)? {
+    if !known || !app.vault.end(id).await? {
         return Err(Error::not_found("DPoP session not found"));
     }
     app.events.record(Event::DpopDeviceDeleted {

@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::{Holder, scopes};
-use crate::api::failed;
 use crate::api::oauth::sessions::did;
 use crate::app::App;
 use crate::clock::Timestamp;
@@ -25,10 +24,10 @@ struct Device {
 pub async fn handle(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
     holder.may_see(&did)?;
-    let rows = oauth_sessions::devices(&app.db, &holder.client().id, did.as_str()).await.map_err(failed)?;
+    let rows = oauth_sessions::devices(&app.db, &holder.client().id, did.as_str()).await?;
     let mut devices = Vec::with_capacity(rows.len());
     for row in rows {
-        let left = scopes::left(&app, holder.client(), &row.scopes).await.map_err(failed)?;
+        let left = scopes::left(&app.access, holder.client(), &row.scopes).await?;
         devices.push(Device {
             id: row.id,
             dpop_key_id: row.key_id,

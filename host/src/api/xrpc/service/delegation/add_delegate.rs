@@ -10,7 +10,6 @@ use serde_json::json;
 use super::did;
 use crate::access::ClientUser;
 use crate::access::delegation::{self, Role};
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -36,8 +35,8 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     };
     let client = &caller.client.id;
     let needed = if role == Role::Admin { Role::Owner } else { Role::Admin };
-    delegation::at_least(&app, client, &account, &caller.did, needed).await?;
-    let known = delegates::of_account(&app.db, client, account.as_str()).await.map_err(failed)?;
+    delegation::at_least(&app.access, client, &account, &caller.did, needed).await?;
+    let known = delegates::of_account(&app.db, client, account.as_str()).await?;
     if known.len() >= MOST {
         return Err(Error::bad_request(format!("the account has {MOST} delegates already")));
     }
@@ -50,7 +49,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     };
     delegates::add(&app.db, client, &row).await.map_err(|error| match error {
         StoreError::Conflict(_) => Error::conflict("the user is already a delegate of this account"),
-        other => failed(other),
+        other => Error::from(other),
     })?;
     app.events.record(Event::DelegateAdded {
         actor: caller.did.to_string(),

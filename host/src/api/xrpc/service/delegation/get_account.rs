@@ -8,15 +8,14 @@ use serde_json::json;
 
 use super::query_did;
 use crate::access::{ClientUser, delegation};
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::delegates;
 
 pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let (account, client) = (query_did(&request, "did")?, &caller.client.id);
-    let own = delegation::part(&app, client, &account, &caller.did).await?;
-    let all = delegates::of_account(&app.db, client, account.as_str()).await.map_err(failed)?;
+    let own = delegation::part(&app.access, client, &account, &caller.did).await?;
+    let all = delegates::of_account(&app.db, client, account.as_str()).await?;
     let owner = all.into_iter().find(|row| row.role == "owner");
     let answer = json!({
         "did": account.as_str(),

@@ -11,7 +11,6 @@ use super::did;
 use crate::access::ClientUser;
 use crate::access::delegation::Role;
 use crate::access::dpop::Shown;
-use crate::api::failed;
 use crate::app::App;
 use crate::config::Secret;
 use crate::events::Event;
@@ -41,7 +40,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     };
     let (method, path) = (request.method(), request.uri().path());
     let shown = Shown { method, path, token: token.reveal(), proof };
-    let session = app.proofs.verify(&caller.client, &shown).await?;
+    let session = app.access.proofs.verify(&caller.client, &shown).await?;
     if session.did != account {
         return Err(Error::bad_request("accountProof is by a session of another account"));
     }
@@ -54,7 +53,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     };
     delegates::add(&app.db, &caller.client.id, &owner).await.map_err(|error| match error {
         StoreError::Conflict(_) => Error::conflict("the account is already linked"),
-        other => failed(other),
+        other => Error::from(other),
     })?;
     let (actor, account) = (caller.did.to_string(), account.to_string());
     app.events.record(Event::AccountLinked { actor, account: account.clone() });

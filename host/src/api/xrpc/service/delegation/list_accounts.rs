@@ -6,13 +6,12 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::access::ClientUser;
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::delegates;
 
 pub async fn handle(app: Arc<App>, caller: ClientUser, _request: Request) -> Result<Response, Error> {
-    let rows = delegates::of_user(&app.db, &caller.client.id, caller.did.as_str()).await.map_err(failed)?;
+    let rows = delegates::of_user(&app.db, &caller.client.id, caller.did.as_str()).await?;
     let accounts: Vec<Value> = rows
         .iter()
         .map(|row| json!({ "did": row.account_did, "role": row.role, "createdAt": row.created_at }))

@@ -7,15 +7,14 @@ use serde_json::{Value, json};
 
 use super::query_did;
 use crate::access::{ClientUser, delegation};
-use crate::api::failed;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::delegates;
 
 pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let (account, client) = (query_did(&request, "accountDid")?, &caller.client.id);
-    delegation::part(&app, client, &account, &caller.did).await?;
-    let rows = delegates::of_account(&app.db, client, account.as_str()).await.map_err(failed)?;
+    delegation::part(&app.access, client, &account, &caller.did).await?;
+    let rows = delegates::of_account(&app.db, client, account.as_str()).await?;
     let delegates: Vec<Value> = rows
         .iter()
         .map(|row| {

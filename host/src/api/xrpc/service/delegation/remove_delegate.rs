@@ -10,7 +10,6 @@ use serde_json::json;
 use super::did;
 use crate::access::ClientUser;
 use crate::access::delegation::{self, Role};
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -27,8 +26,8 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     let body: Body = request.json()?;
     let (account, user) = (did("accountDid", &body.account_did)?, did("userDid", &body.user_did)?);
     let client = &caller.client.id;
-    let own = delegation::part(&app, client, &account, &caller.did).await?;
-    let other = delegates::of_account(&app.db, client, account.as_str()).await.map_err(failed)?;
+    let own = delegation::part(&app.access, client, &account, &caller.did).await?;
+    let other = delegates::of_account(&app.db, client, account.as_str()).await?;
     let other = other.into_iter().find(|row| row.user_did == user.as_str());
     let other = other.and_then(|row| Role::from_name(&row.role));
     let other = other.ok_or_else(|| Error::not_found("the user is no delegate of this account"))?;
@@ -38,7 +37,7 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     if user != caller.did && !own.may_remove(other) {
         return Err(Error::forbidden("only those of a higher role may remove a delegate"));
     }
-    delegates::remove(&app.db, client, account.as_str(), user.as_str()).await.map_err(failed)?;
+    delegates::remove(&app.db, client, account.as_str(), user.as_str()).await?;
     app.events.record(Event::DelegateRemoved {
         actor: caller.did.to_string(),
         user: user.to_string(),

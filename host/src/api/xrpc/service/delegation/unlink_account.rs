@@ -10,7 +10,6 @@ use serde_json::json;
 use super::did;
 use crate::access::ClientUser;
 use crate::access::delegation;
-use crate::api::failed;
 use crate::app::App;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -25,13 +24,13 @@ pub async fn handle(app: Arc<App>, caller: ClientUser, request: Request) -> Resu
     let body: Body = request.json()?;
     let account = did("did", &body.did)?;
     let client = &caller.client.id;
-    if !delegation::part(&app, client, &account, &caller.did).await?.may_unlink() {
+    if !delegation::part(&app.access, client, &account, &caller.did).await?.may_unlink() {
         return Err(Error::forbidden("that takes the role owner of this account, or the account itself"));
     }
-    delegates::unlink(&app.db, client, account.as_str()).await.map_err(failed)?;
-    for device in oauth_sessions::devices(&app.db, client, account.as_str()).await.map_err(failed)? {
+    delegates::unlink(&app.db, client, account.as_str()).await?;
+    for device in oauth_sessions::devices(&app.db, client, account.as_str()).await? {
         if *device.id != *caller.session {
-            app.vault.end(&device.id).await.map_err(failed)?;
+            app.vault.end(&device.id).await?;
         }
     }
     let (actor, account) = (caller.did.to_string(), account.to_string());

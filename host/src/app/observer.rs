@@ -1,0 +1,57 @@
+//! What the stream has to tell, as events.
+
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::events::{Event, EventLog};
+use crate::identity::Resolver;
+use crate::indexing::{Notice, Observer};
+use crate::store::index::Change;
+
+use super::ChangedIdentities;
+
+/// Logs the stream's notices and forgets cached documents of identities that changed.
+#[derive(Debug)]
+pub(super) struct StreamObserver {
+    pub(super) events: EventLog,
+    pub(super) resolver: Resolver,
+    /// For the other hosts.
+    pub(super) identities: ChangedIdentities,
+}
+
+impl Observer for StreamObserver {
+    fn notice(&self, notice: Notice) {
+        let event = match notice {
+            Notice::Connected { url } => Event::JetstreamConnected { url },
+            Notice::Disconnected { reason } => Event::JetstreamDisconnected { reason },
+            Notice::CursorTooOld { url, cursor, first_event } => Event::JetstreamGap {
+                url,
+                cursor: Timestamp(cursor).to_string(),
+                resumed_at: Timestamp(first_event).to_string(),
+            },
+            Notice::CidMismatch { uri, claimed_cid, reason } => {
+                Event::RecordCidMismatch { uri, claimed_cid, reason }
+            }
+            Notice::Rejected { uri, reason } => Event::RecordRejected { uri, reason },
+        };
+        self.events.record(event);
+    }
+
+    fn committed(&self, changes: &[Change]) {
+        if !self.events.is_verbose() {
+            return;
+        }
+        for change in changes {
+            let uri = change.uri();
+            self.events.record(match change {
+                Change::Upsert(_) => Event::RecordCreated { uri },
+                Change::Delete(_) => Event::RecordDeleted { actor: None, uri },
+            });
+        }
+    }
+
+    fn identity_changed(&self, did: &Did) {
+        self.identities.note(did);
+        let (resolver, did) = (self.resolver.clone(), did.clone());
+        tokio::spawn(async move { resolver.invalidate(&did).await });
+    }
+}

@@ -1,0 +1,151 @@
+//! Label events: what becomes of a label on a record or an account.
+
+use serde_json::{Map, Value};
+
+use super::Triggers;
+use super::letters::{Failed, NewLetter};
+use super::retry;
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::scripts::{CompiledScript, FailureKind, Happening, Invocation, Outcome, ScriptFailure, Shape};
+use crate::store::dead_letters::Letter;
+use crate::trigger::{Trigger, TriggerKind};
+
+/// A label as a labeler said it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The labeler's DID.
+    pub src: String,
+    /// A DID, or an AT URI.
+    pub uri: String,
+    pub val: String,
+    /// Takes an earlier one back.
+    pub neg: bool,
+    pub cts: Timestamp,
+    pub exp: Option<Timestamp>,
+}
+
+/// What a script said about a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelVerdict {
+    Drop,
+    Keep(Label),
+}
+
+/// What the labels on accounts are bound to.
+const ACTOR: &str = "_actor";
+
+impl Triggers {
+    /// Asks the script of a label's subject, as often as it takes. Without a script, and after one that failed for good,
+    /// the label is kept as it came.
+    pub async fn apply_label(&self, label: Label) -> LabelVerdict {
+        let id = format!("{}:{}", TriggerKind::LabelApply.as_str(), subject(&label.uri));
+        let Some(script) = self.0.library.get(&id) else { return LabelVerdict::Keep(label) };
+        match retry::attempts(|| self.attempt_label(&script, &label)).await {
+            Ok((verdict, attempts)) => {
+                self.0.events.record_verbose(|| Event::EventScriptExecuted {
+                    subject: label.uri.clone(),
+                    host_kind: "label",
+                    host_id: label.src.clone(),
+                    trigger: id,
+                    attempts,
+                });
+                verdict
+            }
+            Err(gave_up) => {
+                let failed =
+                    Failed { trigger: id, error: gave_up.failure.message, attempts: gave_up.attempts };
+                self.dead_letter(failed, letter(script.trigger(), &label)).await;
+                LabelVerdict::Keep(label)
+            }
+        }
+    }
+
+    async fn attempt_label(
+        &self,
+        script: &CompiledScript,
+        label: &Label,
+    ) -> Result<LabelVerdict, ScriptFailure> {
+        let (cts, exp) = (label.cts.to_string(), label.exp.map(|exp| exp.to_string()));
+        let invocation = Invocation {
+            event: Some(Happening::Label {
+                src: &label.src,
+                uri: &label.uri,
+                val: &label.val,
+                neg: label.neg,
+                cts: &cts,
+                exp: exp.as_deref(),
+            }),
+            ..Invocation::default()
+        };
+        verdict(label, &self.run(script, &invocation).await?)
+    }
+}
+
+/// Bytes of the JSON of a label that a script returns: ten times one with the longest URI.
+const VERDICT_BYTES: usize = 64 << 10;
+
+/// The subject of the trigger for labels on `uri`: its collection, or `_actor` when it has none.
+fn subject(uri: &str) -> &str {
+    let path = uri.strip_prefix("at://").and_then(|rest| rest.split_once('/'));
+    let collection = path.map_or("", |(_, path)| path.split('/').next().unwrap_or_default());
+    if collection.is_empty() { ACTOR } else { collection }
+}
+
+fn verdict(label: &Label, outcome: &Outcome) -> Result<LabelVerdict, ScriptFailure> {
+    match outcome.shape {
+        Shape::Nothing => Ok(LabelVerdict::Drop),
+        Shape::Other => Ok(LabelVerdict::Keep(label.clone())),
+        Shape::Table => {
+            if outcome.body.len() > VERDICT_BYTES {
+                let message = format!("handle() returned a label of more than {VERDICT_BYTES} bytes");
+                return Err(ScriptFailure::new(FailureKind::Runtime, message));
+            }
+            let fields: Map<String, Value> = serde_json::from_slice(&outcome.body).map_err(|_| {
+                ScriptFailure::new(FailureKind::Runtime, "handle() returned a table that is no label")
+            })?;
+            Ok(LabelVerdict::Keep(merged(label, &fields)))
+        }
+    }
+}
+
+/// The label with the fields that a script gave, where they have the right type (`lua-runtime.md` §4).
+fn merged(label: &Label, fields: &Map<String, Value>) -> Label {
+    let text = |name: &str, old: &String| {
+        fields.get(name).and_then(Value::as_str).map_or_else(|| old.clone(), str::to_owned)
+    };
+    let time =
+        |name: &str| fields.get(name).and_then(Value::as_str).and_then(|text| Timestamp::parse(text).ok());
+    Label {
+        src: text("src", &label.src),
+        uri: text("uri", &label.uri),
+        val: text("val", &label.val),
+        neg: fields.get("neg").and_then(Value::as_bool).unwrap_or(label.neg),
+        cts: time("cts").unwrap_or(label.cts),
+        exp: time("exp").or(label.exp),
+    }
+}
+
+fn letter(trigger: &Trigger, label: &Label) -> NewLetter {
+    let Label { src, uri, val, neg, cts, exp } = label;
+    let payload = serde_json::json!({
+        "src": src, "uri": uri, "val": val, "neg": neg, "cts": cts.to_string(), "exp": exp.map(|exp| exp.to_string()),
+    });
+    NewLetter {
+        event_key: format!("{trigger} {src} {uri} {val} {cts} {neg}"),
+        letter: Letter {
+            script_ref: trigger.id().to_owned(),
+            host_kind: "label".to_owned(),
+            host_id: src.clone(),
+            lexicon_id: trigger.id().to_owned(),
+            collection: trigger.subject().to_owned(),
+            uri: uri.clone(),
+            did: src.clone(),
+            rkey: val.clone(),
+            action: "label".to_owned(),
+            rev: None,
+            cid: None,
+            payload: Some(payload.to_string()),
+        },
+    }
+}

@@ -1,0 +1,191 @@
+//! Record events: the script's word on one change.
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use super::Triggers;
+use super::letters::Failed;
+use super::retry::{self, GaveUp};
+use crate::atproto::{RecordUri, record};
+use crate::events::Event;
+use crate::indexing::{Action, RecordEvent, RecordScripts};
+use crate::scripts::{CompiledScript, FailureKind, Happening, Invocation, Outcome, ScriptFailure, Shape};
+use crate::store::index::{Change, Upsert};
+use crate::trigger::TriggerKind;
+
+/// What a script said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The change goes on as it came.
+    Proceed,
+    /// Nothing is indexed; a row that is to be deleted stays.
+    Skip,
+    /// This record is stored in place of the one that came. The CID stays the network's.
+    Replace { record: Bytes, refs: Vec<String> },
+}
+
+impl Verdict {
+    /// The change as the script wants it; `None` to leave it out.
+    pub fn apply(self, change: Change) -> Option<Change> {
+        match (self, change) {
+            (Self::Skip, _) => None,
+            (Self::Replace { record, refs }, Change::Upsert(upsert)) => {
+                Some(Change::Upsert(Upsert { record, refs, cid_verified: false, ..upsert }))
+            }
+            // A delete has nothing to replace.
+            (Self::Proceed | Self::Replace { .. }, change) => Some(change),
+        }
+    }
+}
+
+impl Action {
+    fn trigger(self) -> TriggerKind {
+        match self {
+            Self::Create => TriggerKind::RecordCreate,
+            Self::Update => TriggerKind::RecordUpdate,
+            Self::Delete => TriggerKind::RecordDelete,
+        }
+    }
+}
+
+impl Triggers {
+    /// The script that an event of a collection runs now.
+    pub fn record_script(&self, collection: &str, action: Action) -> Option<std::sync::Arc<CompiledScript>> {
+        self.0.library.for_record(collection, action.trigger())
+    }
+
+    /// Runs a script once on an event.
+    ///
+    /// # Errors
+    /// When the script fails, or returns what is no record.
+    pub async fn attempt(
+        &self,
+        script: &CompiledScript,
+        event: &RecordEvent,
+    ) -> Result<Verdict, ScriptFailure> {
+        let uri = event.change.uri();
+        let text = uri.to_string();
+        let invocation = Invocation {
+            collection: Some(uri.collection.as_str()),
+            event: Some(Happening::Record {
+                action: event.action.as_str(),
+                uri: &text,
+                did: uri.did.as_str(),
+                rkey: uri.rkey.as_str(),
+                record: record_of(&event.change).map(|record| &record[..]),
+            }),
+            ..Invocation::default()
+        };
+        verdict(event.action, self.run(script, &invocation).await?)
+    }
+
+    /// Runs the script of an event, as often as it takes.
+    async fn decide_record(&self, event: RecordEvent) -> Option<Change> {
+        let uri = event.change.uri();
+        // It may have been removed meanwhile.
+        let Some(script) = self.record_script(uri.collection.as_str(), event.action) else {
+            return Some(event.change);
+        };
+        match retry::attempts(|| self.attempt(&script, &event)).await {
+            Ok((verdict, attempts)) => {
+                self.tell(&script, &event, &uri, &verdict, attempts);
+                verdict.apply(event.change)
+            }
+            Err(gave_up) => {
+                self.bury(&script, &event, &uri, gave_up).await;
+                Some(event.change)
+            }
+        }
+    }
+
+    fn tell(
+        &self,
+        script: &CompiledScript,
+        event: &RecordEvent,
+        uri: &RecordUri,
+        verdict: &Verdict,
+        attempts: u32,
+    ) {
+        let trigger = script.trigger().id();
+        self.0.events.record_verbose(|| Event::EventScriptExecuted {
+            subject: uri.to_string(),
+            host_kind: "record",
+            host_id: host_id(uri, event.action),
+            trigger: trigger.to_owned(),
+            attempts,
+        });
+        if *verdict == Verdict::Skip {
+            let reason = format!("{trigger} returned nil");
+            self.0.events.record_verbose(|| Event::RecordSkipped { uri: uri.clone(), reason });
+        }
+    }
+
+    async fn bury(&self, script: &CompiledScript, event: &RecordEvent, uri: &RecordUri, gave_up: GaveUp) {
+        let failed = Failed {
+            trigger: script.trigger().id().to_owned(),
+            error: gave_up.failure.message,
+            attempts: gave_up.attempts,
+        };
+        self.dead_letter(failed, Self::record_letter(script.trigger().id(), event, uri)).await;
+    }
+}
+
+impl RecordScripts for Triggers {
+    fn is_idle(&self) -> bool {
+        self.0.library.ignores_records()
+    }
+
+    fn wants(&self, action: Action, change: &Change) -> bool {
+        self.record_script(collection_of(change), action).is_some()
+    }
+
+    fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
+        Box::pin(self.decide_record(event))
+    }
+
+    fn give_up(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
+        Box::pin(async move {
+            let uri = event.change.uri();
+            if let Some(script) = self.record_script(uri.collection.as_str(), event.action) {
+                let message = "too many events of this repo were waiting for the script";
+                let failure = ScriptFailure::new(FailureKind::Busy, message);
+                self.bury(&script, &event, &uri, GaveUp { failure, attempts: 0 }).await;
+            }
+            event.change
+        })
+    }
+}
+
+/// `<nsid>:<action>`, as the event log and dead letters name what a record script was asked.
+pub(super) fn host_id(uri: &RecordUri, action: Action) -> String {
+    format!("{}:{action}", uri.collection)
+}
+
+pub(super) fn record_of(change: &Change) -> Option<&Bytes> {
+    match change {
+        Change::Upsert(upsert) => Some(&upsert.record),
+        Change::Delete(_) => None,
+    }
+}
+
+fn collection_of(change: &Change) -> &str {
+    match change {
+        Change::Upsert(upsert) => upsert.collection.as_str(),
+        Change::Delete(delete) => delete.collection.as_str(),
+    }
+}
+
+/// What the returned value means (`lua-runtime.md` §4).
+fn verdict(action: Action, outcome: Outcome) -> Result<Verdict, ScriptFailure> {
+    match (outcome.shape, action) {
+        (Shape::Nothing, _) => Ok(Verdict::Skip),
+        (Shape::Other, _) | (Shape::Table, Action::Delete) => Ok(Verdict::Proceed),
+        (Shape::Table, _) => {
+            let inspected = record::inspect(&outcome.body).map_err(|error| {
+                let message = format!("handle() returned a table that is no record: {error}");
+                ScriptFailure::new(FailureKind::Runtime, message)
+            })?;
+            Ok(Verdict::Replace { record: outcome.body, refs: inspected.refs })
+        }
+    }
+}

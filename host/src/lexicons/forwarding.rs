@@ -1,0 +1,175 @@
+//! Which methods without a lexicon here may be forwarded to their authority (admin-api.md §8).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fair_share::{Bounds, FairPool};
+use crate::store::{Db, StoreError, settings};
+
+/// Where the rules are kept: JSON text.
+pub const SETTING: &str = "xrpc_proxy_config";
+
+/// Patterns in a list: far more than an operator can keep in mind, and the list is read for every forwarded call.
+const MAX_PATTERNS: usize = 1_000;
+
+/// Bytes of a forwarded answer, which is held whole: what our own methods may answer.
+pub const MAX_ANSWER: usize = 8 << 20;
+
+/// Places for calls that are forwarded. Each may hold a whole answer, so with [`MAX_ANSWER`] they bound the memory; they
+/// are a side road, and more at a time means that an authority is slow. A tenant has a quarter of them: one with a slow
+/// authority of its own leaves the rest to others. Waiting pays when authorities answer in the usual fraction of a
+/// second, so few calls wait, and not for long.
+const PLACES: Bounds = Bounds {
+    places: 64,
+    per_tenant: 16,
+    waiting: 128,
+    waiting_per_tenant: 32,
+    patience: Duration::from_secs(2),
+};
+
+/// The pool for forwarded calls.
+pub fn places() -> FairPool {
+    FairPool::new("forwards", PLACES)
+}
+
+/// The rules. Without any stored, everything may be forwarded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardingRules {
+    pub mode: Mode,
+    /// Of `allowlist` and `blocklist`: NSIDs, or `prefix.*` for everything below a prefix.
+    #[serde(default)]
+    pub nsids: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    #[default]
+    Open,
+    Disabled,
+    Allowlist,
+    Blocklist,
+}
+
+/// What is wrong with rules that an operator sent.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum InvalidRules {
+    #[error("{0:?} is neither an NSID nor a prefix with .*")]
+    Pattern(String),
+    #[error("at most {MAX_PATTERNS} nsids")]
+    TooMany,
+}
+
+impl ForwardingRules {
+    /// The rules in force. They are read for every call that is forwarded: it costs little beside the call, and so
+    /// every host knows at once what an operator changed on another.
+    ///
+    /// # Errors
+    /// When the store can't be read, or holds something else; then nothing is forwarded.
+    pub async fn load(db: &Db) -> Result<Self, StoreError> {
+        let Some(text) = settings::get(db, SETTING).await? else { return Ok(Self::default()) };
+        serde_json::from_str(&text).map_err(|e| StoreError::Corrupt(format!("settings.{SETTING}: {e}")))
+    }
+
+    /// Whether every pattern is one. The lists of modes that need none are emptied.
+    ///
+    /// # Errors
+    /// Names the first bad pattern.
+    pub fn checked(mut self) -> Result<Self, InvalidRules> {
+        if self.nsids.len() > MAX_PATTERNS {
+            return Err(InvalidRules::TooMany);
+        }
+        if let Some(bad) = self.nsids.iter().find(|pattern| !is_pattern(pattern)) {
+            return Err(InvalidRules::Pattern(bad.clone()));
+        }
+        if matches!(self.mode, Mode::Open | Mode::Disabled) {
+            self.nsids.clear();
+        }
+        Ok(self)
+    }
+
+    pub fn allow(&self, nsid: &str) -> bool {
+        match self.mode {
+            Mode::Open => true,
+            Mode::Disabled => false,
+            Mode::Allowlist => self.is_listed(nsid),
+            Mode::Blocklist => !self.is_listed(nsid),
+        }
+    }
+
+    fn is_listed(&self, nsid: &str) -> bool {
+        self.nsids.iter().any(|pattern| match pattern.strip_suffix(".*") {
+            // Below the prefix, not the prefix itself. The domain part of an NSID does not care about case.
+            Some(prefix) => nsid.get(..prefix.len()).is_some_and(|start| {
+                start.eq_ignore_ascii_case(prefix) && nsid[prefix.len()..].starts_with('.')
+            }),
+            None => same_method(pattern, nsid),
+        })
+    }
+}
+
+/// The domain part is compared without case, the name as it is.
+fn same_method(a: &str, b: &str) -> bool {
+    match (a.rsplit_once('.'), b.rsplit_once('.')) {
+        (Some((a, x)), Some((b, y))) => a.eq_ignore_ascii_case(b) && x == y,
+        _ => false,
+    }
+}
+
+/// An NSID of at least three segments, or a prefix of at least two and `.*`.
+fn is_pattern(pattern: &str) -> bool {
+    let (segments, least) = match pattern.strip_suffix(".*") {
+        Some(prefix) => (prefix, 2),
+        None => (pattern, 3),
+    };
+    let well_formed = |segment: &str| {
+        !segment.is_empty() && segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    segments.split('.').count() >= least && segments.split('.').all(well_formed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(mode: Mode, nsids: &[&str]) -> ForwardingRules {
+        ForwardingRules { mode, nsids: nsids.iter().map(|&n| n.to_owned()).collect() }
+    }
+
+    #[test]
+    fn each_mode_says_its_own() {
+        let list = ["com.example.getThing", "org.test.*"];
+        for (nsid, listed) in [
+            ("com.example.getThing", true),
+            ("COM.Example.getThing", true),
+            ("com.example.getthing", false),
+            ("com.example.getThing.more", false),
+            ("com.example.other", false),
+            ("org.test.x", true),
+            ("org.test.a.b", true),
+            ("org.Test.a.b", true),
+            ("org.test", false),
+            ("org.testing.x", false),
+        ] {
+            assert!(rules(Mode::Open, &list).allow(nsid));
+            assert!(!rules(Mode::Disabled, &list).allow(nsid));
+            assert_eq!(rules(Mode::Allowlist, &list).allow(nsid), listed, "{nsid}");
+            assert_eq!(rules(Mode::Blocklist, &list).allow(nsid), !listed, "{nsid}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_checked() {
+        for good in ["a.b.c", "com.example.getThing", "com.example.*", "com.ex-ample.x.*"] {
+            assert!(rules(Mode::Allowlist, &[good]).checked().is_ok(), "{good}");
+        }
+        for bad in ["", "*", "com.*", "a.b", "a..c", "a.b.c*", "a.*.c", "a.b.*.*", "a b.c.d", "ä.b.c"] {
+            let refused = rules(Mode::Open, &[bad]).checked();
+            assert_eq!(refused, Err(InvalidRules::Pattern(bad.to_owned())));
+        }
+        let many: Vec<String> = (0..=MAX_PATTERNS).map(|n| format!("a.b.c{n}")).collect();
+        assert_eq!(ForwardingRules { mode: Mode::Open, nsids: many }.checked(), Err(InvalidRules::TooMany));
+        assert_eq!(rules(Mode::Disabled, &["a.b.c"]).checked().unwrap().nsids, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,114 @@
+//! Repos whose owners let the instance write to them (admin-api.md §18): a grant is authorized once, kept alive, and used
+//! by scripts, each only as far as its scopes and the admin's list of scripts go.
+
+mod keep_alive;
+mod repo;
+
+pub use keep_alive::run as keep_alive;
+pub use repo::{GrantError, LinkedRepo, Runner};
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::atproto::scope::{Scope, Scopes};
+use crate::atproto::{Did, Nsid};
+use crate::clock::Clock;
+use crate::pds::Vault;
+use crate::repos::Repos;
+use crate::store::linked_repos::{self, GrantRow};
+use crate::store::{Db, StoreError};
+
+/// `status` of a grant whose session works.
+pub const ACTIVE: &str = "active";
+/// `status` of one that was never authorized.
+pub const PENDING: &str = "pending";
+
+/// What uses of grants go through. Cheap to clone.
+#[derive(Clone)]
+pub struct LinkedRepos(Arc<Parts>);
+
+struct Parts {
+    db: Db,
+    vault: Vault,
+    repos: Repos,
+    clock: Clock,
+}
+
+impl LinkedRepos {
+    pub fn new(db: Db, vault: Vault, repos: Repos, clock: Clock) -> Self {
+        Self(Arc::new(Parts { db, vault, repos, clock }))
+    }
+
+    /// The grants that a run may see.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn list(&self, runner: &Runner<'_>) -> Result<Vec<GrantRow>, StoreError> {
+        let mut all = linked_repos::list(&self.0.db).await?;
+        all.retain(|grant| runner.may_use(grant));
+        Ok(all)
+    }
+
+    /// The grant of an account that a run may see, whatever its state.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn find(&self, did: &Did, runner: &Runner<'_>) -> Result<Option<GrantRow>, StoreError> {
+        let grant = linked_repos::of_account(&self.0.db, did.as_str()).await?;
+        Ok(grant.filter(|grant| runner.may_use(grant)))
+    }
+}
+
+/// The scopes of a new grant: each valid, each once, `atproto` first.
+///
+/// # Errors
+/// Names the first that is wrong.
+pub fn scopes(text: &str) -> Result<String, String> {
+    let parsed: Scopes =
+        text.parse().map_err(|error: crate::atproto::scope::ScopeError| error.to_string())?;
+    if text.trim().is_empty() {
+        return Err("scopes must not be blank".to_owned());
+    }
+    let mut list = vec![Scope::Atproto.to_string()];
+    for scope in parsed.iter() {
+        if let Scope::Other(unknown) = scope {
+            return Err(format!("the scope {unknown} is not known"));
+        }
+        let text = scope.to_string();
+        if !list.contains(&text) {
+            list.push(text);
+        }
+    }
+    Ok(list.join(" "))
+}
+
+/// Whether a trigger's name is one that scripts are bound to.
+pub fn is_trigger(name: &str) -> bool {
+    crate::trigger::Trigger::parse(name).is_ok()
+}
+
+/// A collection, as scripts name it.
+fn collection(text: &str) -> Result<Nsid, GrantError> {
+    Nsid::try_from(text).map_err(|_| GrantError::Invalid(format!("collection {text:?} is not an NSID")))
+}
+
+impl fmt::Debug for LinkedRepos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LinkedRepos")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scopes;
+
+    #[test]
+    fn scopes_are_checked_and_in_order() {
+        let good = scopes("repo:com.example.note  blob:*/* repo:com.example.note").unwrap();
+        assert_eq!(good, "atproto repo:com.example.note blob:*/*");
+        assert_eq!(scopes("blob:*/* atproto").unwrap(), "atproto blob:*/*");
+        for bad in ["", "  ", "repo:", "repo:not an nsid", "wish:everything", "rpc:*?aud=*"] {
+            assert!(scopes(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! One linked repo, as a run uses it. Every use reads the grant anew: what was taken back is gone at once.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{ACTIVE, LinkedRepos, PENDING, collection};
+use crate::atproto::scope::{Need, RepoAction, Scopes};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, record};
+use crate::fair_share::Tenant;
+use crate::pds::{Action, Agent, PdsError, Session, Write};
+use crate::store::StoreError;
+use crate::store::linked_repos::{self, GrantRow};
+use crate::trigger::TriggerKind;
+
+/// Which script runs, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Runner<'a> {
+    pub trigger: &'a str,
+    pub kind: TriggerKind,
+    pub has_caller: bool,
+    /// Whose share the calls take.
+    pub tenant: &'a Tenant,
+}
+
+/// A grant that may be used now, with its session.
+#[derive(Debug)]
+pub struct LinkedRepo {
+    grants: LinkedRepos,
+    grant: GrantRow,
+    scopes: Scopes,
+    session: std::sync::Arc<Session>,
+    tenant: Tenant,
+}
+
+/// Why a linked repo can't be used so.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    #[error("no linked repo for this account")]
+    Unknown,
+    #[error("the linked repo has not been authorized yet")]
+    Pending,
+    #[error("the linked repo needs to be authorized again: {0}")]
+    NeedsReauth(String),
+    #[error("the grant does not allow that: it lacks the scope {0}")]
+    Scope(String),
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Pds(#[from] PdsError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Runner<'_> {
+    /// Whether an admin lets this script use a grant: by naming it, or else every script, but for queries that anybody
+    /// may call without saying who they are.
+    pub(super) fn may_use(&self, grant: &GrantRow) -> bool {
+        if grant.scripts.is_empty() {
+            return self.has_caller || self.kind != TriggerKind::Query;
+        }
+        grant.scripts.iter().any(|trigger| trigger == self.trigger)
+    }
+}
+
+impl LinkedRepos {
+    /// The linked repo of an account, ready to be used.
+    ///
+    /// # Errors
+    /// When there is none for this run, or its session is not there.
+    pub async fn open(&self, did: &Did, runner: &Runner<'_>) -> Result<LinkedRepo, GrantError> {
+        let grant = self.find(did, runner).await?.ok_or(GrantError::Unknown)?;
+        match grant.status.as_str() {
+            ACTIVE => {}
+            PENDING => return Err(GrantError::Pending),
+            _ => return Err(GrantError::NeedsReauth(grant.last_error.unwrap_or_default())),
+        }
+        let session = match &grant.session_id {
+            Some(id) => self.0.vault.by_id(id).await?,
+            None => None,
+        };
+        let Some(session) = session else {
+            let why = "its session has ended";
+            linked_repos::lost(&self.0.db, &grant.id, grant.session_id.as_deref(), why).await?;
+            return Err(GrantError::NeedsReauth(why.to_owned()));
+        };
+        let scopes = grant.scopes.parse().unwrap_or_default();
+        let tenant = runner.tenant.clone();
+        Ok(LinkedRepo { grants: self.clone(), grant, scopes, session: session.into(), tenant })
+    }
+}
+
+impl LinkedRepo {
+    fn agent(&self, patience: Duration) -> Agent<'_> {
+        self.grants.0.repos.agent(&self.session, &self.tenant).within(patience)
+    }
+
+    fn needs_repo(&self, nsid: &Nsid, action: RepoAction) -> Result<(), GrantError> {
+        if self.scopes.allows(&Need::Repo { collection: Some(nsid.as_str()), action }) {
+            return Ok(());
+        }
+        Err(GrantError::Scope(format!("repo:{nsid}?action={}", action.as_str())))
+    }
+
+    /// Creates a record.
+    ///
+    /// # Errors
+    /// Before anything is sent when the grant does not allow it, or the record is none.
+    pub async fn create(
+        &self,
+        nsid: &str,
+        rkey: Option<&str>,
+        value: Value,
+        patience: Duration,
+    ) -> Result<(String, String), GrantError> {
+        let nsid = collection(nsid)?;
+        self.needs_repo(&nsid, RepoAction::Create)?;
+        let write = Write {
+            rkey: rkey.map(rkey_of).transpose()?,
+            action: Action::Create(record_of(&nsid, value)?),
+            collection: nsid,
+            swap: None,
+        };
+        written(self.write(write, patience).await?)
+    }
+
+    /// Puts a record where it may or may not be one already; with `swap`, only over that one.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub async fn put(
+        &self,
+        nsid: &str,
+        rkey: &str,
+        value: Value,
+        swap: Option<&str>,
+        patience: Duration,
+    ) -> Result<(String, String), GrantError> {
+        let nsid = collection(nsid)?;
+        self.needs_repo(&nsid, RepoAction::Update)?;
+        if swap.is_none() {
+            self.needs_repo(&nsid, RepoAction::Create)?;
+        }
+        let write = Write {
+            rkey: Some(rkey_of(rkey)?),
+            action: Action::Put(record_of(&nsid, value)?),
+            collection: nsid,
+            swap: swap.map(str::to_owned),
+        };
+        written(self.write(write, patience).await?)
+    }
+
+    /// Deletes a record; that there is none is fine.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub async fn delete(&self, nsid: &str, rkey: &str, patience: Duration) -> Result<(), GrantError> {
+        let nsid = collection(nsid)?;
+        self.needs_repo(&nsid, RepoAction::Delete)?;
+        let write =
+            Write { collection: nsid, rkey: Some(rkey_of(rkey)?), action: Action::Delete, swap: None };
+        match self.write(write, patience).await {
+            Err(GrantError::Pds(PdsError::Refused(refusal))) if refusal.is_not_found() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Uploads a blob; the PDS's answer as it came.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub async fn upload(&self, bytes: Bytes, mime: &str, patience: Duration) -> Result<Bytes, GrantError> {
+        let kind = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if !self.scopes.allows(&Need::Blob { kind: &kind }) {
+            return Err(GrantError::Scope(format!("blob:{kind}")));
+        }
+        let answer = self.agent(patience).upload_blob(bytes, mime).await;
+        self.noted(answer).await
+    }
+
+    /// Calls any method of the PDS; its answer as it came. What the session may do is the PDS's to judge.
+    ///
+    /// # Errors
+    /// When the PDS refuses or does not answer.
+    pub async fn call(
+        &self,
+        nsid: &str,
+        query: &str,
+        input: Option<Vec<u8>>,
+        patience: Duration,
+    ) -> Result<Bytes, GrantError> {
+        let nsid =
+            Nsid::try_from(nsid).map_err(|_| GrantError::Invalid(format!("{nsid:?} is not an NSID")))?;
+        let method = if query.is_empty() { nsid.to_string() } else { format!("{nsid}?{query}") };
+        let answer = match input {
+            None => self.agent(patience).query(&method).await,
+            Some(input) => self.agent(patience).procedure(&method, input).await,
+        };
+        self.noted(answer).await
+    }
+
+    async fn write(&self, write: Write, patience: Duration) -> Result<Option<(RecordUri, Cid)>, GrantError> {
+        let answer = self.agent(patience).write(&write).await;
+        let committed = self.noted(answer).await?;
+        let place = committed.records.into_iter().flatten().next();
+        let uri = match (&place, &write.rkey) {
+            (Some((uri, _)), _) => Some(uri.clone()),
+            (None, Some(rkey)) => Some(RecordUri {
+                did: self.session.did.clone(),
+                collection: write.collection.clone(),
+                rkey: rkey.clone(),
+            }),
+            (None, None) => None,
+        };
+        if let Some(uri) = uri.filter(|uri| uri.did == self.session.did && uri.collection == write.collection)
+        {
+            let cid = place.as_ref().map(|(_, cid)| *cid);
+            self.grants.0.repos.mirror(uri, &write.action, cid, committed.rev).await;
+        }
+        Ok(place)
+    }
+
+    /// An end of the session is noted, whether or not the script goes on.
+    async fn noted<T>(&self, answer: Result<T, PdsError>) -> Result<T, GrantError> {
+        if matches!(answer, Err(PdsError::Ended)) {
+            let (db, session) = (&self.grants.0.db, self.grant.session_id.as_deref());
+            linked_repos::lost(db, &self.grant.id, session, "its session has ended").await?;
+        }
+        Ok(answer?)
+    }
+}
+
+/// URI and CID of what was written.
+fn written(place: Option<(RecordUri, Cid)>) -> Result<(String, String), GrantError> {
+    let (uri, cid) = place.ok_or_else(|| PdsError::Malformed("it does not say what it wrote".to_owned()))?;
+    Ok((uri.to_string(), cid.to_string()))
+}
+
+fn rkey_of(text: &str) -> Result<RecordKey, GrantError> {
+    RecordKey::try_from(text).map_err(|_| GrantError::Invalid(format!("{text:?} is not a record key")))
+}
+
+/// A record of a collection, as a PDS takes it.
+fn record_of(nsid: &Nsid, mut value: Value) -> Result<Bytes, GrantError> {
+    let Some(fields) = value.as_object_mut() else {
+        return Err(GrantError::Invalid("the record is not a table with fields".to_owned()));
+    };
+    fields.insert("$type".to_owned(), nsid.as_str().into());
+    let text = Bytes::from(value.to_string());
+    let inspected = record::inspect(&text).map_err(|error| GrantError::Invalid(error.to_string()))?;
+    inspected.cid.map_err(|error| GrantError::Invalid(format!("invalid record: {error}")))?;
+    Ok(text)
+}
