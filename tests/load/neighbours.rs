@@ -94,7 +94,9 @@ async fn beside_spinning(
         .collect();
     let beside = http::run_apart(server.address, list, ours, plan.seconds).await;
     ended.store(true, Ordering::Relaxed);
-    spinning.into_iter().for_each(|thread| thread.join().expect("it only spins"));
+    for thread in spinning {
+        thread.join().expect("it only spins");
+    }
     let of = |run: &http::Run| (run.percentile(0.5), run.percentile(0.99));
     Ok(Neighbour {
         case: "a spinning thread for each core",
