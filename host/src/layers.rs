@@ -9,9 +9,11 @@ fn imports_of_later_rooms(root: &Path, rooms: &[String]) -> BTreeSet<String> {
     for file in files(root) {
         let place = file.strip_prefix(root).expect("it lies below").with_extension("");
         let mut parts = place.iter().map(|part| part.to_string_lossy().into_owned());
-        let user = parts.next().expect("a file has a name");
+        let importer = parts.next().expect("a file has a name");
         let is_test = parts.any(|part| part == "tests" || part == "standin");
-        let Some(rank) = rooms.iter().position(|other| *other == user).filter(|_| !is_test) else { continue };
+        let Some(rank) = rooms.iter().position(|other| *other == importer).filter(|_| !is_test) else {
+            continue;
+        };
         let text = std::fs::read_to_string(&file).expect("it can be read");
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
