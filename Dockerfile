@@ -3,10 +3,10 @@
 
 FROM rust:1.95-trixie AS build
 WORKDIR /src
-COPY xtask/lib.sh xtask/setup.sh xtask/
+COPY dev/lib.sh dev/setup.sh dev/
 COPY Cargo.toml ./
 # The Lua guest's compiler; a layer of its own, because it changes less than the source.
-RUN apt-get update && sh xtask/setup.sh build && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && sh dev/setup.sh build && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/target \

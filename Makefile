@@ -1,4 +1,4 @@
-# What a developer types. The work is in xtask/, where it can be read and linted as what it is.
+# What a developer types. The work is in dev/, where it can be read and linted as what it is.
 .PHONY: help run test bench fmt lint fuzz
 .DEFAULT_GOAL := help
 
@@ -6,19 +6,19 @@ help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
 run: ## install what is missing, build, and start the server on SQLite under data/
-	@sh xtask/run.sh
+	@sh dev/run.sh
 
 test: ## everything CI checks: format, clippy, unit and integration tests on both databases, the network story
-	@sh xtask/test.sh
+	@sh dev/test.sh
 
 bench: ## the load driver of tests/load on both databases; prints a markdown table
-	@sh xtask/bench.sh
+	@sh dev/bench.sh
 
 fmt: ## format the code
 	@cargo fmt --all
 
 lint: ## clippy and cargo-deny
-	@sh xtask/lint.sh
+	@sh dev/lint.sh
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS (default 30)
-	@sh xtask/fuzz.sh
+	@sh dev/fuzz.sh

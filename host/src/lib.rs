@@ -5,6 +5,7 @@
 
 pub mod clock; // the only source of the current time
 pub mod random; // the only source of randomness
+pub mod error_text; // errors as text for logs
 pub mod lifecycle; // signals, drain, hard stop
 pub mod fair_share; // places that tenants share fairly
 pub mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O
@@ -31,7 +32,7 @@ pub mod access; // who is calling and what they may do
 pub mod event_scripts; // scripts that decide about events
 pub mod worker; // runs background jobs
 pub mod app; // what is shared, built once, in order
-pub mod api; // one endpoint, one file: the path follows the URL
+pub mod api; // one resource, one file: the path follows the URL
 pub mod cli; // serve, migrate, doctor, admin
 
 #[cfg(test)]

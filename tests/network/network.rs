@@ -38,8 +38,8 @@ pub async fn network() -> &'static Network {
 }
 
 fn start() -> Network {
-    let installed = Command::new("sh").arg("xtask/network.sh").current_dir(repository()).status();
-    assert!(installed.is_ok_and(|status| status.success()), "xtask/network.sh failed");
+    let installed = Command::new("sh").arg("dev/network.sh").current_dir(repository()).status();
+    assert!(installed.is_ok_and(|status| status.success()), "dev/network.sh failed");
     let mut process = Command::new("node")
         .args(["tests/network/up.mjs", "--accounts", "", "--stdin"])
         .current_dir(repository())

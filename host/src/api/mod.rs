@@ -1,4 +1,4 @@
-//! One endpoint, one file; the path of the file follows the URL. `routes.rs` is the whole table.
+//! One resource, one file, and an endpoint of its own where it is long; the path of the file follows the URL. `routes.rs` is the whole table.
 
 pub mod admin;
 pub mod auth;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, interval_at};
 
 use crate::atproto::Did;
 use crate::http::Error;
-use crate::settings;
+use crate::settings::{self, Settings};
 use crate::store::notices::{Heard, Notices, announce};
 use crate::store::{self, StoreError};
 
@@ -125,10 +125,11 @@ impl App {
             Topic::Script(trigger) => self.library.reload_one(&self.engine, db, trigger).await,
             Topic::ScriptVariables => self.script_services.variables.reload(&self.sealing, db).await,
             Topic::Settings => {
-                let _one_at_a_time = self.settings.reload(db).await?;
-                self.access.costs.reload(&self.settings);
-                self.events.set_verbose(self.settings.flag(settings::VERBOSE_EVENT_LOGGING));
-                Ok(())
+                let derive = |settings: &Settings| {
+                    self.access.costs.reload(settings);
+                    self.events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
+                };
+                self.settings.reload(db, derive).await
             }
             Topic::Identities(dids) => {
                 for did in dids {

@@ -3,9 +3,8 @@
 mod cache_invalidation;
 mod changed_identities;
 mod observer;
+mod open;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
@@ -15,39 +14,37 @@ use crate::access::{
     UsedProofs, Users, WebSessions, rate_limit,
 };
 use crate::clock::Clock;
-use crate::config::{self, Config, Identity, LoadedSecrets, ScriptSql, SecretError};
-use crate::crypto::{Algorithm, MacKey, SealingKey};
+use crate::config::{Config, Identity, LoadedSecrets};
+use crate::crypto::{Algorithm, SealingKey};
 use crate::event_scripts::Triggers;
 use crate::events::EventLog;
 use crate::fair_share::FairPool;
 use crate::identity::Resolver;
-use crate::indexing::{self, StreamConfig, StreamHandle};
+use crate::indexing::{self, StreamHandle};
 use crate::jobs::JobQueue;
 use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
 use crate::keys::attestation::Attestation;
-use crate::keys::instance::{self, InstanceKeyError};
+use crate::keys::instance;
 use crate::lexicons::{Authorities, Registry, forwarding};
 use crate::lifecycle::Lifecycle;
-use crate::net::{self, OutboundPolicy};
+use crate::net;
 use crate::oauth::{Authorizations, Courier, Discovery, OwnKey};
 use crate::pds::{Sessions, Vault, sweep};
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::{self, LinkedRepos};
-use crate::scripts::{
-    Engine, EngineConfig, EngineError, Library, ServerIndex, ServerLabels, ServerLog, Services, Variables,
-    Web, Xrpc,
-};
+use crate::scripts::{Engine, Library, ServerIndex, ServerLabels, ServerLog, Services, Variables, Web, Xrpc};
 use crate::settings::{self, Settings};
 use crate::store::readiness::Readiness;
-use crate::store::script_sql::role::Access as SqlAccess;
-use crate::store::{self, Db, StoreError};
+use crate::store::{self, Db};
 use crate::worker::{self, Workers};
 
 pub use cache_invalidation::Topic;
 use changed_identities::ChangedIdentities;
 use observer::StreamObserver;
+use open::stream_config;
+pub use open::{StartError, engine_config, net_client, open_store, script_access};
 
 /// Shared by every request as `Arc<App>`.
 #[derive(Debug)]
@@ -102,84 +99,6 @@ pub struct App {
     pub lifecycle: Lifecycle,
 }
 
-/// Why the server can't start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    #[error("the database at {url} can't be used: {error}")]
-    Store { url: String, error: StoreError },
-    #[error("the script engine can't be set up: {0}")]
-    Engine(#[from] EngineError),
-    #[error(transparent)]
-    InstanceKey(#[from] InstanceKeyError),
-    #[error("the outbound HTTP client can't be set up: {0}")]
-    Net(#[from] net::NetError),
-    #[error("the zstd dictionary {path} can't be read: {error}")]
-    Dictionary { path: PathBuf, error: std::io::Error },
-}
-
-/// Opens the database and brings its schema up to date.
-///
-/// # Errors
-/// Names the database, without its password.
-pub async fn open_store(config: &config::Database, scripts: &SqlAccess) -> Result<Db, StartError> {
-    let named = |error| StartError::Store { url: config.shown(), error };
-    let db = Db::open_with(&config.url, config.max_connections, scripts).await.map_err(named)?;
-    // Looking is cheaper than the lock that migrating takes.
-    if db.pending_migrations().await.map_err(named)? > 0 {
-        db.migrate().await.map_err(named)?;
-    } else {
-        db.prepare_script_role().await;
-    }
-    Ok(db)
-}
-
-/// How scripts' SQL gets to the database. Hosts that share one have the same key, and so the same password.
-///
-/// # Errors
-/// When the key can't be read. It is not asked for where it is not needed.
-pub fn script_access(config: &Config) -> Result<SqlAccess, SecretError> {
-    let database = &config.database;
-    Ok(match &database.script_sql {
-        ScriptSql::OwnRole if database.is_postgres() => {
-            let secrets = config.secrets.load(&Random::system())?;
-            let key = MacKey::derive(secrets.encryption.reveal(), "script SQL role");
-            SqlAccess::Own { password: Some(hex::encode(key.tag(b"password"))) }
-        }
-        ScriptSql::OwnRole => SqlAccess::Own { password: None },
-        ScriptSql::Address(url) => SqlAccess::Given { url: url.reveal().clone() },
-        ScriptSql::Guarded => SqlAccess::Guarded,
-    })
-}
-
-/// Room and place for scripts.
-pub fn engine_config(config: &Config) -> EngineConfig {
-    EngineConfig {
-        pool_size: config.scripts.pool_size,
-        queue: config.scripts.queue,
-        client_fuel: config.scripts.client_fuel,
-        ..EngineConfig::new(config.server.data_dir.join("cache"))
-    }
-}
-
-/// The outbound client, as far as the configuration lets it go. `port` is the one that is listened on.
-///
-/// # Errors
-/// When the system has no usable TLS or DNS setup.
-pub fn net_client(config: &Config, identity: &Identity, port: u16) -> Result<net::Client, net::NetError> {
-    let urls = config.indexing.jetstream_urls.iter();
-    let urls = urls.chain([&config.indexing.relay_url, &config.indexing.plc_url]);
-    let own = [SocketAddr::new(config.server.host, port)];
-    net::Client::new(OutboundPolicy {
-        allow_loopback: identity.is_loopback,
-        allow: config.outbound.allow.clone(),
-        trusted: urls.filter_map(|url| url::Url::parse(url).ok()).collect(),
-        own: own.into_iter().chain(config.observe.metrics_addr).collect(),
-        dns_server: config.outbound.dns_server,
-    })
-}
-
 impl App {
     /// Starts everything but the HTTP server and the workers. `port` is the one that is listened on; `xrpc` is the way of
     /// scripts to this server's methods.
@@ -209,8 +128,7 @@ impl App {
         let clients = Clients::default();
         clients.reload(&db).await.map_err(named)?;
         let (settings, costs) = (Settings::new(&config), Costs::default());
-        drop(settings.reload(&db).await.map_err(named)?);
-        costs.reload(&settings);
+        settings.reload(&db, |settings| costs.reload(settings)).await.map_err(named)?;
 
         let sealing = SealingKey::new(*secrets.encryption.reveal());
         let attestation = Attestation::load(
@@ -414,13 +332,4 @@ impl App {
             }
         });
     }
-}
-
-fn stream_config(indexing: &config::Indexing) -> Result<StreamConfig, StartError> {
-    let zstd_dictionary = indexing
-        .jetstream_zstd_dict
-        .as_ref()
-        .map(|path| std::fs::read(path).map_err(|error| StartError::Dictionary { path: path.clone(), error }))
-        .transpose()?;
-    Ok(StreamConfig { urls: indexing.jetstream_urls.clone(), zstd_dictionary, ..StreamConfig::default() })
 }

@@ -21,6 +21,7 @@ use super::measure::Measure;
 use super::router::{Endpoint, Found, Router};
 use super::watch::Counters;
 use super::{Body, Error, Request, Response, limits, nul, response};
+use crate::error_text;
 use crate::random::Random;
 
 /// The server's answer to requests.
@@ -160,7 +161,7 @@ impl Http {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
                 if let Some(cause) = &error.cause {
-                    let cause = chain(cause.as_ref());
+                    let cause = error_text::with_causes(cause.as_ref());
                     tracing::error!(route = endpoint.pattern, request_id = id, cause, "a request failed");
                 }
                 error.into_response(id)
@@ -217,22 +218,6 @@ fn without_body(response: &mut Response) {
         response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
     }
     *response.body_mut() = Body::default();
-}
-
-/// An error with what is behind it, in one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let part = error.to_string();
-        // Some errors repeat their source's text.
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        source = error.source();
-    }
-    text
 }
 
 /// So that `Http` can be shared by the connections.

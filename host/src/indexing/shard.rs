@@ -2,6 +2,7 @@
 //! writer. With a single shard there is no task and no queue: the reader does the work itself.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -165,12 +166,11 @@ async fn run(mut slices: mpsc::Receiver<Slice>, worker: Worker) {
     }
 }
 
-/// FNV-1a. Who picks DIDs to meet in one shard makes his own repos slower, no more.
+/// The same for as long as this process lives. Who picks DIDs to meet in one shard makes his own repos slower, no more.
 fn shard_of(did: &Did, shards: usize) -> usize {
-    let hash = did.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (hash >> 16) as usize % shards
+    let mut hasher = DefaultHasher::new();
+    did.as_str().hash(&mut hasher);
+    hasher.finish() as usize % shards
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use url::{Host, Url};
 use self::dns::{Dns, ReqwestDns};
 pub use self::policy::OutboundPolicy;
 use self::policy::{Origin, Route, Way, shown};
+use crate::error_text;
 
 /// How we introduce ourselves.
 pub const USER_AGENT: &str = concat!("belvedere/", env!("CARGO_PKG_VERSION"));
@@ -285,7 +286,7 @@ fn client(dns: ReqwestDns) -> Result<reqwest::Client, NetError> {
         .pool_idle_timeout(POOL_IDLE)
         .pool_max_idle_per_host(POOL_PER_HOST)
         .build()
-        .map_err(|error| NetError::Setup(chain(&error)))
+        .map_err(|error| NetError::Setup(error_text::with_causes(&error)))
 }
 
 fn parse(url: &str) -> Result<Url, NetError> {
@@ -303,16 +304,5 @@ fn from_reqwest(error: reqwest::Error) -> NetError {
             _ => cause = inner.source(),
         }
     }
-    if error.is_timeout() { NetError::Timeout } else { NetError::Transport(chain(&error)) }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
+    if error.is_timeout() { NetError::Timeout } else { NetError::Transport(error_text::with_causes(&error)) }
 }

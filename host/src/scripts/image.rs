@@ -17,7 +17,7 @@ use wasmtime::component::Component;
 use wasmtime::{Config, Engine, Result, Store};
 use wasmtime_wizer::Wizer;
 
-use super::engine::{self, EngineConfig, EngineError};
+use super::config::{EngineConfig, EngineError, wasm_config};
 use super::host::{Identity, RunState, guest};
 use super::lineage::Lineage;
 use super::tid::TidClock;
@@ -32,7 +32,7 @@ use crate::trigger::TriggerKind;
 /// When it can't be made or kept.
 pub async fn prepare(cache_dir: &Path) -> Result<PathBuf, EngineError> {
     let config = EngineConfig::new(cache_dir);
-    let engine = Engine::new(&engine::wasm_config(&config)).map_err(EngineError::Wasm)?;
+    let engine = Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
     let path = path(cache_dir, &engine);
     if !is_ours(&path).unwrap_or(false) {
         let artifact = make(&engine).await.map_err(EngineError::Wasm)?;

@@ -5,6 +5,7 @@
 //! is a constant in [`limits`]; what a script may reach is one file each under `host/`, paired with one WIT file
 //! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` shows it from the script's side.
 
+mod config;
 pub mod engine;
 pub mod failure;
 mod host;
@@ -28,7 +29,8 @@ mod turns;
 pub mod variables;
 mod web;
 
-pub use engine::{Engine, EngineConfig, EngineError};
+pub use config::{EngineConfig, EngineError};
+pub use engine::Engine;
 pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
 pub use image::prepare;
 pub use invocation::{Happening, Invocation, Outcome, Shape, Usage};

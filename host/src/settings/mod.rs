@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 use url::Url;
 
 use crate::config::Config;
@@ -54,16 +54,17 @@ impl Settings {
         Self { environment, ..Self::default() }
     }
 
-    /// Takes over what is stored now. The next one waits for the guard, so that an older read never replaces a newer
-    /// one, nor what is made of it.
+    /// Takes over what is stored now, and has `derive` make of it what is made of it. The next reload waits for both, so
+    /// that an older read never replaces a newer one.
     ///
     /// # Errors
     /// When the store can't be read; what was known stays.
-    pub async fn reload(&self, db: &Db) -> Result<MutexGuard<'_, ()>, StoreError> {
-        let one_at_a_time = self.reloading.lock().await;
+    pub async fn reload(&self, db: &Db, derive: impl FnOnce(&Self)) -> Result<(), StoreError> {
+        let _one_at_a_time = self.reloading.lock().await;
         let stored = settings::list(db, logo::KEY).await?.into_iter().collect();
         self.stored.store(Arc::new(stored));
-        Ok(one_at_a_time)
+        derive(self);
+        Ok(())
     }
 
     /// The value that counts.

@@ -40,7 +40,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     };
     let Goal { return_to, browser, grant } = completed.goal.clone();
     if let Some(goal) = grant {
-        let status = linked_repo::complete::link(&app, &completed, &goal).await?;
+        let status = linked_repo::link(&app, &completed, &goal).await?;
         let to = if goal.invite.is_none() && status == "success" {
             return_to
         } else {

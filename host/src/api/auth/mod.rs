@@ -3,13 +3,15 @@
 pub mod callback;
 pub mod linked_repo;
 pub mod login;
-pub mod logout;
-pub mod me;
+
+use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{HeaderValue, LOCATION};
+use http::header::{HeaderValue, LOCATION, SET_COOKIE};
+use serde_json::json;
 
-use crate::http::{Response, response};
+use crate::app::App;
+use crate::http::{Error, Request, Response, response};
 
 /// 303: the page is another than the one that was asked for. Only for URLs of ours, and those that were checked.
 fn redirect(to: &str) -> Response {
@@ -17,4 +19,24 @@ fn redirect(to: &str) -> Response {
     let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/"));
     answer.headers_mut().insert(LOCATION, to);
     answer
+}
+
+/// `POST /auth/logout`: ends the session with the PDS, and with it this browser's. Without one there is nothing to do.
+pub async fn logout(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
+    if let Some(user) = user {
+        app.vault.end(&user.session).await?;
+    }
+    let mut answer = response::empty(StatusCode::NO_CONTENT);
+    answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.cleared());
+    Ok(answer)
+}
+
+/// `GET /auth/me`: who is logged in, and whether as one of the admin users.
+pub async fn me(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
+    let user = user.ok_or_else(|| Error::unauthorized("not authenticated"))?;
+    // Before there is any user, the first to come becomes the super user.
+    let is_admin = app.access.users.may_log_in(&app.access, &user.did).await?;
+    Ok(response::json(StatusCode::OK, &json!({ "did": user.did.as_str(), "is_admin": is_admin })))
 }

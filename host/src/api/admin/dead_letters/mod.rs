@@ -1,21 +1,25 @@
 //! `/admin/dead-letters`
 
 pub mod bulk;
-pub mod count;
-pub mod dismiss;
-pub mod get;
-pub mod list;
-pub mod reindex;
-pub mod retry;
-mod view;
+
+use std::sync::Arc;
 
 use http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
 
+use crate::access::Admin;
+use crate::api::paging;
 use crate::app::App;
-use crate::event_scripts::AgainError;
-use crate::http::{Error, Request};
+use crate::clock::Timestamp;
+use crate::event_scripts::{AgainError, event_of};
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::indexing::fetch::{self, Found};
+use crate::indexing::{Action, RecordEvent};
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
-use crate::store::index::Change;
+use crate::store::index::{Change, Delete, Upsert};
 
 /// `collection` and `resolved`: absent or `false` is what is unresolved, `true` what is resolved, anything else both.
 fn filter(request: &Request) -> LetterFilter {
@@ -67,4 +71,186 @@ async fn refused(app: &App, row: &LetterRow, error: AgainError) -> Error {
             }
         }
     }
+}
+
+#[derive(Serialize)]
+struct LetterView {
+    id: String,
+    lexicon_id: String,
+    uri: String,
+    did: String,
+    collection: String,
+    rkey: String,
+    action: String,
+    error: String,
+    attempts: i64,
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolved_at: Option<Timestamp>,
+}
+
+/// With the record, or the whole label.
+#[derive(Serialize)]
+struct Detail {
+    #[serde(flatten)]
+    letter: LetterView,
+    script: String,
+    record: Option<Box<RawValue>>,
+}
+
+impl From<LetterRow> for LetterView {
+    fn from(row: LetterRow) -> Self {
+        let letter = row.letter;
+        Self {
+            id: row.id.to_string(),
+            lexicon_id: letter.lexicon_id,
+            uri: letter.uri,
+            did: letter.did,
+            collection: letter.collection,
+            rkey: letter.rkey,
+            action: letter.action,
+            error: row.error,
+            attempts: row.attempts,
+            created_at: row.created_at,
+            resolved_at: row.resolved_at,
+        }
+    }
+}
+
+impl Detail {
+    fn new(mut row: LetterRow) -> Result<Self, serde_json::Error> {
+        let record = row.letter.payload.take().map(RawValue::from_string).transpose()?;
+        let script = std::mem::take(&mut row.letter.script_ref);
+        Ok(Self { letter: row.into(), script, record })
+    }
+}
+
+#[derive(Serialize)]
+struct Answer {
+    dead_letters: Vec<LetterView>,
+    /// Only when there are more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+/// `GET /admin/dead-letters`: newest first.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let limit = paging::limit(&request, paging::LOGS)?;
+    let before = request.query("cursor").map(|cursor| cursor.parse()).transpose();
+    let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
+    let filter = LetterFilter { before, ..filter(&request) };
+    let mut rows = dead_letters::list(&app.db, &filter, limit + 1).await?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let cursor = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    let dead_letters = rows.into_iter().map(LetterView::from).collect();
+    Ok(response::json(StatusCode::OK, &Answer { dead_letters, cursor }))
+}
+
+/// `GET /admin/dead-letters/{id}`: one letter, with the record or the label that it is about.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = find(&app, request.param("id")).await?;
+    let detail = Detail::new(row).map_err(Error::internal)?;
+    Ok(response::json(StatusCode::OK, &detail))
+}
+
+/// `GET /admin/dead-letters/count`
+pub async fn count(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let count = dead_letters::count(&app.db, &filter(&request)).await?;
+    Ok(response::json(StatusCode::OK, &json!({ "count": count })))
+}
+
+/// `POST /admin/dead-letters/{id}/dismiss`: seen, and nothing to be done. Doing it again changes nothing.
+pub async fn dismiss(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = find(&app, request.param("id")).await?;
+    dismiss_one(&app, &admin, &row).await?;
+    Ok(response::json(StatusCode::OK, &json!({ "ok": true })))
+}
+
+async fn dismiss_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+    if row.resolved_at.is_some() {
+        return Ok(());
+    }
+    dead_letters::resolve(&app.db, row.id, app.clock.now()).await?;
+    app.events.record(Event::DeadLetterDismissed {
+        actor: admin.did.to_string(),
+        id: row.id.to_string(),
+        subject: row.letter.uri.clone(),
+    });
+    Ok(())
+}
+
+/// `POST /admin/dead-letters/{id}/reindex`: the record as its PDS has it now goes through everything an event goes
+/// through.
+pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = find(&app, request.param("id")).await?;
+    reindex_one(&app, &admin, &row).await?;
+    Ok(response::json(StatusCode::OK, &json!({ "ok": true })))
+}
+
+async fn reindex_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+    unresolved(row)?;
+    let done = index_again(app, row).await;
+    app.events.record(Event::DeadLetterReindexed {
+        actor: admin.did.to_string(),
+        id: row.id.to_string(),
+        subject: row.letter.uri.clone(),
+        error: done.as_ref().err().map(ToString::to_string),
+    });
+    done
+}
+
+async fn index_again(app: &App, row: &LetterRow) -> Result<(), Error> {
+    let event = match event_of(&row.letter) {
+        Ok(event) => event,
+        Err(error) => return Err(refused(app, row, error).await),
+    };
+    let uri = event.change.uri();
+    let fetched = fetch::record(&app.net, &app.resolver, &uri).await.map_err(|error| {
+        let told =
+            Error::new(StatusCode::INTERNAL_SERVER_ERROR, "the record could not be fetched from its PDS");
+        Error { cause: Some(Box::new(error)), ..told }
+    })?;
+    match app.triggers.index(current(event, fetched)).await {
+        Ok(stored) => store(app, row, stored.change).await,
+        Err(error) => Err(refused(app, row, error).await),
+    }
+}
+
+/// The event that leads to what the PDS has.
+fn current(event: RecordEvent, found: Option<Found>) -> RecordEvent {
+    let (did, collection, rkey, rev) = match event.change {
+        Change::Upsert(Upsert { did, collection, rkey, rev, .. })
+        | Change::Delete(Delete { did, collection, rkey, rev }) => (did, collection, rkey, rev),
+    };
+    let Some(Found { record, cid, cid_verified, refs }) = found else {
+        let change = Change::Delete(Delete { did, collection, rkey, rev });
+        return RecordEvent { action: Action::Delete, change };
+    };
+    let action = if event.action == Action::Delete { Action::Create } else { event.action };
+    let change = Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs });
+    RecordEvent { action, change }
+}
+
+/// `POST /admin/dead-letters/{id}/retry`: the script that is bound now decides about the event as it came, and its word
+/// is stored.
+pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = find(&app, request.param("id")).await?;
+    retry_one(&app, &admin, &row).await?;
+    Ok(response::json(StatusCode::OK, &json!({ "ok": true })))
+}
+
+async fn retry_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+    unresolved(row)?;
+    let done = match app.triggers.again(row).await {
+        Ok(stored) => store(app, row, stored.change).await,
+        Err(error) => Err(refused(app, row, error).await),
+    };
+    app.events.record(Event::DeadLetterRetried {
+        actor: admin.did.to_string(),
+        id: row.id.to_string(),
+        subject: row.letter.uri.clone(),
+        error: done.as_ref().err().map(ToString::to_string),
+    });
+    done
 }

@@ -1,7 +1,100 @@
 //! `/admin/lexicons`
 
 pub mod create;
-pub mod delete;
-pub mod get;
-pub mod list;
-mod view;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::access::Admin;
+use crate::app::{App, Topic};
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store;
+use crate::store::lexicons::LexiconRow;
+
+/// A list item; the single answer adds the document.
+#[derive(Debug, Serialize)]
+struct LexiconView {
+    id: String,
+    revision: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lexicon_json: Option<Box<RawValue>>,
+    lexicon_type: String,
+    backfill: bool,
+    action: Option<String>,
+    target_collection: Option<String>,
+    source: String,
+    authority_did: Option<String>,
+    last_fetched_at: Option<Timestamp>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    token_cost: Option<i64>,
+    /// `main.record` of a record lexicon, in lists only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record_schema: Option<Value>,
+}
+
+impl LexiconView {
+    fn item(row: LexiconRow) -> Self {
+        let record_schema = (row.lexicon_type == "record")
+            .then(|| serde_json::from_str::<Value>(&row.lexicon_json).ok())
+            .flatten()
+            .and_then(|mut document| document.pointer_mut("/defs/main/record").map(Value::take));
+        Self { record_schema, ..Self::without_document(row) }
+    }
+
+    fn full(row: LexiconRow) -> Self {
+        let lexicon_json = RawValue::from_string(row.lexicon_json.clone()).ok();
+        Self { lexicon_json, ..Self::without_document(row) }
+    }
+
+    fn without_document(row: LexiconRow) -> Self {
+        Self {
+            id: row.id,
+            revision: row.revision,
+            lexicon_json: None,
+            lexicon_type: row.lexicon_type,
+            backfill: row.backfill,
+            action: row.action,
+            target_collection: row.target_collection,
+            source: row.source,
+            authority_did: row.authority_did,
+            last_fetched_at: row.last_fetched_at,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            token_cost: row.token_cost,
+            record_schema: None,
+        }
+    }
+}
+
+/// `GET /admin/lexicons`: every lexicon, by id, without its document.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let rows = store::lexicons::list(&app.db).await?;
+    let items: Vec<LexiconView> = rows.into_iter().map(LexiconView::item).collect();
+    Ok(response::json(StatusCode::OK, &items))
+}
+
+/// `GET /admin/lexicons/{id}`: one lexicon with its document.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = store::lexicons::get(&app.db, request.param("id"))
+        .await?
+        .ok_or_else(|| Error::not_found("lexicon not found"))?;
+    Ok(response::json(StatusCode::OK, &LexiconView::full(row)))
+}
+
+/// `DELETE /admin/lexicons/{id}`: the method is gone at once; indexed records and scripts stay.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if !store::lexicons::delete(&app.db, id).await? {
+        return Err(Error::not_found("lexicon not found"));
+    }
+    app.changed(Topic::Lexicons).await?;
+    app.events.record(Event::LexiconDeleted { actor: admin.did.to_string(), nsid: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,15 +1,22 @@
 //! `/admin/linked-repos`: repos whose owners let the instance write to them.
 
-pub mod authorize;
-pub mod create;
-pub mod delete;
 pub mod invites;
-pub mod list;
-pub mod update;
-mod view;
 
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::access::{Admin, Sender};
 use crate::app::App;
-use crate::http::Error;
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::oauth::{AuthorizationError, FlowError, Goal, GrantGoal};
+use crate::repos::linked::{PENDING, scopes};
+use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow};
 
 async fn grant(app: &App, id: &str) -> Result<GrantRow, Error> {
@@ -26,4 +33,153 @@ fn check_scripts(scripts: &[String]) -> Result<(), Error> {
         Some(name) => Err(Error::bad_request(format!("scripts: {name:?} is not a trigger"))),
         None => Ok(()),
     }
+}
+
+#[derive(Debug, Serialize)]
+struct GrantView {
+    id: String,
+    did: Option<String>,
+    handle: Option<String>,
+    reason: Option<String>,
+    scopes: String,
+    scripts: Vec<String>,
+    status: String,
+    last_error: Option<String>,
+    last_refreshed_at: Option<Timestamp>,
+    authorized_at: Option<Timestamp>,
+    created_by: String,
+    created_at: Timestamp,
+}
+
+impl From<GrantRow> for GrantView {
+    fn from(row: GrantRow) -> Self {
+        Self {
+            id: row.id,
+            did: row.did,
+            handle: row.handle,
+            reason: row.reason,
+            scopes: row.scopes,
+            scripts: row.scripts,
+            status: row.status,
+            last_error: row.last_error,
+            last_refreshed_at: row.last_refreshed_at,
+            authorized_at: row.authorized_at,
+            created_by: row.created_by,
+            created_at: row.created_at,
+        }
+    }
+}
+
+/// `GET /admin/linked-repos`: newest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let rows = linked_repos::list(&app.db).await?;
+    let grants: Vec<GrantView> = rows.into_iter().map(GrantView::from).collect();
+    Ok(response::json(StatusCode::OK, &json!({ "linked_repos": grants })))
+}
+
+/// Characters of a reason: it is read on a page.
+const MAX_REASON: usize = 1000;
+
+#[derive(Deserialize)]
+struct CreateBody {
+    scopes: String,
+    handle: Option<String>,
+    reason: Option<String>,
+    #[serde(default)]
+    scripts: Vec<String>,
+}
+
+/// `POST /admin/linked-repos`: ask for the right to write to a repo: of one account, or of whoever gets the invite.
+pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let body: CreateBody = request.json()?;
+    let scopes = scopes(&body.scopes).map_err(Error::bad_request)?;
+    check_scripts(&body.scripts)?;
+    if body.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
+        return Err(Error::bad_request(format!("reason is longer than {MAX_REASON} characters")));
+    }
+    let (did, handle) = match body.handle.as_deref().map(str::trim).filter(|handle| !handle.is_empty()) {
+        None => (None, None),
+        Some(named) => {
+            let did = app.resolver.account(named).await;
+            let did = did.map_err(|error| Error::bad_request(format!("handle: {error}")))?;
+            let handle = if named.starts_with("did:") {
+                app.resolver.resolve(&did).await.ok().and_then(|doc| doc.handle().map(str::to_owned))
+            } else {
+                Some(named.trim_start_matches('@').to_ascii_lowercase())
+            };
+            (Some(did.to_string()), handle)
+        }
+    };
+    let grant = GrantRow {
+        id: app.random.uuid(),
+        did,
+        handle,
+        reason: body.reason,
+        scopes,
+        scripts: body.scripts,
+        status: PENDING.to_owned(),
+        last_error: None,
+        session_id: None,
+        last_refreshed_at: None,
+        authorized_at: None,
+        created_by: admin.did.to_string(),
+        created_at: app.clock.now(),
+    };
+    linked_repos::create(&app.db, &grant).await.map_err(|error| match error {
+        StoreError::Conflict(_) => Error::conflict("the account has a linked repo already"),
+        other => Error::from(other),
+    })?;
+    let (actor, id) = (admin.did.to_string(), grant.id.clone());
+    app.events.record(Event::LinkedRepoCreated {
+        actor,
+        id,
+        did: grant.did.clone(),
+        scopes: grant.scopes.clone(),
+    });
+    Ok(response::json(StatusCode::OK, &GrantView::from(grant)))
+}
+
+/// `POST /admin/linked-repos/{id}/authorize`: where the account's owner, who is the admin here, goes to agree.
+pub async fn authorize(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let grant = grant(&app, request.param("id")).await?;
+    let did = grant.did.as_deref().and_then(|did| Did::try_from(did).ok());
+    let did = did.ok_or_else(|| Error::bad_request("an open grant is authorized through an invite"))?;
+    let goal = Goal {
+        return_to: "/dashboard/".to_owned(),
+        browser: None,
+        grant: Some(GrantGoal { id: grant.id, invite: None }),
+    };
+    let origin = app.access.origins.of_host(request.headers());
+    let sender = Sender::of(&app.access, &request);
+    let begun = app.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
+    let url = begun.map_err(|error| {
+        let refused = matches!(error, AuthorizationError::Flow(FlowError::Refused(..)));
+        let status = if refused { StatusCode::BAD_REQUEST } else { StatusCode::BAD_GATEWAY };
+        Error::new(status, error.to_string())
+    })?;
+    Ok(response::json(StatusCode::OK, &json!({ "authorize_url": url.as_str() })))
+}
+
+#[derive(Deserialize)]
+struct UpdateBody {
+    scripts: Vec<String>,
+}
+
+/// `PATCH /admin/linked-repos/{id}`: which scripts may use it. Its scopes never change: they are what was agreed to.
+pub async fn update(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let UpdateBody { scripts } = request.json()?;
+    check_scripts(&scripts)?;
+    let id = request.param("id");
+    linked_repos::set_scripts(&app.db, id, &scripts).await?;
+    Ok(response::json(StatusCode::OK, &GrantView::from(grant(&app, id).await?)))
+}
+
+/// `DELETE /admin/linked-repos/{id}`: the grant, its invites and its session. What was agreed to at the PDS stays there.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if !linked_repos::delete(&app.db, id).await? {
+        return Err(Error::not_found("linked repo not found"));
+    }
+    app.events.record(Event::LinkedRepoDeleted { actor: admin.did.to_string(), id: id.to_owned() });
+    Ok(response::json(StatusCode::OK, &json!({ "deleted": true })))
 }

@@ -1,12 +1,19 @@
 //! `/oauth/sessions`
 
 pub mod create;
-pub mod delete;
 pub mod devices;
-pub mod get;
 
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::access::{Holder, scopes};
+use crate::app::App;
 use crate::atproto::Did;
-use crate::http::{Error, Request};
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::oauth_sessions;
 
 /// The DID in the path. Clients put it there as it is, and then `%3A` in a did:web is a part of it; or percent-encoded,
 /// and then its percent sign is `%25`, which no DID has of its own.
@@ -15,4 +22,48 @@ fn did(request: &Request) -> Result<Did, Error> {
     let as_it_is = !raw.contains("%25") && Did::try_from(raw).is_ok();
     Did::try_from(if as_it_is { raw } else { request.param("did") })
         .map_err(|_| Error::bad_request("the path does not name a DID"))
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    did: &'a str,
+    scopes: Vec<&'a str>,
+}
+
+/// `GET /oauth/sessions/{did}`: what a session may do: of the scopes it was registered with those that the application
+/// and its parent still have. By DPoP the caller's own session; by the client's secret the user's newest.
+pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
+    let did = did(&request)?;
+    holder.may_see(&did)?;
+    let scopes = match &holder {
+        Holder::Device(_, session) => session.scopes.clone(),
+        Holder::Application(client) => {
+            let found = oauth_sessions::newest(&app.db, did.as_str(), Some(&client.id)).await?;
+            found.ok_or_else(|| Error::not_found("DPoP session not found"))?.scopes
+        }
+    };
+    let scopes = scopes::left(&app.access, holder.client(), &scopes).await?;
+    let scopes = scopes.split_ascii_whitespace().collect();
+    Ok(response::json(StatusCode::OK, &Answer { did: did.as_str(), scopes }))
+}
+
+/// `DELETE /oauth/sessions/{did}`: log out. By DPoP the one session; by the client's secret all of the user's under the
+/// client, and that there are none is fine. The session ends at the authorization server too, as far as that lets us.
+pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
+    let did = did(&request)?;
+    holder.may_see(&did)?;
+    let mut ended = 0;
+    match &holder {
+        Holder::Device(_, session) => ended += u32::from(app.vault.end(&session.id).await?),
+        Holder::Application(client) => {
+            for device in oauth_sessions::devices(&app.db, &client.id, did.as_str()).await? {
+                ended += u32::from(app.vault.end(&device.id).await?);
+            }
+        }
+    }
+    if ended > 0 {
+        let client_key = holder.client().key.clone();
+        app.events.record(Event::DpopSessionDeleted { did: did.to_string(), client_key });
+    }
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }

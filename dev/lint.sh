@@ -1,0 +1,20 @@
+#!/bin/sh
+# make lint: what make test checks without running anything, and the advisories, which need the network.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+sh "$ROOT/dev/setup.sh" build
+cd "$ROOT"
+cargo clippy --workspace --all-targets -- --deny warnings
+sh dev/rules.sh
+# The advisory database is a git repository, which not every machine can fetch. An older copy is better than none; without
+# any, tests/integration/dependencies.rs still compares with what was known when it was written.
+databases=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
+if timeout 120 cargo deny --workspace fetch db >/dev/null 2>&1; then
+    cargo deny --workspace check advisories
+elif find "$databases" -name 'RUSTSEC-*' 2>/dev/null | grep -q .; then
+    say "the advisory database can't be fetched: checking with the copy in $databases, which may be old"
+    cargo deny --workspace check --disable-fetch advisories
+else
+    say "NOT CHECKED: advisories. The database (https://github.com/RustSec/advisory-db) can't be fetched here"
+fi

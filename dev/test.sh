@@ -1,0 +1,22 @@
+#!/bin/sh
+# make test: what CI checks, in the order in which it is likely to fail fastest.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+sh "$ROOT/dev/setup.sh" test
+cd "$ROOT"
+
+say "format"
+cargo fmt --all --check
+say "clippy"
+cargo clippy --workspace --all-targets --quiet -- --deny warnings
+say "documentation links, shell scripts, dependencies"
+sh dev/rules.sh
+say "the guest, built as on a machine that has never seen the project"
+sh dev/cold.sh
+say "unit and integration tests, on SQLite and PostgreSQL"
+tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast
+say "documentation examples"
+cargo test --workspace --doc --quiet
+say "the network: a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
+tests/support/postgres.sh run cargo test --workspace --test network -- --show-output

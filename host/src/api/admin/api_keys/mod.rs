@@ -1,5 +1,0 @@
-//! `/admin/api-keys`
-
-pub mod create;
-pub mod list;
-pub mod revoke;

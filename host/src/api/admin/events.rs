@@ -1,0 +1,112 @@
+//! `/admin/events`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::access::Admin;
+use crate::api::paging;
+use crate::app::App;
+use crate::clock::Timestamp;
+use crate::http::{Error, Request, Response, response};
+use crate::store::events::{self, EventFilter, EventKeyset, EventRow, Severity};
+
+#[derive(Serialize)]
+struct Answer {
+    events: Vec<EventView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct EventView {
+    id: String,
+    event_type: String,
+    severity: &'static str,
+    actor_did: Option<String>,
+    subject: Option<String>,
+    detail: Box<RawValue>,
+    created_at: Timestamp,
+}
+
+impl EventView {
+    fn new(row: EventRow) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            detail: RawValue::from_string(row.detail)?,
+            id: row.id,
+            event_type: row.event_type,
+            severity: row.severity.as_str(),
+            actor_did: row.actor_did,
+            subject: row.subject,
+            created_at: row.created_at,
+        })
+    }
+}
+
+/// `GET /admin/events`: the event log, newest first.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let limit = paging::limit(&request, paging::LOGS)?;
+    let filter = filter(&request)?;
+
+    // What the caller just did is in the answer.
+    app.events.flush().await;
+    let mut rows = events::list(&app.db, &filter, limit + 1).await?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let cursor = rows.last().filter(|_| more).map(|row| cursor(row.created_at, &row.id));
+    let events = rows.into_iter().map(EventView::new).collect::<Result<_, _>>().map_err(Error::internal)?;
+    Ok(response::json(StatusCode::OK, &Answer { events, cursor }))
+}
+
+fn filter(request: &Request) -> Result<EventFilter, Error> {
+    let severities = separated(request, "severity")
+        .iter()
+        .map(|name| {
+            Severity::parse(name)
+                .ok_or_else(|| Error::bad_request(format!("severity {name} is not one of info, warn, error")))
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(EventFilter {
+        event_type: request.query("event_type").filter(|t| !t.is_empty()),
+        categories: separated(request, "category"),
+        severities,
+        subject: request.query("subject").filter(|s| !s.is_empty()),
+        after: request.query("cursor").map(|text| keyset(&text)).transpose()?,
+    })
+}
+
+/// A list with commas; blanks count for nothing.
+fn separated(request: &Request, name: &str) -> Vec<String> {
+    let text = request.query(name).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+/// The specification's cursor is the time of the last event. Two events of one microsecond are told apart by the
+/// id behind it, which a client that made its own timestamp can leave out.
+fn cursor(created_at: Timestamp, id: &str) -> String {
+    format!("{created_at}_{id}")
+}
+
+fn keyset(text: &str) -> Result<EventKeyset, Error> {
+    let (time, id) = text.split_once('_').map_or((text, None), |(time, id)| (time, Some(id.to_owned())));
+    let created_at = Timestamp::parse(time).map_err(|_| {
+        Error::bad_request("cursor must be the cursor of an earlier answer, or an RFC 3339 time")
+    })?;
+    Ok(EventKeyset { created_at, id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_back_and_may_be_plain_times() {
+        let at = Timestamp(1_700_000_000_000_001);
+        let keyset_of = |id: Option<&str>| EventKeyset { created_at: at, id: id.map(str::to_owned) };
+        assert_eq!(keyset(&cursor(at, "abc")).unwrap(), keyset_of(Some("abc")));
+        assert_eq!(keyset("2023-11-14T22:13:20.000001Z").unwrap(), keyset_of(None));
+        assert_eq!(keyset("nonsense").unwrap_err().status, 400);
+    }
+}

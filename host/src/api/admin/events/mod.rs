@@ -1,3 +1,0 @@
-//! `/admin/events`
-
-pub mod list;

@@ -1,0 +1,136 @@
+//! `/admin/jobs`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::access::Admin;
+use crate::api::paging;
+use crate::app::App;
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::jobs::{self, JobKeyset, JobRow};
+
+fn not_found() -> Error {
+    Error::not_found("job not found")
+}
+
+async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
+    jobs::get(&app.db, id).await?.ok_or_else(not_found)
+}
+
+/// Takes the one step that fits the job's status; 409 when none does.
+async fn step(app: &App, id: &str, steps: &[(&str, &str)], verb: &str) -> Result<(JobRow, String), Error> {
+    let job = find(app, id).await?;
+    if let Some(status) = jobs::transition(&app.db, id, steps, app.clock.now()).await? {
+        return Ok((job, status));
+    }
+    let now = find(app, id).await?.status;
+    Err(Error::conflict(format!("a job that is {now} can't be {verb}")))
+}
+
+fn answer(status: &str) -> Response {
+    response::json(StatusCode::OK, &json!({ "status": status }))
+}
+
+#[derive(Serialize)]
+struct JobView {
+    id: String,
+    job_type: String,
+    status: String,
+    input: Box<RawValue>,
+    progress: Box<RawValue>,
+    result: Option<Box<RawValue>>,
+    error: Option<String>,
+    created_by: String,
+    inherit_auth: bool,
+    started_at: Option<Timestamp>,
+    completed_at: Option<Timestamp>,
+    created_at: Timestamp,
+}
+
+impl JobView {
+    fn new(row: JobRow) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            input: RawValue::from_string(row.input)?,
+            progress: RawValue::from_string(row.progress)?,
+            result: row.result.map(RawValue::from_string).transpose()?,
+            id: row.id,
+            job_type: row.job_type,
+            status: row.status,
+            error: row.error,
+            created_by: row.created_by,
+            inherit_auth: row.inherit_auth,
+            started_at: row.started_at,
+            completed_at: row.completed_at,
+            created_at: row.created_at,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Answer {
+    jobs: Vec<JobView>,
+    /// Null at the end.
+    cursor: Option<String>,
+}
+
+/// `GET /admin/jobs`: newest first.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let limit = paging::limit(&request, paging::LOGS)?;
+    let status = request.query("status").filter(|status| !status.is_empty());
+    let after = request.query("cursor").map(|cursor| keyset(&cursor)).transpose()?;
+    let mut rows = jobs::list(&app.db, status.as_deref(), after.as_ref(), limit + 1).await?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let cursor = rows.last().filter(|_| more).map(|row| format!("{}_{}", row.created_at, row.id));
+    let jobs = rows.into_iter().map(JobView::new).collect::<Result<_, _>>().map_err(Error::internal)?;
+    Ok(response::json(StatusCode::OK, &Answer { jobs, cursor }))
+}
+
+/// The time of the last job, and its id for those of one microsecond.
+fn keyset(text: &str) -> Result<JobKeyset, Error> {
+    let bad = || Error::bad_request("cursor must be the cursor of an earlier answer");
+    let (time, id) = text.split_once('_').ok_or_else(bad)?;
+    Ok(JobKeyset { created_at: Timestamp::parse(time).map_err(|_| bad())?, id: id.to_owned() })
+}
+
+/// `GET /admin/jobs/{id}`
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = find(&app, request.param("id")).await?;
+    let view = JobView::new(row).map_err(Error::internal)?;
+    Ok(response::json(StatusCode::OK, &view))
+}
+
+/// `POST /admin/jobs/{id}/cancel`: a job that does not run is cancelled at once, a running one is asked to stop.
+pub async fn cancel(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let (job, status) = step(
+        &app,
+        request.param("id"),
+        &[("running", "cancelling"), ("pending", "cancelled"), ("paused", "cancelled")],
+        "cancelled",
+    )
+    .await?;
+    if status == "cancelled" {
+        let JobRow { created_by: actor, job_type, id: job_id, .. } = job;
+        app.events.record(Event::JobCancelled { actor, job_type, job_id });
+    }
+    Ok(answer(&status))
+}
+
+/// `POST /admin/jobs/{id}/pause`: a running job is asked to stop; it begins again when it is resumed.
+pub async fn pause(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let (_, status) = step(&app, request.param("id"), &[("running", "pausing")], "paused").await?;
+    Ok(answer(&status))
+}
+
+/// `POST /admin/jobs/{id}/resume`: a paused job waits for its turn again, from the top.
+pub async fn resume(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let (_, status) = step(&app, request.param("id"), &[("paused", "pending")], "resumed").await?;
+    app.jobs.wake();
+    Ok(answer(&status))
+}

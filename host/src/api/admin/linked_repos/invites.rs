@@ -1,0 +1,65 @@
+//! Links by which the owner of a repo agrees. The token is in the link alone; what is stored can't be turned back.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::access::Admin;
+use crate::api::admin::linked_repos::grant;
+use crate::app::App;
+use crate::crypto::sha256_hex;
+use crate::http::{Error, Request, Response, response};
+use crate::store::linked_repos::{self, InviteRow};
+
+/// `GET /admin/linked-repos/{id}/invites`: those that are still good.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let grant = grant(&app, request.param("id")).await?;
+    let rows = linked_repos::invites(&app.db, &grant.id, app.clock.now()).await?;
+    let invites: Vec<Value> =
+        rows.iter().map(|row| json!({ "invite_id": row.id, "expires_at": row.expires_at })).collect();
+    Ok(response::json(StatusCode::OK, &json!({ "invites": invites })))
+}
+
+/// service.md, Limits.
+const DEFAULT_SECONDS: i64 = 7 * 86_400;
+const SECONDS: std::ops::RangeInclusive<i64> = 60..=2_592_000;
+
+/// Random bytes of a token: too many to guess.
+const TOKEN_BYTES: usize = 32;
+
+#[derive(Default, Deserialize)]
+struct Body {
+    expires_in: Option<i64>,
+}
+
+/// `POST /admin/linked-repos/{id}/invite`
+pub async fn create(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let grant = grant(&app, request.param("id")).await?;
+    let body: Body = if request.body.is_empty() { Body::default() } else { request.json()? };
+    let seconds = body.expires_in.unwrap_or(DEFAULT_SECONDS);
+    if !SECONDS.contains(&seconds) {
+        return Err(Error::bad_request("expires_in must be 60 to 2592000 seconds"));
+    }
+    let token = URL_SAFE_NO_PAD.encode(app.random.bytes::<TOKEN_BYTES>());
+    let invite = InviteRow {
+        id: sha256_hex(token.as_bytes()),
+        grant_id: grant.id,
+        expires_at: app.clock.now().plus_seconds(seconds),
+    };
+    linked_repos::invite(&app.db, &invite).await?;
+    let url = format!("{}/auth/linked-repo/start?token={token}", app.identity.origin);
+    Ok(response::json(StatusCode::OK, &json!({ "invite_url": url, "expires_at": invite.expires_at })))
+}
+
+/// `DELETE /admin/linked-repos/{id}/invites/{invite_id}`
+pub async fn delete(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let (id, invite, now) = (request.param("id"), request.param("invite_id"), app.clock.now());
+    if !linked_repos::revoke_invite(&app.db, id, invite, now).await? {
+        return Err(Error::not_found("invite not found"));
+    }
+    Ok(response::json(StatusCode::OK, &json!({ "revoked": true })))
+}

@@ -1,3 +1,0 @@
-//! `/admin/permissions`
-
-pub mod list;

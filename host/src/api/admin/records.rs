@@ -1,0 +1,107 @@
+//! `/admin/records`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::access::Admin;
+use crate::api::paging;
+use crate::app::App;
+use crate::atproto::{Nsid, RecordUri};
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::records::{Query, page};
+use crate::store::records::{self, FullRecordRow};
+
+#[derive(Serialize)]
+struct Answer {
+    records: Vec<RecordView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct RecordView {
+    uri: String,
+    did: String,
+    collection: String,
+    rkey: String,
+    cid: Option<String>,
+    indexed_at: Timestamp,
+    updated_at: Timestamp,
+    record: Box<RawValue>,
+    /// Labels come with the labelers.
+    labels: [(); 0],
+}
+
+impl RecordView {
+    fn new(full: FullRecordRow) -> Result<Self, serde_json::Error> {
+        let FullRecordRow { row, cid, updated_at, .. } = full;
+        Ok(Self {
+            uri: row.uri(),
+            record: serde_json::from_slice(&row.record)?,
+            cid: cid.map(|cid| cid.to_string()),
+            did: row.did,
+            collection: row.collection.as_str().to_owned(),
+            rkey: row.rkey,
+            indexed_at: row.indexed_at,
+            updated_at,
+            labels: [],
+        })
+    }
+}
+
+/// `GET /admin/records`: the records of one collection, newest first, with what the index knows of each.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let collection = paging::required(&request, "collection")?;
+    let collection =
+        Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
+    let query = Query {
+        limit: paging::limit(&request, paging::RECORDS)?,
+        cursor: request.query("cursor"),
+        ..Query::of(collection)
+    };
+    let page = page::read_full(&app.db, &query).await?;
+    let records = page.rows.into_iter().map(RecordView::new);
+    let answer =
+        Answer { records: records.collect::<Result<_, _>>().map_err(Error::internal)?, cursor: page.cursor };
+    Ok(response::json(StatusCode::OK, &answer))
+}
+
+/// `DELETE /admin/records/collection?collection=`: empty one collection of the index.
+pub async fn collection(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let collection = paging::required(&request, "collection")?;
+    let collection =
+        Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
+    let deleted = records::delete_collection(&app.db, &collection).await?;
+    let event = Event::CollectionDeleted {
+        actor: admin.did.to_string(),
+        collection: collection.as_str().to_owned(),
+        deleted,
+    };
+    app.events.record(event);
+    Ok(response::json(StatusCode::OK, &json!({ "deleted": deleted })))
+}
+
+/// `GET /admin/records/collections`: the collections that are indexed.
+pub async fn collections(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let snapshot = app.registry.snapshot();
+    let collections: Vec<&str> = snapshot.tracked().iter().map(Nsid::as_str).collect();
+    Ok(response::json(StatusCode::OK, &json!({ "collections": collections })))
+}
+
+/// `DELETE /admin/records?uri=`: take one record out of the index. The repo keeps it, and a later event of the
+/// stream brings it back.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let uri = paging::required(&request, "uri")?;
+    let uri = RecordUri::parse(&uri).map_err(|e| Error::bad_request(e.to_string()))?;
+    if !records::delete(&app.db, &uri).await? {
+        return Err(Error::not_found("record not found"));
+    }
+    app.events.record(Event::RecordDeleted { actor: Some(admin.did.to_string()), uri });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,6 +1,0 @@
-//! `/admin/records`
-
-pub mod collection;
-pub mod collections;
-pub mod delete;
-pub mod list;

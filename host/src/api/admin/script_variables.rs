@@ -1,0 +1,102 @@
+//! `/admin/script-variables`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::access::Admin;
+use crate::app::{App, Topic};
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::scripts::variables::{self, MAX_COUNT, MAX_KEY, MAX_VALUE};
+use crate::store::script_variables;
+
+/// Characters of a value that its preview shows, when there are more.
+const SHOWN: usize = 4;
+
+#[derive(Serialize)]
+struct VariableView {
+    key: String,
+    /// Null when the value can't be decrypted any more.
+    preview: Option<String>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+/// `GET /admin/script-variables`: the names, and as much of the values as tells one from another.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let rows = script_variables::list(&app.db).await?;
+    let views: Vec<VariableView> = rows
+        .into_iter()
+        .map(|row| VariableView {
+            preview: variables::open(&app.sealing, &row).map(|value| preview(&value)),
+            key: row.key,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+        .collect();
+    Ok(response::json(StatusCode::OK, &views))
+}
+
+fn preview(value: &str) -> String {
+    match value.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}****", &value[..end]),
+        None => "*".repeat(value.chars().count()),
+    }
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    key: String,
+    value: String,
+}
+
+/// `POST /admin/script-variables`: set a variable, replacing what it was.
+pub async fn upsert(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let Asked { key, value } = request.json()?;
+    check(&key, &value)?;
+    let sealed = variables::seal(&app.sealing, &app.random, &key, &value);
+    let now = app.clock.now();
+    if !script_variables::upsert(&app.db, &key, &sealed, MAX_COUNT, now).await? {
+        return Err(Error::bad_request(format!("there are {MAX_COUNT} variables already; delete some")));
+    }
+    app.changed(Topic::ScriptVariables).await?;
+    app.events.record(Event::ScriptVariableUpserted { actor: admin.did.to_string(), key });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+fn check(key: &str, value: &str) -> Result<(), Error> {
+    if key.trim().is_empty() || key.len() > MAX_KEY || key.chars().any(char::is_control) {
+        return Err(Error::bad_request(format!("key must be 1 to {MAX_KEY} bytes of text on one line")));
+    }
+    if value.len() > MAX_VALUE {
+        return Err(Error::bad_request(format!("value is longer than {MAX_VALUE} bytes")));
+    }
+    Ok(())
+}
+
+/// `DELETE /admin/script-variables/{key}`: runs that begin from now on see nil.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let key = request.param("key").to_owned();
+    if !script_variables::delete(&app.db, &key).await? {
+        return Err(Error::not_found("script variable not found"));
+    }
+    app.changed(Topic::ScriptVariables).await?;
+    app.events.record(Event::ScriptVariableDeleted { actor: admin.did.to_string(), key });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_never_splits_a_character() {
+        for (value, shown) in [("", ""), ("abc", "***"), ("äöü€", "****"), ("äöü€x", "äöü€****")]
+        {
+            assert_eq!(preview(value), shown);
+        }
+    }
+}

@@ -1,5 +1,0 @@
-//! `/admin/script-variables`
-
-pub mod delete;
-pub mod list;
-pub mod upsert;

@@ -1,0 +1,41 @@
+//! `/admin/settings/xrpc-proxy`: which methods without a lexicon here are forwarded.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use crate::access::Admin;
+use crate::app::App;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::lexicons::ForwardingRules;
+use crate::lexicons::forwarding::{Mode, SETTING};
+use crate::store::settings;
+
+/// `GET /admin/settings/xrpc-proxy`
+pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let rules = ForwardingRules::load(&app.db).await?;
+    Ok(response::json(StatusCode::OK, &rules))
+}
+
+/// Both are required: a list that is left out is more likely forgotten than meant to be empty.
+#[derive(Deserialize)]
+struct Body {
+    mode: Mode,
+    nsids: Vec<String>,
+}
+
+/// `PUT /admin/settings/xrpc-proxy`: takes effect with the next call.
+pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let Body { mode, nsids } = request.json()?;
+    let rules = ForwardingRules { mode, nsids }.checked().map_err(|e| Error::bad_request(e.to_string()))?;
+    let text = serde_json::to_string(&rules).map_err(Error::internal)?;
+    settings::set(&app.db, SETTING, &text, app.clock.now()).await?;
+    app.events.record(Event::SettingUpdated {
+        actor: admin.did.to_string(),
+        key: SETTING.to_owned(),
+        detail: serde_json::json!({ "mode": rules.mode, "nsids": rules.nsids.len() }),
+    });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,140 @@
+//! `/admin/stats`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::access::Admin;
+use crate::app::App;
+use crate::clock::Timestamp;
+use crate::http::{Error, Request, Response, response};
+use crate::scripts::Tallied;
+use crate::store::fields::table::{self, Entry, State};
+use crate::store::records;
+
+#[derive(Serialize)]
+struct GetAnswer {
+    total_records: u64,
+    collections: Vec<Collection>,
+}
+
+#[derive(Serialize)]
+struct Collection {
+    collection: String,
+    count: u64,
+}
+
+/// `GET /admin/stats`: how many records the index holds, by collection.
+pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let counts = records::collection_counts(&app.db).await?;
+    let answer = GetAnswer {
+        total_records: counts.iter().map(|(_, count)| count).sum(),
+        collections: counts.into_iter().map(|(collection, count)| Collection { collection, count }).collect(),
+    };
+    Ok(response::json(StatusCode::OK, &answer))
+}
+
+#[derive(Serialize)]
+struct IndexesAnswer {
+    /// The most that the server makes; 0 when it makes none.
+    limit: u32,
+    indexes: Vec<Index>,
+}
+
+#[derive(Serialize)]
+struct Index {
+    collection: String,
+    field: String,
+    /// `filter`, `sort` or `search`.
+    kind: &'static str,
+    /// `candidate` (no index yet), `building`, `ready` or `failed`.
+    state: &'static str,
+    calls: i64,
+    /// Calls that no index answered.
+    scans: i64,
+    /// Milliseconds that those took together.
+    scan_ms: f64,
+    last_used_at: Timestamp,
+    /// Since when it is ready.
+    built_at: Option<Timestamp>,
+    /// Milliseconds that the build took.
+    build_ms: Option<f64>,
+    error: Option<String>,
+}
+
+/// `GET /admin/stats/indexes`: the record fields that queries use, what they cost, and the indexes made for them.
+///
+/// The dearest first. What was used within the last seconds may not be counted yet.
+pub async fn indexes(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let entries = table::list(&app.db).await?;
+    let indexes = entries.into_iter().map(Index::from).collect();
+    Ok(response::json(
+        StatusCode::OK,
+        &IndexesAnswer { limit: app.config.database.field_index_limit, indexes },
+    ))
+}
+
+impl From<Entry> for Index {
+    fn from(entry: Entry) -> Self {
+        let millis = |micros: i64| micros as f64 / 1e3;
+        Self {
+            collection: entry.collection,
+            field: entry.key.path.to_string(),
+            kind: entry.key.kind.as_str(),
+            state: entry.state.as_str(),
+            calls: entry.calls,
+            scans: entry.scans,
+            scan_ms: millis(entry.scan_micros),
+            last_used_at: entry.last_used_at,
+            built_at: (entry.state == State::Ready).then_some(entry.state_changed_at),
+            build_ms: entry.build_micros.map(millis),
+            error: entry.error,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ScriptsAnswer {
+    scripts: Vec<Script>,
+}
+
+#[derive(Serialize)]
+struct Script {
+    id: String,
+    runs: u64,
+    failures: u64,
+    /// Milliseconds on the processor, all runs together.
+    cpu_ms: f64,
+    fuel: u64,
+    /// Milliseconds from beginning to end of one run.
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    last_run_at: Option<Timestamp>,
+}
+
+/// `GET /admin/stats/scripts`: what each script of this server has cost since it was loaded.
+///
+/// The dearest first.
+pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let mut tallies = app.library.tallies();
+    tallies.sort_by(|(a_id, a), (b_id, b)| b.guest_time.cmp(&a.guest_time).then_with(|| a_id.cmp(b_id)));
+    let scripts = tallies.into_iter().map(|(id, tallied)| Script::new(id, &tallied)).collect();
+    Ok(response::json(StatusCode::OK, &ScriptsAnswer { scripts }))
+}
+
+impl Script {
+    fn new(id: String, tallied: &Tallied) -> Self {
+        let millis = |duration: std::time::Duration| duration.as_micros() as f64 / 1e3;
+        Self {
+            id,
+            runs: tallied.runs,
+            failures: tallied.failures,
+            cpu_ms: millis(tallied.guest_time),
+            fuel: tallied.fuel,
+            p50_ms: tallied.p50.map(millis),
+            p99_ms: tallied.p99.map(millis),
+            last_run_at: tallied.last_run_at,
+        }
+    }
+}

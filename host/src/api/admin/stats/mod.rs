@@ -1,5 +1,0 @@
-//! `/admin/stats`
-
-pub mod get;
-pub mod indexes;
-pub mod scripts;

@@ -1,0 +1,180 @@
+//! `/admin/users`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::access::{Admin, Permission, Template};
+use crate::app::{App, Topic};
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::StoreError;
+use crate::store::users::{self, UserRow};
+
+fn not_found() -> Error {
+    Error::not_found("user not found")
+}
+
+#[derive(Serialize)]
+struct UserView {
+    id: String,
+    did: String,
+    is_super: bool,
+    permissions: Vec<String>,
+    created_at: Timestamp,
+    last_used_at: Option<Timestamp>,
+}
+
+impl From<UserRow> for UserView {
+    fn from(row: UserRow) -> Self {
+        Self {
+            id: row.id,
+            did: row.did,
+            is_super: row.is_super,
+            permissions: row.permissions,
+            created_at: row.created_at,
+            last_used_at: row.last_used_at,
+        }
+    }
+}
+
+/// `GET /admin/users`: all of them, oldest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let rows = users::list(&app.db).await?;
+    let views: Vec<UserView> = rows.into_iter().map(UserView::from).collect();
+    Ok(response::json(StatusCode::OK, &views))
+}
+
+/// `GET /admin/users/{id}`
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = users::get(&app.db, request.param("id")).await?.ok_or_else(not_found)?;
+    Ok(response::json(StatusCode::OK, &UserView::from(row)))
+}
+
+#[derive(Deserialize)]
+struct CreateBody {
+    did: String,
+    template: Option<String>,
+    permissions: Option<Vec<String>>,
+}
+
+/// `POST /admin/users`: makes a DID a user, with the permissions of a template and of a list, or with none.
+pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let body: CreateBody = request.json()?;
+    let did = Did::try_from(body.did.as_str())
+        .map_err(|_| Error::bad_request("did must be a DID, like did:plc:… or did:web:…"))?;
+    if did == admin.did {
+        return Err(Error::forbidden("you can't change your own permissions"));
+    }
+    let template = match &body.template {
+        Some(name) => Template::parse(name)
+            .map(Template::permissions)
+            .ok_or_else(|| Error::bad_request(format!("{name} is not a template")))?,
+        None => Vec::new(),
+    };
+    let names = template.iter().map(|permission| permission.as_str());
+    let mut granted = admin.granting(names.chain(body.permissions.iter().flatten().map(String::as_str)))?;
+    granted.sort_unstable();
+    granted.dedup();
+
+    let row = users::create(&app.db, &app.random.uuid(), did.as_str(), &granted, app.clock.now())
+        .await
+        .map_err(|error| match error {
+            StoreError::Conflict(_) => Error::conflict(format!("{did} is a user already")),
+            other => Error::from(other),
+        })?;
+    app.events.record(Event::UserCreated {
+        actor: Some(admin.did.to_string()),
+        did: row.did.clone(),
+        template: body.template,
+        permissions: row.permissions.clone(),
+    });
+    Ok(response::json(StatusCode::CREATED, &UserView::from(row)))
+}
+
+#[derive(Deserialize)]
+struct PermissionsBody {
+    #[serde(default)]
+    grant: Vec<String>,
+    #[serde(default)]
+    revoke: Vec<String>,
+}
+
+/// `PATCH /admin/users/{id}/permissions`: gives and takes permissions of another user. Keys of the user that list more than it holds
+/// lose that at once.
+pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if id == admin.user_id {
+        return Err(Error::forbidden("you can't change your own permissions"));
+    }
+    let body: PermissionsBody = request.json()?;
+    if let Some(name) = body.grant.iter().find(|name| body.revoke.contains(name)) {
+        return Err(Error::bad_request(format!("{name} can't be both granted and revoked")));
+    }
+    let granted = admin.granting(body.grant.iter().map(String::as_str))?;
+    let revoked = body.revoke.iter().map(|name| Permission::named(name).map(Permission::as_str));
+    let revoked: Vec<&str> = revoked.collect::<Result<_, _>>()?;
+
+    let Some(row) = users::set_permissions(&app.db, id, &granted, &revoked).await? else {
+        return Err(match users::get(&app.db, id).await? {
+            Some(_) => Error::forbidden("the super user's permissions can't be changed"),
+            None => not_found(),
+        });
+    };
+    app.changed(Topic::Admins).await?;
+    app.events.record(Event::UserPermissionsUpdated {
+        actor: admin.did.to_string(),
+        id: row.id.clone(),
+        granted: body.grant,
+        revoked: body.revoke,
+    });
+    Ok(response::json(StatusCode::OK, &UserView::from(row)))
+}
+
+#[derive(Deserialize)]
+struct TransferSuperBody {
+    target_user_id: String,
+}
+
+/// `POST /admin/users/transfer-super`: makes another user the super user. Only the super user in person may; it keeps the
+/// permissions that it holds by name.
+pub async fn transfer_super(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let TransferSuperBody { target_user_id: to } = request.json()?;
+    if to == admin.user_id {
+        return Err(Error::bad_request("you are the super user already"));
+    }
+    if !users::transfer_super(&app.db, &admin.user_id, &to).await? {
+        return Err(not_found());
+    }
+    app.changed(Topic::Admins).await?;
+    let (actor, from) = (admin.did.to_string(), admin.user_id);
+    app.events.record(Event::UserSuperTransferred { actor, from, to: to.clone() });
+    let row = users::get(&app.db, &to).await?.ok_or_else(not_found)?;
+    Ok(response::json(StatusCode::OK, &UserView::from(row)))
+}
+
+/// `DELETE /admin/users/{id}`: the user, its keys and its browser sessions stop working at once, on all hosts.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if id == admin.user_id {
+        return Err(Error::forbidden("you can't delete yourself"));
+    }
+    let Some(sessions) = users::delete(&app.db, id, app.clock.now()).await? else {
+        return Err(match users::get(&app.db, id).await? {
+            Some(_) => Error::forbidden("the super user can't be deleted"),
+            None => not_found(),
+        });
+    };
+    app.changed(Topic::Admins).await?;
+    for session in sessions {
+        // The cookie is worth nothing already; this ends what the login gave us at the PDS.
+        if let Err(error) = app.vault.end(&session).await {
+            tracing::warn!(%error, session, "the PDS session of a deleted user is left to run out");
+        }
+    }
+    app.events.record(Event::UserDeleted { actor: admin.did.to_string(), id: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,120 @@
+//! `/auth/linked-repo/*`: the owner of a repo follows an invite.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::json;
+use url::form_urlencoded;
+
+use crate::access::Sender;
+use crate::api::auth::callback::keep;
+use crate::api::auth::login::refused;
+use crate::api::auth::redirect;
+use crate::app::App;
+use crate::atproto::Did;
+use crate::crypto::sha256_hex;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::oauth::{Completed, Goal, GrantGoal};
+use crate::store::StoreError;
+use crate::store::linked_repos::{self, GrantRow, InviteRow};
+
+/// The invite of a link's token and its grant, if it is still good.
+pub(in crate::api) async fn invited(app: &App, token: &str) -> Result<Option<(InviteRow, GrantRow)>, Error> {
+    let id = sha256_hex(token.as_bytes());
+    let invite = linked_repos::get_invite(&app.db, &id, app.clock.now()).await?;
+    let Some(invite) = invite else { return Ok(None) };
+    let grant = linked_repos::get(&app.db, &invite.grant_id).await?;
+    Ok(grant.map(|grant| (invite, grant)))
+}
+
+/// What `/link/result` is told.
+pub(super) async fn link(app: &App, completed: &Completed, goal: &GrantGoal) -> Result<&'static str, Error> {
+    let Some(grant) = linked_repos::get(&app.db, &goal.id).await? else { return Ok("gone") };
+    if let Some(invite) = &goal.invite {
+        let good = linked_repos::get_invite(&app.db, invite, app.clock.now()).await?;
+        if good.is_none() {
+            return Ok("expired");
+        }
+    }
+    let did = completed.did.as_str();
+    if grant.did.as_deref().is_some_and(|pinned| pinned != did) {
+        return Ok("mismatch");
+    }
+    let other = linked_repos::of_account(&app.db, did).await?;
+    if other.is_some_and(|other| other.id != grant.id) {
+        return Ok("already_linked");
+    }
+    // Less than was asked for would fail later, in some script, with nobody there to ask.
+    let given: Vec<&str> = completed.tokens.scope.split(' ').collect();
+    if !grant.scopes.split(' ').all(|asked| given.contains(&asked)) {
+        tracing::info!(grant = grant.id, "the authorization server gave less than was asked for");
+        return Ok("failed");
+    }
+    let session = keep(app, completed).await?;
+    match linked_repos::authorize(&app.db, &grant.id, did, &session, app.clock.now()).await {
+        Ok(true) => {}
+        refused => {
+            app.vault.end(&session).await?;
+            return match refused {
+                Ok(_) => Ok("mismatch"),
+                Err(StoreError::Conflict(_)) => Ok("already_linked"),
+                Err(error) => Err(Error::from(error)),
+            };
+        }
+    }
+    if let Some(old) = &grant.session_id {
+        app.vault.end(old).await?;
+    }
+    app.events.record(Event::LinkedRepoAuthorized { did: did.to_owned(), id: grant.id });
+    Ok("success")
+}
+
+/// `GET /auth/linked-repo/info?token=`: what an invite is for.
+pub async fn info(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let token = request.query("token").unwrap_or_default();
+    let Some((invite, grant)) = invited(&app, &token).await? else {
+        return Ok(response::json(StatusCode::OK, &json!({ "valid": false })));
+    };
+    let scopes: Vec<&str> = grant.scopes.split(' ').collect();
+    let info = json!({
+        "valid": true,
+        "app_name": app.settings.get("app_name"),
+        "logo_url": app.settings.get("logo_uri"),
+        "scopes": scopes,
+        "reason": grant.reason,
+        "pinned_identifier": grant.handle.or(grant.did),
+        "expires_at": invite.expires_at,
+    });
+    Ok(response::json(StatusCode::OK, &info))
+}
+
+/// `GET /auth/linked-repo/start?token=&handle=`: on to the page that says what is asked, or with a handle to that account's
+/// authorization server.
+pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let token = request.query("token").unwrap_or_default();
+    let dead = || Error::bad_request("the link has been used, was revoked, or has expired");
+    let (invite, grant) = invited(&app, &token).await?.ok_or_else(dead)?;
+    let handle = request.query("handle").filter(|handle| !handle.trim().is_empty());
+    let Some(handle) = handle else {
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
+        return Ok(redirect(&format!("/link/start?{query}")));
+    };
+    let named = app.resolver.account(&handle).await.map_err(|error| Error::bad_request(error.to_string()))?;
+    let did = match grant.did.as_deref().map(Did::try_from) {
+        Some(Ok(pinned)) if pinned != named => {
+            return Err(Error::bad_request("this link was issued for a different account"));
+        }
+        _ => named,
+    };
+    let goal = Goal {
+        return_to: String::new(),
+        browser: None,
+        grant: Some(GrantGoal { id: grant.id, invite: Some(invite.id) }),
+    };
+    let origin = app.access.origins.of_host(request.headers());
+    let sender = Sender::of(&app.access, &request);
+    let url = app.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
+    let url = url.map_err(refused)?;
+    Ok(redirect(url.as_str()))
+}

@@ -1,0 +1,25 @@
+//! `/oauth/clients/{id}`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::app::App;
+use crate::http::{Error, Request, Response, response};
+use crate::store::api_client_keys;
+
+/// `GET /oauth/clients/{id}/jwks.json`: an API client's public keys, for authorization servers. A client that does not
+/// exist has none either, so that nobody can tell them apart; one that was just deleted keeps them until its sessions are
+/// revoked.
+pub async fn jwks(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let keys = api_client_keys::list(&app.db, request.param("id")).await?;
+    let mut keys: Vec<String> = keys.into_iter().map(|key| key.public_jwk).collect();
+    if keys.is_empty() {
+        keys = app.vault.departing_keys(request.param("id"));
+    }
+    let keys: Vec<Box<RawValue>> =
+        keys.into_iter().filter_map(|key| RawValue::from_string(key).ok()).collect();
+    Ok(response::json(StatusCode::OK, &json!({ "keys": keys })))
+}

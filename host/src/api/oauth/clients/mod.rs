@@ -1,3 +1,0 @@
-//! `/oauth/clients/{id}`
-
-pub mod jwks;

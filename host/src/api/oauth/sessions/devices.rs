@@ -1,0 +1,61 @@
+//! `/oauth/sessions/{did}/devices`
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::access::{Holder, scopes};
+use crate::api::oauth::sessions::did;
+use crate::app::App;
+use crate::clock::Timestamp;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::oauth_sessions;
+
+#[derive(Serialize)]
+struct Device {
+    id: String,
+    dpop_key_id: String,
+    scopes: Vec<String>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+/// `GET /oauth/sessions/{did}/devices`: the user's sessions under the client, oldest first.
+pub async fn list(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
+    let did = did(&request)?;
+    holder.may_see(&did)?;
+    let rows = oauth_sessions::devices(&app.db, &holder.client().id, did.as_str()).await?;
+    let mut devices = Vec::with_capacity(rows.len());
+    for row in rows {
+        let left = scopes::left(&app.access, holder.client(), &row.scopes).await?;
+        devices.push(Device {
+            id: row.id,
+            dpop_key_id: row.key_id,
+            scopes: left.split_ascii_whitespace().map(str::to_owned).collect(),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        });
+    }
+    Ok(response::json(StatusCode::OK, &devices))
+}
+
+/// `DELETE /oauth/sessions/{did}/devices/{session_id}`: log out one of the user's devices.
+pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
+    let did = did(&request)?;
+    holder.may_see(&did)?;
+    let id = request.param("session_id");
+    let client = holder.client();
+    let devices = oauth_sessions::devices(&app.db, &client.id, did.as_str()).await?;
+    let known = devices.iter().any(|device| device.id == id);
+    if !known || !app.vault.end(id).await? {
+        return Err(Error::not_found("DPoP session not found"));
+    }
+    app.events.record(Event::DpopDeviceDeleted {
+        did: did.to_string(),
+        client_key: client.key.clone(),
+        session_id: id.to_owned(),
+    });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

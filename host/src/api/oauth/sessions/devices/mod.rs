@@ -1,4 +1,0 @@
-//! `/oauth/sessions/{did}/devices`
-
-pub mod delete;
-pub mod list;

@@ -1,0 +1,29 @@
+//! `/settings`: what everybody may see of the instance's settings.
+
+use std::sync::Arc;
+
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode};
+
+use crate::app::App;
+use crate::http::{Error, Request, Response, response};
+use crate::settings::logo;
+use crate::store::{StoreError, settings};
+
+/// A picture may be a document with scripts in it (SVG): opened by itself, it may do nothing in this origin's name.
+const ALONE: HeaderValue = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
+
+/// `GET /settings/logo`: the logo that an admin stored. 404 when there is none.
+pub async fn logo(app: Arc<App>, _request: Request) -> Result<Response, Error> {
+    let text = settings::get(&app.db, logo::KEY).await?;
+    let text = text.ok_or_else(|| Error::not_found("no logo is stored"))?;
+    let broken = || Error::from(StoreError::Corrupt("the setting of the logo".to_owned()));
+    let (kind, picture) = logo::of_text(&text).ok_or_else(broken)?;
+    let mut answer = response::text(StatusCode::OK, picture);
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::try_from(kind).map_err(|_| broken())?);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    headers.insert(CONTENT_SECURITY_POLICY, ALONE);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(answer)
+}

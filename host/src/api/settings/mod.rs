@@ -1,3 +1,0 @@
-//! `/settings`: what everybody may see of the instance's settings.
-
-pub mod logo;

@@ -1,0 +1,39 @@
+//! Documents that others fetch by a fixed address.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::app::App;
+use crate::http::{Error, Request, Response, response};
+use crate::oauth::{OwnClient, own};
+use crate::store::{StoreError, linked_repos};
+
+/// `GET /oauth-client-metadata.json`: the instance as an OAuth client, at the origin that was asked.
+pub async fn client_metadata(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let origin = app.access.origins.of_host(request.headers());
+    let setting = |name: &str| app.settings.get(name);
+    let texts = [
+        ("client_name", setting("app_name")),
+        ("client_uri", setting("client_uri")),
+        ("logo_uri", setting("logo_uri")),
+        ("tos_uri", setting("tos_uri")),
+        ("policy_uri", setting("policy_uri")),
+    ];
+    let scopes = declared(&app).await?;
+    let metadata =
+        OwnClient::of(&origin, &scopes).metadata(&origin, &scopes, app.authorizations.key(), &texts);
+    Ok(response::json(StatusCode::OK, &metadata))
+}
+
+/// What logins ask for, and every linked repo.
+async fn declared(app: &App) -> Result<String, StoreError> {
+    let grants = linked_repos::list(&app.db).await?;
+    let mut scopes: Vec<&str> = own::SCOPES.split(' ').collect();
+    for scope in grants.iter().flat_map(|grant| grant.scopes.split(' ')) {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    Ok(scopes.join(" "))
+}

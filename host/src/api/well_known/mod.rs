@@ -1,3 +1,0 @@
-//! Documents that others fetch by a fixed address.
-
-pub mod client_metadata;

@@ -1,0 +1,216 @@
+//! `dev.service.delegation.*`: accounts that several users of an application write for.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::access::ClientUser;
+use crate::access::delegation::{self, Role};
+use crate::access::dpop::Shown;
+use crate::app::App;
+use crate::atproto::Did;
+use crate::config::Secret;
+use crate::events::Event;
+use crate::http::{Error, Request, Response, response};
+use crate::store::delegates::{self, DelegateRow};
+use crate::store::{StoreError, oauth_sessions};
+
+fn did(name: &str, text: &str) -> Result<Did, Error> {
+    Did::try_from(text).map_err(|_| Error::bad_request(format!("{name} is not a DID")))
+}
+
+fn query_did(request: &Request, name: &'static str) -> Result<Did, Error> {
+    let text = request.query(name).ok_or_else(|| Error::bad_request(format!("{name} is missing")))?;
+    did(name, &text)
+}
+
+/// Delegates of one account: more than any editorial team, few enough to be read whole.
+const MOST: usize = 200;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AddDelegateBody {
+    account_did: String,
+    user_did: String,
+    role: String,
+}
+
+/// `POST delegation.addDelegate`: another user writes for the account (`admin`), or is told of it (`member`). Owners name
+/// both, admins members.
+pub async fn add_delegate(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    let body: AddDelegateBody = request.json()?;
+    let (account, user) = (did("accountDid", &body.account_did)?, did("userDid", &body.user_did)?);
+    let Some(role @ (Role::Admin | Role::Member)) = Role::from_name(&body.role) else {
+        return Err(Error::bad_request("role must be admin or member"));
+    };
+    let client = &caller.client.id;
+    let needed = if role == Role::Admin { Role::Owner } else { Role::Admin };
+    delegation::at_least(&app.access, client, &account, &caller.did, needed).await?;
+    let known = delegates::of_account(&app.db, client, account.as_str()).await?;
+    if known.len() >= MOST {
+        return Err(Error::bad_request(format!("the account has {MOST} delegates already")));
+    }
+    let row = DelegateRow {
+        account_did: account.to_string(),
+        user_did: user.to_string(),
+        role: role.as_str().to_owned(),
+        granted_by: caller.did.to_string(),
+        created_at: app.clock.now(),
+    };
+    delegates::add(&app.db, client, &row).await.map_err(|error| match error {
+        StoreError::Conflict(_) => Error::conflict("the user is already a delegate of this account"),
+        other => Error::from(other),
+    })?;
+    app.events.record(Event::DelegateAdded {
+        actor: caller.did.to_string(),
+        user: row.user_did,
+        account: row.account_did,
+        role: role.as_str(),
+    });
+    Ok(response::json(StatusCode::CREATED, &json!({})))
+}
+
+/// `GET delegation.getAccount?did=`: the caller's part in an account, and who linked it. The account itself may ask too;
+/// its role is `account`.
+pub async fn get_account(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    let (account, client) = (query_did(&request, "did")?, &caller.client.id);
+    let own = delegation::part(&app.access, client, &account, &caller.did).await?;
+    let all = delegates::of_account(&app.db, client, account.as_str()).await?;
+    let owner = all.into_iter().find(|row| row.role == "owner");
+    let answer = json!({
+        "did": account.as_str(),
+        "role": own.as_str(),
+        "linkedBy": owner.as_ref().map(|owner| owner.user_did.as_str()),
+        "createdAt": owner.as_ref().map(|owner| owner.created_at),
+    });
+    Ok(response::json(StatusCode::OK, &answer))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LinkAccountBody {
+    did: String,
+    /// The access token that the account's session was registered with.
+    account_token: Option<Secret<String>>,
+    /// A DPoP proof for this request by the account's key.
+    account_proof: Option<String>,
+}
+
+/// `POST delegation.linkAccount`: the caller becomes the owner of an account that others may write for. That its holder
+/// agrees is shown by a proof with that account's own session: who has none can't give it away.
+pub async fn link_account(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    let body: LinkAccountBody = request.json()?;
+    let account = did("did", &body.did)?;
+    if account == caller.did {
+        return Err(Error::bad_request("you can't link your own account"));
+    }
+    let (Some(token), Some(proof)) = (&body.account_token, &body.account_proof) else {
+        let text = "accountToken and accountProof must show that the account's holder agrees";
+        return Err(Error::bad_request(text));
+    };
+    let (method, path) = (request.method(), request.uri().path());
+    let shown = Shown { method, path, token: token.reveal(), proof };
+    let session = app.access.proofs.verify(&caller.client, &shown).await?;
+    if session.did != account {
+        return Err(Error::bad_request("accountProof is by a session of another account"));
+    }
+    let owner = DelegateRow {
+        account_did: account.to_string(),
+        user_did: caller.did.to_string(),
+        role: Role::Owner.as_str().to_owned(),
+        granted_by: caller.did.to_string(),
+        created_at: app.clock.now(),
+    };
+    delegates::add(&app.db, &caller.client.id, &owner).await.map_err(|error| match error {
+        StoreError::Conflict(_) => Error::conflict("the account is already linked"),
+        other => Error::from(other),
+    })?;
+    let (actor, account) = (caller.did.to_string(), account.to_string());
+    app.events.record(Event::AccountLinked { actor, account: account.clone() });
+    Ok(response::json(StatusCode::CREATED, &json!({ "did": account })))
+}
+
+/// `GET delegation.listAccounts`: what the caller has a part in.
+pub async fn list_accounts(app: Arc<App>, caller: ClientUser, _request: Request) -> Result<Response, Error> {
+    let rows = delegates::of_user(&app.db, &caller.client.id, caller.did.as_str()).await?;
+    let accounts: Vec<Value> = rows
+        .iter()
+        .map(|row| json!({ "did": row.account_did, "role": row.role, "createdAt": row.created_at }))
+        .collect();
+    Ok(response::json(StatusCode::OK, &json!({ "accounts": accounts })))
+}
+
+/// `GET delegation.listDelegates?accountDid=`: the delegates of an account, for each of them and for the account itself.
+pub async fn list_delegates(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    let (account, client) = (query_did(&request, "accountDid")?, &caller.client.id);
+    delegation::part(&app.access, client, &account, &caller.did).await?;
+    let rows = delegates::of_account(&app.db, client, account.as_str()).await?;
+    let delegates: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            json!({ "userDid": row.user_did, "role": row.role, "grantedBy": row.granted_by,
+                "createdAt": row.created_at })
+        })
+        .collect();
+    Ok(response::json(StatusCode::OK, &json!({ "delegates": delegates })))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RemoveDelegateBody {
+    account_did: String,
+    user_did: String,
+}
+
+/// `POST delegation.removeDelegate`: never the owner; an admin removes members, the owner and the account itself remove
+/// admins too, and every delegate may leave.
+pub async fn remove_delegate(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    let body: RemoveDelegateBody = request.json()?;
+    let (account, user) = (did("accountDid", &body.account_did)?, did("userDid", &body.user_did)?);
+    let client = &caller.client.id;
+    let own = delegation::part(&app.access, client, &account, &caller.did).await?;
+    let other = delegates::of_account(&app.db, client, account.as_str()).await?;
+    let other = other.into_iter().find(|row| row.user_did == user.as_str());
+    let other = other.and_then(|row| Role::from_name(&row.role));
+    let other = other.ok_or_else(|| Error::not_found("the user is no delegate of this account"))?;
+    if other == Role::Owner {
+        return Err(Error::forbidden("the owner can't be removed: unlink the account instead"));
+    }
+    if user != caller.did && !own.may_remove(other) {
+        return Err(Error::forbidden("only those of a higher role may remove a delegate"));
+    }
+    delegates::remove(&app.db, client, account.as_str(), user.as_str()).await?;
+    app.events.record(Event::DelegateRemoved {
+        actor: caller.did.to_string(),
+        user: user.to_string(),
+        account: account.to_string(),
+    });
+    Ok(response::json(StatusCode::OK, &json!({})))
+}
+
+#[derive(Deserialize)]
+struct UnlinkAccountBody {
+    did: String,
+}
+
+/// `POST delegation.unlinkAccount`: by its owner or by the account itself. Its delegates and its sessions under the
+/// application go with it; an account that does it itself stays logged in where it does it.
+pub async fn unlink_account(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
+    let body: UnlinkAccountBody = request.json()?;
+    let account = did("did", &body.did)?;
+    let client = &caller.client.id;
+    if !delegation::part(&app.access, client, &account, &caller.did).await?.may_unlink() {
+        return Err(Error::forbidden("that takes the role owner of this account, or the account itself"));
+    }
+    delegates::unlink(&app.db, client, account.as_str()).await?;
+    for device in oauth_sessions::devices(&app.db, client, account.as_str()).await? {
+        if *device.id != *caller.session {
+            app.vault.end(&device.id).await?;
+        }
+    }
+    let (actor, account) = (caller.did.to_string(), account.to_string());
+    app.events.record(Event::AccountUnlinked { actor, account });
+    Ok(response::json(StatusCode::OK, &json!({})))
+}

@@ -1,0 +1,101 @@
+//! What the configuration says, opened: the database, and how to open the engine, the outbound client and the stream.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::config::{self, Config, Identity, ScriptSql, SecretError};
+use crate::crypto::MacKey;
+use crate::indexing::StreamConfig;
+use crate::keys::instance::InstanceKeyError;
+use crate::net::{self, OutboundPolicy};
+use crate::random::Random;
+use crate::scripts::{EngineConfig, EngineError};
+use crate::store::script_sql::role::Access;
+use crate::store::{Db, StoreError};
+
+/// Why the server can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("the database at {url} can't be used: {error}")]
+    Store { url: String, error: StoreError },
+    #[error("the script engine can't be set up: {0}")]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    InstanceKey(#[from] InstanceKeyError),
+    #[error("the outbound HTTP client can't be set up: {0}")]
+    Net(#[from] net::NetError),
+    #[error("the zstd dictionary {path} can't be read: {error}")]
+    Dictionary { path: PathBuf, error: std::io::Error },
+}
+
+/// Opens the database and brings its schema up to date.
+///
+/// # Errors
+/// Names the database, without its password.
+pub async fn open_store(config: &config::Database, scripts: &Access) -> Result<Db, StartError> {
+    let named = |error| StartError::Store { url: config.shown(), error };
+    let db = Db::open_with(&config.url, config.max_connections, scripts).await.map_err(named)?;
+    // Looking is cheaper than the lock that migrating takes.
+    if db.pending_migrations().await.map_err(named)? > 0 {
+        db.migrate().await.map_err(named)?;
+    } else {
+        db.prepare_script_role().await;
+    }
+    Ok(db)
+}
+
+/// How scripts' SQL gets to the database. Hosts that share one have the same key, and so the same password.
+///
+/// # Errors
+/// When the key can't be read. It is not asked for where it is not needed.
+pub fn script_access(config: &Config) -> Result<Access, SecretError> {
+    let database = &config.database;
+    Ok(match &database.script_sql {
+        ScriptSql::OwnRole if database.is_postgres() => {
+            let secrets = config.secrets.load(&Random::system())?;
+            let key = MacKey::derive(secrets.encryption.reveal(), "script SQL role");
+            Access::Own { password: Some(hex::encode(key.tag(b"password"))) }
+        }
+        ScriptSql::OwnRole => Access::Own { password: None },
+        ScriptSql::Address(url) => Access::Given { url: url.reveal().clone() },
+        ScriptSql::Guarded => Access::Guarded,
+    })
+}
+
+/// Room and place for scripts.
+pub fn engine_config(config: &Config) -> EngineConfig {
+    EngineConfig {
+        pool_size: config.scripts.pool_size,
+        queue: config.scripts.queue,
+        client_fuel: config.scripts.client_fuel,
+        ..EngineConfig::new(config.server.data_dir.join("cache"))
+    }
+}
+
+/// The outbound client, as far as the configuration lets it go. `port` is the one that is listened on.
+///
+/// # Errors
+/// When the system has no usable TLS or DNS setup.
+pub fn net_client(config: &Config, identity: &Identity, port: u16) -> Result<net::Client, net::NetError> {
+    let urls = config.indexing.jetstream_urls.iter();
+    let urls = urls.chain([&config.indexing.relay_url, &config.indexing.plc_url]);
+    let own = [SocketAddr::new(config.server.host, port)];
+    net::Client::new(OutboundPolicy {
+        allow_loopback: identity.is_loopback,
+        allow: config.outbound.allow.clone(),
+        trusted: urls.filter_map(|url| url::Url::parse(url).ok()).collect(),
+        own: own.into_iter().chain(config.observe.metrics_addr).collect(),
+        dns_server: config.outbound.dns_server,
+    })
+}
+
+pub(super) fn stream_config(indexing: &config::Indexing) -> Result<StreamConfig, StartError> {
+    let zstd_dictionary = indexing
+        .jetstream_zstd_dict
+        .as_ref()
+        .map(|path| std::fs::read(path).map_err(|error| StartError::Dictionary { path: path.clone(), error }))
+        .transpose()?;
+    Ok(StreamConfig { urls: indexing.jetstream_urls.clone(), zstd_dictionary, ..StreamConfig::default() })
+}
