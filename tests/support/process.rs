@@ -4,6 +4,7 @@ use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
@@ -123,10 +124,21 @@ impl Drop for Process {
     }
 }
 
-/// A port that is free now. Freed again before the server takes it; the kernel hands out others meanwhile.
+/// A port that is free now, for a server that takes it later, and again when it is started once more. It is none of those
+/// that the kernel gives to connections, which could take it meanwhile, and tests that run beside each other, each a process of
+/// its own, begin to look at different ones.
 pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("a bound socket has an address")
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 20_000;
+    const FOR_EACH_PROCESS: u32 = 16;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let n = std::process::id().wrapping_mul(FOR_EACH_PROCESS) + TAKEN.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(FIRST + n % PORTS).expect("a port has 16 bits");
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return listener.local_addr().expect("a bound socket has an address");
+        }
+    }
 }
 
 /// Compiling the script guest takes seconds, so that all servers of a test run share one. It is kept under a hash of

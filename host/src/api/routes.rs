@@ -109,8 +109,8 @@ fn table() -> RouteTable {
         Route::admin(GET, "/admin/settings/db-info", P::SettingsManage, admin::settings::db_info),
         Route::admin(PUT, "/admin/settings/{key}", P::SettingsManage, admin::settings::put),
         Route::admin(DELETE, "/admin/settings/{key}", P::SettingsManage, admin::settings::delete),
-        Route::admin_upload(PUT, "/admin/settings/logo", P::SettingsManage, logo::MAX_BYTES, admin::settings::put),
-        Route::admin(DELETE, "/admin/settings/logo", P::SettingsManage, admin::settings::delete),
+        Route::admin_upload(PUT, "/admin/settings/logo", P::SettingsManage, logo::MAX_BYTES, admin::settings::logo::put),
+        Route::admin(DELETE, "/admin/settings/logo", P::SettingsManage, admin::settings::logo::delete),
         Route::admin(GET, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::get),
         Route::admin(PUT, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::put),
 
@@ -152,9 +152,9 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/api-clients/{id}/auth-key", P::ApiClientsEdit, admin::api_clients::auth_key::create),
         Route::admin(POST, "/admin/api-clients/{id}/auth-key/recheck", P::ApiClientsEdit, admin::api_clients::auth_key::recheck),
         Route::admin(POST, "/admin/api-clients/{id}/auth-key/rotate", P::ApiClientsEdit, admin::api_clients::auth_key::rotate),
-        Route::admin(DELETE, "/admin/api-clients/{id}/auth-key/{kid}", P::ApiClientsEdit, admin::api_clients::auth_key::one),
+        Route::admin(DELETE, "/admin/api-clients/{id}/auth-key/{kid}", P::ApiClientsEdit, admin::api_clients::auth_key::revoke),
         Route::admin(GET, "/admin/api-clients/{id}/auth-keys", P::ApiClientsView, admin::api_clients::auth_key::list),
-        Route::admin(DELETE, "/admin/api-clients/{id}/auth-keys", P::ApiClientsEdit, admin::api_clients::auth_key::all),
+        Route::admin(DELETE, "/admin/api-clients/{id}/auth-keys", P::ApiClientsEdit, admin::api_clients::auth_key::revoke_all),
     ]
 }
 

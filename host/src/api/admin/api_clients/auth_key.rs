@@ -69,7 +69,9 @@ pub async fn recheck(app: Arc<App>, _admin: Admin, request: Request) -> Result<R
     Ok(response::json(StatusCode::OK, &view(&app, &client).await?))
 }
 
-pub async fn one(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+/// `DELETE /admin/api-clients/{id}/auth-key/{kid}`: a key that got out must not be good for anything any more. Sessions that
+/// began with it can't be refreshed without, and go too.
+pub async fn revoke(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
     let (keys, sessions) = api_client_keys::revoke(&app.db, &client.id, Some(request.param("kid"))).await?;
     if keys == 0 {
@@ -78,7 +80,8 @@ pub async fn one(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
     Ok(response::json(StatusCode::OK, &json!({ "revoked": keys, "sessions_destroyed": sessions })))
 }
 
-pub async fn all(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+/// `DELETE /admin/api-clients/{id}/auth-keys`: as [`revoke`], of all keys.
+pub async fn revoke_all(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
     let (keys, sessions) = api_client_keys::revoke(&app.db, &client.id, None).await?;
     Ok(response::json(StatusCode::OK, &json!({ "revoked": keys, "sessions_destroyed": sessions })))
