@@ -1,5 +1,7 @@
 //! The network this instance indexes.
 
+#![allow(rustdoc::bare_urls, reason = "--help shows the same text")]
+
 use std::path::PathBuf;
 
 use clap::Args;

@@ -63,7 +63,7 @@ impl Tenant {
         Self::Route(Arc::new((self.clone(), Self::of_host(host))))
     }
 
-    /// The tenant that [`Self::to_string`] wrote; `None` for any other text. Routes are never stored.
+    /// The tenant that its `Display` wrote; `None` for any other text. Routes are never stored.
     pub fn parse(text: &str) -> Option<Self> {
         if text == INSTANCE {
             return Some(Self::Instance);
