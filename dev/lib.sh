@@ -1,6 +1,7 @@
 # Shared by the scripts in this folder: where things are, how to say something, how to install a Debian package.
 # shellcheck shell=sh
 
+# shellcheck disable=SC2034 # the scripts that read this use it
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 CACHE=${BELVEDERE_CACHE:-$HOME/.cache/belvedere}
 # One target directory for every clone: the dependencies (wasmtime alone is minutes) are compiled once.
