@@ -26,7 +26,7 @@ pub use ceiling::{Ceilings, Permits, permission_sets};
 pub use places::PdsPlaces;
 pub use revocation::Revocations;
 pub use session::{Credential, Session, SessionOf, Sessions};
-pub use vault::{RenewError, Vault};
+pub use vault::{Registration, RenewError, Vault};
 
 use bytes::Bytes;
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::atproto::{Cid, Nsid, RecordUri, Tid, record};
+use crate::atproto::{Cid, Did, Nsid, RecordUri, Tid, record};
 use crate::fair_share::Tenant;
 use crate::indexing::WriterHandle;
 use crate::lexicons::Registry;
 use crate::net;
-use crate::pds::{Action, Agent, PdsPlaces, Session, SessionOf, Sessions};
+use crate::pds::{Action, Agent, Committed, PdsPlaces, Session, SessionOf, Sessions, Write};
 use crate::store::index::{Change, Delete, Upsert};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
@@ -41,6 +41,14 @@ impl fmt::Debug for Repos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Repos")
     }
+}
+
+/// A record after a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub uri: RecordUri,
+    /// `None` when it was deleted.
+    pub cid: Option<Cid>,
 }
 
 /// Why a record was not stored in the index.
@@ -91,10 +99,40 @@ impl Repos {
         get_many_full(&self.0.db, uris, bytes).await
     }
 
+    /// Brings into the index what a PDS says that it has committed of `writes` to `repo`, and tells for each where the record
+    /// is; `None` where nobody says. A PDS speaks for the repo that it was asked to write to, and for no other (invariant 5).
+    pub async fn take_over(
+        &self,
+        repo: &Did,
+        writes: &[Write],
+        committed: Committed,
+    ) -> Vec<Option<Written>> {
+        let mut all = Vec::with_capacity(writes.len());
+        for (write, place) in writes.iter().zip(committed.records) {
+            let Write { collection, rkey, action, .. } = write;
+            let written = match (place, rkey) {
+                (Some((uri, cid)), _) => Some(Written { uri, cid: Some(cid) }),
+                (None, Some(rkey)) => {
+                    let (did, collection, rkey) = (repo.clone(), collection.clone(), rkey.clone());
+                    Some(Written { uri: RecordUri { did, collection, rkey }, cid: None })
+                }
+                (None, None) => None,
+            };
+            if let Some(Written { uri, cid }) = &written
+                && uri.did == *repo
+                && uri.collection == *collection
+            {
+                self.mirror(uri.clone(), action, *cid, committed.rev).await;
+            }
+            all.push(written);
+        }
+        all
+    }
+
     /// Brings into the index what the PDS has accepted, so that its writer can read it at once. The echo of the stream
     /// has the same `rev` and is no second write. Where a script decides about such events, the index waits for the echo
     /// and the script's word; a collection that the stream does not follow is not mirrored, for it would grow old.
-    pub async fn mirror(&self, uri: RecordUri, action: &Action, cid: Option<Cid>, rev: Option<Tid>) {
+    async fn mirror(&self, uri: RecordUri, action: &Action, cid: Option<Cid>, rev: Option<Tid>) {
         let kind = match action {
             Action::Create(_) => TriggerKind::RecordCreate,
             Action::Put(_) => TriggerKind::RecordUpdate,

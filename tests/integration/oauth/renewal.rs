@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use belvedere::atproto::Did;
 use belvedere::clock::{Clock, Timestamp};
 use belvedere::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
 use belvedere::fair_share::Tenant;
 use belvedere::identity::Resolver;
 use belvedere::net::{Client, OutboundPolicy};
 use belvedere::oauth::{Courier, Discovery, OwnKey};
-use belvedere::pds::{Agent, PdsPlaces, Vault};
+use belvedere::pds::{Agent, PdsPlaces, Registration, Vault};
 use belvedere::random::Random;
 use belvedere::store::Db;
 use belvedere::store::dpop_keys::{self, DpopKeyRow};
-use belvedere::store::oauth_sessions::{self, NewSession};
 use http::Method;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
@@ -115,7 +115,7 @@ fn host(db: &Db, plc: &str) -> Host {
 }
 
 async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
-    let (key, id) = (PrivateKey::generate(Algorithm::Es256, &Random::system()), format!("session-{n}"));
+    let key = PrivateKey::generate(Algorithm::Es256, &Random::system());
     let row = DpopKeyRow {
         id: format!("key-{n}"),
         client_id: None,
@@ -128,22 +128,20 @@ async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
     dpop_keys::create(db, &row).await.unwrap();
     let (access, refresh) = pds.grant(ALICE);
     pds.expire(&access);
-    let session = NewSession {
-        id: &id,
+    let registration = Registration {
         key_id: &row.id,
         client_id: None,
-        did: ALICE,
-        scopes: "atproto",
-        token_hash: "",
+        did: &Did::try_from(ALICE).unwrap(),
         pds: &pds.url(),
         issuer: &pds.url(),
+        scopes: "atproto",
+        access_token: &access,
+        refresh_token: Some(&refresh),
+        expires_at: None,
         oauth_client_id: "https://app.example/client.json",
         assertion_kid: None,
-        sealed: &vault.seal_tokens(&row.id, &access, Some(&refresh)),
-        refreshable: true,
-        expires_at: None,
     };
-    oauth_sessions::register(db, &session, Timestamp(0)).await.unwrap().unwrap()
+    vault.register(&registration).await.unwrap().unwrap()
 }
 
 async fn renew_all(db: TestDb, hosts: usize) {

@@ -7,11 +7,11 @@ use http::header::SET_COOKIE;
 use super::{linked_repo, redirect};
 use crate::access::secrets;
 use crate::app::App;
-use crate::crypto::{jwk, sha256_hex};
+use crate::crypto::jwk;
 use crate::http::{Error, Request, Response};
 use crate::oauth::{AuthorizationError, Callback, Completed, Goal};
+use crate::pds::Registration;
 use crate::store::dpop_keys::{self, DpopKeyRow};
-use crate::store::oauth_sessions::{self, NewSession};
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let param = |name: &str| request.query(name);
@@ -81,23 +81,20 @@ pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Err
         created_at: app.clock.now(),
     };
     dpop_keys::create(&app.db, &row).await?;
-    let refresh = tokens.refresh_token.as_ref().map(|token| token.reveal().as_str());
-    let session = NewSession {
-        id: &app.random.uuid(),
+    let registration = Registration {
         key_id: &row.id,
         client_id: None,
-        did: did.as_str(),
-        scopes: &tokens.scope,
-        token_hash: &sha256_hex(tokens.access_token.reveal().as_bytes()),
+        did,
         pds: &account.pds,
         issuer: &account.server.issuer,
+        scopes: &tokens.scope,
+        access_token: tokens.access_token.reveal(),
+        refresh_token: tokens.refresh_token.as_ref().map(|token| token.reveal().as_str()),
+        expires_at: tokens.expires_at,
         oauth_client_id: &client.client_id,
         assertion_kid: kid.as_deref(),
-        sealed: &app.vault.seal_tokens(&row.id, tokens.access_token.reveal(), refresh),
-        refreshable: refresh.is_some(),
-        expires_at: tokens.expires_at,
     };
-    let id = oauth_sessions::register(&app.db, &session, app.clock.now()).await?;
+    let id = app.vault.register(&registration).await?;
     id.ok_or_else(|| Error::internal("a key that was just made is gone"))
 }
 

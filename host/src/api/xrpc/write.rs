@@ -36,18 +36,7 @@ pub(super) async fn write(
         Ok(done) => done,
         Err(error) => return pds_error::answered(error),
     };
-    let place = committed.records.into_iter().flatten().next();
-    let (uri, cid) = match (place, write.rkey) {
-        (Some((uri, cid)), _) => (Some(uri), Some(cid)),
-        (None, Some(rkey)) => {
-            (Some(RecordUri { did: session.did.clone(), collection: collection.clone(), rkey }), None)
-        }
-        (None, None) => (None, None),
-    };
-    // A PDS speaks for the repo it was asked to write to, and for no other.
-    if let Some(uri) = uri.filter(|uri| uri.did == session.did && uri.collection == *collection) {
-        app.repos.mirror(uri, &write.action, cid, committed.rev).await;
-    }
+    app.repos.take_over(&session.did, std::slice::from_ref(&write), committed).await;
     Ok(response::json_bytes(StatusCode::OK, body))
 }
 

@@ -1,6 +1,9 @@
 //! Stored sessions: sealing, opening and ending them; `renewal` renews their tokens.
 
+mod registration;
 mod renewal;
+
+pub use registration::Registration;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -170,7 +173,7 @@ impl Vault {
     }
 
     /// Seals the tokens of the session that the key of this id has.
-    pub fn seal_tokens(&self, key_id: &str, access_token: &str, refresh_token: Option<&str>) -> Vec<u8> {
+    fn seal_tokens(&self, key_id: &str, access_token: &str, refresh_token: Option<&str>) -> Vec<u8> {
         let tokens =
             SealedTokens { access_token: access_token.into(), refresh_token: refresh_token.map(Cow::from) };
         // Two strings always serialize.

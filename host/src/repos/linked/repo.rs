@@ -203,22 +203,9 @@ impl LinkedRepo {
     async fn write(&self, write: Write, patience: Duration) -> Result<Option<(RecordUri, Cid)>, GrantError> {
         let answer = self.agent(patience).write(&write).await;
         let committed = self.noted(answer).await?;
-        let place = committed.records.into_iter().flatten().next();
-        let uri = match (&place, &write.rkey) {
-            (Some((uri, _)), _) => Some(uri.clone()),
-            (None, Some(rkey)) => Some(RecordUri {
-                did: self.session.did.clone(),
-                collection: write.collection.clone(),
-                rkey: rkey.clone(),
-            }),
-            (None, None) => None,
-        };
-        if let Some(uri) = uri.filter(|uri| uri.did == self.session.did && uri.collection == write.collection)
-        {
-            let cid = place.as_ref().map(|(_, cid)| *cid);
-            self.grants.0.repos.mirror(uri, &write.action, cid, committed.rev).await;
-        }
-        Ok(place)
+        let repos = &self.grants.0.repos;
+        let written = repos.take_over(&self.session.did, std::slice::from_ref(&write), committed).await;
+        Ok(written.into_iter().flatten().find_map(|written| Some((written.uri, written.cid?))))
     }
 
     /// An end of the session is noted, whether or not the script goes on.

@@ -209,21 +209,13 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
     }
     let committed = send(state, &repos, &session, &writes).await?;
     let mut written = Vec::with_capacity(writes.len());
-    for (write, place) in writes.iter().zip(committed.records) {
-        let uri = match (&place, &write.rkey) {
-            (Some((uri, _)), _) => uri.clone(),
-            (None, Some(rkey)) => RecordUri {
-                did: session.did.clone(),
-                collection: write.collection.clone(),
-                rkey: rkey.clone(),
-            },
-            (None, None) => continue,
-        };
-        let cid = place.map(|(_, cid)| cid);
-        repos.mirror(uri.clone(), &write.action, cid, committed.rev).await;
+    for (write, done) in writes.iter().zip(repos.take_over(&session.did, &writes, committed).await) {
+        let Some(done) = done else { continue };
         let deleted = matches!(write.action, Action::Delete);
-        written
-            .push(Written { uri: (!deleted).then(|| uri.to_string()), cid: cid.map(|cid| cid.to_string()) });
+        written.push(Written {
+            uri: (!deleted).then(|| done.uri.to_string()),
+            cid: done.cid.map(|cid| cid.to_string()),
+        });
     }
     Ok(written)
 }

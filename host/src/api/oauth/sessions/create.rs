@@ -15,14 +15,15 @@ use crate::app::App;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::config::Secret;
-use crate::crypto::{PrivateKey, ct_eq, sha256, sha256_hex};
+use crate::crypto::{PrivateKey, ct_eq, sha256};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::net::Limits;
 use crate::oauth::{Account, Parcel, origin_of};
+use crate::pds::Registration;
 use crate::pds::sweep::PROVISION_SECONDS;
 use crate::store::dpop_keys::{self, DpopKeyRow};
-use crate::store::oauth_sessions::{self, NewSession};
+use crate::store::oauth_sessions;
 
 /// Devices of one user under one application: more than anybody has at hand. One more ends the session that was renewed
 /// longest ago; refusing it would lock users out whose applications never log out.
@@ -61,26 +62,22 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     let private = app.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;
     verify_owner(&app, &account, &private, &did, &body.access_token).await?;
 
-    let access_token = body.access_token.reveal();
     let refresh_token = body.refresh_token.as_ref().map(|token| token.reveal().as_str());
-    let sealed = app.vault.seal_tokens(&key.id, access_token, refresh_token);
     let kid = app.access.client_keys.pinned(&app.access, &client).await?;
-    let session = NewSession {
-        id: &app.random.uuid(),
+    let registration = Registration {
         key_id: &key.id,
         client_id: Some(&client.id),
-        did: did.as_str(),
-        scopes: &body.scopes,
-        token_hash: &sha256_hex(access_token.as_bytes()),
+        did: &did,
         pds: &account.pds,
         issuer: &account.server.issuer,
+        scopes: &body.scopes,
+        access_token: body.access_token.reveal(),
+        refresh_token,
+        expires_at,
         oauth_client_id: &client.client_id_url,
         assertion_kid: kid.as_deref(),
-        sealed: &sealed,
-        refreshable: refresh_token.is_some(),
-        expires_at,
     };
-    let id = oauth_sessions::register(&app.db, &session, app.clock.now()).await?;
+    let id = app.vault.register(&registration).await?;
     let id = id.ok_or_else(bound_elsewhere)?;
     app.events.record(Event::DpopSessionCreated {
         did: did.to_string(),
