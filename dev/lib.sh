@@ -70,11 +70,13 @@ apt_has() {
 PATH=$PATH:$CACHE/tools/bin
 export PATH
 
-# cargo_tool CRATE SUBCOMMAND: build the cargo subcommand unless it is there.
+# cargo_tool CRATE SUBCOMMAND [OPTION...]: build the cargo subcommand unless it is there.
 cargo_tool() {
+    crate=$1
     cargo "$2" --version >/dev/null 2>&1 && return 0
-    say "installing $1 with cargo (some minutes, once)"
-    CARGO_TARGET_DIR=$CACHE/tools/target cargo install --locked --quiet --root "$CACHE/tools" "$1" ||
-        fail "cargo install $1 failed"
+    shift 2
+    say "installing $crate with cargo (some minutes, once)"
+    CARGO_TARGET_DIR=$CACHE/tools/target cargo install --locked --quiet --root "$CACHE/tools" "$@" "$crate" ||
+        fail "cargo install $crate failed"
     rm -rf "$CACHE/tools/target"
 }

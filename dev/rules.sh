@@ -4,7 +4,8 @@
 set -eu
 . "$(dirname "$0")/lib.sh"
 
-cargo_tool cargo-deny deny
+# It works for some seconds: to make it fast would cost minutes.
+cargo_tool cargo-deny deny --debug
 apt_install shellcheck
 cd "$ROOT"
 # Broken links are errors by the workspace's lints.
