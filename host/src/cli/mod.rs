@@ -23,7 +23,7 @@ const MISCONFIGURED: u8 = 2;
 
 /// After how many tasks a busy worker looks at its sockets: after each. Tokio's own 61 suits tasks of microseconds; a
 /// script burns its fuel for a tenth of a millisecond or two at a time, and a request would wait for several of those at
-/// each of its steps. To look costs about a microsecond (docs/performance.md).
+/// each of its steps. What it costs lists and scripts is within the spread of their figures (docs/performance.md).
 pub(crate) const SOCKETS_EVERY: u32 = 1;
 
 /// Belvedere, an atproto AppView server: lexicons in, indexed collections and scripted XRPC out.

@@ -30,7 +30,7 @@ pub use vault::{Registration, RenewError, Vault};
 
 use bytes::Bytes;
 
-use crate::atproto::{Nsid, RecordKey};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri};
 
 /// Writes in one `com.atproto.repo.applyWrites`: what PDSs take.
 pub const MAX_WRITES: usize = 200;
@@ -44,6 +44,22 @@ pub struct Write {
     pub action: Action,
     /// The CID of the record that a put may replace, and no other.
     pub swap: Option<String>,
+}
+
+impl Write {
+    /// Whether what a PDS says to have there now is what this write to `repo` asked for. A PDS speaks for the repo that it was
+    /// asked to write to, and for no other.
+    pub fn fits(&self, repo: &Did, place: Option<&(RecordUri, Cid)>) -> bool {
+        match (place, &self.action) {
+            (None, Action::Delete) => true,
+            (Some((uri, _)), Action::Create(_) | Action::Put(_)) => {
+                uri.did == *repo
+                    && uri.collection == self.collection
+                    && self.rkey.as_ref().is_none_or(|rkey| *rkey == uri.rkey)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// With the record as JSON text, `$type` included.

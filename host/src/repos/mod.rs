@@ -100,7 +100,7 @@ impl Repos {
     }
 
     /// Brings into the index what a PDS says that it has committed of `writes` to `repo`, and tells for each where the record
-    /// is; `None` where nobody says. A PDS speaks for the repo that it was asked to write to, and for no other (invariant 5).
+    /// is; `None` where nobody says. What does not fit the write stays out of the index (invariant 5).
     pub async fn take_over(
         &self,
         repo: &Did,
@@ -109,6 +109,7 @@ impl Repos {
     ) -> Vec<Option<Written>> {
         let mut all = Vec::with_capacity(writes.len());
         for (write, place) in writes.iter().zip(committed.records) {
+            let fits = write.fits(repo, place.as_ref());
             let Write { collection, rkey, action, .. } = write;
             let written = match (place, rkey) {
                 (Some((uri, cid)), _) => Some(Written { uri, cid: Some(cid) }),
@@ -119,8 +120,7 @@ impl Repos {
                 (None, None) => None,
             };
             if let Some(Written { uri, cid }) = &written
-                && uri.did == *repo
-                && uri.collection == *collection
+                && fits
             {
                 self.mirror(uri.clone(), action, *cid, committed.rev).await;
             }

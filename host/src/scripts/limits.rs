@@ -11,9 +11,8 @@ pub const INSTRUCTIONS: u32 = 1_000_000;
 /// call: a pathological pattern, a huge `string.rep`, a sort.
 pub const FUEL: u64 = 2_000_000_000;
 
-/// Fuel between two points where a run gives its worker thread back: a tenth or two of a millisecond. A busy worker
-/// looks at sockets only after several tasks had their turn ([`crate::cli::SOCKETS_EVERY`]), so the turns are short.
-/// Most runs end within one.
+/// Fuel between two points where a run gives its worker thread back: a tenth or two of a millisecond.
+/// Whatever else the thread has to do waits for so long. Most runs end before the first.
 pub const FUEL_PER_YIELD: u64 = 1_000_000;
 
 /// Guest time of a run, waits on the host not counted; of a job, the time between two calls of the host. A second net under [`FUEL`] for a machine so slow or so

@@ -164,6 +164,7 @@ fn refused(error: RawError) -> IndexError {
         RawError::TooSlow
         | RawError::TooManyRows
         | RawError::TooLarge
+        | RawError::TemporaryFiles
         | RawError::Full
         | RawError::TooManyRelations => IndexError::Limit(error.to_string()),
         RawError::Store(error) => unavailable(error),

@@ -305,6 +305,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_run_beside_others_begins_behind_what_is_in_the_queue() {
+        let turns = Turns::with(2, Duration::from_hours(1));
+        let order = async || {
+            let steps = Mutex::new(String::new());
+            let run = async { steps.lock().unwrap().push_str("run ") };
+            let request = async { steps.lock().unwrap().push_str("request ") };
+            let bounds = within(MOST);
+            tokio::join!(biased; turns.timed(run, &bounds), request);
+            steps.into_inner().unwrap()
+        };
+        assert_eq!(order().await, "run request ");
+        let _other = turns.places.try_enter(&Tenant::client("other")).unwrap();
+        assert_eq!(order().await, "request run ");
+    }
+
+    #[tokio::test]
     async fn tenants_are_served_in_turn() {
         // Turns end only for others.
         let turns = Turns::with(1, Duration::from_hours(1));

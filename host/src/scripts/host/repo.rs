@@ -245,15 +245,8 @@ async fn send(
         }
         other => other.map_err(|error| refused(state, "Record", error))?,
     };
-    let as_asked = writes.iter().zip(&committed.records).all(|(write, place)| match (place, &write.action) {
-        (None, Action::Delete) => true,
-        (Some((uri, _)), Action::Create(_) | Action::Put(_)) => {
-            uri.did == session.did
-                && uri.collection == write.collection
-                && write.rkey.as_ref().is_none_or(|rkey| *rkey == uri.rkey)
-        }
-        _ => false,
-    });
+    let mut places = writes.iter().zip(&committed.records);
+    let as_asked = places.all(|(write, place)| write.fits(&session.did, place.as_ref()));
     if !as_asked {
         let error = PdsError::Malformed("it wrote something else than it was asked to".to_owned());
         return Err(refused(state, "Record", error));

@@ -72,6 +72,11 @@ pub enum RawError {
     TooManyRows,
     #[error("the answer, or a value on the way to it, is too large: {} MiB at most", MAX_ANSWER_BYTES >> 20)]
     TooLarge,
+    /// PostgreSQL: `temp_file_limit`.
+    #[error(
+        "the statement sorts or joins more than may lie in temporary files: filter before, or select fewer columns"
+    )]
+    TemporaryFiles,
     #[error("the scripts' own tables have all the room that they may have ({} MiB)", MAX_OWN_BYTES >> 20)]
     Full,
     #[error("there are {MAX_OWN_RELATIONS} own tables and indexes already")]
@@ -94,6 +99,9 @@ impl From<sqlx::Error> for RawError {
             if super::error::is_timeout(&code) {
                 return Self::TooSlow;
             }
+            if code == "53400" {
+                return Self::TemporaryFiles;
+            }
             if is_out_of_room(&code, database.message()) {
                 return Self::TooLarge;
             }
@@ -107,9 +115,8 @@ impl From<sqlx::Error> for RawError {
 
 /// PostgreSQL has no code of its own for a value that grows beyond a gigabyte.
 fn is_out_of_room(code: &str, message: &str) -> bool {
-    // Memory, and temporary files (`role`). SQLite's NOMEM: the room of a statement (`room`).
+    // SQLite's NOMEM: the room of a statement (`room`).
     code == "53200"
-        || code == "53400"
         || code == "7"
         || (code == "XX000" && message.starts_with("invalid memory alloc request size"))
 }

@@ -168,7 +168,7 @@ impl Role {
             }
             Some(_) => {}
         }
-        if !self.is_given && may_bound_files(&mut tx).await? {
+        if may_make && !self.is_given && may_bound_files(&mut tx).await? {
             execute(&mut tx, format!("ALTER ROLE {role} SET temp_file_limit = '{TEMPORARY_FILES}'")).await?;
         }
         self.give_rights(&mut tx, &role, may_make).await?;

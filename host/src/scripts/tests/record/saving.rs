@@ -4,6 +4,9 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
+use crate::atproto::{Did, RecordUri, Tid, record};
+use crate::pds::{Action, Committed, Write};
+use crate::repos::Written;
 use crate::scripts::FaultCode;
 use crate::trigger::Trigger;
 
@@ -150,6 +153,27 @@ on_both! {
         let failure = stage.failure(&format!("Record('{NOTE}', {{ text = 'x' }}):save()")).await;
         assert_eq!((failure.fault, failure.upstream), (Some(FaultCode::Upstream), None));
         assert_eq!(stage.run(&format!("return db.count('{NOTE}')")).await, json!(0));
+    }
+
+    async fn what_a_pds_says_of_other_records_stays_out_of_the_index(stage) {
+        let (alice, text) = (Did::try_from(ALICE).unwrap(), r#"{"$type":"com.example.note","text":"x"}"#);
+        let cid = record::inspect(text.as_bytes()).unwrap().cid.unwrap();
+        let repos = stage.scene.services.repos.as_ref().unwrap();
+        let rev = Some(Tid::new(1_700_000_000_000_000, 1).unwrap());
+        let mine = uri(ALICE, "k");
+        for said in [uri(BOB, "k"), format!("at://{ALICE}/com.example.profile/k"), uri(ALICE, "other"), mine.clone()] {
+            let write = Write {
+                collection: NOTE.parse().unwrap(),
+                rkey: Some("k".parse().unwrap()),
+                action: Action::Put(text.into()),
+                swap: None,
+            };
+            let place = (RecordUri::parse(&said).unwrap(), cid);
+            let committed = Committed { rev, records: vec![Some(place.clone())] };
+            let told = repos.take_over(&alice, &[write], committed).await;
+            assert_eq!(told, [Some(Written { uri: place.0, cid: Some(cid) })], "the caller hears what the PDS said");
+            assert_eq!(stage.row(&said).await.is_some(), said == mine, "{said}");
+        }
     }
 
     async fn where_a_script_decides_the_index_waits_for_its_word(stage) {
