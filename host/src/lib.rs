@@ -26,12 +26,14 @@ pub mod lexicons; // the registry of uploaded lexicons; authorities and what may
 pub mod indexing; // from stream to index
 pub mod settings; // what admins change while the server runs
 pub mod pds; // writing to a user's repo, with a session they gave us
+pub mod xrpc; // an XRPC call as a value: method, parameters, caller, answer; no I/O
 pub mod repos; // a write to a repo and its mirror in the index; repos whose owners let the instance write
 pub mod scripts; // the Lua engine
 pub mod access; // who is calling and what they may do
 pub mod event_scripts; // scripts that decide about events
 pub mod worker; // runs background jobs
 pub mod app; // what is shared, built once, in order
+pub mod methods; // answers XRPC calls: by a script, built in, or through the method's authority
 pub mod api; // one resource, one file: the path follows the URL
 pub mod cli; // serve, migrate, doctor, admin
 

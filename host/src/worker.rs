@@ -19,6 +19,7 @@ use crate::scripts::{Engine, FailureKind, Invocation, Library, ScriptFailure, Se
 use crate::store::jobs::{self, End, JobRow, Worker};
 use crate::store::{Db, StoreError};
 use crate::trigger::TriggerKind;
+use crate::xrpc::Caller;
 
 /// How long a worker is believed to be at work without another word. After that its job is another's.
 const LEASE_SECONDS: i64 = 30;
@@ -195,12 +196,16 @@ impl Workers {
         }
         let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), ending.clone());
         let services = self.services.clone().with_job(running);
+        let caller = Caller {
+            did: Did::try_from(job.created_by.as_str()).ok(),
+            client: job.client.as_deref().map(Arc::from),
+            authority,
+            method_bound: false,
+            tenant: tenant.clone(),
+        };
         let invocation = Invocation {
-            caller_did: Some(&job.created_by),
-            client: job.client.as_deref(),
-            tenant: Some(tenant),
+            caller: Some(&caller),
             job: Some((&job.id, job.input.as_bytes())),
-            authority: Some(&authority),
             inherit_auth: job.inherit_auth,
             ..Invocation::default()
         };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::rate_limit::Budget;
-use super::{Access, ApiClient, Credential, xrpc};
+use super::{Access, Admission, ApiClient, Credential, Rejected};
 use crate::atproto::Did;
 use crate::http::{Error, Request};
 use crate::pds::Authority;
@@ -23,8 +23,8 @@ pub struct ClientUser {
 ///
 /// # Errors
 /// 401 with the specification's texts, 429 when the bucket is empty.
-pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<ClientUser, xrpc::Turned> {
-    let refused = |error| xrpc::Turned { error, budget: None };
+pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<ClientUser, Rejected> {
+    let refused = |error| Rejected { error, budget: None };
     if !matches!(Credential::of(request.headers()), Credential::Dpop(_)) {
         return Err(refused(Error::unauthorized("requires DPoP authentication")));
     }
@@ -33,10 +33,11 @@ pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<C
         Ok(None) => return Err(refused(Error::unauthorized("requires an API client key"))),
         Err(error) => return Err(refused(error)),
     }
-    let caller = xrpc::admit(access, request, method).await?;
-    match (caller.proven_client().cloned(), caller.did().cloned(), caller.authority().clone()) {
+    let Admission { caller, client, budget } = access.admit_xrpc(request, method).await?;
+    let is_proven = caller.proven_client().is_some();
+    match (client.filter(|_| is_proven), caller.did, caller.authority) {
         (Some(client), Some(did), Authority::Session { id: session, .. }) => {
-            Ok(ClientUser { client, did, session, budget: caller.budget() })
+            Ok(ClientUser { client, did, session, budget })
         }
         // A DPoP session has both.
         _ => Err(refused(Error::unauthorized("requires DPoP authentication"))),

@@ -64,7 +64,7 @@ pub use template::Template;
 pub use used_proofs::UsedProofs;
 pub use users::Users;
 pub use web::{WebSessions, WebUser};
-pub use xrpc::{Costs, XrpcCaller};
+pub use xrpc::{Admission, Costs, Rejected};
 
 /// What it takes to say who is calling and what they may do.
 #[derive(Debug)]

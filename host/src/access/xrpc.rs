@@ -13,70 +13,25 @@ use crate::atproto::{Did, LexiconKind};
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
 use crate::pds::Authority;
-use crate::scripts::Lineage;
 use crate::settings::Settings;
+use crate::xrpc::Caller;
 
-/// Who is behind an XRPC request.
-#[derive(Clone, Debug, Default)]
-pub struct XrpcCaller {
-    named: Option<Arc<ApiClient>>,
-    user: Option<Did>,
-    authority: Authority,
-    bound: bool,
-    budget: Option<Budget>,
-    /// Of a call that a script made.
-    lineage: Option<Lineage>,
+/// An XRPC request that may be answered.
+#[derive(Debug, Default)]
+pub struct Admission {
+    pub caller: Caller,
+    /// The application that the request names; `None` only for callers that need none, with a service token or a session
+    /// cookie.
+    pub client: Option<Arc<ApiClient>>,
+    /// What the caller may still spend after this call.
+    pub budget: Option<Budget>,
 }
 
-impl XrpcCaller {
-    /// The runs that a script's call is nested in; `None` for a call over HTTP.
-    pub fn lineage(&self) -> Option<&Lineage> {
-        self.lineage.as_ref()
-    }
-
-    /// Whose share the call takes.
-    pub fn tenant(&self) -> Tenant {
-        match (&self.lineage, &self.named, &self.user) {
-            (Some(lineage), ..) => lineage.tenant().clone(),
-            (None, Some(client), _) => client.tenant(),
-            (None, None, Some(user)) => Tenant::of_did(user.as_str()),
-            // No call is admitted without either.
-            (None, None, None) => Tenant::Instance,
-        }
-    }
-
-    /// The authenticated user; `None` for an anonymous call.
-    pub fn did(&self) -> Option<&Did> {
-        self.user.as_ref()
-    }
-
-    /// The application that the request names; `None` only for callers that need none, with a service token or a session
-    /// cookie. It pays for the call and its share is used, but a name is no proof: what acts with stored sessions takes
-    /// [`Self::authority`] or [`Self::proven_client`].
-    pub fn named_client(&self) -> Option<&Arc<ApiClient>> {
-        self.named.as_ref()
-    }
-
-    /// The application that the user proved to hold a session of (DPoP).
-    pub fn proven_client(&self) -> Option<&Arc<ApiClient>> {
-        let proven = self.authority.client()?;
-        self.named.as_ref().filter(|named| *named.id == **proven)
-    }
-
-    /// Which stored sessions the call may act with. A service token proves none.
-    pub fn authority(&self) -> &Authority {
-        &self.authority
-    }
-
-    /// Whether the user's proof is good for this method only: what serves it may call no other procedure in their name.
-    pub fn is_bound(&self) -> bool {
-        self.bound
-    }
-
-    /// What the caller has left after this call.
-    pub fn budget(&self) -> Option<Budget> {
-        self.budget
-    }
+/// A rejected call, with the remaining budget if it was already charged.
+#[derive(Debug)]
+pub struct Rejected {
+    pub error: Error,
+    pub budget: Option<Budget>,
 }
 
 /// Tokens that a call costs when its lexicon doesn't say (settings `rate_limit.default_*_cost`).
@@ -129,53 +84,37 @@ impl Costs {
     }
 }
 
-/// A call that is not let through, with what its caller has left if it was paid for.
-#[derive(Debug)]
-pub struct Turned {
-    pub error: Error,
-    pub budget: Option<Budget>,
-}
-
-/// Tells who calls and takes what the call costs. `method` is the NSID in the path.
-///
-/// An application that names itself and nothing more pays at once. Where there is a proof, that is looked at first, if
-/// the application could pay: when it fails, the sender's address pays, and the application only for proofs that hold.
-///
-/// # Errors
-/// 401 when client or user can't be told, 429 when the bucket is empty.
-pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<XrpcCaller, Turned> {
-    let mut caller = XrpcCaller::default();
-    match identify(access, request, method, &mut caller).await {
-        Ok(()) => Ok(caller),
-        Err(error) => Err(Turned { error, budget: caller.budget }),
+impl Access {
+    /// Identifies the caller of an XRPC request and charges the call. `method` is the NSID in the path.
+    ///
+    /// An application that only names itself is charged at once. A proof is checked before, if the application could pay:
+    /// for a proof that fails the sender's address is charged, and the application only for proofs that hold.
+    ///
+    /// # Errors
+    /// 401 when client or user can't be identified, 429 when the bucket is empty.
+    pub async fn admit_xrpc(&self, request: &Request, method: &str) -> Result<Admission, Rejected> {
+        let mut admission = Admission::default();
+        match identify(self, request, method, &mut admission).await {
+            Ok(()) => Ok(admission),
+            Err(error) => Err(Rejected { error, budget: admission.budget }),
+        }
     }
-}
 
-/// Lets a script call a method on behalf of its own caller, who pays for it as for a call over HTTP. Runs that nobody
-/// called, events and jobs of the instance, pay nothing: they are bounded by themselves. `client` is the id of the API
-/// client that pays, `authority` what the script's own caller proved.
-///
-/// # Errors
-/// 401 when the client is not active any more, 429 when the bucket is empty.
-pub fn admit_nested(
-    access: &Access,
-    client: Option<&str>,
-    user: Option<Did>,
-    authority: Authority,
-    bound: bool,
-    lineage: Lineage,
-    method: &str,
-) -> Result<XrpcCaller, Error> {
-    let client = client
-        .map(|id| access.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client")))
-        .transpose()?;
-    let cost = access.costs.of(access, method);
-    let budget = match (&client, &user) {
-        (Some(client), _) => Some(access.clients.pay(&buckets(access), client, cost)?),
-        (None, Some(did)) => Some(pay_in_person(access, "service", did, cost)?),
-        (None, None) => None,
-    };
-    Ok(XrpcCaller { named: client, user, authority, bound, budget, lineage: Some(lineage) })
+    /// Charges a call that a script makes on behalf of its own caller, as the same call over HTTP. Runs of events and of the
+    /// instance's own jobs have no caller and pay nothing: they are bounded by themselves.
+    ///
+    /// # Errors
+    /// 401 when the client is no longer active, 429 when the bucket is empty.
+    pub fn charge_nested(&self, caller: &Caller, method: &str) -> Result<(), Error> {
+        let cost = self.costs.of(self, method);
+        if let Some(id) = &caller.client {
+            let client = self.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client"))?;
+            self.clients.pay(&buckets(self), &client, cost)?;
+        } else if let Some(did) = &caller.did {
+            pay_in_person(self, "service", did, cost)?;
+        }
+        Ok(())
+    }
 }
 
 /// The buckets of API clients for XRPC calls.
@@ -199,13 +138,18 @@ async fn identify(
     access: &Access,
     request: &Request,
     method: &str,
-    caller: &mut XrpcCaller,
+    admission: &mut Admission,
 ) -> Result<(), Error> {
     let cost = access.costs.of(access, method);
     let buckets = buckets(access);
-    caller.named = access.clients.identify(request)?;
-    let client = caller.named.clone();
+    admission.client = access.clients.identify(request)?;
+    let client = admission.client.clone();
     let client = client.as_deref();
+    let caller = &mut admission.caller;
+    if let Some(client) = client {
+        caller.client = Some(client.id.as_str().into());
+        caller.tenant = client.tenant();
+    }
     let pay = || client.map(|client| access.clients.pay(&buckets, client, cost)).transpose();
     if let Some(client) = client {
         client.check_softly(request, buckets.now);
@@ -224,10 +168,10 @@ async fn identify(
             let (method, path) = (request.method(), request.uri().path());
             let proved = access.proofs.verify_request(client, method, path, request.headers(), token).await;
             let proved = sender.charge(proved, dpop::Refused::is_failure)?;
-            caller.budget = pay()?;
+            admission.budget = pay()?;
             let authority =
                 Authority::Session { id: proved.id.into(), client: Some(client.id.as_str().into()) };
-            (caller.user, caller.authority) = (Some(proved.did), authority);
+            (caller.did, caller.authority) = (Some(proved.did), authority);
         }
         // 2. Space credentials: space routes only, and this is none.
         Credential::Space(_) => {
@@ -242,11 +186,11 @@ async fn identify(
         Credential::Bearer(token) => {
             let spoken = access.tokens.verify(&access.resolver, &sender, token, Some(method)).await;
             let Spoken { did, bound } = sender.charge(spoken, service_jwt::Refused::is_failure)?;
-            caller.budget = match pay()? {
+            admission.budget = match pay()? {
                 Some(budget) => Some(budget),
                 None => Some(pay_in_person(access, "service", &did, cost)?),
             };
-            (caller.user, caller.bound) = (Some(did), bound);
+            (caller.did, caller.method_bound) = (Some(did), bound);
         }
         Credential::Unknown => {
             sender.failed();
@@ -255,18 +199,21 @@ async fn identify(
         // 4. The cookie of a browser that is logged in, which needs no client key. 5. Anonymous: an application alone.
         // Whether that is enough is the method's to say.
         Credential::Absent => {
-            caller.budget = pay()?;
+            admission.budget = pay()?;
             let user = access.web_sessions.user(request.method(), request.headers(), buckets.now).await?;
             let Some(user) = user else {
                 return if client.is_some() { Ok(()) } else { Err(no_client()) };
             };
             if client.is_none() {
-                caller.budget = Some(pay_in_person(access, "session", &user.did, cost)?);
+                admission.budget = Some(pay_in_person(access, "session", &user.did, cost)?);
             }
             // The cookie is of a login at the instance itself, whichever client the request names.
             let authority = Authority::Session { id: user.session.into(), client: None };
-            (caller.user, caller.authority) = (Some(user.did), authority);
+            (caller.did, caller.authority) = (Some(user.did), authority);
         }
+    }
+    if let (None, Some(did)) = (client, &caller.did) {
+        caller.tenant = Tenant::of_did(did.as_str());
     }
     Ok(())
 }

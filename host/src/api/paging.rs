@@ -1,30 +1,14 @@
 //! `limit` and `cursor` of a list, read the same way everywhere.
 
 use crate::http::{Error, Request};
+use crate::query::PageSize;
 
-/// What the page size of a list may be. The specification gives one default for records and one for logs, and
-/// the same upper bound for all, so that no page can be large enough to hurt.
-#[derive(Clone, Copy, Debug)]
-pub struct PageSize {
-    pub default: u32,
-    pub max: u32,
-}
-
-/// XRPC lists and admin records.
-pub const RECORDS: PageSize = PageSize { default: 20, max: 100 };
-/// The event log and other logs.
-pub const LOGS: PageSize = PageSize { default: 50, max: 100 };
-
-/// Reads `limit`, clamped to what is allowed.
+/// The page size that a request asks for.
 ///
 /// # Errors
-/// 400 when it is not a number.
+/// 400 when `limit` is not a number.
 pub fn limit(request: &Request, size: PageSize) -> Result<u32, Error> {
-    let Some(text) = request.query("limit") else { return Ok(size.default) };
-    let number: i64 = text
-        .parse()
-        .map_err(|_| Error::bad_request(format!("limit must be a number from 1 to {}", size.max)))?;
-    Ok(u32::try_from(number.clamp(1, i64::from(size.max))).unwrap_or(size.default))
+    size.read(request.query("limit").as_deref()).map_err(|invalid| Error::bad_request(invalid.to_string()))
 }
 
 /// A query parameter that must be there and not blank.
@@ -48,18 +32,6 @@ mod tests {
     fn request(query: &str) -> Request {
         let (head, ()) = http::Request::get(format!("/x?{query}")).body(()).unwrap().into_parts();
         Request { head, body: Bytes::new(), params: Vec::new(), id: String::new(), peer: NO_PEER }
-    }
-
-    #[test]
-    fn limits_are_clamped_and_must_be_numbers() {
-        for (query, expected) in
-            [("", 20), ("limit=7", 7), ("limit=0", 1), ("limit=-5", 1), ("limit=5000", 100)]
-        {
-            assert_eq!(limit(&request(query), RECORDS).unwrap(), expected, "{query}");
-        }
-        for query in ["limit=", "limit=ten", "limit=1.5", "limit=99999999999999999999"] {
-            assert_eq!(limit(&request(query), RECORDS).unwrap_err().status, 400, "{query}");
-        }
     }
 
     #[test]

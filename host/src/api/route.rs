@@ -8,13 +8,14 @@ use http::Method;
 
 use crate::access::rate_limit::Budget;
 use crate::access::{
-    Admin, ApiClient, ClientUser, Holder, PermissionSet, PublicLimit, Sender, XrpcCaller, admin, management,
-    oauth, xrpc,
+    Admin, Admission, ApiClient, ClientUser, Holder, PermissionSet, PublicLimit, Rejected, Sender, admin,
+    management, oauth,
 };
 use crate::app::App;
 use crate::http::body::Unread;
 use crate::http::router::{Endpoint, Handler};
 use crate::http::{Error, Request, Response, limits};
+use crate::xrpc::Caller;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
 type Bind = Box<dyn FnOnce(Arc<App>) -> Handler>;
@@ -178,7 +179,7 @@ impl Route {
     /// An API client, perhaps with a user. The last part of the path is the method.
     pub fn xrpc<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
-        H: Fn(Arc<App>, XrpcCaller, Request) -> F + Copy + Send + Sync + 'static,
+        H: Fn(Arc<App>, Caller, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         Self::xrpc_upload(method, path, move |app, caller, mut request, unread: Unread| async move {
@@ -190,7 +191,7 @@ impl Route {
     /// As [`Self::xrpc`], for a handler that takes the body as it comes in.
     pub fn xrpc_upload<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
-        H: Fn(Arc<App>, XrpcCaller, Request, Unread) -> F + Copy + Send + Sync + 'static,
+        H: Fn(Arc<App>, Caller, Request, Unread) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, request, unread: Unread| async move {
@@ -198,12 +199,12 @@ impl Route {
                 .params
                 .first()
                 .map_or_else(|| path.rsplit('/').next().unwrap_or_default(), |(_, nsid)| nsid.as_str());
-            let caller = match xrpc::admit(&app.access, &request, nsid).await {
-                Ok(caller) => caller,
-                Err(turned) => return Err(paid(turned.error, turned.budget)),
-            };
-            let budget = caller.budget();
-            with_budget(handler(app, caller, request, unread).await, budget)
+            match app.access.admit_xrpc(&request, nsid).await {
+                Ok(Admission { caller, budget, .. }) => {
+                    with_budget(handler(app, caller, request, unread).await, budget)
+                }
+                Err(Rejected { error, budget }) => Err(paid(error, budget)),
+            }
         });
         Self::new(method, path, None, bind)
     }
@@ -218,7 +219,7 @@ impl Route {
             let nsid = format!("{}.{name}", app.config.auth.service_namespace);
             let caller = match management::admit(&app.access, &request, &nsid).await {
                 Ok(caller) => caller,
-                Err(turned) => return Err(paid(turned.error, turned.budget)),
+                Err(Rejected { error, budget }) => return Err(paid(error, budget)),
             };
             let budget = caller.budget();
             let answer = async {

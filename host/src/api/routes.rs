@@ -57,8 +57,8 @@ fn table() -> RouteTable {
         Route::management(GET, "delegation.listAccounts", xrpc::service::delegation::list_accounts),
         Route::management(GET, "delegation.getAccount", xrpc::service::delegation::get_account),
         Route::management(GET, "delegation.listDelegates", xrpc::service::delegation::list_delegates),
-        Route::xrpc(GET, "/xrpc/{nsid}", xrpc::query::handle),
-        Route::xrpc(POST, "/xrpc/{nsid}", xrpc::procedure::handle),
+        Route::xrpc(GET, "/xrpc/{nsid}", xrpc::method::query),
+        Route::xrpc(POST, "/xrpc/{nsid}", xrpc::method::procedure),
 
         Route::application(POST, "/oauth/dpop-keys", oauth::dpop_keys::handle),
         Route::application(POST, "/oauth/sessions", oauth::sessions::create::handle),

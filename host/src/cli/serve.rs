@@ -9,11 +9,11 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::{FAILED, say};
 use crate::api::routes;
-use crate::api::xrpc::nested::InProcess;
 use crate::app::App;
 use crate::config::Config;
 use crate::http::{Cors, Http, server};
 use crate::lifecycle::{DRAIN_TIME, Lifecycle, notify};
+use crate::methods::InProcess;
 use crate::store::users;
 
 /// What is left to do after the last request: the stream's last commit, events, the database's log.

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header::HeaderName};
 use serde::Serialize;
 
-use super::response::{Response, json};
+use super::response::{Response, json_bytes};
 
 /// What a handler answers when it can't do what was asked: a status and the text of `{error}`, which the caller
 /// sees, and a cause, which only the log sees.
@@ -76,14 +77,20 @@ impl Error {
         self
     }
 
-    /// The external voice. `correlation_id` is shown for internal errors alone.
-    pub fn into_response(self, correlation_id: &str) -> Response {
+    /// The body that the caller gets: the external voice. `correlation_id` is shown for internal errors alone.
+    pub fn body(&self, correlation_id: &str) -> Bytes {
         let body = ErrorBody {
             error: &self.error,
             message: self.message.as_deref(),
             correlation_id: (self.cause.is_some()).then_some(correlation_id),
         };
-        let mut response = json(self.status, &body);
+        // Text fields alone: writing them as JSON can't fail.
+        serde_json::to_vec(&body).unwrap_or_default().into()
+    }
+
+    /// The response that the caller gets.
+    pub fn into_response(self, correlation_id: &str) -> Response {
+        let mut response = json_bytes(self.status, self.body(correlation_id));
         response.headers_mut().extend(self.headers);
         response
     }

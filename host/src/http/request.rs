@@ -70,7 +70,14 @@ impl Request {
     /// # Errors
     /// 400 with the reason and the place for anything that is not such JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body)
-            .map_err(|e| Error::bad_request(format!("invalid request body: {e}")))
+        json(&self.body)
     }
+}
+
+/// A body as JSON of a known shape, as [`Request::json`].
+///
+/// # Errors
+/// 400 with the reason and the place for anything that is not such JSON.
+pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|e| Error::bad_request(format!("invalid request body: {e}")))
 }

@@ -5,10 +5,12 @@
 
 pub mod cursor;
 pub mod filter;
+mod page_size;
 pub mod path;
 pub mod sort;
 
 pub use cursor::{InvalidCursor, Keyset};
 pub use filter::{Combine, Filter, FilterError, Op, Scalar};
+pub use page_size::PageSize;
 pub use path::Path;
 pub use sort::{Direction, Sort};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::config::{EngineConfig, EngineError, wasm_config};
-use super::host::{Guest, Identity, Instance, RunState};
+use super::host::{Guest, Instance, RunInfo, RunState};
 use super::lineage::Lineage;
 use super::places::Places;
 use super::run::Ran;
@@ -18,10 +18,9 @@ use super::{
     CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Usage, image, limits, methods,
     run,
 };
-use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
-use crate::pds::{Authority, Session};
+use crate::pds::Session;
 use crate::random::Random;
 use crate::trigger::{Trigger, TriggerKind};
 
@@ -111,43 +110,37 @@ impl Engine {
     ) -> Result<Outcome, ScriptFailure> {
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
         let kind = script.trigger.kind();
-        let lineage = invocation
-            .lineage
-            .cloned()
-            .unwrap_or_else(|| Lineage::first(invocation.tenant.cloned().unwrap_or(Tenant::Instance), kind));
+        let info = RunInfo {
+            trigger: Arc::clone(&script.name),
+            kind,
+            caller: invocation.caller.cloned().unwrap_or_default(),
+            delegate: invocation.delegate.cloned(),
+            lineage: invocation.lineage.cloned().unwrap_or_else(|| Lineage::first(kind)),
+        };
+        let tenant = info.caller.tenant.clone();
         // A job waits for its turn in the queue; here it only pays.
         let sliced = kind == TriggerKind::JobRun;
         if !sliced {
-            self.admit(&self.0.shares, lineage.tenant(), &services.clock).await?;
-            self.admit(&self.0.answers, lineage.tenant(), &services.clock).await?;
+            self.admit(&self.0.shares, &tenant, &services.clock).await?;
+            self.admit(&self.0.answers, &tenant, &services.clock).await?;
         }
-        let identity = Identity {
-            trigger: Arc::clone(&script.name),
-            kind,
-            caller_did: invocation.caller_did.map(str::to_owned),
-            delegate_did: invocation.delegate_did.map(str::to_owned),
-            client: invocation.client.map(Arc::from),
-            authority: invocation.authority.cloned().unwrap_or_default(),
-            bound: invocation.bound,
-            lineage: lineage.clone(),
-        };
         let may_act = kind == TriggerKind::Procedure || invocation.inherit_auth;
-        let session = if may_act { session(&identity, services).await? } else { None };
-        let context = context(&identity, services, session.is_some());
-        let state = RunState::new(identity, services, Arc::clone(&self.0.tids), session);
+        let session = if may_act { session(&info, services).await? } else { None };
+        let context = context(&info, services, session.is_some());
+        let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
         // Paid when this ends, and also when the caller goes away in the middle.
-        let bill = Bill { shares: &self.0.shares, lineage: &lineage, clock: &services.clock, fuel: 0.into() };
+        let bill = Bill { shares: &self.0.shares, tenant: &tenant, clock: &services.clock, fuel: 0.into() };
         let ran = self
-            .protected(&lineage, state, &bill.fuel, async |instance, store| {
+            .protected(state, &bill.fuel, async |instance, store| {
                 instance.run(store, bytecode, &globals, &context, seed, sliced).await
             })
             .await;
         let Ran { result, usage } = ran?;
         let bytes = result.as_ref().map_or(0, |returned| returned.body.len());
         if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
-            self.0.answers.charge(lineage.tenant(), large as u64, services.clock.now());
+            self.0.answers.charge(&tenant, large as u64, services.clock.now());
         }
         let returned = result.and_then(|returned| run::check_result(&returned.body).map(|()| returned));
         let (failed, took) = (returned.is_err(), started.elapsed());
@@ -178,7 +171,6 @@ impl Engine {
     /// outer error is a full queue.
     async fn protected<T>(
         &self,
-        lineage: &Lineage,
         state: RunState,
         fuel: &AtomicU64,
         work: impl AsyncFnOnce(
@@ -186,11 +178,12 @@ impl Engine {
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<Ran<T>, ScriptFailure> {
-        let entered = self.0.places.enter(lineage.tenant(), lineage.depth(), lineage.time_left()).await;
+        let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
+        let entered = self.0.places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
         let _place = entered.map_err(run::busy)?;
         let work = run::within_limits(&self.0.wasm, &self.0.guest, &self.0.turns, state, fuel, work);
         Ok(tokio::time::timeout_at(lineage.deadline(), work).await.unwrap_or_else(|_| Ran {
-            result: Err(run::overdue(lineage)),
+            result: Err(run::overdue(&lineage)),
             usage: Usage { fuel: fuel.load(Ordering::Relaxed), ..Usage::default() },
         }))
     }
@@ -204,45 +197,31 @@ impl Engine {
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<T, ScriptFailure> {
-        let lineage = Lineage::first(Tenant::Instance, TriggerKind::Query);
-        let identity = Identity {
-            trigger: trigger.id().into(),
-            kind: trigger.kind(),
-            caller_did: None,
-            delegate_did: None,
-            client: None,
-            authority: Authority::None,
-            bound: false,
-            lineage: lineage.clone(),
-        };
-        let state = RunState::unconnected(identity, Clock::system(), Arc::clone(&self.0.tids));
-        self.protected(&lineage, state, &AtomicU64::new(0), work).await?.result
+        let info = RunInfo::check(trigger.id().into(), trigger.kind());
+        let state = RunState::unconnected(info, Clock::system(), Arc::clone(&self.0.tids));
+        self.protected(state, &AtomicU64::new(0), work).await?.result
     }
 }
 
 /// What a run has to pay.
 struct Bill<'a> {
     shares: &'a Shares,
-    lineage: &'a Lineage,
+    tenant: &'a Tenant,
     clock: &'a Clock,
     fuel: AtomicU64,
 }
 
 impl Drop for Bill<'_> {
     fn drop(&mut self) {
-        self.shares.charge(self.lineage.tenant(), *self.fuel.get_mut(), self.clock.now());
+        self.shares.charge(self.tenant, *self.fuel.get_mut(), self.clock.now());
     }
 }
 
 /// The session of a run's caller, or of the account that they write for, if the caller proved to hold one.
-async fn session(identity: &Identity, services: &Services) -> Result<Option<Arc<Session>>, ScriptFailure> {
-    let did = |text: &Option<String>| text.as_deref().and_then(|did| Did::try_from(did).ok());
-    let (Some(repos), Some(caller)) = (&services.repos, did(&identity.caller_did)) else { return Ok(None) };
-    let account = did(&identity.delegate_did);
-    if account.is_none() && identity.delegate_did.is_some() {
-        return Ok(None);
-    }
-    let Some(which) = identity.authority.session_of(&caller, account.as_ref()) else { return Ok(None) };
+async fn session(info: &RunInfo, services: &Services) -> Result<Option<Arc<Session>>, ScriptFailure> {
+    let (Some(repos), Some(user)) = (&services.repos, &info.caller.did) else { return Ok(None) };
+    let which = info.caller.authority.session_of(user, info.delegate.as_ref());
+    let Some(which) = which else { return Ok(None) };
     repos.session(which).await.map_err(|error| {
         tracing::error!(%error, "the sessions can't be read");
         ScriptFailure::new(FailureKind::Internal, "the sessions can't be read")
@@ -250,7 +229,7 @@ async fn session(identity: &Identity, services: &Services) -> Result<Option<Arc<
 }
 
 /// What the prelude's start hooks are told, as JSON: what kind of run it is, and what it has.
-fn context(identity: &Identity, services: &Services, session: bool) -> Vec<u8> {
-    let (kind, signing) = (identity.kind.context(), services.attestation.is_some());
+fn context(info: &RunInfo, services: &Services, session: bool) -> Vec<u8> {
+    let (kind, signing) = (info.kind.context(), services.attestation.is_some());
     serde_json::json!({ "kind": kind, "session": session, "signing": signing }).to_string().into_bytes()
 }

@@ -18,12 +18,9 @@ use wasmtime::{Config, Engine, Result, Store};
 use wasmtime_wizer::Wizer;
 
 use super::config::{EngineConfig, EngineError, wasm_config};
-use super::host::{Identity, RunState, guest};
-use super::lineage::Lineage;
+use super::host::{RunInfo, RunState, guest};
 use super::tid::TidClock;
 use crate::clock::Clock;
-use crate::fair_share::Tenant;
-use crate::pds::Authority;
 use crate::trigger::TriggerKind;
 
 /// Makes the image ahead of time (`belvedere guest prepare`) and gives its path.
@@ -75,17 +72,8 @@ async fn make(engine: &Engine) -> Result<Vec<u8>> {
         .wasm_backtrace_max_frames(None)
         .cranelift_opt_level(wasmtime::OptLevel::None);
     let builder = Engine::new(&config)?;
-    let identity = Identity {
-        trigger: "".into(),
-        kind: TriggerKind::Query,
-        caller_did: None,
-        delegate_did: None,
-        client: None,
-        authority: Authority::None,
-        bound: false,
-        lineage: Lineage::first(Tenant::Instance, TriggerKind::Query),
-    };
-    let state = RunState::unconnected(identity, Clock::system(), Arc::new(TidClock::new(0)));
+    let info = RunInfo::check("".into(), TriggerKind::Query);
+    let state = RunState::unconnected(info, Clock::system(), Arc::new(TidClock::new(0)));
     let mut store = Store::new(&builder, state);
     let mut wizer = Wizer::new();
     wizer.init_func("init").keep_init_func(true);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Lineage, Variables};
-use crate::fair_share::Tenant;
-use crate::pds::Authority;
+use crate::atproto::Did;
+use crate::xrpc::Caller;
 
 /// The values behind a run's globals. Absent ones are nil in Lua.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,10 +17,10 @@ pub struct Invocation<'a> {
     pub method: Option<&'a str>,
     /// The lexicon's target collection.
     pub collection: Option<&'a str>,
-    /// The authenticated caller; `None` for an anonymous call.
-    pub caller_did: Option<&'a str>,
+    /// On whose behalf the script runs; `None`: nobody's, at the expense of the instance.
+    pub caller: Option<&'a Caller>,
     /// The account that a procedure's caller writes for, if it is not their own.
-    pub delegate_did: Option<&'a str>,
+    pub delegate: Option<&'a Did>,
     /// Query parameters in order, decoded. A name that repeats becomes an array of strings.
     pub params: Option<&'a [(String, String)]>,
     /// The request body of a procedure: JSON text that has been checked to be JSON.
@@ -29,15 +29,7 @@ pub struct Invocation<'a> {
     pub event: Option<Happening<'a>>,
     /// Id and input (JSON text) of the job that is run.
     pub job: Option<(&'a str, &'a [u8])>,
-    /// The API client of the caller, by id.
-    pub client: Option<&'a str>,
-    /// Whose share of everything the run takes from; `None` is the instance itself.
-    pub tenant: Option<&'a Tenant>,
-    /// Which stored sessions the run may act with; `None`: none.
-    pub authority: Option<&'a Authority>,
-    /// The caller's proof is good for this method only: no other procedure is called in their name.
-    pub bound: bool,
-    /// For a run that a script called. Its tenant pays, whatever [`Self::tenant`] says.
+    /// For a run that a script called.
     pub lineage: Option<&'a Lineage>,
     /// A job that may use its creator's session. Procedures may use their caller's anyway.
     pub inherit_auth: bool,
@@ -100,8 +92,8 @@ impl Invocation<'_> {
         for (name, value) in [
             ("method", self.method),
             ("collection", self.collection),
-            ("caller_did", self.caller_did),
-            ("delegate_did", self.delegate_did),
+            ("caller_did", self.caller.and_then(|caller| caller.did.as_ref()).map(Did::as_str)),
+            ("delegate_did", self.delegate.map(Did::as_str)),
         ] {
             if let Some(value) = value {
                 field(&mut out, name);
@@ -209,9 +201,11 @@ mod tests {
         let params: Vec<_> = [("a", "1"), ("b", "x\n"), ("a", "2"), ("c", "")]
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .into();
+        let did = Did::try_from("did:plc:abc").unwrap();
+        let caller = Caller { did: Some(did), ..Caller::default() };
         let invocation = Invocation {
             method: Some("com.example.get"),
-            caller_did: Some("did:plc:abc"),
+            caller: Some(&caller),
             params: Some(&params),
             ..Invocation::default()
         };

@@ -1,4 +1,4 @@
-//! What a run shares with the runs that it calls through `xrpc.*`: who pays, until when, and how many calls are left.
+//! What a run shares with the runs that it calls through `xrpc.*`: until when they may run, and how many calls are left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,13 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::limits;
-use crate::fair_share::Tenant;
 use crate::trigger::TriggerKind;
 
 /// The place of a run among those that called each other. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Lineage {
-    tenant: Tenant,
     /// How many runs this one is nested in: 0 for what came from outside.
     depth: u32,
     deadline: Instant,
@@ -24,13 +22,12 @@ pub struct Lineage {
 
 impl Lineage {
     /// Of a run that no script called.
-    pub(super) fn first(tenant: Tenant, kind: TriggerKind) -> Self {
+    pub(super) fn first(kind: TriggerKind) -> Self {
         let (time, times) = match kind {
             TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_TIMES),
             _ => (limits::RUN_TIME, 1),
         };
         Self {
-            tenant,
             depth: 0,
             deadline: Instant::now() + time,
             calls: Arc::default(),
@@ -42,11 +39,6 @@ impl Lineage {
     pub(super) fn nested(&self) -> Self {
         let deadline = self.deadline.min(Instant::now() + limits::RUN_TIME);
         Self { depth: self.depth + 1, deadline, ..self.clone() }
-    }
-
-    /// Who pays for all runs of the lineage.
-    pub fn tenant(&self) -> &Tenant {
-        &self.tenant
     }
 
     pub(super) fn depth(&self) -> u32 {
@@ -74,11 +66,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nested_runs_share_calls_and_deadline() {
-        let first = Lineage::first(Tenant::client("a"), TriggerKind::Query);
+        let first = Lineage::first(TriggerKind::Query);
         tokio::time::advance(limits::RUN_TIME / 2).await;
         let (one, other) = (first.nested(), first.nested().nested());
         assert_eq!((one.deadline(), other.deadline()), (first.deadline(), first.deadline()));
-        assert_eq!((one.depth(), other.depth(), other.tenant()), (1, 2, first.tenant()));
+        assert_eq!((one.depth(), other.depth()), (1, 2));
         for _ in 0..limits::XRPC_CALLS / 2 {
             assert!(one.count_call().is_ok() && other.count_call().is_ok());
         }
@@ -87,7 +79,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_job_calls_has_the_time_of_a_call() {
-        let job = Lineage::first(Tenant::Instance, TriggerKind::JobRun);
+        let job = Lineage::first(TriggerKind::JobRun);
         assert_eq!((job.time_left(), job.nested().time_left()), (limits::JOB_TIME, limits::RUN_TIME));
         tokio::time::advance(limits::JOB_TIME.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!(job.nested().time_left(), Duration::from_secs(1));

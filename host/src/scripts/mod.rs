@@ -39,7 +39,7 @@ pub use lineage::Lineage;
 pub use reach::{ServerIndex, ServerLabels, ServerLog};
 pub use services::{
     HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search, Services,
-    Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb,
+    Xrpc, XrpcError,
 };
 pub use tally::Tallied;
 pub use variables::Variables;

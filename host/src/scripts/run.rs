@@ -77,7 +77,7 @@ pub(super) async fn within_limits<T>(
     let fuel = limits::FUEL * u64::from(times);
     let lineage = state.lineage();
     let bounds = Bounds {
-        tenant: (lineage.depth() == 0).then(|| lineage.tenant().clone()),
+        tenant: (lineage.depth() == 0).then(|| state.tenant().clone()),
         all: limits::GUEST_TIME * times,
         slice: limits::GUEST_TIME,
         calls: Arc::clone(state.host_calls()),

@@ -14,10 +14,10 @@ use crate::fair_share::Tenant;
 use crate::identity::Resolver;
 use crate::jobs::{JobQueue, RunningJob};
 use crate::keys::attestation::Attestation;
-use crate::pds::Authority;
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
+use crate::xrpc::{Answer, Call};
 
 use super::web::Web;
 
@@ -253,59 +253,6 @@ pub trait Labels: Send + Sync {
     ) -> BoxFuture<'_, Result<HashMap<String, Vec<HeldLabel>>, IndexError>>;
 }
 
-/// What a method call is sent with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XrpcVerb {
-    Query,
-    Procedure,
-}
-
-impl XrpcVerb {
-    /// The function of the script API.
-    pub fn function(self) -> &'static str {
-        match self {
-            Self::Query => "xrpc.query",
-            Self::Procedure => "xrpc.procedure",
-        }
-    }
-
-    pub fn noun(self) -> &'static str {
-        match self {
-            Self::Query => "query",
-            Self::Procedure => "procedure",
-        }
-    }
-}
-
-/// A call of a method by a run, on behalf of the run's caller.
-#[derive(Clone, Debug)]
-pub struct XrpcCall {
-    pub verb: XrpcVerb,
-    /// As the script wrote it.
-    pub nsid: String,
-    pub params: Vec<(String, String)>,
-    /// JSON text; none for a query.
-    pub input: Option<Bytes>,
-    pub caller_did: Option<String>,
-    /// The API client, by id.
-    pub client: Option<Arc<str>>,
-    /// Which stored sessions the caller of the run may act with.
-    pub authority: Authority,
-    /// The caller's proof is good for the method of the run that calls only.
-    pub bound: bool,
-    /// The place of the called run among those that call each other.
-    pub lineage: Lineage,
-}
-
-/// What a method answered, whatever its status.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XrpcAnswer {
-    pub status: u16,
-    pub body: Bytes,
-    /// Another server answered.
-    pub forwarded: bool,
-}
-
 /// Why a method gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum XrpcError {
@@ -317,7 +264,8 @@ pub enum XrpcError {
 
 /// Calling methods, for `xrpc.*`.
 pub trait Xrpc: Send + Sync {
-    fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>>;
+    /// Calls a method on behalf of the caller of a run. `lineage` is that of the run that answers.
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

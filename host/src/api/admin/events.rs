@@ -11,6 +11,7 @@ use crate::api::paging;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
+use crate::query::PageSize;
 use crate::store::events::{self, EventFilter, EventKeyset, EventRow, Severity};
 
 #[derive(Serialize)]
@@ -47,7 +48,7 @@ impl EventView {
 
 /// `GET /admin/events`: the event log, newest first.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let limit = paging::limit(&request, paging::LOGS)?;
+    let limit = paging::limit(&request, PageSize::LOGS)?;
     let filter = filter(&request)?;
 
     // What the caller just did is in the answer.

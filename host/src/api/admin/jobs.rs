@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
+use crate::query::PageSize;
 use crate::store::jobs::{self, JobKeyset, JobRow};
 
 fn not_found() -> Error {
@@ -81,7 +82,7 @@ struct Answer {
 
 /// `GET /admin/jobs`: newest first.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let limit = paging::limit(&request, paging::LOGS)?;
+    let limit = paging::limit(&request, PageSize::LOGS)?;
     let status = request.query("status").filter(|status| !status.is_empty());
     let after = request.query("cursor").map(|cursor| keyset(&cursor)).transpose()?;
     let mut rows = jobs::list(&app.db, status.as_deref(), after.as_ref(), limit + 1).await?;

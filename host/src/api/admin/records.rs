@@ -14,6 +14,7 @@ use crate::atproto::{Nsid, RecordUri};
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
+use crate::query::PageSize;
 use crate::records::{Query, page};
 use crate::store::records::{self, FullRecordRow};
 
@@ -61,7 +62,7 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
     let query = Query {
-        limit: paging::limit(&request, paging::RECORDS)?,
+        limit: paging::limit(&request, PageSize::RECORDS)?,
         cursor: request.query("cursor"),
         ..Query::of(collection)
     };

@@ -6,11 +6,11 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::blobs;
 use crate::http::{Error, Request, Response, response};
 use crate::net::Limits;
+use crate::xrpc::Caller;
 
 #[derive(Serialize)]
 struct Profile<'a> {
@@ -29,8 +29,9 @@ struct GetRecord {
     value: Value,
 }
 
-pub async fn handle(app: Arc<App>, caller: XrpcCaller, _request: Request) -> Result<Response, Error> {
-    let did = caller.did().ok_or_else(|| Error::unauthorized("authentication required"))?;
+pub async fn handle(app: Arc<App>, caller: Caller, _request: Request) -> Result<Response, Error> {
+    let did = caller.did.ok_or_else(|| Error::unauthorized("authentication required"))?;
+    let did = &did;
     let document = app.resolver.resolve(did).await.map_err(|error| {
         let status = if error.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::NOT_FOUND };
         Error::new(status, error.to_string())
@@ -44,7 +45,7 @@ pub async fn handle(app: Arc<App>, caller: XrpcCaller, _request: Request) -> Res
         tracing::info!(%did, %error, "a profile could not be read");
         Error::new(StatusCode::BAD_GATEWAY, "the PDS does not answer")
     })?;
-    // Whoever has no profile yet is still somebody.
+    // An account without a profile record still has a handle.
     let record: Option<GetRecord> =
         if fetched.status.is_success() { serde_json::from_slice(&fetched.body).ok() } else { None };
     let value = record.map(|record| record.value).unwrap_or_default();

@@ -5,38 +5,38 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{StatusCode, header};
 
-use super::pds_error;
-use crate::access::XrpcCaller;
+use super::method::rendered;
 use crate::app::App;
 use crate::http::body::Unread;
 use crate::http::{Error, Request, Response, response};
+use crate::methods::pds_session;
 use crate::net::Outgoing;
+use crate::xrpc::Caller;
 
 /// service.md, Limits.
 const MAX_BYTES: usize = 50 << 20;
 
 pub async fn handle(
     app: Arc<App>,
-    caller: XrpcCaller,
+    caller: Caller,
     request: Request,
     unread: Unread,
 ) -> Result<Response, Error> {
-    let session = pds_error::session(&app, &caller, None).await?;
+    let session = pds_session::of(&app, &caller, None).await?;
     if request.headers().contains_key(header::CONTENT_ENCODING) {
         return Err(Error::bad_request("blobs are uploaded without a Content-Encoding"));
     }
     let kind = request.headers().get(CONTENT_TYPE).cloned();
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let (body, arrival) = unread.stream(MAX_BYTES)?;
-    let tenant = caller.tenant();
-    let agent = app.repos.agent(&session, &tenant);
+    let agent = app.repos.agent(&session, &caller.tenant);
     let uploaded = agent.upload_stream(Outgoing::streamed(body), kind).await;
     match uploaded {
         Ok(answer) => Ok(response::json_bytes(StatusCode::OK, answer)),
         Err(error) => {
-            // A PDS that was sent half a blob has nothing to say about it.
+            // The caller's own error comes first: a PDS that received half a blob fails because of it.
             arrival.check()?;
-            pds_error::answered(error)
+            pds_session::failed(error).map(rendered)
         }
     }
 }

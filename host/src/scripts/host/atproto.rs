@@ -133,7 +133,7 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
     state.outbound.count(1)?;
     state.outbound.time_left()?;
     let started = Instant::now();
-    let tenant = state.identity.lineage.tenant().clone();
+    let tenant = state.tenant().clone();
     let room = state.blobs.room(&web, &tenant).await;
     state.outbound.charge(0, started.elapsed());
     let (room, turn) = (room?, state.turn(&web).await?);
@@ -167,7 +167,7 @@ async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Ve
         return Err(fault::new(FaultCode::BadInput, format!("{function}: {mime_type:?} is no content type")));
     }
     state.outbound.count(1)?;
-    let tenant = state.identity.lineage.tenant().clone();
+    let tenant = state.tenant().clone();
     let agent = repos.agent(&session, &tenant).within(state.outbound.time_left()?);
     let started = Instant::now();
     let answer = agent.upload_blob(blob.bytes, mime_type).await;
@@ -184,10 +184,10 @@ fn sign(state: &mut RunState, record: &[u8]) -> Result<Vec<u8>, Fault> {
     let attestation = state.service(function, |services| services.attestation.clone())?;
     json::check(state, function, record, MAX_RECORD_BYTES)?;
     // Without a caller the signature would be bound to no repo, and so good for all.
-    let Some(caller) = &state.identity.caller_did else {
+    let Some(caller) = &state.info.caller.did else {
         return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
     };
-    let signature = attestation.sign(record, caller);
+    let signature = attestation.sign(record, caller.as_str());
     signature
         .map(|signature| signature.to_string().into_bytes())
         .map_err(|error| fault::new(FaultCode::BadInput, format!("{function}: {error}")))

@@ -44,7 +44,7 @@ impl Host for RunState {
 }
 
 async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
-    let (index, tenant) = (state.index("db.query")?, state.identity.tenant());
+    let (index, tenant) = (state.index("db.query")?, state.tenant().clone());
     texts(
         "db.query",
         &[Some(&args.collection), args.did.as_ref(), args.cursor.as_ref(), args.sort.as_ref()],
@@ -73,13 +73,13 @@ async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
 }
 
 async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
-    let (index, tenant) = (state.index("db.count")?, state.identity.tenant());
+    let (index, tenant) = (state.index("db.count")?, state.tenant().clone());
     texts("db.count", &[Some(&collection), did.as_ref()])?;
     asked(state, "db.count", index.count(tenant, collection, did)).await
 }
 
 async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fault> {
-    let (index, tenant) = (state.index("db.backlinks")?, state.identity.tenant());
+    let (index, tenant) = (state.index("db.backlinks")?, state.tenant().clone());
     texts(
         "db.backlinks",
         &[Some(&args.collection), Some(&args.uri), args.did.as_ref(), args.cursor.as_ref()],
@@ -98,7 +98,7 @@ async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fa
 async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
     let index = state.index("db.raw")?;
     json::check(state, "db.raw: params", &params, limits::SQL_PARAMS_BYTES)?;
-    let tenant = state.identity.tenant();
+    let tenant = state.tenant().clone();
     let answer = asked(state, "db.raw", index.raw(tenant, sql, params.into())).await?;
     state.count_rows(answer.count, answer.rows.len())?;
     Ok(RawAnswer { rows: answer.rows, changed: answer.changed })
@@ -129,7 +129,7 @@ async fn asked<T>(
 }
 
 async fn search(state: &mut RunState, args: SearchArgs) -> Result<Vec<u8>, Fault> {
-    let (index, tenant) = (state.index("db.search")?, state.identity.tenant());
+    let (index, tenant) = (state.index("db.search")?, state.tenant().clone());
     texts("db.search", &[Some(&args.collection), Some(&args.field), Some(&args.text)])?;
     let search =
         Search { collection: args.collection, field: args.field, text: args.text, limit: args.limit };

@@ -49,20 +49,20 @@ async fn create(state: &mut RunState, kind: &str, input: &[u8], auth: bool) -> R
     const FUNCTION: &str = "jobs.create";
     let queue = state.service(FUNCTION, |services| services.jobs.clone())?;
     // An event's author asked for nothing.
-    let Some(caller) = state.identity.caller_did.clone() else {
+    let caller = &state.info.caller;
+    let Some(creator) = &caller.did else {
         return Err(fault::forbidden(format!("{FUNCTION}: this run has no caller, so nobody to work for")));
     };
-    let identity = &state.identity;
-    if auth && !identity.authority.is_some() {
+    if auth && !caller.authority.is_some() {
         let message = "auth takes a caller that proved a session, with DPoP or by the session cookie";
         return Err(fault::forbidden(format!("{FUNCTION}: {message}")));
     }
     // The job acts with a session of the client that is kept with it: with `auth` that is the proven one.
-    let client = if auth { identity.authority.client().cloned() } else { identity.client.clone() };
+    let client = if auth { caller.authority.client() } else { caller.client.as_ref() };
     // The jobs that a job makes count as those of who made the first one.
-    let tenant = identity.lineage.tenant().clone();
+    let (client, tenant) = (client.map(|id| &**id), &caller.tenant);
     let input = String::from_utf8_lossy(input);
-    queue.create(kind, &input, &caller, client.as_deref(), &tenant, auth).await.map_err(|error| {
+    queue.create(kind, &input, creator.as_str(), client, tenant, auth).await.map_err(|error| {
         let code = match &error {
             CreateError::Type(_) | CreateError::NoScript(_) => FaultCode::BadInput,
             CreateError::Input | CreateError::Full => FaultCode::Limit,

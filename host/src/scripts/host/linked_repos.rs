@@ -7,7 +7,7 @@ use url::form_urlencoded;
 
 use super::bindings::belvedere::script::linked_repos::{Host, Put};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
-use super::state::RunState;
+use super::state::{RunInfo, RunState};
 use super::{fault, json, repo, xrpc};
 use crate::atproto::Did;
 use crate::atproto::record::MAX_RECORD_BYTES;
@@ -113,13 +113,8 @@ fn grants(state: &mut RunState, function: &str) -> Result<LinkedRepos, Fault> {
 }
 
 fn runner(state: &RunState) -> Runner<'_> {
-    let identity = &state.identity;
-    Runner {
-        trigger: &identity.trigger,
-        kind: identity.kind,
-        has_caller: identity.caller_did.is_some(),
-        tenant: identity.lineage.tenant(),
-    }
+    let RunInfo { trigger, kind, caller, .. } = &state.info;
+    Runner { trigger, kind: *kind, has_caller: caller.did.is_some(), tenant: &caller.tenant }
 }
 
 fn account(function: &str, text: &str) -> Result<Did, Fault> {

@@ -26,9 +26,9 @@ impl Host for RunState {
                 Level::Info => LogLevel::Info,
                 Level::Warn => LogLevel::Warn,
             },
-            trigger: self.identity.trigger.clone(),
-            tenant: self.identity.tenant(),
-            caller_did: self.identity.caller_did.clone(),
+            trigger: self.info.trigger.clone(),
+            tenant: self.tenant().clone(),
+            caller_did: self.info.caller.did.as_ref().map(ToString::to_string),
             message,
             at: self.clock.now(),
         });

@@ -26,4 +26,4 @@ mod xrpc;
 
 pub(super) use guest::{Guest, Instance};
 pub(super) use meter::Exhausted;
-pub(super) use state::{Identity, RunState};
+pub(super) use state::{RunInfo, RunState};

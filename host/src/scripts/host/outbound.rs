@@ -62,7 +62,7 @@ impl RunState {
     /// A place among the runs that wait for other servers. Waiting for it counts as waiting for them.
     pub(super) async fn turn(&mut self, web: &Web) -> Result<Place, Fault> {
         let started = Instant::now();
-        let turn = web.turn(self.identity.lineage.tenant()).await;
+        let turn = web.turn(self.tenant()).await;
         self.outbound.charge(0, started.elapsed());
         turn.map_err(|full| {
             let message = format!("too many scripts are waiting for other servers: {full}");

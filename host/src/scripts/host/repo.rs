@@ -166,12 +166,11 @@ fn check(state: &mut RunState, write: WitWrite) -> Result<Checked, Fault> {
 /// The repo that a write is for: the one the script names, or else that of the account the caller writes for, their own
 /// as a rule.
 fn target(state: &RunState, named: Option<&str>) -> Result<Did, Fault> {
-    let identity = &state.identity;
-    let own = identity.delegate_did.as_deref().or(identity.caller_did.as_deref());
-    let Some(text) = named.or(own) else {
-        return Err(bad("Record: there is no caller; say with set_repo() whose record it is"));
-    };
-    Did::try_from(text).map_err(|_| bad(format!("Record: {text:?} is not a DID")))
+    if let Some(text) = named {
+        return Did::try_from(text).map_err(|_| bad(format!("Record: {text:?} is not a DID")));
+    }
+    let own = state.info.delegate.as_ref().or(state.info.caller.did.as_ref());
+    own.cloned().ok_or_else(|| bad("Record: there is no caller; say with set_repo() whose record it is"))
 }
 
 /// Somebody else's record is never written, whatever the URI that a script was given.
@@ -228,7 +227,7 @@ async fn send(
     writes: &[pds::Write],
 ) -> Result<Committed, Fault> {
     state.outbound.count(1)?;
-    let tenant = state.identity.lineage.tenant().clone();
+    let tenant = state.tenant().clone();
     let agent = repos.agent(session, &tenant).within(state.outbound.time_left()?);
     let started = Instant::now();
     let answer = match writes {

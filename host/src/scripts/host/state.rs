@@ -11,42 +11,39 @@ use super::blobs::Blobs;
 use super::fault;
 use super::outbound::Outbound;
 use super::repo::WriteCount;
+use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
-use crate::pds::{Authority, Session};
+use crate::pds::Session;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::{Lineage, limits, tid::TidClock};
 use crate::trigger::TriggerKind;
+use crate::xrpc::Caller;
 
-/// What a run is and for whom. Capabilities decide by it what they allow; its log lines are signed by it.
+/// What runs, and on whose behalf. Capabilities decide by it what they allow, and log lines name it.
 #[derive(Clone, Debug)]
-pub(in crate::scripts) struct Identity {
+pub(in crate::scripts) struct RunInfo {
     pub(in crate::scripts) trigger: Arc<str>,
     pub(in crate::scripts) kind: TriggerKind,
-    pub(in crate::scripts) caller_did: Option<String>,
-    /// Whose repo is written to, if it is not the caller's.
-    pub(in crate::scripts) delegate_did: Option<String>,
-    /// The API client, by id.
-    pub(in crate::scripts) client: Option<Arc<str>>,
-    /// Which stored sessions the caller may act with.
-    pub(in crate::scripts) authority: Authority,
-    /// The caller's proof is good for this method only.
-    pub(in crate::scripts) bound: bool,
-    /// Its place among the runs that call each other (`xrpc.*`).
+    pub(in crate::scripts) caller: Caller,
+    /// The account whose repo is written to, if it is not the caller's.
+    pub(in crate::scripts) delegate: Option<Did>,
+    /// The runs that it shares its limits with (`xrpc.*`).
     pub(in crate::scripts) lineage: Lineage,
 }
 
-impl Identity {
-    /// Whose share the run takes.
-    pub(in crate::scripts) fn tenant(&self) -> Tenant {
-        self.lineage.tenant().clone()
+impl RunInfo {
+    /// For a script that is loaded and not run.
+    pub(in crate::scripts) fn check(trigger: Arc<str>, kind: TriggerKind) -> Self {
+        let lineage = Lineage::first(TriggerKind::Query);
+        Self { trigger, kind, caller: Caller::default(), delegate: None, lineage }
     }
 }
 
 /// The data of a run's store.
 pub(in crate::scripts) struct RunState {
-    pub(super) identity: Identity,
+    pub(super) info: RunInfo,
     pub(super) clock: Clock,
     pub(super) tids: Arc<TidClock>,
     /// `None` while a script is only checked.
@@ -70,7 +67,7 @@ pub(in crate::scripts) struct RunState {
 
 impl RunState {
     pub(in crate::scripts) fn new(
-        identity: Identity,
+        info: RunInfo,
         services: &Services,
         tids: Arc<TidClock>,
         session: Option<Arc<Session>>,
@@ -78,15 +75,15 @@ impl RunState {
         Self {
             services: Some(services.clone()),
             session,
-            ..Self::unconnected(identity, services.clock.clone(), tids)
+            ..Self::unconnected(info, services.clock.clone(), tids)
         }
     }
 
     /// For a check: log lines vanish, and everything else that is not the clock is refused.
-    pub(in crate::scripts) fn unconnected(identity: Identity, clock: Clock, tids: Arc<TidClock>) -> Self {
-        let times = if identity.kind == TriggerKind::JobRun { limits::JOB_TIMES } else { 1 };
+    pub(in crate::scripts) fn unconnected(info: RunInfo, clock: Clock, tids: Arc<TidClock>) -> Self {
+        let times = if info.kind == TriggerKind::JobRun { limits::JOB_TIMES } else { 1 };
         Self {
-            identity,
+            info,
             clock,
             tids,
             services: None,
@@ -106,9 +103,14 @@ impl RunState {
         }
     }
 
-    /// The runs that this one is called by, and who pays for all of them.
+    /// Who pays for the run.
+    pub(in crate::scripts) fn tenant(&self) -> &Tenant {
+        &self.info.caller.tenant
+    }
+
+    /// The runs that this one is called by.
     pub(in crate::scripts) fn lineage(&self) -> &Lineage {
-        &self.identity.lineage
+        &self.info.lineage
     }
 
     /// Counted calls into the host so far.
@@ -243,22 +245,12 @@ mod tests {
     use super::super::bindings::belvedere::script::types::FaultCode;
     use super::*;
     use crate::clock::Timestamp;
-    use crate::fair_share::Tenant;
 
     #[test]
     fn a_run_waits_for_the_database_only_so_long() {
-        let identity = Identity {
-            trigger: "xrpc.query:com.example.get".into(),
-            kind: TriggerKind::Query,
-            caller_did: None,
-            delegate_did: None,
-            client: None,
-            authority: Authority::None,
-            bound: false,
-            lineage: Lineage::first(Tenant::Instance, TriggerKind::Query),
-        };
+        let info = RunInfo::check("xrpc.query:com.example.get".into(), TriggerKind::Query);
         let clock = Clock::fixed(Timestamp(0));
-        let mut state = RunState::unconnected(identity, clock, Arc::new(TidClock::new(0)));
+        let mut state = RunState::unconnected(info, clock, Arc::new(TidClock::new(0)));
         let rest = Duration::from_millis(1);
         state.spend_on_database(limits::DATABASE_TIME.saturating_sub(rest));
         let code = |state: &mut RunState| state.index("db.get").err().map(|fault| fault.code);

@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::bindings::belvedere::script::xrpc::{Answer, Host};
-use super::state::RunState;
+use super::state::{RunInfo, RunState};
 use super::{fault, json, outbound};
 use crate::scripts::limits;
-use crate::scripts::services::{XrpcCall, XrpcError, XrpcVerb};
+use crate::scripts::services::XrpcError;
+use crate::xrpc::{Call, Verb};
 
 impl Host for RunState {
     async fn query(
@@ -18,7 +19,7 @@ impl Host for RunState {
         nsid: String,
         params: Option<Vec<u8>>,
     ) -> wasmtime::Result<Result<Answer, Fault>> {
-        Ok(call(self, XrpcVerb::Query, nsid, None, params).await)
+        Ok(call(self, Verb::Query, nsid, None, params).await)
     }
 
     async fn procedure(
@@ -27,28 +28,28 @@ impl Host for RunState {
         input: Option<Vec<u8>>,
         params: Option<Vec<u8>>,
     ) -> wasmtime::Result<Result<Answer, Fault>> {
-        Ok(call(self, XrpcVerb::Procedure, nsid, input, params).await)
+        Ok(call(self, Verb::Procedure, nsid, input, params).await)
     }
 }
 
 async fn call(
     state: &mut RunState,
-    verb: XrpcVerb,
+    verb: Verb,
     nsid: String,
     input: Option<Vec<u8>>,
     params: Option<Vec<u8>>,
 ) -> Result<Answer, Fault> {
-    let function = verb.function();
+    let function = verb.trigger().as_str();
     let xrpc = state.service(function, |services| services.xrpc.clone())?;
-    let identity = &state.identity;
-    if verb == XrpcVerb::Procedure && identity.caller_did.is_none() {
+    let RunInfo { caller, lineage, .. } = &state.info;
+    if verb == Verb::Procedure && caller.did.is_none() {
         return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
     }
-    if verb == XrpcVerb::Procedure && identity.bound {
+    if verb == Verb::Procedure && caller.method_bound {
         let message = "the caller's token is for the called method only";
         return Err(fault::forbidden(format!("{function}: {message}")));
     }
-    if identity.lineage.depth() >= limits::XRPC_DEPTH {
+    if lineage.depth() >= limits::XRPC_DEPTH {
         return Err(fault::limit("too many methods that call each other", limits::XRPC_DEPTH));
     }
     if nsid.len() > limits::NAME_BYTES {
@@ -58,26 +59,16 @@ async fn call(
     if let Some(input) = &input {
         json::check(state, &format!("{function}: input"), input, limits::XRPC_INPUT_BYTES)?;
     }
-    let identity = &state.identity;
-    let call = XrpcCall {
-        verb,
-        nsid,
-        params,
-        input: input.map(Bytes::from),
-        caller_did: identity.caller_did.clone(),
-        client: identity.client.clone(),
-        authority: identity.authority.clone(),
-        bound: identity.bound,
-        lineage: identity.lineage.nested(),
-    };
-    let counted = state.identity.lineage.count_call();
-    counted.map_err(|most| fault::limit("too many calls of methods", most))?;
+    let RunInfo { caller, lineage, .. } = &state.info;
+    let call = Call { verb, nsid, params, input: input.map(Bytes::from), caller: caller.clone() };
+    let nested = lineage.nested();
+    lineage.count_call().map_err(|most| fault::limit("too many calls of methods", most))?;
     state.outbound.time_left()?;
     let started = Instant::now();
-    let answer = xrpc.call(call).await;
+    let answer = xrpc.call(call, nested).await;
     // A method of our own takes processor time, which is the script's own bound to keep; another's takes waiting.
     let (forwarded, bytes) =
-        answer.as_ref().map_or((true, 0), |answer| (answer.forwarded, answer.body.len()));
+        answer.as_ref().map_or((true, 0), |answer| (answer.is_forwarded(), answer.body.len()));
     if forwarded {
         state.outbound.charge(0, started.elapsed());
     }
@@ -93,7 +84,7 @@ async fn call(
         return Err(outbound::too_many_bytes());
     }
     state.outbound.charge(bytes, std::time::Duration::ZERO);
-    Ok(Answer { status: answer.status, body: answer.body.into() })
+    Ok(Answer { status: answer.status.as_u16(), body: answer.body.into() })
 }
 
 fn refused(function: &str, error: XrpcError) -> Fault {

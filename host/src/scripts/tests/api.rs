@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{FailureKind, Invocation, NOW, Stage, TRIGGER};
+use super::{FailureKind, Invocation, NOW, Stage, TRIGGER, account};
 use crate::atproto::Tid;
 use crate::scripts::{LogLevel, Shape, Variables};
 use crate::trigger::Trigger;
@@ -13,10 +13,11 @@ async fn globals_come_from_the_invocation() {
     stage.services = stage.services.with_variables(Variables::new([("TOKEN", "s3cret")]));
     let params =
         [("limit", "5"), ("tag", "a"), ("tag", "b")].map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec();
+    let caller = account("did:plc:abc");
     let invocation = Invocation {
         method: Some("com.example.get"),
         collection: Some("com.example.note"),
-        caller_did: Some("did:plc:abc"),
+        caller: Some(&caller),
         params: Some(&params),
         input: Some(br#"{"text":"hi","none":null}"#),
         ..Invocation::default()
@@ -217,7 +218,8 @@ async fn host_calls_work_everywhere_in_a_script() {
 #[tokio::test]
 async fn log_lines_carry_level_trigger_and_caller() {
     let stage = Stage::set().await;
-    let invocation = Invocation { caller_did: Some("did:plc:abc"), ..Invocation::default() };
+    let caller = account("did:plc:abc");
+    let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
     stage
         .run_with(
             "function handle() log('one') log(2) print('a', nil, 1) warn('w', 'x') log('\\xff') \

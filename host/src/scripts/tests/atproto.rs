@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Invocation, NOW, Stage};
+use super::{Invocation, NOW, Stage, account};
 use crate::atproto::{Cid, Codec};
 use crate::clock::Clock;
 use crate::crypto::{Algorithm, PrivateKey};
@@ -183,7 +183,8 @@ async fn signatures_are_for_the_callers_repo_and_need_a_caller() {
                 atproto.verify_signature(note, {}, caller_did), atproto.verify_signature(note, 'x', caller_did),
                 atproto.verify_signature(note, sig) }
         end";
-    let invocation = Invocation { caller_did: Some(ALICE), ..Invocation::default() };
+    let caller = account(ALICE);
+    let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
     let outcome = stage.run_with(source, invocation).await.unwrap();
     let answer: Value = serde_json::from_slice(&outcome.body).unwrap();
     assert_eq!(answer[0]["$type"], "com.example.sig");

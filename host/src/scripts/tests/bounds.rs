@@ -6,20 +6,21 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::{Invocation, Stage};
+use super::{Invocation, Stage, account};
 use crate::clock::Clock;
 use crate::crypto::{Algorithm, PrivateKey};
 use crate::identity::Resolver;
 use crate::keys::attestation::Attestation;
 use crate::net::tests::loopback;
-use crate::scripts::{HeldLabel, IndexError, Labels, Xrpc, XrpcAnswer, XrpcCall, XrpcError};
+use crate::scripts::{HeldLabel, IndexError, Labels, Lineage, Xrpc, XrpcError};
 use crate::trigger::Trigger;
+use crate::xrpc::{Answer, Call};
 
 /// Answers nothing: no call in these tests gets so far.
 struct Nobody;
 
 impl Xrpc for Nobody {
-    fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>> {
+    fn call(&self, call: Call, _lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
         async move { panic!("{} was called with {:?} bytes", call.nsid, call.input.map(|input| input.len())) }
             .boxed()
     }
@@ -67,7 +68,8 @@ async fn megabytes_of_empty_lists_are_refused_everywhere() {
         let source = format!("function handle() {MANY} {body} end");
         let script =
             stage.engine.compile(Trigger::parse("xrpc.procedure:com.example.do").unwrap(), &source).await;
-        let invocation = Invocation { caller_did: Some("did:plc:a"), ..Invocation::default() };
+        let caller = account("did:plc:a");
+        let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
         stage.engine.run(&script, invocation, &stage.services).await
     };
     // What a run costs that does all but the call.

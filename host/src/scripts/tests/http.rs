@@ -2,8 +2,7 @@
 
 use serde_json::json;
 
-use super::{FailureKind, Invocation, Stage};
-use crate::fair_share::Tenant;
+use super::{FailureKind, Invocation, Stage, of_client};
 use crate::net::tests::{loopback, net, recorder};
 use crate::net::{Client, OutboundPolicy};
 use crate::scripts::{FaultCode, Web};
@@ -235,9 +234,9 @@ async fn a_tenant_with_slow_servers_leaves_the_way_to_others_free() {
     // Four at once, two of a tenant.
     stage.services = stage.services.with_web(Web::new(loopback(), 8));
     let run = async |tenant: &str, address| {
-        let tenant = Tenant::client(tenant);
+        let caller = of_client(tenant);
         let source = format!("function handle() return http.get('http://{address}/').status end");
-        stage.run_with(&source, Invocation { tenant: Some(&tenant), ..Invocation::default() }).await
+        stage.run_with(&source, Invocation { caller: Some(&caller), ..Invocation::default() }).await
     };
     let greedy = futures_util::future::join_all((0..8).map(|_| run("greedy", slow)));
     let modest = async {

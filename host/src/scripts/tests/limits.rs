@@ -2,8 +2,7 @@
 
 use serde_json::json;
 
-use super::{EngineConfig, FailureKind, Invocation, Stage};
-use crate::fair_share::Tenant;
+use super::{EngineConfig, FailureKind, Invocation, Stage, of_client};
 
 async fn loops(stage: &Stage, source: &str, n: u32) -> Result<(), FailureKind> {
     let params = [("n".to_owned(), n.to_string())];
@@ -109,8 +108,8 @@ async fn a_tenants_share_is_its_own() {
     let mut stage = Stage::set().await;
     stage.engine = crate::scripts::Engine::open(config).await.unwrap();
     let run = async |client: &str, source| {
-        let tenant = Tenant::client(client);
-        let invocation = Invocation { tenant: Some(&tenant), ..Invocation::default() };
+        let caller = of_client(client);
+        let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
         stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
     };
     // The clock stands still, so nothing comes in again. Failed runs count like others.
@@ -126,8 +125,8 @@ async fn a_tenants_share_is_its_own() {
 async fn large_answers_take_from_their_clients_share() {
     let stage = Stage::set().await;
     let run = async |client: &'static str, source| {
-        let tenant = Tenant::client(client);
-        let invocation = Invocation { tenant: Some(&tenant), ..Invocation::default() };
+        let caller = of_client(client);
+        let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
         stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
     };
     // The clock stands still, so nothing comes in again. Small answers cost nothing.

@@ -26,10 +26,12 @@ use super::{
     Engine, EngineConfig, FailureKind, Index, IndexError, Invocation, LogLine, LogSink, Outcome, Page, Query,
     Row, ScriptFailure, Search, Services,
 };
+use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::fair_share::Tenant;
 use crate::random::Random;
 use crate::trigger::Trigger;
+use crate::xrpc::Caller;
 
 pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
 
@@ -145,6 +147,16 @@ pub(super) fn cache_dir() -> std::path::PathBuf {
 pub(super) async fn engine() -> Engine {
     static ENGINE: OnceCell<Engine> = OnceCell::const_new();
     ENGINE.get_or_init(async || Engine::open(EngineConfig::new(cache_dir())).await.unwrap()).await.clone()
+}
+
+/// A caller with an account and nothing else.
+pub(super) fn account(did: &str) -> Caller {
+    Caller { did: Some(Did::try_from(did).unwrap()), ..Caller::default() }
+}
+
+/// A caller of an API client, who has its share.
+pub(super) fn of_client(id: &str) -> Caller {
+    Caller { client: Some(id.into()), tenant: Tenant::client(id), ..Caller::default() }
 }
 
 impl Stage {

@@ -6,18 +6,20 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, try_join_all};
+use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::{EngineConfig, Invocation, Stage, TRIGGER, cache_dir};
+use super::{EngineConfig, Invocation, Stage, TRIGGER, cache_dir, of_client};
 use crate::fair_share::Tenant;
 use crate::scripts::services::{Backlinks, RawAnswer};
 use crate::scripts::{
-    CompiledScript, Engine, FailureKind, Index, IndexError, Page, Query, Row, ScriptFailure, Search,
-    Services, Xrpc, XrpcAnswer, XrpcCall, XrpcError, limits,
+    CompiledScript, Engine, FailureKind, Index, IndexError, Lineage, Page, Query, Row, ScriptFailure, Search,
+    Services, Xrpc, XrpcError, limits,
 };
 use crate::trigger::Trigger;
+use crate::xrpc::{Answer, Call};
 
 /// Instances of the tests' engines.
 const INSTANCES: u32 = 8;
@@ -128,9 +130,9 @@ async fn twice_the_pool_of_every_kind_runs_without_an_error() {
         let script = Arc::clone(&scripts[n % scripts.len()]);
         tokio::spawn(async move {
             // A tenant has half of the instances.
-            let tenant = Tenant::client(["a", "b", "c", "d"][n % 4]);
+            let caller = of_client(["a", "b", "c", "d"][n % 4]);
             let job = Some(("id", &b"{}"[..]));
-            let invocation = Invocation { job, tenant: Some(&tenant), ..Invocation::default() };
+            let invocation = Invocation { job, caller: Some(&caller), ..Invocation::default() };
             engine.run(&script, invocation, &services).await.unwrap_or_else(|failure| panic!("{failure:?}"));
         })
     });
@@ -173,17 +175,18 @@ impl Inward {
 }
 
 impl Xrpc for Inward {
-    fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>> {
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
         async move {
             self.calls.fetch_add(1, Ordering::SeqCst);
-            let invocation = Invocation { lineage: Some(&call.lineage), ..Invocation::default() };
+            let invocation =
+                Invocation { caller: Some(&call.caller), lineage: Some(&lineage), ..Invocation::default() };
             let ran = self.engine.run(&self.script, invocation, self.services.get().unwrap()).await;
             let (status, body) = match ran {
                 Ok(outcome) => (200, outcome.body),
                 Err(failure) if failure.kind == FailureKind::Busy => (503, Bytes::from_static(b"{}")),
                 Err(_) => (500, Bytes::from_static(b"{}")),
             };
-            Ok(XrpcAnswer { status, body, forwarded: false })
+            Ok(Answer::json(StatusCode::from_u16(status).unwrap(), body))
         }
         .boxed()
     }
@@ -203,8 +206,8 @@ async fn run_as(
     script: &CompiledScript,
     tenant: &str,
 ) -> Result<Value, ScriptFailure> {
-    let tenant = Tenant::client(tenant);
-    let invocation = Invocation { tenant: Some(&tenant), ..Invocation::default() };
+    let caller = of_client(tenant);
+    let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
     let outcome = engine.run(script, invocation, services).await?;
     Ok(serde_json::from_slice(&outcome.body).unwrap())
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::Invocation;
+use super::{Invocation, account};
 use crate::atproto::{Did, RecordUri, record};
 use crate::clock::Clock;
 use crate::indexing::{self, NoScripts, Notice, Observer, StreamConfig, StreamHandle};
@@ -123,8 +123,9 @@ impl Stage {
         let source = format!("function handle() {body} end");
         let script = self.scene.engine.compile(Trigger::parse(trigger).unwrap(), &source).await;
         let job = trigger.starts_with("job.run").then_some(("a-job", &b"{}"[..]));
-        let authority = Authority::Newest { client: None };
-        let invocation = Invocation { caller_did, job, authority: Some(&authority), ..Invocation::default() };
+        let mut caller = caller_did.map(account).unwrap_or_default();
+        caller.authority = Authority::Newest { client: None };
+        let invocation = Invocation { caller: Some(&caller), job, ..Invocation::default() };
         let outcome = self.scene.engine.run(&script, invocation, &self.scene.services).await?;
         Ok(serde_json::from_slice(&outcome.body).unwrap())
     }

@@ -5,35 +5,38 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Invocation, Stage};
+use super::{Invocation, Stage, account, of_client};
 use crate::fair_share::Tenant;
 use crate::pds::Authority;
-use crate::scripts::{FaultCode, Lineage, Xrpc, XrpcAnswer, XrpcCall, XrpcError, XrpcVerb};
+use crate::scripts::{FaultCode, Lineage, Xrpc, XrpcError};
 use crate::trigger::{Trigger, TriggerKind};
+use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
 
 /// Answers every method, or fails as its name says, and remembers the calls.
 #[derive(Default)]
-struct Switchboard(Mutex<Vec<XrpcCall>>);
+struct Switchboard(Mutex<Vec<(Call, Lineage)>>);
 
 impl Xrpc for Switchboard {
-    fn call(&self, call: XrpcCall) -> BoxFuture<'_, Result<XrpcAnswer, XrpcError>> {
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
         let answer = match call.nsid.as_str() {
             "com.example.wrong" => Err(XrpcError::Invalid("com.example.wrong is no query".to_owned())),
             "com.example.down" => Err(XrpcError::Unavailable("timed out".to_owned())),
             "com.example.large" => {
-                Ok(XrpcAnswer { status: 200, body: Bytes::from(vec![b'x'; 4 << 20]), forwarded: true })
+                let origin = Origin::Forwarded { content_type: None };
+                Ok(Answer { status: StatusCode::OK, body: Bytes::from(vec![b'x'; 4 << 20]), origin })
             }
-            _ => Ok(XrpcAnswer { status: 418, body: Bytes::from_static(b"\"tea\""), forwarded: false }),
+            _ => Ok(Answer::json(StatusCode::IM_A_TEAPOT, Bytes::from_static(b"\"tea\""))),
         };
-        self.0.lock().unwrap().push(call);
+        self.0.lock().unwrap().push((call, lineage));
         async move { answer }.boxed()
     }
 }
 
 fn deep(depth: u32) -> Lineage {
-    let first = Lineage::first(Tenant::client("client-1"), TriggerKind::Query);
+    let first = Lineage::first(TriggerKind::Query);
     (0..depth).fold(first, |lineage, _| lineage.nested())
 }
 
@@ -56,26 +59,27 @@ async fn calls_are_passed_on_with_their_caller() {
         end";
     let lineage = deep(3);
     let authority = Authority::Session { id: "session-1".into(), client: Some("client-2".into()) };
-    let invocation = Invocation {
-        caller_did: Some("did:plc:a"),
-        client: Some("client-1"),
-        authority: Some(&authority),
-        lineage: Some(&lineage),
-        ..Invocation::default()
-    };
+    let caller =
+        Caller { authority: authority.clone(), did: account("did:plc:a").did, ..of_client("client-1") };
+    let invocation = Invocation { caller: Some(&caller), lineage: Some(&lineage), ..Invocation::default() };
     let outcome = stage.run_with(source, invocation).await.unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&outcome.body).unwrap(), json!([418, "\"tea\"", 418]));
     let calls = board.0.lock().unwrap().clone();
-    assert!(calls.iter().all(|call| call.caller_did.as_deref() == Some("did:plc:a")
-        && call.client.as_deref() == Some("client-1")
-        && call.authority == authority
-        && call.lineage.depth() == 4));
+    for (Call { caller, .. }, lineage) in &calls {
+        assert_eq!(
+            (caller.did.as_ref(), caller.client.as_deref()),
+            (account("did:plc:a").did.as_ref(), Some("client-1"))
+        );
+        assert_eq!((&caller.authority, &caller.tenant), (&authority, &Tenant::client("client-1")));
+        assert_eq!(lineage.depth(), 4);
+    }
+    let calls: Vec<Call> = calls.into_iter().map(|(call, _)| call).collect();
     let mut params = calls[0].params.clone();
     params.sort();
     let expected = [("list", "x"), ("list", "true"), ("n", "1")];
     let mut expected = expected.map(|(n, v)| (n.to_owned(), v.to_owned()));
     expected.sort();
-    assert_eq!((calls[0].verb, &params[..], &calls[0].input), (XrpcVerb::Query, &expected[..], &None));
+    assert_eq!((calls[0].verb, &params[..], &calls[0].input), (Verb::Query, &expected[..], &None));
     let inputs: Vec<Option<&[u8]>> = calls[1..].iter().map(|call| call.input.as_deref()).collect();
     assert_eq!(inputs, [Some(&br#"{"deep":[]}"#[..]), Some(b"null"), None]);
 }

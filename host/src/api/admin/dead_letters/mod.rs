@@ -18,6 +18,7 @@ use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::indexing::fetch::{self, Found};
 use crate::indexing::{Action, RecordEvent};
+use crate::query::PageSize;
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
 use crate::store::index::{Change, Delete, Upsert};
 
@@ -135,7 +136,7 @@ struct Answer {
 
 /// `GET /admin/dead-letters`: newest first.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let limit = paging::limit(&request, paging::LOGS)?;
+    let limit = paging::limit(&request, PageSize::LOGS)?;
     let before = request.query("cursor").map(|cursor| cursor.parse()).transpose();
     let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
     let filter = LetterFilter { before, ..filter(&request) };

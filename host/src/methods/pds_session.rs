@@ -1,27 +1,23 @@
-//! What a caller is told when their PDS did not do what it was asked.
+//! The caller's session with their PDS, and what a call that failed there means for the caller.
 
 use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::access::XrpcCaller;
 use crate::app::App;
 use crate::atproto::Did;
-use crate::http::{Error, Response, response};
+use crate::http::Error;
 use crate::pds::{PdsError, Session};
+use crate::xrpc::{Answer, Caller};
 
-/// The session that the caller's calls to a PDS go through: the one that they proved to hold. With `account`, that of an
-/// account which they write for.
+/// The session that the caller's calls to a PDS go through: the one whose possession they proved. With `account`, the
+/// session of an account that they write for.
 ///
 /// # Errors
-/// 401 without a user, without a proof of a session (a service token is none), or when there is no session any more.
-pub(super) async fn session(
-    app: &App,
-    caller: &XrpcCaller,
-    account: Option<&Did>,
-) -> Result<Arc<Session>, Error> {
-    let user = caller.did().ok_or_else(|| Error::unauthorized("authentication required"))?;
-    let which = caller.authority().session_of(user, account).ok_or_else(|| {
+/// 401 for an anonymous call, without a proof of a session (a service token is none), or when the session has ended.
+pub async fn of(app: &App, caller: &Caller, account: Option<&Did>) -> Result<Arc<Session>, Error> {
+    let user = caller.did.as_ref().ok_or_else(|| Error::unauthorized("authentication required"))?;
+    let which = caller.authority.session_of(user, account).ok_or_else(|| {
         Error::unauthorized("calls to a PDS take a proof of a session: authenticate with DPoP")
     })?;
     let missing = if account.is_some() {
@@ -33,17 +29,18 @@ pub(super) async fn session(
     session.ok_or_else(|| Error::unauthorized(missing))
 }
 
-/// A refusal goes on as it is (service.md, Errors); what is not the caller's to repair is a bad gateway.
+/// What a failed call to a PDS becomes: its own answer where it refused (service.md, Errors), else 502 for what the caller
+/// can't repair.
 ///
 /// # Errors
-/// All but a refusal.
-pub(super) fn answered(error: PdsError) -> Result<Response, Error> {
+/// For everything but a refusal.
+pub fn failed(error: PdsError) -> Result<Answer, Error> {
     let gateway = |text: &'static str, error: PdsError| {
         tracing::warn!(%error, "a call to a PDS failed");
         Err(Error::new(StatusCode::BAD_GATEWAY, text))
     };
     match error {
-        PdsError::Refused(refusal) => Ok(response::json_bytes(refusal.status, refusal.body)),
+        PdsError::Refused(refusal) => Ok(Answer::json(refusal.status, refusal.body)),
         PdsError::Ended => Err(Error::unauthorized("session expired, please re-authenticate")),
         PdsError::Busy(full) => Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string())),
         error @ PdsError::Net(_) => gateway("the PDS does not answer", error),

@@ -4,11 +4,11 @@
 use memchr::memmem;
 use serde_json::{Map, Value};
 
-use crate::access::XrpcCaller;
 use crate::access::delegation::{self, Role};
 use crate::app::App;
 use crate::atproto::Did;
 use crate::http::Error;
+use crate::xrpc::Caller;
 
 const FIELD: &str = "delegateDid";
 
@@ -19,7 +19,7 @@ const FIELD: &str = "delegateDid";
 /// an application: the delegation is between that application's users.
 pub(super) async fn take(
     app: &App,
-    caller: &XrpcCaller,
+    caller: &Caller,
     fields: &mut Map<String, Value>,
 ) -> Result<Option<Did>, Error> {
     let account = match fields.remove(FIELD) {
@@ -28,10 +28,10 @@ pub(super) async fn take(
     };
     let account = account.as_str().and_then(|text| Did::try_from(text).ok());
     let account = account.ok_or_else(|| Error::bad_request("delegateDid is not a DID"))?;
-    let (Some(client), Some(user)) = (caller.proven_client(), caller.did()) else {
+    let (Some(client), Some(user)) = (caller.proven_client(), &caller.did) else {
         return Err(Error::forbidden("delegateDid is for users of an application who call with DPoP"));
     };
-    delegation::at_least(&app.access, &client.id, &account, user, Role::Admin).await?;
+    delegation::at_least(&app.access, client, &account, user, Role::Admin).await?;
     Ok(Some(account))
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn take(
 /// As [`take`].
 pub(super) async fn take_from(
     app: &App,
-    caller: &XrpcCaller,
+    caller: &Caller,
     body: &[u8],
 ) -> Result<Option<(Did, Vec<u8>)>, Error> {
     // Nearly every body ends here, unread.

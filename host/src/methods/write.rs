@@ -1,47 +1,39 @@
-//! What a procedure without a script does: write to its target collection in the caller's repo, and index what was
-//! written (service.md, Public and XRPC; auth-and-clients.md §8).
-
-use std::sync::Arc;
+//! A procedure without a script: writes to its target collection in the caller's repo, and indexes what was written
+//! (service.md, Public and XRPC; auth-and-clients.md §8).
 
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{delegate, pds_error};
-use crate::access::XrpcCaller;
+use super::{delegate, pds_session};
 use crate::app::App;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, record};
-use crate::http::{Error, Request, Response, response};
+use crate::http::{Error, request};
 use crate::lexicons::{self, Lexicon};
 use crate::pds::{Action, Write};
+use crate::xrpc::{Answer, Call};
 
-pub(super) async fn write(
-    app: &Arc<App>,
-    lexicon: &Lexicon,
-    caller: &XrpcCaller,
-    request: &Request,
-) -> Result<Response, Error> {
+pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
     let Some(collection) = &lexicon.target_collection else {
         let text = "the procedure has neither a script nor a target_collection";
         return Err(Error::bad_request(text));
     };
-    let mut fields: Map<String, Value> = request.json()?;
+    let mut fields: Map<String, Value> = request::json(call.input.as_deref().unwrap_or_default())?;
     fields.remove("shouldPublish");
-    let account = delegate::take(app, caller, &mut fields).await?;
-    let session = pds_error::session(app, caller, account.as_ref()).await?;
-    let write = asked(app, lexicon.action, collection, &session.did, fields)?;
-    let tenant = caller.tenant();
-    let agent = app.repos.agent(&session, &tenant);
+    let account = delegate::take(app, &call.caller, &mut fields).await?;
+    let session = pds_session::of(app, &call.caller, account.as_ref()).await?;
+    let write = write_of(app, lexicon.action, collection, &session.did, fields)?;
+    let agent = app.repos.agent(&session, &call.caller.tenant);
     let (committed, body) = match agent.write_and_show(&write).await {
         Ok(done) => done,
-        Err(error) => return pds_error::answered(error),
+        Err(error) => return pds_session::failed(error),
     };
     app.repos.take_over(&session.did, std::slice::from_ref(&write), committed).await;
-    Ok(response::json_bytes(StatusCode::OK, body))
+    Ok(Answer::json(StatusCode::OK, body))
 }
 
-/// The write that a body asks for.
-fn asked(
+/// The write that the fields of a body describe.
+fn write_of(
     app: &App,
     action: Option<lexicons::Action>,
     collection: &Nsid,
@@ -77,7 +69,7 @@ fn asked(
     }
 }
 
-/// A URI that names a record of the caller's in the procedure's collection.
+/// Parses the URI of a record of the caller's own in the procedure's collection.
 fn own_uri(text: &str, collection: &Nsid, repo: &Did) -> Result<RecordUri, Error> {
     let uri = RecordUri::parse(text).map_err(|error| Error::bad_request(format!("uri: {error}")))?;
     if uri.did != *repo {
@@ -89,7 +81,7 @@ fn own_uri(text: &str, collection: &Nsid, repo: &Did) -> Result<RecordUri, Error
     Ok(uri)
 }
 
-/// The record, complete and as its lexicon wants it.
+/// The record with `$type`, checked against its lexicon.
 fn record_of(app: &App, collection: &Nsid, mut fields: Map<String, Value>) -> Result<Bytes, Error> {
     if fields.get("$type").is_some_and(|kind| kind != collection.as_str()) {
         return Err(Error::bad_request(format!("$type must be {collection}, or be left out")));

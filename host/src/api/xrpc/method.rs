@@ -1,0 +1,75 @@
+//! `GET` and `POST /xrpc/{nsid}`: methods of the lexicon registry and of other servers, answered by `methods`.
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http_body_util::Full;
+
+use crate::access::client::CLIENT_KEY_PARAM;
+use crate::app::App;
+use crate::http::{Error, Request, Response, response};
+use crate::methods;
+use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NOSNIFF: (HeaderName, HeaderValue) = (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+/// A page of another server that a browser opens from our origin runs no script and belongs to no origin.
+const SANDBOX: (HeaderName, HeaderValue) =
+    (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
+
+pub async fn query(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
+    call(&app, Verb::Query, caller, &request).await
+}
+
+pub async fn procedure(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
+    call(&app, Verb::Procedure, caller, &request).await
+}
+
+async fn call(app: &Arc<App>, verb: Verb, caller: Caller, request: &Request) -> Result<Response, Error> {
+    let has_input = verb == Verb::Procedure && !request.body.is_empty();
+    let call = Call {
+        verb,
+        nsid: request.param("nsid").to_owned(),
+        params: params(request),
+        input: has_input.then(|| request.body.clone()),
+        caller,
+    };
+    Ok(rendered(methods::answer(app, &call, None).await?))
+}
+
+/// Names and values in order, decoded; a key without `=` has an empty value. The client's key is not among them.
+fn params(request: &Request) -> Vec<(String, String)> {
+    request
+        .query_pairs()
+        .filter(|(name, _)| name != CLIENT_KEY_PARAM)
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect()
+}
+
+pub(super) fn rendered(answer: Answer) -> Response {
+    let Answer { status, body, origin } = answer;
+    let Origin::Forwarded { content_type } = origin else { return response::json_bytes(status, body) };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().extend([(CONTENT_TYPE, content_type.unwrap_or(JSON)), NOSNIFF, SANDBOX]);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::http::request::NO_PEER;
+
+    #[test]
+    fn every_parameter_is_text_and_the_client_key_is_none() {
+        let uri = "/xrpc/a.b.c?limit=5&tag=a&tag=b&flag&sp=a+b%26&client_key=bvc_1";
+        let (head, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
+        let request =
+            Request { head, body: Bytes::new(), params: Vec::new(), id: String::new(), peer: NO_PEER };
+        let params = params(&request);
+        let params: Vec<(&str, &str)> = params.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(params, [("limit", "5"), ("tag", "a"), ("tag", "b"), ("flag", ""), ("sp", "a b&")]);
+    }
+}

@@ -1,0 +1,54 @@
+//! A query without a script: lists the records of its target collection, or gives one.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::blob_hosts::BlobHosts;
+use crate::app::App;
+use crate::atproto::{Did, RecordUri};
+use crate::http::Error;
+use crate::lexicons::Lexicon;
+use crate::query::PageSize;
+use crate::records::{Page, Query, page, render};
+use crate::store::records;
+use crate::xrpc::{Answer, Call};
+
+pub(super) async fn answer(app: &Arc<App>, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
+    match call.param("uri") {
+        Some(uri) => single(app, lexicon, uri).await,
+        None => list(app, lexicon, call).await,
+    }
+}
+
+async fn single(app: &Arc<App>, lexicon: &Lexicon, uri: &str) -> Result<Answer, Error> {
+    let uri = RecordUri::parse(uri).map_err(|e| Error::bad_request(e.to_string()))?;
+    let not_found = || Error::not_found("record not found");
+    // A query shows its own collection and no other.
+    if lexicon.target_collection.as_ref() != Some(&uri.collection) {
+        return Err(not_found());
+    }
+    let row = records::get(&app.db, &uri).await?.ok_or_else(not_found)?;
+    let hosts = BlobHosts::of(app, std::slice::from_ref(&row)).await;
+    Ok(Answer::json(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
+}
+
+async fn list(app: &Arc<App>, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
+    let limit = PageSize::RECORDS
+        .read(call.param("limit"))
+        .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+    let did = call
+        .param("did")
+        .map(|text| Did::try_from(text).map_err(|_| Error::bad_request("did is not a DID")))
+        .transpose()?;
+    let page = match lexicon.target_collection.clone() {
+        None => Page { rows: Vec::new(), cursor: None },
+        Some(collection) => {
+            let cursor = call.param("cursor").map(str::to_owned);
+            let query = Query { did, limit, cursor, ..Query::of(collection) };
+            page::read(&app.db, &query, &call.caller.tenant).await?
+        }
+    };
+    let hosts = BlobHosts::of(app, &page.rows).await;
+    Ok(Answer::json(StatusCode::OK, render::list_body(&page, |did| hosts.get(did))))
+}

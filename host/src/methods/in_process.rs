@@ -1,0 +1,88 @@
+//! `xrpc.*` of scripts: the same methods as over HTTP, in process, as the same caller. They cost the same tokens, and the
+//! forwarding rules hold for them too.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::{Failure, answer};
+use crate::access::client::CLIENT_KEY_PARAM;
+use crate::app::App;
+use crate::atproto::Nsid;
+use crate::http::{Error, nul};
+use crate::scripts::{Lineage, Xrpc, XrpcError};
+use crate::xrpc::{Answer, Call, Origin, Verb};
+
+/// Passes the calls of scripts to the server that runs them. Made before the server, because event scripts are among the
+/// first things that it needs; calls are refused until [`InProcess::open`].
+#[derive(Debug, Default)]
+pub struct InProcess(OnceLock<Weak<App>>);
+
+impl InProcess {
+    /// From here on calls reach `app`.
+    pub fn open(&self, app: &Arc<App>) {
+        // Opened once, at the start.
+        let _ = self.0.set(Arc::downgrade(app));
+    }
+}
+
+impl Xrpc for InProcess {
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
+        async move {
+            let app = self.0.get().and_then(Weak::upgrade);
+            let app =
+                app.ok_or_else(|| XrpcError::Unavailable("the server is starting or ending".to_owned()))?;
+            nested(&app, call, &lineage).await
+        }
+        .boxed()
+    }
+}
+
+async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Answer, XrpcError> {
+    call.params.retain(|(name, _)| name != CLIENT_KEY_PARAM);
+    Nsid::try_from(call.nsid.as_str())
+        .map_err(|_| XrpcError::Invalid(format!("{:?} is not an NSID", call.nsid)))?;
+    let lexicon = app.registry.get(&call.nsid);
+    if lexicon.as_ref().is_some_and(|lexicon| lexicon.kind != call.verb.kind()) {
+        let kind = match call.verb {
+            Verb::Query => "query",
+            Verb::Procedure => "procedure",
+        };
+        return Err(XrpcError::Invalid(format!("{} is no {kind}", call.nsid)));
+    }
+    // The router refuses NUL characters in requests; these calls do not pass it.
+    let has_nul = call.params.iter().any(|(name, value)| name.contains('\0') || value.contains('\0'));
+    if has_nul || call.input.as_deref().is_some_and(nul::in_json) {
+        return Err(XrpcError::Invalid("params and input can't hold a NUL character (U+0000)".to_owned()));
+    }
+    if let Err(error) = app.access.charge_nested(&call.caller, &call.nsid) {
+        return Ok(refused(&error, &call));
+    }
+    // A run that waits for another server takes one of the places for such runs.
+    let _place = match &lexicon {
+        Some(_) => None,
+        None => Some(app.web.turn(&call.caller.tenant).await.map_err(|full| {
+            XrpcError::Unavailable(format!("too many scripts are waiting for other servers: {full}"))
+        })?),
+    };
+    match answer(app, &call, Some(lineage)).await {
+        Ok(answer) => Ok(answer),
+        Err(Failure::Unreachable(cause)) => Err(XrpcError::Unavailable(cause.to_string())),
+        Err(Failure::Refused(error)) => {
+            let answer = refused(&error, &call);
+            // The run waited for another server, whatever came of it.
+            let origin =
+                if lexicon.is_none() { Origin::Forwarded { content_type: None } } else { Origin::Local };
+            Ok(Answer { origin, ..answer })
+        }
+    }
+}
+
+/// The answer that the caller would have got over HTTP.
+fn refused(error: &Error, call: &Call) -> Answer {
+    if let Some(cause) = &error.cause {
+        tracing::error!(method = call.nsid, cause = cause.to_string(), "a nested call failed");
+    }
+    Answer::json(error.status, error.body(""))
+}

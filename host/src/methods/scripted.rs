@@ -1,0 +1,130 @@
+//! Runs the script bound to a method and answers with the value that `handle()` returned.
+
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use http::header::RETRY_AFTER;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::delegate;
+use crate::app::App;
+use crate::atproto::{Did, Nsid};
+use crate::events::{Event, ScriptError, redact};
+use crate::http::Error;
+use crate::lexicons::Lexicon;
+use crate::scripts::{CompiledScript, FailureKind, Invocation, Lineage, ScriptFailure, Variables};
+use crate::xrpc::{Answer, Call, Verb};
+
+pub(super) async fn answer(
+    app: &App,
+    script: &CompiledScript,
+    lexicon: &Lexicon,
+    call: &Call,
+    lineage: Option<&Lineage>,
+) -> Result<Answer, Error> {
+    let body = call.input.as_deref().unwrap_or_default();
+    if !body.is_empty() {
+        serde_json::from_slice::<IgnoredAny>(body)
+            .map_err(|error| Error::bad_request(format!("the body is not JSON: {error}")))?;
+    }
+    let delegated = delegate::take_from(app, &call.caller, body).await?;
+    let (delegate, input) = match &delegated {
+        Some((account, rest)) => (Some(account), &rest[..]),
+        None => (None, body),
+    };
+    let invocation = Invocation {
+        method: Some(lexicon.id.as_str()),
+        collection: lexicon.target_collection.as_ref().map(Nsid::as_str),
+        caller: Some(&call.caller),
+        delegate,
+        params: Some(&call.params),
+        input: (!input.is_empty()).then_some(input),
+        lineage,
+        ..Invocation::default()
+    };
+    let started = Instant::now();
+    let result = app.engine.run(script, invocation, &app.script_services).await;
+    let duration = started.elapsed();
+    match result {
+        Ok(outcome) => {
+            app.events.record_verbose(|| Event::ScriptExecuted {
+                caller: call.caller.did.as_ref().map(Did::to_string),
+                method: lexicon.id.to_string(),
+                duration,
+                response_size: outcome.body.len(),
+            });
+            Ok(Answer::json(StatusCode::OK, outcome.body))
+        }
+        Err(failure) => {
+            // A PDS's refusal is the caller's answer, unchanged, as for a procedure without a script.
+            if let (Verb::Procedure, Some(refusal)) = (call.verb, &failure.upstream) {
+                return Ok(Answer::json(refusal.status, refusal.body.clone()));
+            }
+            let run = FailedRun { script, method: &lexicon.id, call, input: invocation.input, duration };
+            Err(failed(app, &run, &failure))
+        }
+    }
+}
+
+/// A run that failed, for the event log.
+struct FailedRun<'a> {
+    script: &'a CompiledScript,
+    method: &'a Nsid,
+    call: &'a Call,
+    input: Option<&'a [u8]>,
+    duration: Duration,
+}
+
+/// Records the failure in the event log, within the tenant's share of it, and maps it to one of the specification's texts.
+fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
+    if let Some(wait) = failure.retry_after {
+        let seconds = wait.as_secs().saturating_add(1);
+        return Error::new(StatusCode::TOO_MANY_REQUESTS, failure.public_text())
+            .with_header(RETRY_AFTER, seconds.into());
+    }
+    if failure.kind == FailureKind::Busy {
+        return Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text());
+    }
+    let public = Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text());
+    let FailedRun { script, method, call, input, duration } = *run;
+    // The event keeps message, source and input, each cut to some KiB.
+    let bytes = failure.message.len() + script.source().len().min(EVENT_BYTES) + EVENT_BYTES;
+    let trigger = script.trigger().id().into();
+    if !app.script_services.log.admit(&call.caller.tenant, &trigger, bytes, app.clock.now()) {
+        return public;
+    }
+    let variables = &app.script_services.variables;
+    tracing::warn!(
+        method = method.as_str(),
+        kind = failure.kind.as_str(),
+        error = failure.message,
+        "a script failed"
+    );
+    app.events.record(Event::ScriptError(Box::new(ScriptError {
+        method: method.clone(),
+        caller: call.caller.did.as_ref().map(Did::to_string),
+        error: variables.redact(&failure.message).into_owned(),
+        script_source: script.source().to_owned(),
+        input: redacted(variables, &call.params, input),
+        duration,
+    })));
+    public
+}
+
+/// Bytes that the event of a failure keeps of the source, and of the input.
+const EVENT_BYTES: usize = 4 << 10;
+
+/// Bytes of an input that is parsed for the event log. The log keeps a small part of it.
+const PARSED_BYTES: usize = 64 << 10;
+
+/// The input of a run for the event log: its body or parameters, with secrets redacted.
+fn redacted(variables: &Variables, params: &[(String, String)], input: Option<&[u8]>) -> Value {
+    let mut value = match input {
+        Some(input) if input.len() > PARSED_BYTES => json!(format!("{} bytes of JSON", input.len())),
+        Some(input) => serde_json::from_slice(input).unwrap_or_default(),
+        None => json!(params),
+    };
+    redact::redact(&mut value, &|text| variables.redact(text));
+    value
+}

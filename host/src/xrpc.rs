@@ -1,0 +1,129 @@
+//! One XRPC call as a value: which method, on whose behalf, and the answer. No I/O.
+//!
+//! Requests over HTTP and `xrpc.*` of scripts both become a [`Call`], and `methods` answers it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode};
+
+use crate::atproto::{Did, LexiconKind};
+use crate::fair_share::Tenant;
+use crate::pds::Authority;
+use crate::trigger::TriggerKind;
+
+/// What a method is called with: GET or POST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Query,
+    Procedure,
+}
+
+impl Verb {
+    /// The kind of the lexicon that such a method has.
+    pub fn kind(self) -> LexiconKind {
+        match self {
+            Self::Query => LexiconKind::Query,
+            Self::Procedure => LexiconKind::Procedure,
+        }
+    }
+
+    /// The trigger of the script that answers such a method.
+    pub fn trigger(self) -> TriggerKind {
+        match self {
+            Self::Query => TriggerKind::Query,
+            Self::Procedure => TriggerKind::Procedure,
+        }
+    }
+
+    pub fn http_method(self) -> Method {
+        match self {
+            Self::Query => Method::GET,
+            Self::Procedure => Method::POST,
+        }
+    }
+}
+
+/// On whose behalf a call or a run acts. The default acts for nobody, at the expense of the instance.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The authenticated account; `None` for an anonymous call.
+    pub did: Option<Did>,
+    /// The API client that the request names, by id. It pays for the call, but a name is no proof: what acts with stored
+    /// sessions takes [`Self::authority`] or [`Self::proven_client`].
+    pub client: Option<Arc<str>>,
+    /// Which stored sessions the caller may act with.
+    pub authority: Authority,
+    /// The proof is good for the called method only (a service token with `lxm`): no other procedure may be called on the
+    /// account's behalf.
+    pub method_bound: bool,
+    /// Whose share of everything the call takes. Calls that a script makes have the tenant of the call that ran the script.
+    pub tenant: Tenant,
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        Self {
+            did: None,
+            client: None,
+            authority: Authority::None,
+            method_bound: false,
+            tenant: Tenant::Instance,
+        }
+    }
+}
+
+impl Caller {
+    /// The API client, by id, that the account proved to hold a session of.
+    pub fn proven_client(&self) -> Option<&Arc<str>> {
+        self.authority.client().filter(|proven| self.client.as_ref() == Some(proven))
+    }
+}
+
+/// A call of a method.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub verb: Verb,
+    /// As the caller wrote it: not checked to be an NSID.
+    pub nsid: String,
+    /// Names and values in order, decoded. A name may repeat.
+    pub params: Vec<(String, String)>,
+    /// The body of a procedure, not checked to be JSON; `None` when it has none.
+    pub input: Option<Bytes>,
+    pub caller: Caller,
+}
+
+impl Call {
+    /// The first value of a parameter.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What a method answered, whatever its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub body: Bytes,
+    pub origin: Origin,
+}
+
+/// Who wrote an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This server, or a PDS on the caller's behalf: JSON.
+    Local,
+    /// The method's authority: a body of a type that it names, and that nobody here has checked.
+    Forwarded { content_type: Option<HeaderValue> },
+}
+
+impl Answer {
+    /// JSON of this server's.
+    pub fn json(status: StatusCode, body: Bytes) -> Self {
+        Self { status, body, origin: Origin::Local }
+    }
+
+    pub fn is_forwarded(&self) -> bool {
+        matches!(self.origin, Origin::Forwarded { .. })
+    }
+}
