@@ -22,7 +22,7 @@ pub async fn client_metadata(app: Arc<App>, request: Request) -> Result<Response
     ];
     let scopes = declared(&app).await?;
     let metadata =
-        OwnClient::of(&origin, &scopes).metadata(&origin, &scopes, app.authorizations.key(), &texts);
+        OwnClient::of(&origin, &scopes).metadata(&origin, &scopes, app.sessions.authorizations.key(), &texts);
     Ok(response::json(StatusCode::OK, &metadata))
 }
 

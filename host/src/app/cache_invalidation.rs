@@ -121,9 +121,11 @@ impl App {
                 Ok(())
             }
             Topic::Lexicons => self.registry.reload(db).await,
-            Topic::Scripts => self.library.reload(&self.engine, db).await,
-            Topic::Script(trigger) => self.library.reload_one(&self.engine, db, trigger).await,
-            Topic::ScriptVariables => self.script_services.variables.reload(&self.sealing, db).await,
+            Topic::Scripts => self.scripting.library.reload(&self.scripting.engine, db).await,
+            Topic::Script(trigger) => {
+                self.scripting.library.reload_one(&self.scripting.engine, db, trigger).await
+            }
+            Topic::ScriptVariables => self.scripting.services.variables.reload(&self.sealing, db).await,
             Topic::Settings => {
                 let derive = |settings: &Settings| {
                     self.access.costs.reload(settings);
@@ -133,7 +135,7 @@ impl App {
             }
             Topic::Identities(dids) => {
                 for did in dids {
-                    self.resolver.invalidate(did).await;
+                    self.outbound.resolver.invalidate(did).await;
                 }
                 Ok(())
             }

@@ -30,7 +30,7 @@ impl BlobHosts {
             let app = Arc::clone(app);
             // In tasks of their own, so that a slow look-up still fills the cache after we stopped waiting.
             let lookup = tokio::spawn(async move {
-                let document = app.resolver.resolve(&did).await.ok()?;
+                let document = app.outbound.resolver.resolve(&did).await.ok()?;
                 Some((did.as_str().to_owned(), document.pds()?.to_owned()))
             });
             Some(async move { tokio::time::timeout(PATIENCE, lookup).await.ok()?.ok()? })

@@ -37,11 +37,11 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
         return Err(Error::forbidden("NSID not allowed by proxy policy").into());
     }
     let body = body(call)?;
-    let _place = app.forwards.enter(&call.caller.tenant).await.map_err(|full| {
+    let _place = app.outbound.forwarding.enter(&call.caller.tenant).await.map_err(|full| {
         let text = format!("too many calls are being forwarded: {full}");
         Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
     })?;
-    let authority = app.authorities.of(&nsid).await.map_err(|error| match error {
+    let authority = app.outbound.authorities.of(&nsid).await.map_err(|error| match error {
         AuthorityError::Absent(_) => Failure::Refused(unknown()),
         AuthorityError::Unavailable(..) => Failure::Unreachable(Box::new(error)),
     })?;
@@ -51,7 +51,7 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
         headers.insert(CONTENT_TYPE, JSON);
     }
     let limits = Limits { max_bytes: MAX_ANSWER, total: PATIENCE };
-    let fetched = app.net.request(call.verb.http_method(), &url, headers, body, limits).await;
+    let fetched = app.outbound.net.request(call.verb.http_method(), &url, headers, body, limits).await;
     let fetched = fetched.map_err(|error| {
         tracing::debug!(method = nsid.as_str(), authority = authority.did.as_str(), %error, "forwarding failed");
         match error {

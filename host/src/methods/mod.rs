@@ -61,7 +61,7 @@ pub async fn answer(app: &Arc<App>, call: &Call, lineage: Option<&Lineage>) -> R
     }
     let Some(lexicon) = lexicon else { return forward::answer(app, call).await };
     // One lookup a call; the key is the trigger as it is stored.
-    let script = app.library.get(&format!("{}:{}", call.verb.trigger().as_str(), lexicon.id));
+    let script = app.scripting.library.get(&format!("{}:{}", call.verb.trigger().as_str(), lexicon.id));
     let answer = match (script, call.verb) {
         (Some(script), Verb::Procedure) if call.caller.method_bound && calls_others(&script, &lexicon.id) => {
             let text = "the token is for this method only, and its script calls others";

@@ -132,6 +132,6 @@ pub async fn pause(app: Arc<App>, _admin: Admin, request: Request) -> Result<Res
 /// `POST /admin/jobs/{id}/resume`: a paused job waits for its turn again, from the top.
 pub async fn resume(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let (_, status) = step(&app, request.param("id"), &[("paused", "pending")], "resumed").await?;
-    app.jobs.wake();
+    app.scripting.jobs.wake();
     Ok(answer(&status))
 }

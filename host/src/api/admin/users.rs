@@ -171,7 +171,7 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     app.changed(Topic::Admins).await?;
     for session in sessions {
         // The cookie is worth nothing already; this ends what the login gave us at the PDS.
-        if let Err(error) = app.vault.end(&session).await {
+        if let Err(error) = app.sessions.vault.end(&session).await {
             tracing::warn!(%error, session, "the PDS session of a deleted user is left to run out");
         }
     }

@@ -22,7 +22,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         iss: iss.as_deref(),
         error: error.as_deref(),
     };
-    let completed = match app.authorizations.complete(&callback).await {
+    let completed = match app.sessions.authorizations.complete(&callback).await {
         Ok(completed) => completed,
         Err((AuthorizationError::Store(error), _)) => return Err(Error::from(error)),
         Err((error, Some(Goal { grant: Some(_), .. }))) => {
@@ -59,7 +59,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let now = app.clock.now();
     let cookie = app.access.web_sessions.create(&app.random, &completed.did, &session, now).await?;
     for surplus in app.access.web_sessions.surplus(&completed.did).await? {
-        app.vault.end(&surplus).await?;
+        app.sessions.vault.end(&surplus).await?;
     }
     let mut answer = redirect(&return_to);
     answer.headers_mut().append(SET_COOKIE, cookie);
@@ -71,7 +71,7 @@ pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Err
     let Completed { did, account, client, kid, key, tokens, .. } = completed;
     let key_id = secrets::provision_id(&app.random);
     let row = DpopKeyRow {
-        sealed: app.vault.seal_key(&key_id, key),
+        sealed: app.sessions.vault.seal_key(&key_id, key),
         id: key_id,
         client_id: None,
         thumbprint: jwk::thumbprint(&key.public()).unwrap_or_default(),
@@ -94,7 +94,7 @@ pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Err
         oauth_client_id: &client.client_id,
         assertion_kid: kid.as_deref(),
     };
-    let id = app.vault.register(&registration).await?;
+    let id = app.sessions.vault.register(&registration).await?;
     id.ok_or_else(|| Error::internal("a key that was just made is gone"))
 }
 

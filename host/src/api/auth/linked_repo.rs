@@ -55,7 +55,7 @@ pub(super) async fn link(app: &App, completed: &Completed, goal: &GrantGoal) -> 
     match linked_repos::authorize(&app.db, &grant.id, did, &session, app.clock.now()).await {
         Ok(true) => {}
         refused => {
-            app.vault.end(&session).await?;
+            app.sessions.vault.end(&session).await?;
             return match refused {
                 Ok(_) => Ok("mismatch"),
                 Err(StoreError::Conflict(_)) => Ok("already_linked"),
@@ -64,7 +64,7 @@ pub(super) async fn link(app: &App, completed: &Completed, goal: &GrantGoal) -> 
         }
     }
     if let Some(old) = &grant.session_id {
-        app.vault.end(old).await?;
+        app.sessions.vault.end(old).await?;
     }
     app.events.record(Event::LinkedRepoAuthorized { did: did.to_owned(), id: grant.id });
     Ok("success")
@@ -100,7 +100,12 @@ pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
         return Ok(redirect(&format!("/link/start?{query}")));
     };
-    let named = app.resolver.account(&handle).await.map_err(|error| Error::bad_request(error.to_string()))?;
+    let named = app
+        .outbound
+        .resolver
+        .account(&handle)
+        .await
+        .map_err(|error| Error::bad_request(error.to_string()))?;
     let did = match grant.did.as_deref().map(Did::try_from) {
         Some(Ok(pinned)) if pinned != named => {
             return Err(Error::bad_request("this link was issued for a different account"));
@@ -114,7 +119,7 @@ pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
     };
     let origin = app.access.origins.of_host(request.headers());
     let sender = Sender::of(&app.access, &request);
-    let url = app.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
+    let url = app.sessions.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
     let url = url.map_err(refused)?;
     Ok(redirect(url.as_str()))
 }

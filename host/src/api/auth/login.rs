@@ -27,7 +27,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     check_scope(&scope)?;
     let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
     check_return(&app.access.origins, &return_to)?;
-    let did = app.resolver.account(&named).await.map_err(|error| match &error {
+    let did = app.outbound.resolver.account(&named).await.map_err(|error| match &error {
         HandleError::Identity(cause) if cause.is_temporary() => {
             Error::new(StatusCode::BAD_GATEWAY, error.to_string())
         }
@@ -39,7 +39,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let follows = OwnClient::of(&origin, own::SCOPES).redirect_uri.starts_with(&origin);
     let goal = Goal { return_to, browser: follows.then_some(browser), grant: None };
     let sender = Sender::of(&app.access, &request);
-    let url = app.authorizations.begin(&did, &origin, &scope, goal, sender.tenant()).await;
+    let url = app.sessions.authorizations.begin(&did, &origin, &scope, goal, sender.tenant()).await;
     let url = url.map_err(refused)?;
     let mut answer = response::json(StatusCode::OK, &json!({ "url": url.as_str() }));
     answer.headers_mut().insert(SET_COOKIE, cookie);

@@ -25,7 +25,7 @@ fn redirect(to: &str) -> Response {
 pub async fn logout(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
     if let Some(user) = user {
-        app.vault.end(&user.session).await?;
+        app.sessions.vault.end(&user.session).await?;
     }
     let mut answer = response::empty(StatusCode::NO_CONTENT);
     answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.cleared());

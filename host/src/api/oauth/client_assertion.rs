@@ -61,7 +61,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     };
     let missing = if kid.is_some() { "the client has no key of this kid" } else { "the client has no key" };
     let key = key?.ok_or_else(|| Error::bad_request(missing))?;
-    let private = app.vault.open_client_key(&key.kid, &key.sealed).map_err(Error::internal)?;
+    let private = app.sessions.vault.open_client_key(&key.kid, &key.sealed).map_err(Error::internal)?;
     let (id, now) = (&client.client_id_url, app.clock.now());
     let answer = Answer {
         client_assertion: flow::assertion(&private, &key.kid, id, &issuer, &app.random, now),

@@ -45,7 +45,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     };
     let id = secrets::provision_id(&app.random);
     let row = DpopKeyRow {
-        sealed: app.vault.seal_key(&id, &key),
+        sealed: app.sessions.vault.seal_key(&id, &key),
         id,
         client_id: Some(client.id.clone()),
         thumbprint,

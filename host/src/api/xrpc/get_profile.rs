@@ -32,7 +32,7 @@ struct GetRecord {
 pub async fn handle(app: Arc<App>, caller: Caller, _request: Request) -> Result<Response, Error> {
     let did = caller.did.ok_or_else(|| Error::unauthorized("authentication required"))?;
     let did = &did;
-    let document = app.resolver.resolve(did).await.map_err(|error| {
+    let document = app.outbound.resolver.resolve(did).await.map_err(|error| {
         let status = if error.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::NOT_FOUND };
         Error::new(status, error.to_string())
     })?;
@@ -40,7 +40,7 @@ pub async fn handle(app: Arc<App>, caller: Caller, _request: Request) -> Result<
     let url = format!(
         "{pds}/xrpc/com.atproto.repo.getRecord?repo={did}&collection=app.bsky.actor.profile&rkey=self"
     );
-    let fetched = app.net.get(&url, Limits::DOCUMENT).await;
+    let fetched = app.outbound.net.get(&url, Limits::DOCUMENT).await;
     let fetched = fetched.map_err(|error| {
         tracing::info!(%did, %error, "a profile could not be read");
         Error::new(StatusCode::BAD_GATEWAY, "the PDS does not answer")

@@ -65,7 +65,7 @@ async fn refused(app: &App, row: &LetterRow, error: AgainError) -> Error {
         AgainError::NoScript => Error::not_found(error.to_string()),
         AgainError::Unreadable(what) => Error::internal(format!("dead letter {}: {what}", row.id)),
         AgainError::Failed(failure) => {
-            let message = app.script_services.variables.redact(&failure.message);
+            let message = app.scripting.services.variables.redact(&failure.message);
             match dead_letters::failed_again(&app.db, row.id, &message).await {
                 Ok(()) => Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text()),
                 Err(error) => Error::from(error),
@@ -207,12 +207,12 @@ async fn index_again(app: &App, row: &LetterRow) -> Result<(), Error> {
         Err(error) => return Err(refused(app, row, error).await),
     };
     let uri = event.change.uri();
-    let fetched = fetch::record(&app.net, &app.resolver, &uri).await.map_err(|error| {
+    let fetched = fetch::record(&app.outbound.net, &app.outbound.resolver, &uri).await.map_err(|error| {
         let told =
             Error::new(StatusCode::INTERNAL_SERVER_ERROR, "the record could not be fetched from its PDS");
         Error { cause: Some(Box::new(error)), ..told }
     })?;
-    match app.triggers.index(current(event, fetched)).await {
+    match app.scripting.events.index(current(event, fetched)).await {
         Ok(stored) => store(app, row, stored.change).await,
         Err(error) => Err(refused(app, row, error).await),
     }
@@ -243,7 +243,7 @@ pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Resp
 
 async fn retry_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
     unresolved(row)?;
-    let done = match app.triggers.again(row).await {
+    let done = match app.scripting.events.again(row).await {
         Ok(stored) => store(app, row, stored.change).await,
         Err(error) => Err(refused(app, row, error).await),
     };

@@ -100,10 +100,10 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let (did, handle) = match body.handle.as_deref().map(str::trim).filter(|handle| !handle.is_empty()) {
         None => (None, None),
         Some(named) => {
-            let did = app.resolver.account(named).await;
+            let did = app.outbound.resolver.account(named).await;
             let did = did.map_err(|error| Error::bad_request(format!("handle: {error}")))?;
             let handle = if named.starts_with("did:") {
-                app.resolver.resolve(&did).await.ok().and_then(|doc| doc.handle().map(str::to_owned))
+                app.outbound.resolver.resolve(&did).await.ok().and_then(|doc| doc.handle().map(str::to_owned))
             } else {
                 Some(named.trim_start_matches('@').to_ascii_lowercase())
             };
@@ -151,7 +151,7 @@ pub async fn authorize(app: Arc<App>, _admin: Admin, request: Request) -> Result
     };
     let origin = app.access.origins.of_host(request.headers());
     let sender = Sender::of(&app.access, &request);
-    let begun = app.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
+    let begun = app.sessions.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
     let url = begun.map_err(|error| {
         let refused = matches!(error, AuthorizationError::Flow(FlowError::Refused(..)));
         let status = if refused { StatusCode::BAD_REQUEST } else { StatusCode::BAD_GATEWAY };

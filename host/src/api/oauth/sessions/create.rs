@@ -59,7 +59,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     scopes::registrable(&app.access, &client, &body.scopes).await.map_err(not_granted)?;
 
     let account = located(&app, &did, &body).await?;
-    let private = app.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;
+    let private = app.sessions.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;
     verify_owner(&app, &account, &private, &did, &body.access_token).await?;
 
     let refresh_token = body.refresh_token.as_ref().map(|token| token.reveal().as_str());
@@ -77,7 +77,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         oauth_client_id: &client.client_id_url,
         assertion_kid: kid.as_deref(),
     };
-    let id = app.vault.register(&registration).await?;
+    let id = app.sessions.vault.register(&registration).await?;
     let id = id.ok_or_else(bound_elsewhere)?;
     app.events.record(Event::DpopSessionCreated {
         did: did.to_string(),
@@ -94,7 +94,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
 async fn end_surplus(app: &App, client: &ApiClient, did: &Did, newest: &str) -> Result<(), Error> {
     let surplus = oauth_sessions::surplus(&app.db, &client.id, did.as_str(), newest, MAX_DEVICES).await;
     for session_id in surplus? {
-        if app.vault.end(&session_id).await? {
+        if app.sessions.vault.end(&session_id).await? {
             let (did, client_key) = (did.to_string(), client.key.clone());
             app.events.record(Event::DpopDeviceDeleted { did, client_key, session_id });
         }
@@ -146,7 +146,7 @@ fn not_granted(error: NotGranted) -> Error {
 
 /// Where the account lives and who speaks for it: its DID document's and its PDS's word.
 async fn located(app: &App, did: &Did, body: &Body) -> Result<Account, Error> {
-    let account = app.discovery.account(did).await.map_err(|error| {
+    let account = app.sessions.discovery.account(did).await.map_err(|error| {
         let status = if error.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::BAD_REQUEST };
         Error::new(status, error.to_string())
     })?;
@@ -180,7 +180,7 @@ async fn verify_owner(
     let url = format!("{}/xrpc/com.atproto.server.getSession", account.pds);
     let headers = HeaderMap::new();
     let parcel = Parcel { method: Method::GET, url: &url, headers, body: None, limits: Limits::DOCUMENT };
-    let fetched = app.courier.send(key, Some(token.reveal()), &parcel).await.map_err(|error| {
+    let fetched = app.sessions.dpop.send(key, Some(token.reveal()), &parcel).await.map_err(|error| {
         Error::new(StatusCode::BAD_GATEWAY, format!("the account's PDS does not answer: {error}"))
     })?;
     if !fetched.status.is_success() {

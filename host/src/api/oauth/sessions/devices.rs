@@ -49,7 +49,7 @@ pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<R
     let client = holder.client();
     let devices = oauth_sessions::devices(&app.db, &client.id, did.as_str()).await?;
     let known = devices.iter().any(|device| device.id == id);
-    if !known || !app.vault.end(id).await? {
+    if !known || !app.sessions.vault.end(id).await? {
         return Err(Error::not_found("DPoP session not found"));
     }
     app.events.record(Event::DpopDeviceDeleted {

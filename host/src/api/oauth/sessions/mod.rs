@@ -54,10 +54,10 @@ pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<R
     holder.may_see(&did)?;
     let mut ended = 0;
     match &holder {
-        Holder::Device(_, session) => ended += u32::from(app.vault.end(&session.id).await?),
+        Holder::Device(_, session) => ended += u32::from(app.sessions.vault.end(&session.id).await?),
         Holder::Application(client) => {
             for device in oauth_sessions::devices(&app.db, &client.id, did.as_str()).await? {
-                ended += u32::from(app.vault.end(&device.id).await?);
+                ended += u32::from(app.sessions.vault.end(&device.id).await?);
             }
         }
     }

@@ -207,7 +207,7 @@ pub async fn unlink_account(app: Arc<App>, caller: ClientUser, request: Request)
     delegates::unlink(&app.db, client, account.as_str()).await?;
     for device in oauth_sessions::devices(&app.db, client, account.as_str()).await? {
         if *device.id != *caller.session {
-            app.vault.end(&device.id).await?;
+            app.sessions.vault.end(&device.id).await?;
         }
     }
     let (actor, account) = (caller.did.to_string(), account.to_string());

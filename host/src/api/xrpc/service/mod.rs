@@ -149,9 +149,9 @@ pub async fn delete_api_client(
     let DeleteApiClientBody { id } =
         request.json().map_err(|_| Error::bad_request("invalid request body"))?;
     owned(&app, &caller, &id).await?;
-    let revocations = app.vault.revocations(&id).await?;
+    let revocations = app.sessions.vault.revocations(&id).await?;
     api_clients::delete(&app.db, &id).await?;
-    app.vault.revoke_all(revocations);
+    app.sessions.vault.revoke_all(revocations);
     app.changed(Topic::ApiClient(id.clone())).await?;
     app.events.record(Event::ApiClientDeleted { actor: caller.did.to_string(), id });
     Ok(response::json(StatusCode::OK, &json!({})))

@@ -1,0 +1,54 @@
+//! What every part of the server is built on: configuration, secrets, clock, database, event log.
+
+use tokio_util::task::TaskTracker;
+
+use super::open::{StartError, open_store, script_access};
+use crate::clock::Clock;
+use crate::config::{Config, Identity, LoadedSecrets};
+use crate::crypto::SealingKey;
+use crate::events::EventLog;
+use crate::lifecycle::Lifecycle;
+use crate::random::Random;
+use crate::store::{Db, StoreError};
+
+pub(super) struct Ground {
+    pub(super) config: Config,
+    pub(super) identity: Identity,
+    /// The port that the server listens on.
+    pub(super) port: u16,
+    pub(super) secrets: LoadedSecrets,
+    pub(super) sealing: SealingKey,
+    pub(super) clock: Clock,
+    pub(super) random: Random,
+    pub(super) db: Db,
+    pub(super) events: EventLog,
+    pub(super) tasks: TaskTracker,
+    pub(super) lifecycle: Lifecycle,
+}
+
+impl Ground {
+    pub(super) async fn open(config: Config, port: u16, lifecycle: Lifecycle) -> Result<Self, StartError> {
+        let (clock, random) = (Clock::system(), Random::system());
+        let secrets = config.secrets.load(&random)?;
+        let db = open_store(&config.database, &script_access(&config)?).await?;
+        let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
+        Ok(Self {
+            identity: config.server.identity(port),
+            sealing: SealingKey::new(*secrets.encryption.reveal()),
+            tasks: TaskTracker::new(),
+            config,
+            port,
+            secrets,
+            clock,
+            random,
+            db,
+            events,
+            lifecycle,
+        })
+    }
+
+    /// An error of the database, with its address.
+    pub(super) fn store_error(&self, error: StoreError) -> StartError {
+        StartError::Store { url: self.config.database.shown(), error }
+    }
+}

@@ -1,0 +1,30 @@
+//! Other servers: how they are reached, and who answers for what.
+
+use super::ground::Ground;
+use super::open::{StartError, net_client};
+use crate::fair_share::FairPool;
+use crate::identity::Resolver;
+use crate::lexicons::{Authorities, forwarding};
+use crate::net;
+
+#[derive(Debug)]
+pub struct Outbound {
+    /// The guarded client: every request to another server goes through it.
+    pub net: net::Client,
+    /// DIDs and handles to accounts and their PDSs.
+    pub resolver: Resolver,
+    /// NSIDs without a lexicon here to the servers that answer for them.
+    pub authorities: Authorities,
+    /// Places for forwarded calls.
+    pub forwarding: FairPool,
+}
+
+impl Outbound {
+    pub(super) fn open(ground: &Ground) -> Result<Self, StartError> {
+        let plc = url::Url::parse(&ground.config.indexing.plc_url).expect("the configuration was checked");
+        let net = net_client(&ground.config, &ground.identity, ground.port)?;
+        let resolver = Resolver::new(net.clone(), plc, ground.clock.clone());
+        let authorities = Authorities::new(net.clone(), resolver.clone());
+        Ok(Self { net, resolver, authorities, forwarding: forwarding::places() })
+    }
+}

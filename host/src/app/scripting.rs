@@ -1,0 +1,99 @@
+//! Scripts: the engine, what is stored, what a run may reach, and what runs them unasked.
+
+use std::sync::Arc;
+
+use super::ground::Ground;
+use super::open::{StartError, engine_config};
+use super::outbound::Outbound;
+use crate::event_scripts::Triggers;
+use crate::jobs::JobQueue;
+use crate::keys::attestation::Attestation;
+use crate::repos::Repos;
+use crate::repos::linked::LinkedRepos;
+use crate::scripts::{Engine, Library, ServerIndex, ServerLabels, ServerLog, Services, Variables, Web, Xrpc};
+use crate::worker::{self, Workers};
+
+#[derive(Debug)]
+pub struct Scripting {
+    pub engine: Engine,
+    pub library: Arc<Library>,
+    /// What runs may reach.
+    pub services: Services,
+    /// Places of runs that wait for other servers.
+    pub web: Web,
+    /// Scripts of records and labels.
+    pub events: Triggers,
+    /// Background jobs.
+    pub jobs: JobQueue,
+}
+
+/// The engine, and every stored script compiled.
+pub(super) struct Compiled {
+    engine: Engine,
+    pub(super) library: Arc<Library>,
+}
+
+impl Compiled {
+    pub(super) async fn open(ground: &Ground) -> Result<Self, StartError> {
+        let engine = Engine::open(engine_config(&ground.config)).await?;
+        let library = Arc::new(Library::new());
+        library.reload(&engine, &ground.db).await.map_err(|error| ground.store_error(error))?;
+        Ok(Self { engine, library })
+    }
+}
+
+impl Scripting {
+    pub(super) async fn open(
+        ground: &Ground,
+        outbound: &Outbound,
+        compiled: Compiled,
+        xrpc: Arc<dyn Xrpc>,
+        repos: &Repos,
+        linked_repos: &LinkedRepos,
+    ) -> Result<Self, StartError> {
+        let Ground { db, clock, random, events, sealing, .. } = ground;
+        let Compiled { engine, library } = compiled;
+        let variables = Variables::default();
+        variables.reload(sealing, db).await.map_err(|error| ground.store_error(error))?;
+        let web = Web::new(outbound.net.clone(), ground.config.scripts.pool_size);
+        let jobs = JobQueue::new(db.clone(), Arc::clone(&library) as _, clock.clone(), random.clone());
+        let index = Arc::new(ServerIndex(db.clone()));
+        let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
+        let labels = Arc::new(ServerLabels(db.clone(), clock.clone()));
+        let services = Services::new(index, log, clock.clone(), random.clone())
+            .with_variables(variables)
+            .with_web(web.clone())
+            .with_xrpc(xrpc)
+            .with_jobs(jobs.clone())
+            .with_atproto(outbound.resolver.clone(), labels, Arc::new(attestation(ground).await?))
+            .with_repos(repos.clone())
+            .with_linked_repos(linked_repos.clone());
+        let scripts = Arc::clone(&library);
+        let events = Triggers::new(engine.clone(), scripts, services.clone(), events.clone(), db.clone());
+        Ok(Self { engine, library, services, web, events, jobs })
+    }
+
+    /// The workers that run background jobs.
+    pub(super) fn workers(&self, app: &super::App) -> Workers {
+        Workers {
+            db: app.db.clone(),
+            engine: self.engine.clone(),
+            library: Arc::clone(&self.library),
+            services: self.services.clone(),
+            events: app.events.clone(),
+            clock: app.clock.clone(),
+            random: app.random.clone(),
+            queue: self.jobs.clone(),
+            places: worker::places(app.config.scripts.job_workers),
+        }
+    }
+}
+
+/// The key that signs records, under the DID of the instance.
+async fn attestation(ground: &Ground) -> Result<Attestation, StartError> {
+    let Ground { config, identity, db, sealing, random, clock, .. } = ground;
+    let key_id = format!("{}#attestation", identity.did);
+    let signature_type = format!("{}.attestation", config.auth.service_namespace);
+    let names = (key_id, signature_type);
+    Ok(Attestation::load(&config.attestation, names, db, sealing, random, clock).await?)
+}
