@@ -4,7 +4,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on, returned};
+use super::{Db, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct JobRow {
@@ -160,7 +160,7 @@ pub async fn claim(
     };
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(worker.name).bind(lease_until).bind(now);
-        query.bind(worker.host).bind(worker.most_of_tenant).fetch_all(pool).await.map(returned)
+        query.bind(worker.host).bind(worker.most_of_tenant).fetch_all(pool).await.map(only_row)
     })?)
 }
 
@@ -174,7 +174,7 @@ pub async fn renew(
     let sql = "UPDATE jobs SET lease_until = $3 WHERE id = $1 AND worker = $2 RETURNING status";
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(lease_until);
-        query.fetch_all(pool).await.map(returned)
+        query.fetch_all(pool).await.map(only_row)
     })?)
 }
 
@@ -215,7 +215,7 @@ pub async fn finish(
     };
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(status).bind(result).bind(error);
-        query.bind(now).fetch_all(pool).await.map(returned)
+        query.bind(now).fetch_all(pool).await.map(only_row)
     })?)
 }
 
@@ -271,7 +271,7 @@ pub async fn transition(
     for (from, to) in steps {
         let found: Option<String> = on!(db, writer, |pool| {
             let query = sqlx::query_scalar(sql).bind(id).bind(from).bind(to).bind(now);
-            query.fetch_all(pool).await.map(returned)
+            query.fetch_all(pool).await.map(only_row)
         })?;
         if found.is_some() {
             return Ok(found);

@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on, returned};
+use super::{Db, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LexiconRow {
@@ -92,7 +92,7 @@ pub async fn upsert(db: &Db, lexicon: &NewLexicon, now: Timestamp) -> Result<Ups
             .bind(now)
             .fetch_all(pool)
             .await
-            .and_then(|rows| returned(rows).ok_or(sqlx::Error::RowNotFound))
+            .and_then(|rows| only_row(rows).ok_or(sqlx::Error::RowNotFound))
     })?;
     Ok(Upserted { created: revision == 1, revision })
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on, returned};
+use super::{Db, StoreError, on, only_row};
 
 /// A flow that begins.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ pub async fn take(db: &Db, id: &str, now: Timestamp) -> Result<Option<Vec<u8>>, 
         .bind(now)
         .fetch_all(pool)
         .await
-        .map(returned))?)
+        .map(only_row))?)
 }
 
 /// Forgets flows that nobody came back from. Returns how many.

@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 
 use super::types::{List, OptionalList};
-use super::{Db, Patch, StoreError, on, returned};
+use super::{Db, Patch, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ScriptRow {
@@ -121,7 +121,7 @@ pub async fn patch(
             .bind(now)
             .fetch_all(pool)
             .await
-            .map(returned)
+            .map(only_row)
     })?)
 }
 
