@@ -97,7 +97,8 @@ pub async fn rotate(db: &Db, key: &ClientKeyRow) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes a key, or all of a client, and every session that can't be refreshed without. How many keys and sessions went.
+/// Removes a key, or all of a client, and every session that can't be refreshed without. How many keys and sessions
+/// went.
 pub async fn revoke(db: &Db, client_id: &str, kid: Option<&str>) -> Result<(u64, u64), StoreError> {
     let sessions = "DELETE FROM dpop_keys WHERE id IN (SELECT key_id FROM oauth_sessions \
                         WHERE client_id = $1 AND assertion_kid IN (SELECT kid FROM api_client_keys \

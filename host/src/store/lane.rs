@@ -101,9 +101,9 @@ fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[Bound]) {
         // Returns the previous limit.
         unsafe { libsqlite3_sys::sqlite3_limit(database, limit.what, limit.most) };
     }
-    // Makes SQLite plan a statement without looking at its parameters. Otherwise, as soon as `records` has a partial index,
-    // SQLite prepares every statement again for every new parameter value. Fails only for an option that SQLite does not
-    // know.
+    // Makes SQLite plan a statement without looking at its parameters. Otherwise, as soon as `records` has a partial
+    // index, SQLite prepares every statement again for every new parameter value. Fails only for an option that SQLite
+    // does not know.
     let (on, no_answer) = (c_int::from(true), ptr::null_mut::<c_int>());
     unsafe { libsqlite3_sys::sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_QPSG, on, no_answer) };
 }
@@ -234,8 +234,8 @@ impl<C: Laned> Lane<C> {
         self
     }
 
-    /// Sets the query that checks the role of each new PostgreSQL connection; if it returns a text, the connection is not
-    /// used.
+    /// Sets the query that checks the role of each new PostgreSQL connection; if it returns a text, the connection is
+    /// not used.
     pub(super) fn proving(mut self, check: Option<String>) -> Self {
         self.setup.role_check = check;
         self
@@ -264,7 +264,8 @@ impl<C: Laned> Lane<C> {
         Ok(Held { pool: self, connection: Some(connection), deadline, _permit: permit })
     }
 
-    /// Refuses further callers and closes idle connections. A connection that is checked out closes when it is returned.
+    /// Refuses further callers and closes idle connections. A connection that is checked out closes when it is
+    /// returned.
     pub(super) async fn close(&self) {
         self.permits.close();
         let idle = std::mem::take(&mut *self.lock());
@@ -295,8 +296,8 @@ impl<C: Connection> Held<'_, C> {
 }
 
 impl<C: Connection> Drop for Held<'_, C> {
-    /// Without `keep` a statement may still be running for a caller that is gone. SQLite stops it at the next check of the
-    /// deadline, PostgreSQL when the connection closes.
+    /// Without `keep` a statement may still be running for a caller that is gone. SQLite stops it at the next check of
+    /// the deadline, PostgreSQL when the connection closes.
     fn drop(&mut self) {
         if self.connection.is_some() {
             self.deadline.expire();
@@ -347,8 +348,8 @@ mod tests {
     use crate::store::scans::SCAN_TIME;
     use crate::store::{Db, scratch};
 
-    /// SQLite uses a partial index for a bound parameter only if it may look at the parameter's value, and then prepares the
-    /// statement again for each value.
+    /// SQLite uses a partial index for a bound parameter only if it may look at the parameter's value, and then
+    /// prepares the statement again for each value.
     #[tokio::test]
     async fn plans_do_not_look_at_parameters() {
         assert!(room::install());

@@ -1,8 +1,8 @@
 //! Grants the lease of the stream, so that one host at a time follows it.
 //!
-//! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and the
-//! lock is released. A host may detect the loss of its connection later than the database does, so each lease also has a
-//! number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over.
+//! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
+//! the lock is released. A host may detect the loss of its connection later than the database does, so each lease also
+//! has a number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over.
 //!
 //! A SQLite file has one server, which always has the lease.
 
@@ -101,8 +101,8 @@ async fn take(connection: &mut DedicatedConnection, now: Timestamp) -> Result<Op
     if !lock.fetch_one(connection.listener()).await? {
         return Ok(None);
     }
-    // Waits for a running commit of the previous term, which has locked the row. Terms start at the current time, so that
-    // they still rise after an operator has emptied the table.
+    // Waits for a running commit of the previous term, which has locked the row. Terms start at the current time, so
+    // that they still rise after an operator has emptied the table.
     let sql = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $2) ON CONFLICT (source) \
                DO UPDATE SET cursor = greatest(stream_cursors.cursor + 1, excluded.cursor), \
                    updated_at = excluded.updated_at RETURNING cursor";

@@ -124,9 +124,9 @@ macro_rules! on {
 }
 use on;
 
-/// The only row that a write with `RETURNING` produced. Outside a transaction such a statement must run with `fetch_all`:
-/// `fetch_one` and `fetch_optional` stop reading after the first row, but SQLite commits after the last, so a failed commit
-/// would go unnoticed.
+/// The only row that a write with `RETURNING` produced. Outside a transaction such a statement must run with
+/// `fetch_all`: `fetch_one` and `fetch_optional` stop reading after the first row, but SQLite commits after the last,
+/// so a failed commit would go unnoticed.
 fn only_row<T>(mut rows: Vec<T>) -> Option<T> {
     rows.pop()
 }
@@ -180,7 +180,8 @@ impl Db {
         if url.starts_with("sqlite:") { &SQLITE_MIGRATIONS } else { &POSTGRES_MIGRATIONS }.iter().count()
     }
 
-    /// Applies pending migrations and prepares the database role of scripts' SQL. Several processes may call it at once.
+    /// Applies pending migrations and prepares the database role of scripts' SQL. Several processes may call it at
+    /// once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         self.apply_migrations().await?;
         self.prepare_script_role().await;

@@ -32,8 +32,8 @@ pub async fn create(db: &Db, session: &WebSessionRow) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// `None` when there is none, it has expired, or its account is no user (any more). While there are no users at all, the
-/// first account that logs in becomes one.
+/// `None` when there is none, it has expired, or its account is no user (any more). While there are no users at all,
+/// the first account that logs in becomes one.
 pub async fn get(db: &Db, id: &str, now: Timestamp) -> Result<Option<WebSessionRow>, StoreError> {
     let sql = "SELECT id, did, oauth_session_id, created_at, expires_at FROM web_sessions \
                WHERE id = $1 AND expires_at > $2 AND (EXISTS (SELECT 1 FROM users u WHERE u.did = web_sessions.did) \
