@@ -267,7 +267,7 @@ pub async fn transition(
     steps: &[(&str, &str)],
     now: Timestamp,
 ) -> Result<Option<String>, StoreError> {
-    // One statement per step; a job has one status, so at most one step usually matches.
+    // A job has one status, so at most one of these statements matches.
     let sql = "UPDATE jobs SET status = $3, completed_at = CASE WHEN $3 = 'cancelled' THEN $4 END \
                WHERE id = $1 AND status = $2 RETURNING status";
     for (from, to) in steps {

@@ -15,7 +15,7 @@ pub struct GrantRow {
     pub reason: Option<String>,
     /// Space-separated.
     pub scopes: String,
-    /// Triggers whose scripts may use the grant. Empty: every script, except in queries without a logged-in caller.
+    /// Triggers whose scripts may use the grant. Empty: every script, except those of queries without a caller.
     #[sqlx(try_from = "List")]
     pub scripts: Vec<String>,
     /// `pending`, `active` or `needs_reauth`.

@@ -257,14 +257,14 @@ pub async fn surplus(
     db: &Db,
     client_id: &str,
     did: &str,
-    kept: &str,
-    most: i64,
+    kept_id: &str,
+    keep: i64,
 ) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT id FROM oauth_sessions WHERE client_id = $1 AND did = $2 AND id <> $3 \
                ORDER BY updated_at DESC, id LIMIT $4 OFFSET $5";
     Ok(on!(db, reader, |pool| {
-        let query = sqlx::query_scalar(sql).bind(client_id).bind(did).bind(kept);
-        query.bind(SURPLUS_STEP).bind(most - 1).fetch_all(pool).await
+        let query = sqlx::query_scalar(sql).bind(client_id).bind(did).bind(kept_id);
+        query.bind(SURPLUS_STEP).bind(keep - 1).fetch_all(pool).await
     })?)
 }
 

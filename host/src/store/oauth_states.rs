@@ -10,9 +10,9 @@ pub struct NewState<'a> {
     pub id: &'a str,
     pub sealed: &'a [u8],
     pub expires_at: Timestamp,
-    /// The party that started the flow, for [`Bounds::of_sender`].
+    /// The tenant that started the flow.
     pub sender: &'a str,
-    /// The authorization server, for [`Bounds::of_target`].
+    /// The host of the authorization server, as a tenant.
     pub target: &'a str,
 }
 
