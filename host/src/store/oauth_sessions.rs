@@ -251,8 +251,8 @@ pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     Ok(removed > 0)
 }
 
-/// The sessions of an account under a client beyond the `most` most recently updated ones, one of which is always
-/// `kept`.
+/// The sessions of an account under a client beyond the `keep` most recently updated ones, which always include
+/// `kept_id`.
 pub async fn surplus(
     db: &Db,
     client_id: &str,
