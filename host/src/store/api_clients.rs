@@ -93,7 +93,7 @@ pub async fn get_by_key(db: &Db, client_key: &str) -> Result<Option<ApiClientRow
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_key).fetch_optional(pool).await)?)
 }
 
-/// The largest numbers of clients.
+/// Limits on the number of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     pub all: i64,
@@ -105,11 +105,11 @@ pub struct Caps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
     Done,
-    /// The instance has the largest number of clients.
+    /// The instance has reached its limit.
     Full,
-    /// The parent has the largest number of children.
+    /// The parent has reached its limit.
     ParentFull,
-    /// The owner has the largest number of clients.
+    /// The owner has reached its limit.
     OwnerFull,
 }
 

@@ -39,7 +39,7 @@ pub struct NewJob<'a> {
     pub inherit_auth: bool,
 }
 
-/// The largest numbers of pending jobs.
+/// Limits on the number of pending jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     pub of_creator: i64,
@@ -124,8 +124,9 @@ pub struct Worker<'a> {
     pub most_of_tenant: i64,
 }
 
-/// Assigns a pending job to the worker until `lease_until`. Skips tenants of which this host already runs the largest
-/// number of jobs; chooses the tenant whose latest job started longest ago, and that tenant's oldest pending job.
+/// Assigns a pending job to the worker until `lease_until`. Skips tenants of which this host already runs
+/// `most_of_tenant` jobs; chooses the tenant whose latest job started longest ago, and that tenant's oldest pending
+/// job.
 pub async fn claim(
     db: &Db,
     worker: Worker<'_>,

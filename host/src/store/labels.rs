@@ -50,7 +50,7 @@ const PUT_POSTGRES: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, ex
 
 /// Stores labels of labelers in one statement.
 pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
-    // A PostgreSQL upsert can't change a row twice.
+    // One upsert statement can't change the same row twice on PostgreSQL.
     let mut newest: HashMap<(&str, &str, &str), &Label> = HashMap::new();
     for label in labels {
         let kept = newest.entry((&label.uri, &label.src, &label.val)).or_insert(label);

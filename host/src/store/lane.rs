@@ -264,13 +264,12 @@ impl<C: Laned> Lane<C> {
         Ok(Held { pool: self, connection: Some(connection), deadline, _permit: permit })
     }
 
-    /// Refuses further callers and closes idle connections. A connection that is checked out closes when it is
-    /// returned.
+    /// Refuses further callers and closes idle connections. Connections in use close when they are returned.
     pub(super) async fn close(&self) {
         self.permits.close();
         let idle = std::mem::take(&mut *self.lock());
         for idle in idle {
-            // The connection is gone also when closing fails.
+            // The connection is dropped even if closing it fails.
             let _ = idle.connection.close().await;
         }
     }

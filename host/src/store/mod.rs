@@ -181,7 +181,7 @@ impl Db {
     }
 
     /// Applies pending migrations and prepares the database role of scripts' SQL. Several processes may call it at
-    /// once.
+    /// the same time.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         self.apply_migrations().await?;
         self.prepare_script_role().await;

@@ -16,7 +16,7 @@ pub struct NewState<'a> {
     pub target: &'a str,
 }
 
-/// The largest numbers of pending flows.
+/// Limits on the number of pending flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Per sender; further flows are refused.

@@ -31,7 +31,7 @@ pub struct SearchArgs<'a> {
     pub tenant: &'a Tenant,
 }
 
-/// The best matches, best first, at most [`PAGE_BYTES`] of them.
+/// The best matches, best first, at most [`PAGE_BYTES`] of records.
 ///
 /// # Errors
 /// [`StoreError::Busy`] and [`StoreError::TooSlow`]: matches are sorted, so every search is a scan, at least of the

@@ -28,8 +28,8 @@ pub async fn keep(db: &Db, proofs: &[(ProofId, Timestamp)]) -> Result<Vec<ProofI
     ids.collect()
 }
 
-/// Removes proofs that expired before `before`, which are rejected without this table; at most `max` per call. Returns
-/// how many.
+/// Removes proofs that expired before `before`, at most `max` per call: expired proofs are rejected anyway. Returns how
+/// many.
 pub async fn prune(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
     let sql =
         "DELETE FROM used_proofs WHERE id IN (SELECT id FROM used_proofs WHERE expires_at < $1 LIMIT $2)";

@@ -205,7 +205,7 @@ async fn update(
 }
 
 struct ExistingRow {
-    /// Index of the key in the search.
+    /// Index of the key in the search's keys.
     n: i64,
     id: i64,
     rev: i64,

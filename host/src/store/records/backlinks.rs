@@ -76,7 +76,7 @@ macro_rules! fetch {
     }};
 }
 
-/// Visible records that refer to the target, newest first, at most [`PAGE_BYTES`] of them.
+/// Visible records that refer to the target, newest first, at most [`PAGE_BYTES`] of records.
 ///
 /// # Errors
 /// [`StoreError::Busy`] and [`StoreError::TooSlow`] when the list is limited to one account.

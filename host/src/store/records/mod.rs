@@ -1,8 +1,8 @@
 //! Reads, counts and deletes indexed records. Reads never return records of hidden accounts.
 //!
-//! A list must read an index in its order and look up the DID of each row. The statements force this order, because
-//! without statistics (a new database) both planners choose badly: on SQLite with `CROSS JOIN`, on PostgreSQL with a
-//! `LATERAL` subquery that has its own `LIMIT`.
+//! A list must read an index in its order and look up the DID of each row. The statements force this order (`CROSS
+//! JOIN` on SQLite, a `LATERAL` subquery with its own `LIMIT` on PostgreSQL), because without statistics, as in a new
+//! database, both planners choose another one.
 
 pub mod backlinks;
 mod many;

@@ -1,10 +1,9 @@
 //! Reads a list from SQLite as one row.
 //!
 //! sqlx passes each row as a message from the connection's thread and copies each column to the heap: for a list of
-//! twenty rows that costs more than finding them. So the statement concatenates the rows into one text, each as `id
-//! indexed_at did rkey length record`, and the records of a page are slices of it. DIDs and record keys contain no
-//! blanks; the length is in bytes. A record longer than [`INLINE_BYTES`] is left out: its length is followed by the
-//! next row.
+//! twenty rows that costs more than finding them. So the statement concatenates the rows into one text, each as
+//! `id indexed_at did rkey length record`, and the records of a page are slices of it. DIDs and record keys contain no
+//! blanks; the length is in bytes. A record longer than [`INLINE_BYTES`] is left out: the next row follows its length.
 
 use bytes::Bytes;
 use sqlx::SqliteConnection;
