@@ -212,17 +212,17 @@ async fn delete(conn: &mut PgConnection, plan: &Plan<'_>, applied: &mut Applied)
                    ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
                        deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev RETURNING 1) \
                SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)";
-    let deletes = &plan.deletes;
+    let rows = &plan.deletes;
     let (deleted, tombstones): (i64, i64) = sqlx::query_as(sql)
-        .bind(deletes.iter().map(|row| row.collection_id).collect::<Vec<_>>())
-        .bind(deletes.iter().map(|row| row.did_id).collect::<Vec<_>>())
-        .bind(deletes.iter().map(|row| row.rkey).collect::<Vec<_>>())
-        .bind(deletes.iter().map(|row| row.rev).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.collection_id).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.did_id).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.rkey).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.rev).collect::<Vec<_>>())
         .bind(plan.now)
         .fetch_one(conn)
         .await?;
     applied.deleted += deleted as u64;
-    applied.stale += deletes.len() as u64 - tombstones as u64;
+    applied.stale += rows.len() as u64 - tombstones as u64;
     Ok(())
 }
 
