@@ -160,10 +160,10 @@ async fn a_database_file_that_is_gone_or_replaced_is_noticed() {
     assert_eq!(database(&server).await.0, StatusCode::OK);
     let (file, away) = (directory.path().join("test.db"), directory.path().join("away.db"));
     std::fs::rename(&file, &away).unwrap();
-    becomes(&server, StatusCode::SERVICE_UNAVAILABLE, "gone").await;
+    becomes(&server, StatusCode::SERVICE_UNAVAILABLE, "deleted or replaced").await;
     assert!(!file.exists(), "looking made a database");
     std::fs::copy(&away, &file).unwrap();
-    becomes(&server, StatusCode::SERVICE_UNAVAILABLE, "another lies in its place").await;
+    becomes(&server, StatusCode::SERVICE_UNAVAILABLE, "deleted or replaced").await;
     std::fs::rename(&away, &file).unwrap();
     becomes(&server, StatusCode::OK, "").await;
 }

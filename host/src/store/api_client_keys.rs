@@ -1,4 +1,4 @@
-//! Keys with which API clients authenticate to authorization servers.
+//! Stores the keys with which API clients authenticate to authorization servers.
 
 use crate::clock::Timestamp;
 
@@ -11,7 +11,7 @@ pub struct ClientKeyRow {
     pub sealed: Vec<u8>,
     /// JSON text.
     pub public_jwk: String,
-    /// `current`, or `retiring`: published, and used for the sessions that began with it.
+    /// `current`, or `retiring`: still published and used for the sessions that began with it.
     pub status: String,
     pub created_at: Timestamp,
 }
@@ -22,7 +22,7 @@ macro_rules! select {
     };
 }
 
-/// Makes a key the current one, unless the client has one. `false` then.
+/// Stores a client's current key; `false` when the client has one already.
 pub async fn create(db: &Db, key: &ClientKeyRow) -> Result<bool, StoreError> {
     let sql = "INSERT INTO api_client_keys (kid, client_id, sealed, public_jwk, status, created_at) \
                VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
@@ -65,7 +65,7 @@ pub async fn current(db: &Db, client_id: &str) -> Result<Option<ClientKeyRow>, S
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).fetch_optional(pool).await)?)
 }
 
-/// A key, and how many sessions began with it.
+/// A key and the number of sessions that began with it.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct KeyUse {
     pub kid: String,
@@ -74,7 +74,7 @@ pub struct KeyUse {
     pub session_count: i64,
 }
 
-/// The keys of a client with their use, newest first.
+/// The keys of a client with their numbers of sessions, newest first.
 pub async fn in_use(db: &Db, client_id: &str) -> Result<Vec<KeyUse>, StoreError> {
     let sql = "SELECT kid, status, created_at, (SELECT count(*) FROM oauth_sessions s \
                    WHERE s.client_id = k.client_id AND s.assertion_kid = k.kid) AS session_count \
@@ -82,7 +82,7 @@ pub async fn in_use(db: &Db, client_id: &str) -> Result<Vec<KeyUse>, StoreError>
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).fetch_all(pool).await)?)
 }
 
-/// Makes a key the current one; the one before goes on for its sessions.
+/// Makes a key the current one; the previous key stays in use for its sessions.
 pub async fn rotate(db: &Db, key: &ClientKeyRow) -> Result<(), StoreError> {
     let retire = "UPDATE api_client_keys SET status = 'retiring' WHERE client_id = $1 AND status = 'current'";
     let insert = "INSERT INTO api_client_keys (kid, client_id, sealed, public_jwk, status, created_at) \
@@ -97,7 +97,8 @@ pub async fn rotate(db: &Db, key: &ClientKeyRow) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes a key, or all of a client, and every session that can't be refreshed without. How many keys and sessions went.
+/// Removes one or all keys of a client, and the sessions that began with them, which can't be refreshed without the
+/// key. Returns the numbers of removed keys and sessions.
 pub async fn revoke(db: &Db, client_id: &str, kid: Option<&str>) -> Result<(u64, u64), StoreError> {
     let sessions = "DELETE FROM dpop_keys WHERE id IN (SELECT key_id FROM oauth_sessions \
                         WHERE client_id = $1 AND assertion_kid IN (SELECT kid FROM api_client_keys \
@@ -112,7 +113,7 @@ pub async fn revoke(db: &Db, client_id: &str, kid: Option<&str>) -> Result<(u64,
     }))
 }
 
-/// Forgets keys that were replaced and that no session needs any more. Returns how many.
+/// Removes retiring keys that no session uses. Returns how many.
 pub async fn delete_retired(db: &Db) -> Result<u64, StoreError> {
     let sql = "DELETE FROM api_client_keys WHERE status = 'retiring' AND NOT EXISTS \
                (SELECT 1 FROM oauth_sessions s WHERE s.assertion_kid = api_client_keys.kid)";

@@ -1,4 +1,4 @@
-//! API clients: who may call XRPC. One level of nesting: a child has a parent, a parent has none.
+//! Stores API clients, the applications that may call XRPC. A client may have children, but a child can't.
 
 use crate::clock::Timestamp;
 
@@ -27,7 +27,7 @@ pub struct ApiClientRow {
     /// Tokens per second; `None`: the instance default.
     pub rate_limit_refill_rate: Option<f64>,
     pub is_active: bool,
-    /// DID of the user that made it.
+    /// DID of the user that created it.
     pub created_by: String,
     pub parent_client_id: Option<String>,
     pub owner_did: Option<String>,
@@ -35,7 +35,7 @@ pub struct ApiClientRow {
     pub updated_at: Timestamp,
 }
 
-/// Only what is `Some` or not [`Patch::Keep`] changes.
+/// A partial update: fields that are `None` or [`Patch::Keep`] stay unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct ApiClientPatch {
     pub name: Option<String>,
@@ -45,7 +45,7 @@ pub struct ApiClientPatch {
     pub allowed_origins: Patch<Vec<String>>,
     pub rate_limit_capacity: Patch<i64>,
     pub rate_limit_refill_rate: Patch<f64>,
-    /// `false` also deactivates the children; `true` does not bring them back.
+    /// `false` also deactivates the children; `true` does not reactivate them.
     pub is_active: Option<bool>,
 }
 
@@ -70,7 +70,7 @@ pub async fn list(db: &Db, parent_id: Option<&str>) -> Result<Vec<ApiClientRow>,
     })?)
 }
 
-/// A client and its children. Empty when it is gone, as its children are then.
+/// A client and its children. Empty when the client does not exist, because its children are deleted with it.
 pub async fn family(db: &Db, id: &str) -> Result<Vec<ApiClientRow>, StoreError> {
     let sql = select!("WHERE id = $1 OR parent_client_id = $1");
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_all(pool).await)?)
@@ -87,13 +87,13 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<ApiClientRow>, StoreError> 
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Active or not: the caller looks at `is_active`.
+/// Also returns inactive clients: the caller checks `is_active`.
 pub async fn get_by_key(db: &Db, client_key: &str) -> Result<Option<ApiClientRow>, StoreError> {
     let sql = select!("WHERE client_key = $1");
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_key).fetch_optional(pool).await)?)
 }
 
-/// How many clients there may be.
+/// Limits on the number of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     pub all: i64,
@@ -101,20 +101,20 @@ pub struct Caps {
     pub of_owner: i64,
 }
 
-/// What became of a new client.
+/// The result of [`create`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
     Done,
-    /// The instance has as many as it may.
+    /// The instance has reached its limit.
     Full,
-    /// Its parent has.
+    /// The parent has reached its limit.
     ParentFull,
-    /// Its owner has.
+    /// The owner has reached its limit.
     OwnerFull,
 }
 
-/// [`StoreError::Conflict`] when `client_id_url` (or the key) is taken. Writers on several hosts may exceed a cap by as
-/// many as they are.
+/// Creates a client unless a cap is reached. Hosts that write at the same time may exceed a cap by one client each.
+/// [`StoreError::Conflict`] when `client_id_url` (or the key) is taken.
 pub async fn create(db: &Db, client: &ApiClientRow, caps: &Caps) -> Result<Created, StoreError> {
     let count = "SELECT (SELECT count(*) FROM api_clients), \
                  (SELECT count(*) FROM api_clients WHERE parent_client_id = $1), \
@@ -173,7 +173,7 @@ pub async fn update(
     patch: &ApiClientPatch,
     now: Timestamp,
 ) -> Result<Option<ApiClientRow>, StoreError> {
-    // A flag beside each value that can be cleared says whether it is set at all.
+    // For values that can be cleared, a flag parameter says whether the update sets them.
     let sql = "UPDATE api_clients SET name = coalesce($2, name), client_uri = coalesce($3, client_uri), \
                    redirect_uris = coalesce($4, redirect_uris), scopes = coalesce($5, scopes), \
                    allowed_origins = coalesce($6, allowed_origins), \
@@ -215,9 +215,9 @@ pub async fn update(
     })
 }
 
-/// Removes a client and its children; the keys of all that went, for caches.
+/// Removes a client and its children. Returns the client keys of all removed clients, for cache invalidation.
 pub async fn delete(db: &Db, id: &str) -> Result<Vec<String>, StoreError> {
-    // The cascade of the foreign key would not tell which children went.
+    // The cascade of the foreign key would not return the keys of the children.
     let statements = [
         "DELETE FROM api_clients WHERE parent_client_id = $1 RETURNING client_key",
         "DELETE FROM api_clients WHERE id = $1 RETURNING client_key",

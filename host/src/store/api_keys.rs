@@ -1,4 +1,4 @@
-//! Admin API keys. Only the SHA-256 hex of a key is stored.
+//! Stores admin API keys: only the SHA-256 hash of each, in hex.
 
 use crate::clock::Timestamp;
 
@@ -73,7 +73,7 @@ pub async fn list_of(db: &Db, user_id: &str) -> Result<Vec<ApiKeyRow>, StoreErro
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(user_id).fetch_all(pool).await)?)
 }
 
-/// `false` when it is absent, already revoked, or another user's.
+/// `false` when the key does not exist, is revoked already, or belongs to another user.
 pub async fn revoke(db: &Db, id: &str, user_id: &str, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "UPDATE api_keys SET revoked_at = $3 WHERE id = $1 AND user_id = $2 AND revoked_at IS NULL";
     let revoked = on!(db, writer, |pool| {

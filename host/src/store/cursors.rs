@@ -1,4 +1,5 @@
-//! Stream cursors. They are written by [`super::index::apply`] alone, with the records they cover.
+//! Reads and clears stream cursors. Only [`super::index::apply`] writes them, together with the records that they
+//! cover.
 
 use super::{Db, StoreError, on};
 
@@ -8,7 +9,7 @@ pub async fn get(db: &Db, source: &str) -> Result<Option<i64>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(source).fetch_optional(pool).await)?)
 }
 
-/// Forgets a cursor, so that the stream starts at the live end.
+/// Removes a cursor, so that the stream starts at the live end.
 pub async fn clear(db: &Db, source: &str) -> Result<(), StoreError> {
     let sql = "DELETE FROM stream_cursors WHERE source = $1";
     on!(db, writer, |pool| sqlx::query(sql).bind(source).execute(pool).await.map(drop))?;

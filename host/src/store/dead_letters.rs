@@ -1,4 +1,4 @@
-//! Events whose script failed.
+//! Stores dead letters: record and label changes whose script failed.
 
 use sqlx::AssertSqlSafe;
 
@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-/// One letter, as it is stored.
+/// A stored dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LetterRow {
     pub id: i64,
@@ -18,7 +18,7 @@ pub struct LetterRow {
     pub resolved_at: Option<Timestamp>,
 }
 
-/// The event, and whose script it was for.
+/// What the script was to process, and which script.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Letter {
     /// The script's trigger id.
@@ -44,21 +44,21 @@ pub struct Letter {
     pub payload: Option<String>,
 }
 
-/// Which letters; all conditions must hold.
+/// Selects letters; all conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub struct LetterFilter {
     pub collection: Option<String>,
-    /// `None`: both.
+    /// `None`: resolved and unresolved letters.
     pub resolved: Option<bool>,
-    /// Older than this one.
+    /// Only letters with a smaller id.
     pub before: Option<i64>,
 }
 
 const COLUMNS: &str = "id, script_ref, host_kind, host_id, lexicon_id, collection, uri, did, rkey, action, rev, cid, \
      payload, error, attempts, created_at, resolved_at";
 
-/// Keeps a letter. `event_key` names script and event: an event that comes twice, after a crash say, is one letter.
-/// `false` when it is there already.
+/// Stores a letter; `false` when it exists. `event_key` identifies script and change, so that a change that is
+/// delivered twice, for example after a crash, becomes one letter.
 pub async fn insert(
     db: &Db,
     event_key: &str,
@@ -71,7 +71,7 @@ pub async fn insert(
                rkey, action, rev, cid, payload, error, attempts, created_at) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) \
                ON CONFLICT (event_key) DO NOTHING";
-    // PostgreSQL's text can't hold U+0000, and what failed may be anybody's.
+    // PostgreSQL's text can't contain U+0000, and the content comes from the network.
     let clean = |text: &str| text.replace('\0', "\u{fffd}");
     let l = letter;
     let written = on!(db, writer, |pool| {
@@ -123,7 +123,7 @@ pub async fn get(db: &Db, id: i64) -> Result<Option<LetterRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Done with; `false` when there is no such letter. One that is resolved stays as it was.
+/// Marks a letter as resolved; `false` when it does not exist. A letter that is resolved already keeps its time.
 pub async fn resolve(db: &Db, id: i64, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "UPDATE dead_letters SET resolved_at = coalesce(resolved_at, $2) WHERE id = $1";
     let found =
@@ -131,7 +131,7 @@ pub async fn resolve(db: &Db, id: i64, now: Timestamp) -> Result<bool, StoreErro
     Ok(found > 0)
 }
 
-/// It failed once more.
+/// Records another failed attempt.
 pub async fn failed_again(db: &Db, id: i64, error: &str) -> Result<(), StoreError> {
     let sql = "UPDATE dead_letters SET error = $2, attempts = attempts + 1 WHERE id = $1";
     let error = error.replace('\0', "\u{fffd}");
@@ -139,7 +139,7 @@ pub async fn failed_again(db: &Db, id: i64, error: &str) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Removes what was resolved before `before`, at most `max` a call. Returns how many.
+/// Removes letters resolved before `before`, at most `max` per call. Returns how many.
 pub async fn delete_resolved_before(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
     let sql =
         "DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE resolved_at < $1 LIMIT $2)";
@@ -148,7 +148,7 @@ pub async fn delete_resolved_before(db: &Db, before: Timestamp, max: u32) -> Res
     }))
 }
 
-/// $1 is the keyset, $2 the collection.
+/// The WHERE condition of a filter: $1 is the keyset, $2 the collection.
 fn conditions(filter: &LetterFilter) -> String {
     let collection = if filter.collection.is_some() { "collection = $2" } else { "CAST($2 AS TEXT) IS NULL" };
     let resolved = match filter.resolved {

@@ -1,4 +1,4 @@
-//! Accounts that several people write for, within one API client.
+//! Stores delegates: the users that may write to a shared account, per API client.
 
 use crate::clock::Timestamp;
 
@@ -14,7 +14,8 @@ pub struct DelegateRow {
     pub created_at: Timestamp,
 }
 
-/// [`StoreError::Conflict`] when the user is a delegate already, or the account has an owner.
+/// Adds a delegate. [`StoreError::Conflict`] when the user is a delegate already, or when the new delegate is an owner
+/// and the account has one.
 pub async fn add(db: &Db, client_id: &str, delegate: &DelegateRow) -> Result<(), StoreError> {
     let sql = "INSERT INTO account_delegates (client_id, account_did, user_did, role, granted_by, created_at) \
                VALUES ($1, $2, $3, $4, $5, $6)";
@@ -33,14 +34,14 @@ pub async fn add(db: &Db, client_id: &str, delegate: &DelegateRow) -> Result<(),
     Ok(())
 }
 
-/// The delegates of an account, in the order they came; its owner first.
+/// The delegates of an account, oldest first; the first is its owner.
 pub async fn of_account(db: &Db, client_id: &str, account: &str) -> Result<Vec<DelegateRow>, StoreError> {
     let sql = "SELECT account_did, user_did, role, granted_by, created_at FROM account_delegates \
                WHERE client_id = $1 AND account_did = $2 ORDER BY created_at, user_did";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).bind(account).fetch_all(pool).await)?)
 }
 
-/// What a user may write for, in the order it came.
+/// The accounts that a user may write to, oldest delegation first.
 pub async fn of_user(db: &Db, client_id: &str, user: &str) -> Result<Vec<DelegateRow>, StoreError> {
     let sql = "SELECT account_did, user_did, role, granted_by, created_at FROM account_delegates \
                WHERE client_id = $1 AND user_did = $2 ORDER BY created_at, account_did";
@@ -56,13 +57,13 @@ pub async fn linked_elsewhere(db: &Db, client_id: &str, account: &str) -> Result
     Ok(count > 0)
 }
 
-/// `false` when the user is no delegate.
+/// Removes a delegate; `false` when the user is none.
 pub async fn remove(db: &Db, client_id: &str, account: &str, user: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM account_delegates WHERE client_id = $1 AND account_did = $2 AND user_did = $3";
-    let gone = on!(db, writer, |pool| {
+    let removed = on!(db, writer, |pool| {
         sqlx::query(sql).bind(client_id).bind(account).bind(user).execute(pool).await?.rows_affected()
     });
-    Ok(gone > 0)
+    Ok(removed > 0)
 }
 
 /// Removes an account with all of its delegates.

@@ -1,4 +1,4 @@
-//! Origins that the instance is reached by; one of them is the primary.
+//! Stores the origins under which the instance is reachable; one of them is the primary.
 
 use crate::clock::Timestamp;
 
@@ -20,7 +20,7 @@ pub async fn list(db: &Db) -> Result<Vec<DomainRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 
-/// [`StoreError::Conflict`] when the origin is there already.
+/// Adds a domain. [`StoreError::Conflict`] when the origin exists already.
 pub async fn create(db: &Db, domain: &DomainRow) -> Result<(), StoreError> {
     let sql = "INSERT INTO domains (id, url, is_primary, created_at, updated_at) VALUES ($1, $2, $3, $4, $5)";
     on!(db, writer, |pool| {
@@ -37,7 +37,7 @@ pub async fn create(db: &Db, domain: &DomainRow) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes the origin of PUBLIC_URL the primary one, whatever was: added when it is new (under `id`).
+/// Makes the origin of PUBLIC_URL the primary domain; adds it (under `id`) when it is new.
 pub async fn set_origin(db: &Db, id: &str, url: &str, now: Timestamp) -> Result<(), StoreError> {
     let add = "INSERT INTO domains (id, url, is_primary, created_at, updated_at) \
                VALUES ($1, $2, FALSE, $3, $3) ON CONFLICT (url) DO NOTHING";
@@ -49,7 +49,7 @@ pub async fn set_origin(db: &Db, id: &str, url: &str, now: Timestamp) -> Result<
 
 /// `false` when there is no such domain.
 pub async fn set_primary(db: &Db, id: &str, now: Timestamp) -> Result<bool, StoreError> {
-    // Two statements, because one could have two primaries on its way.
+    // Two statements, because a single one could violate the unique index of the primary row by row.
     let unset = "UPDATE domains SET is_primary = FALSE, updated_at = $2 WHERE is_primary = TRUE AND id <> $1 \
                  AND EXISTS (SELECT 1 FROM domains WHERE id = $1)";
     let set = "UPDATE domains SET is_primary = TRUE, \
@@ -64,12 +64,12 @@ pub async fn set_primary(db: &Db, id: &str, now: Timestamp) -> Result<bool, Stor
     Ok(found > 0)
 }
 
-/// Removes a domain that is not the primary. `None` when there is none, `Some(false)` when it is the primary.
+/// Removes a domain. `None` when it does not exist, `Some(false)` when it is the primary, which stays.
 pub async fn delete(db: &Db, id: &str) -> Result<Option<bool>, StoreError> {
     let sql = "DELETE FROM domains WHERE id = $1 AND is_primary = FALSE";
     let exists = "SELECT 1 FROM domains WHERE id = $1";
-    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
-    if gone > 0 {
+    let removed = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
+    if removed > 0 {
         return Ok(Some(true));
     }
     let there: Option<i64> = on!(db, writer, |pool| {

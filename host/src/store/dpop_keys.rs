@@ -1,4 +1,4 @@
-//! DPoP keys: made for applications (and for our own logins), each good for one session.
+//! Stores DPoP keys, which the server creates for applications and for its own logins. Each key serves one session.
 
 use crate::clock::Timestamp;
 
@@ -8,13 +8,13 @@ use super::{Db, StoreError, on};
 pub struct DpopKeyRow {
     /// The provision id.
     pub id: String,
-    /// `None`: a login of the instance's own.
+    /// `None`: one of the instance's own logins.
     pub client_id: Option<String>,
     pub thumbprint: String,
     pub sealed: Vec<u8>,
     /// base64url of the SHA-256 of a verifier; public clients only.
     pub pkce_challenge: Option<String>,
-    /// The account that the first session was registered for.
+    /// The account of the first session that was registered for the key.
     pub did: Option<String>,
     pub created_at: Timestamp,
 }
@@ -43,7 +43,7 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<DpopKeyRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Forgets keys made before `before` that no session was ever registered for, at most `max`. Returns how many.
+/// Removes keys created before `before` for which no session was ever registered, at most `max`. Returns how many.
 pub async fn delete_unused(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM dpop_keys WHERE id IN \
                (SELECT id FROM dpop_keys WHERE did IS NULL AND created_at < $1 LIMIT $2)";

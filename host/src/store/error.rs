@@ -1,4 +1,4 @@
-//! What can go wrong in the store.
+//! Defines [`StoreError`] and classifies the error codes of both databases.
 
 use http::StatusCode;
 use sqlx::error::ErrorKind;
@@ -6,33 +6,34 @@ use sqlx::error::ErrorKind;
 use crate::fair_share::Full;
 use crate::http::Error;
 
-/// Callers turn `Conflict` into 409, `BadValue` into 400 and the rest into 500 (the cause goes to the log alone).
+/// An error of the store. Callers map `Conflict` to 409, `BadValue` to 400 and the others to 500 (the cause is only
+/// logged).
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A unique rule was hit; the text names the constraint or its columns.
-    #[error("already there: {0}")]
+    /// A unique constraint was violated; the text names the constraint or its columns.
+    #[error("the row exists already: {0}")]
     Conflict(String),
     /// The database can't be reached, is overloaded or shutting down; the same call may work later.
     #[error("the database is unavailable: {0}")]
     Unavailable(#[source] sqlx::Error),
-    /// The database address is unusable, or the data directory can't be made.
+    /// The database URL is unusable, or the data directory can't be created.
     #[error("the database can't be opened: {0}")]
     Open(String),
     #[error("a migration failed: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
-    /// A row holds what we would never have written.
+    /// A row contains a value that this server never writes.
     #[error("corrupt row: {0}")]
     Corrupt(String),
-    /// A value that the database can't hold, as a text with U+0000 on PostgreSQL. A caller's text: 400.
+    /// The database can't store a value, such as a text with U+0000 on PostgreSQL. The value came from a caller: 400.
     #[error("a value can't be stored: {0}")]
     BadValue(#[source] sqlx::Error),
     /// A statement was stopped because it took too long.
     #[error("the statement took too long")]
     TooSlow,
-    /// No place for a read that goes through many records: the tenant has enough of them under way.
+    /// The tenant has too many scans running or waiting (`scans`).
     #[error("too many searches, counts or SQL statements at once: {0}")]
     Busy(Full),
-    /// What came from the stream was not committed: another host follows it by now.
+    /// A batch of the stream was not committed, because another host has taken over the stream.
     #[error("another host follows the stream")]
     Superseded,
     #[error("database error: {0}")]
@@ -66,8 +67,8 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// The answer to a failure that the handler has no better word for: 500, with the cause in the log, or 503 for a tenant
-/// that has enough reads under way. Conflicts and absences are the handlers' to name before it comes to this.
+/// The response to an error that the handler does not map itself: 503 for [`StoreError::Busy`], otherwise 500 with the
+/// cause in the log. Handlers map conflicts and missing rows before they use this conversion.
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_what_may_pass() {
+    fn temporary_errors_are_recognised() {
         for code in ["08006", "53300", "57P01", "40P01", "5", "261", "13"] {
             assert!(is_temporary(code), "{code}");
         }

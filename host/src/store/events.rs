@@ -1,4 +1,4 @@
-//! The event log.
+//! Stores the event log.
 
 use sqlx::AssertSqlSafe;
 
@@ -47,26 +47,26 @@ pub struct EventRow {
     pub created_at: Timestamp,
 }
 
-/// All given conditions must hold; an empty list is no condition.
+/// All given conditions must hold; an empty list matches everything.
 #[derive(Clone, Debug, Default)]
 pub struct EventFilter {
     pub event_type: Option<String>,
     /// First segments of event types.
     pub categories: Vec<String>,
     pub severities: Vec<Severity>,
-    /// A part of the subject, letter case included.
+    /// A substring of the subject, case-sensitive.
     pub subject: Option<String>,
     pub after: Option<EventKeyset>,
 }
 
-/// Where a page ended. Without an id: everything older than the time.
+/// The last row of the previous page. Without an id, the page begins with the first event older than the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventKeyset {
     pub created_at: Timestamp,
     pub id: Option<String>,
 }
 
-/// Writes a batch in one statement, all or nothing. An id that is there already is left alone.
+/// Writes a batch atomically, in one statement. Events whose id exists are skipped.
 pub async fn insert(db: &Db, events: &[EventRow]) -> Result<(), StoreError> {
     if events.is_empty() {
         return Ok(());
@@ -98,7 +98,7 @@ pub async fn insert(db: &Db, events: &[EventRow]) -> Result<(), StoreError> {
             let sql = "INSERT INTO events (created_at, id, event_type, severity, actor_did, subject, detail) \
                        SELECT * FROM UNNEST ($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) \
                        ON CONFLICT DO NOTHING";
-            // A subject may be any text of a caller's, and PostgreSQL's text can't hold U+0000.
+            // A subject may be any text from a caller, and PostgreSQL's text can't contain U+0000.
             let clean = |text: &str| text.replace('\0', "\u{fffd}");
             sqlx::query(sql)
                 .bind(events.iter().map(|e| e.created_at.0).collect::<Vec<_>>())
@@ -144,7 +144,8 @@ enum Value {
     Integer(i64),
 }
 
-/// The list statement for the conditions that are given. Only placeholders depend on what a caller sent.
+/// The list statement for the given conditions. A caller's values are only bound to placeholders, never part of the
+/// text.
 fn compile(backend: Backend, filter: &EventFilter, limit: u32) -> (String, Vec<Value>) {
     let mut values = Vec::new();
     let mut bind = |value| {
@@ -156,7 +157,7 @@ fn compile(backend: Backend, filter: &EventFilter, limit: u32) -> (String, Vec<V
         conditions.push(format!("event_type = {}", bind(Value::Text(event_type.clone()))));
     }
     if !filter.categories.is_empty() {
-        // `/` follows `.`: a range that the index on the type can use.
+        // `/` is the character after `.`, so this range is the prefix `category.`, which the index on the type can use.
         let ranges = filter.categories.iter().map(|category| {
             let from = bind(Value::Text(format!("{category}.")));
             let to = bind(Value::Text(format!("{category}/")));
@@ -173,7 +174,7 @@ fn compile(backend: Backend, filter: &EventFilter, limit: u32) -> (String, Vec<V
             Backend::Sqlite => "instr",
             Backend::Postgres => "strpos",
         };
-        // A text with U+0000 is in no subject; PostgreSQL would refuse the parameter.
+        // As in [`insert`]; PostgreSQL would refuse the parameter.
         let subject = subject.replace('\0', "\u{fffd}");
         conditions.push(format!("{function}(subject, {}) > 0", bind(Value::Text(subject))));
     }

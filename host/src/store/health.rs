@@ -1,4 +1,4 @@
-//! Whether the database can be read and written.
+//! Checks whether the database can be read and written.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -10,17 +10,17 @@ use super::index::SET_CURSOR;
 use super::{Db, Sqlite, StoreError, on};
 use crate::clock::Timestamp;
 
-/// A writer that is busy for longer than this counts as well: a long write is no outage, and the stream reports commits
-/// that fail.
-const WRITER_TIME: Duration = Duration::from_secs(1);
+/// A writer that is busy for longer than this counts as healthy: a long write is no outage, and failing commits are
+/// reported by the stream.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The row of `stream_cursors` that is written to see whether anything can be. No stream has this name.
+/// The row of `stream_cursors` that the write check sets. No stream has this name.
 const PROBE: &str = "probe";
 
 /// What is wrong with the database.
 #[derive(Debug, thiserror::Error)]
 pub enum Unhealthy {
-    #[error("the database file is gone or another lies in its place: put it back and restart")]
+    #[error("the database file was deleted or replaced: restore it and restart")]
     FileReplaced,
     #[error("the database can't be read")]
     Unreadable(#[source] StoreError),
@@ -28,26 +28,26 @@ pub enum Unhealthy {
     Unwritable(#[source] StoreError),
 }
 
-/// Which file a name stood for: its device and inode.
+/// The identity of a file: its device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 
 impl FileId {
     pub(super) fn of(path: &Path) -> std::io::Result<Self> {
-        // Not opened: closing any handle of the file would end the locks that SQLite holds on it.
+        // The file is not opened: closing any handle of it would release SQLite's locks on it.
         std::fs::metadata(path).map(|file| Self(file.dev(), file.ino()))
     }
 }
 
 impl Db {
-    /// A round trip to the database, migrated or not.
+    /// Makes a round trip to the database, which need not be migrated.
     pub async fn ping(&self) -> Result<(), StoreError> {
         on!(self, reader, |pool| sqlx::query("SELECT 1").fetch_one(pool).await.map(drop))?;
         Ok(())
     }
 
-    /// Reads from the database itself, not from a cache. On SQLite a new connection reads a page of every table, so that
-    /// a file that was deleted, replaced or overwritten is noticed; a damaged page deep within a table is not.
+    /// Reads from the database itself, not from a cache. On SQLite a new connection reads a page of every table, so
+    /// that a file that was deleted, replaced or overwritten is noticed; a damaged page deep within a table is not.
     pub async fn check_readable(&self) -> Result<(), Unhealthy> {
         match self {
             Self::Sqlite(db) => {
@@ -72,7 +72,7 @@ impl Db {
                 .await
                 .map(drop))
         };
-        match tokio::time::timeout(WRITER_TIME, write).await {
+        match tokio::time::timeout(WRITE_TIMEOUT, write).await {
             Ok(Err(error)) => Err(Unhealthy::Unwritable(error.into())),
             Ok(Ok(())) | Err(_) => Ok(()),
         }
@@ -88,7 +88,7 @@ async fn read_tables(db: &Sqlite) -> Result<(), sqlx::Error> {
 }
 
 async fn read_with(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    // Virtual tables have no page of their own.
+    // Virtual tables have no root page.
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0";
     let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut *connection).await?;
     for table in tables {

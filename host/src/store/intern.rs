@@ -1,7 +1,7 @@
-//! Ids of DIDs and collections, kept in memory.
+//! Assigns numeric ids to DIDs and collections, with a cache in memory.
 //!
-//! An id is given once and never taken back (a purged account keeps its row in `dids`), so the cache can't go
-//! stale, also when several processes share the database.
+//! An id is assigned once and never removed (a purged account keeps its row in `dids`), so the cache can't become
+//! stale, even when several processes share the database.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,9 +14,9 @@ use crate::atproto::{Did, Nsid};
 use super::types::List;
 use super::{Db, StoreError};
 
-/// DIDs kept per generation: two generations of about 100 bytes an entry are a few MiB.
+/// DIDs cached per generation: two generations of about 100 bytes an entry are a few MiB.
 const DIDS_PER_GENERATION: usize = 32_768;
-/// Collections kept per generation: more than any instance indexes.
+/// Collections cached per generation: more than any instance indexes.
 const COLLECTIONS_PER_GENERATION: usize = 4_096;
 
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(super) struct Interner {
     collections: Mutex<Generations<Nsid>>,
 }
 
-/// A bounded map that forgets what was not used lately: full, the current generation becomes the previous one, and
-/// a hit there moves the entry up.
+/// A bounded map that drops entries not used recently. When the current generation is full, it replaces the previous
+/// one; a hit in the previous generation copies the entry into the current one.
 #[derive(Debug)]
 struct Generations<K> {
     current: HashMap<K, i64>,
@@ -65,7 +65,7 @@ impl Default for Interner {
     }
 }
 
-/// The id of a collection; `None` when nothing of it was ever indexed. Never writes.
+/// The id of a collection; `None` when none of its records was ever indexed. Never writes.
 pub(super) async fn collection_id(db: &Db, nsid: &Nsid) -> Result<Option<i64>, StoreError> {
     let cache = &db.ids().collections;
     if let Some(id) = lock(cache).get(nsid) {
@@ -81,7 +81,7 @@ pub(super) async fn collection_id(db: &Db, nsid: &Nsid) -> Result<Option<i64>, S
     Ok(id)
 }
 
-/// The ids of all `dids`, new ones are given. Committed on its own: an id without records does no harm.
+/// The ids of all `dids`; assigns missing ones in a transaction of its own, because an id without records does no harm.
 pub(super) async fn did_ids<'a>(
     db: &Db,
     dids: impl Iterator<Item = &'a Did>,
@@ -127,7 +127,7 @@ async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a>(
     if missing.is_empty() {
         return Ok(known);
     }
-    // One order for everybody, so that two hosts can't lock each other out.
+    // All hosts insert in this order, so that two of them can't deadlock.
     missing.sort_unstable();
     missing.dedup();
     let names: Vec<&str> = missing.iter().map(|k| (*k).as_ref()).collect();
@@ -137,7 +137,7 @@ async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a>(
     for key in missing {
         let id = found
             .remove(key.as_ref())
-            .ok_or_else(|| StoreError::Corrupt(format!("{} gave no id to {}", table.name, key.as_ref())))?;
+            .ok_or_else(|| StoreError::Corrupt(format!("{} has no id for {}", table.name, key.as_ref())))?;
         cache.insert(key.clone(), id);
         known.insert(key, id);
     }
@@ -179,7 +179,7 @@ async fn find_or_insert(db: &Db, names: &[&str], table: Table) -> Result<Vec<(St
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A cache of facts can't be left half-written.
+    // A panic under the lock can't leave a wrong entry behind.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -188,11 +188,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forgets_only_what_is_not_used() {
+    fn only_unused_entries_are_dropped() {
         let mut cache = Generations::new(2);
         for n in 0..10_u32 {
             cache.insert(n, i64::from(n));
-            assert_eq!(cache.get(&0), Some(0), "used all the time");
+            assert_eq!(cache.get(&0), Some(0), "used in every step");
         }
         assert_eq!(cache.get(&1), None);
         assert!(cache.current.len() + cache.previous.len() <= 4);

@@ -1,10 +1,10 @@
-//! Background jobs. The table is the queue: several hosts take from it, and none takes what another has.
+//! Stores background jobs. The table is the queue: several hosts claim jobs from it, each job by one worker at a time.
 
 use sqlx::AssertSqlSafe;
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on, returned};
+use super::{Db, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct JobRow {
@@ -20,7 +20,7 @@ pub struct JobRow {
     pub error: Option<String>,
     pub created_by: String,
     pub client: Option<String>,
-    /// Whose share it takes ([`crate::fair_share::Tenant`] as text).
+    /// The tenant whose share the job uses ([`crate::fair_share::Tenant`] as text).
     pub tenant: String,
     pub inherit_auth: bool,
     pub started_at: Option<Timestamp>,
@@ -39,7 +39,7 @@ pub struct NewJob<'a> {
     pub inherit_auth: bool,
 }
 
-/// How many jobs may wait.
+/// Limits on the number of pending jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     pub of_creator: i64,
@@ -49,12 +49,13 @@ pub struct Room {
 /// How a run ended.
 #[derive(Clone, Copy, Debug)]
 pub enum End<'a> {
-    /// With a result, JSON text.
+    /// The result, JSON text.
     Completed(&'a str),
+    /// The error text.
     Failed(&'a str),
 }
 
-/// Where a page ended.
+/// The last row of the previous page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobKeyset {
     pub created_at: Timestamp,
@@ -64,7 +65,7 @@ pub struct JobKeyset {
 const COLUMNS: &str = "id, job_type, status, input, progress, result, error, created_by, client, tenant, \
      inherit_auth <> 0 AS inherit_auth, started_at, completed_at, created_at";
 
-/// Queues a job, unless too many wait already; `false` then.
+/// Queues a job; `false` when too many jobs are pending.
 pub async fn create(db: &Db, job: &NewJob<'_>, room: Room, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "INSERT INTO jobs \
                (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
@@ -102,9 +103,9 @@ pub async fn list(
     after: Option<&JobKeyset>,
     limit: u32,
 ) -> Result<Vec<JobRow>, StoreError> {
-    let of_status = if status.is_some() { "status = $1" } else { "CAST($1 AS TEXT) IS NULL" };
+    let status_condition = if status.is_some() { "status = $1" } else { "CAST($1 AS TEXT) IS NULL" };
     let sql = format!(
-        "SELECT {COLUMNS} FROM jobs WHERE {of_status} AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4"
+        "SELECT {COLUMNS} FROM jobs WHERE {status_condition} AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4"
     );
     let (at, id) = after.map_or((i64::MAX, ""), |keyset| (keyset.created_at.0, keyset.id.as_str()));
     Ok(on!(db, reader, |pool| {
@@ -113,26 +114,27 @@ pub async fn list(
     })?)
 }
 
-/// A worker that looks for a job.
+/// A worker that claims a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker<'a> {
-    /// Begins with the host's name.
+    /// Starts with `host`.
     pub name: &'a str,
     pub host: &'a str,
-    /// Jobs of one tenant that the host runs at the same time.
+    /// Largest number of jobs of one tenant that the host runs at the same time.
     pub most_of_tenant: i64,
 }
 
-/// Takes a job for as long as the lease lasts: of the tenants that wait, and of whose jobs this host does not run too many,
-/// the one whose last turn is longest ago; of its jobs the one that waits longest.
+/// Assigns a pending job to the worker until `lease_until`. Skips tenants of which this host already runs
+/// `most_of_tenant` jobs; chooses the tenant whose latest job started longest ago, and that tenant's oldest pending
+/// job.
 pub async fn claim(
     db: &Db,
     worker: Worker<'_>,
     now: Timestamp,
     lease_until: Timestamp,
 ) -> Result<Option<JobRow>, StoreError> {
-    // `waiting` steps from tenant to tenant through the index, however many jobs each of them has.
-    let take = |lock: &str| {
+    // `waiting` skips from tenant to tenant in the index: its cost does not depend on the number of jobs per tenant.
+    let claim_sql = |lock: &str| {
         format!(
             "WITH RECURSIVE waiting(tenant) AS ( \
                SELECT min(tenant) FROM jobs WHERE status = 'pending' \
@@ -155,16 +157,16 @@ pub async fn claim(
         )
     };
     let sql = match db {
-        Db::Sqlite(_) => take(""),
-        Db::Postgres(_) => take("FOR UPDATE OF j SKIP LOCKED"),
+        Db::Sqlite(_) => claim_sql(""),
+        Db::Postgres(_) => claim_sql("FOR UPDATE OF j SKIP LOCKED"),
     };
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(worker.name).bind(lease_until).bind(now);
-        query.bind(worker.host).bind(worker.most_of_tenant).fetch_all(pool).await.map(returned)
+        query.bind(worker.host).bind(worker.most_of_tenant).fetch_all(pool).await.map(only_row)
     })?)
 }
 
-/// Says that the job is still being run, and gives its status; `None` when it is not this worker's any more.
+/// Extends the worker's lease of the job and returns the job's status; `None` when the worker has lost the job.
 pub async fn renew(
     db: &Db,
     id: &str,
@@ -174,11 +176,11 @@ pub async fn renew(
     let sql = "UPDATE jobs SET lease_until = $3 WHERE id = $1 AND worker = $2 RETURNING status";
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(lease_until);
-        query.fetch_all(pool).await.map(returned)
+        query.fetch_all(pool).await.map(only_row)
     })?)
 }
 
-/// The status of a job that is this worker's.
+/// The status of a job; `None` when it is not assigned to this worker.
 pub async fn status(db: &Db, id: &str, worker: &str) -> Result<Option<String>, StoreError> {
     let sql = "SELECT status FROM jobs WHERE id = $1 AND worker = $2";
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(id).bind(worker).fetch_optional(pool).await)?)
@@ -192,8 +194,8 @@ pub async fn set_progress(db: &Db, id: &str, worker: &str, progress: &str) -> Re
     Ok(found > 0)
 }
 
-/// Ends a run, and gives what became of the job: what it was asked to become meanwhile counts more than how the run
-/// ended. `None` when it is not this worker's any more.
+/// Ends a run and returns the job's new status: a request to pause or cancel the job prevails over the outcome of the
+/// run. `None` when the worker has lost the job.
 pub async fn finish(
     db: &Db,
     id: &str,
@@ -215,27 +217,27 @@ pub async fn finish(
     };
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(status).bind(result).bind(error);
-        query.bind(now).fetch_all(pool).await.map(returned)
+        query.bind(now).fetch_all(pool).await.map(only_row)
     })?)
 }
 
-/// Gives a job back that could not be run now. Its turn comes again.
+/// Returns a job that can't be run at present to the queue.
 pub async fn release(db: &Db, id: &str, worker: &str, now: Timestamp) -> Result<(), StoreError> {
-    let sql = format!("{GIVEN_UP} WHERE id = $2 AND worker = $3");
+    let sql = format!("{RELEASE} WHERE id = $2 AND worker = $3");
     on!(db, writer, |pool| {
         sqlx::query(AssertSqlSafe(sql)).bind(now).bind(id).bind(worker).execute(pool).await.map(drop)
     })?;
     Ok(())
 }
 
-/// Takes back what workers have that are gone: a job begins again, and one that was to stop has stopped. Returns how
-/// many.
+/// Releases the jobs of workers whose lease has expired: running jobs are pending again, pausing and cancelling jobs
+/// are paused and cancelled. Returns how many.
 pub async fn recover(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
-    let sql = format!("{GIVEN_UP} WHERE lease_until < $1");
+    let sql = format!("{RELEASE} WHERE lease_until < $1");
     Ok(on!(db, writer, |pool| sqlx::query(AssertSqlSafe(sql)).bind(now).execute(pool).await?.rows_affected()))
 }
 
-/// Forgets jobs that ended before a time. Returns how many; at most `max`.
+/// Removes jobs that ended before a time, at most `max`. Returns how many.
 pub async fn delete_ended_before(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE completed_at < $1 LIMIT $2)";
     Ok(on!(db, writer, |pool| {
@@ -243,7 +245,7 @@ pub async fn delete_ended_before(db: &Db, before: Timestamp, max: u32) -> Result
     }))
 }
 
-/// Forgets jobs of a tenant that have ended, but for the newest `keep`. Returns how many; at most `max`.
+/// Removes ended jobs of a tenant except the newest `keep`, at most `max`. Returns how many.
 pub async fn delete_ended_but(db: &Db, tenant: &str, keep: u32, max: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE tenant = $1 AND completed_at IS NOT NULL \
                ORDER BY completed_at DESC, id DESC LIMIT $3 OFFSET $2)";
@@ -253,25 +255,26 @@ pub async fn delete_ended_but(db: &Db, tenant: &str, keep: u32, max: u32) -> Res
     }))
 }
 
-/// $1 is now.
-const GIVEN_UP: &str = "UPDATE jobs SET \
+/// Takes jobs from their workers; a condition follows. $1 is the current time.
+const RELEASE: &str = "UPDATE jobs SET \
      status = CASE status WHEN 'pausing' THEN 'paused' WHEN 'cancelling' THEN 'cancelled' ELSE 'pending' END, \
      completed_at = CASE WHEN status = 'cancelling' THEN $1 END, worker = NULL, lease_until = NULL";
 
-/// What an admin asks of a job: from one of the statuses to the next. `None` when the job is in none of them.
+/// Changes a job's status by the first of `steps` (from, to) that starts at its status, and returns the new status.
+/// `None` when no step does.
 pub async fn transition(
     db: &Db,
     id: &str,
     steps: &[(&str, &str)],
     now: Timestamp,
 ) -> Result<Option<String>, StoreError> {
-    // One statement a step; a job has one status, so one of them at most finds it.
+    // A job has one status, so at most one of these statements matches.
     let sql = "UPDATE jobs SET status = $3, completed_at = CASE WHEN $3 = 'cancelled' THEN $4 END \
                WHERE id = $1 AND status = $2 RETURNING status";
     for (from, to) in steps {
         let found: Option<String> = on!(db, writer, |pool| {
             let query = sqlx::query_scalar(sql).bind(id).bind(from).bind(to).bind(now);
-            query.fetch_all(pool).await.map(returned)
+            query.fetch_all(pool).await.map(only_row)
         })?;
         if found.is_some() {
             return Ok(found);

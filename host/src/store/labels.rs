@@ -1,4 +1,4 @@
-//! Labels: what labelers said about records and accounts, and what records say about themselves.
+//! Stores labels of labelers on records and accounts, and reads them together with the self-labels of records.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use super::types::List;
 use super::{Db, StoreError, on};
 
-/// A labeler's word about a subject. A new one about the same subject with the same value replaces it.
+/// A label that a labeler issued. A newer label with the same subject and value replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// A DID, or the AT URI of a record.
@@ -18,25 +18,25 @@ pub struct Label {
     /// The labeler's DID.
     pub src: String,
     pub val: String,
-    /// The version of the record that is meant, if one is.
+    /// The version of the record that the label applies to, if it is limited to one.
     pub cid: Option<String>,
-    /// It withdraws what was said.
+    /// Whether it negates an earlier label.
     pub neg: bool,
     pub cts: Timestamp,
-    /// Until when it holds; `None` for ever.
+    /// When the label expires; `None` never.
     pub exp: Option<Timestamp>,
 }
 
-/// A label that holds.
+/// A label that is in effect: neither negated nor expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub src: String,
     pub val: String,
-    /// `None` for what a record says about itself.
+    /// `None` for a self-label.
     pub cts: Option<Timestamp>,
 }
 
-/// The newer word wins, in whatever order they come.
+/// The label with the later `cts` wins, in whatever order they arrive.
 const PUT_SQLITE: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
     SELECT value ->> 'uri', value ->> 'src', value ->> 'val', value ->> 'cid', value ->> 'neg', value ->> 'cts', \
         value ->> 'exp' FROM json_each($1) WHERE true \
@@ -48,14 +48,14 @@ const PUT_POSTGRES: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, ex
     ON CONFLICT (uri, src, val) DO UPDATE SET cid = excluded.cid, neg = excluded.neg, cts = excluded.cts, \
         exp = excluded.exp WHERE excluded.cts >= labels.cts";
 
-/// Stores what labelers said, in one statement.
+/// Stores labels of labelers in one statement.
 pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
-    // One statement may touch a row once.
+    // One upsert statement can't change the same row twice on PostgreSQL.
     let mut newest: HashMap<(&str, &str, &str), &Label> = HashMap::new();
     for label in labels {
-        let held = newest.entry((&label.uri, &label.src, &label.val)).or_insert(label);
-        if label.cts >= held.cts {
-            *held = label;
+        let kept = newest.entry((&label.uri, &label.src, &label.val)).or_insert(label);
+        if label.cts >= kept.cts {
+            *kept = label;
         }
     }
     let row = |l: &Label| {
@@ -70,17 +70,17 @@ pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Drops everything a labeler said; how much it was.
+/// Removes all labels of a labeler. Returns how many.
 pub async fn delete_src(db: &Db, src: &str) -> Result<u64, StoreError> {
     let sql = "DELETE FROM labels WHERE src = $1";
     Ok(on!(db, writer, |pool| sqlx::query(sql).bind(src).execute(pool).await?.rows_affected()))
 }
 
-/// What a record says about itself in more than 16 KiB is no label: the lexicon allows ten values of 128 bytes, and a
-/// page of subjects must not be a page of megabytes.
+/// Self-labels longer than 16 KiB are ignored: the lexicon allows ten values of 128 bytes, and the labels of a page of
+/// subjects must not take megabytes.
 ///
-/// $1: the subjects. $2: now. $3: those among them that are records, as [uri, did, collection, rkey].
-const HELD_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL FROM json_each($1) s \
+/// $1: the subjects. $2: the current time. $3: those subjects that are records, as `[uri, did, collection, rkey]`.
+const ACTIVE_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL FROM json_each($1) s \
         CROSS JOIN labels l ON l.uri = s.value WHERE l.neg = 0 AND (l.exp IS NULL OR l.exp > $2) \
     UNION ALL SELECT s.value ->> 0, d.did, NULL, NULL, json_extract(r.record, '$.labels.values') \
         FROM json_each($3) s CROSS JOIN dids d ON d.did = s.value ->> 1 AND d.status = 0 \
@@ -88,7 +88,7 @@ const HELD_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL FROM json_eac
         CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3 \
         WHERE json_type(r.record, '$.labels.values') = 'array' \
             AND octet_length(json_extract(r.record, '$.labels.values')) <= 16384";
-const HELD_POSTGRES: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL::text FROM jsonb_array_elements_text($1::jsonb) s \
+const ACTIVE_POSTGRES: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL::text FROM jsonb_array_elements_text($1::jsonb) s \
         JOIN labels l ON l.uri = s WHERE NOT l.neg AND (l.exp IS NULL OR l.exp > $2) \
     UNION ALL SELECT s ->> 0, d.did, NULL, NULL, (r.record #> '{labels,values}')::text \
         FROM jsonb_array_elements($3::jsonb) s JOIN dids d ON d.did = s ->> 1 AND d.status = 0 \
@@ -99,8 +99,8 @@ const HELD_POSTGRES: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL::text FROM 
 
 type Row = (String, String, Option<String>, Option<Timestamp>, Option<String>);
 
-/// The labels that hold now, by subject, in one query: what labelers said, and what visible records say about
-/// themselves. A subject without any is not among them. Sorted by source and value.
+/// The labels in effect at `now`, by subject: those of labelers and the self-labels of visible records, sorted by
+/// source and value. Subjects without labels are left out. Takes one query.
 pub async fn held(
     db: &Db,
     subjects: &[String],
@@ -114,29 +114,33 @@ pub async fn held(
     let (subjects, records) = (List::to_json(subjects), Value::Array(records).to_string());
     let rows: Vec<Row> = match db {
         Db::Sqlite(db) => {
-            sqlx::query_as(HELD_SQLITE).bind(subjects).bind(now).bind(records).fetch_all(&db.reader).await?
+            sqlx::query_as(ACTIVE_SQLITE).bind(subjects).bind(now).bind(records).fetch_all(&db.reader).await?
         }
         Db::Postgres(db) => {
-            sqlx::query_as(HELD_POSTGRES).bind(subjects).bind(now).bind(records).fetch_all(&db.pool).await?
+            sqlx::query_as(ACTIVE_POSTGRES).bind(subjects).bind(now).bind(records).fetch_all(&db.pool).await?
         }
     };
-    let mut held: HashMap<String, Vec<Held>> = HashMap::new();
-    for (uri, src, val, cts, own) in rows {
-        let labels = held.entry(uri).or_default();
+    let mut found: HashMap<String, Vec<Held>> = HashMap::new();
+    for (uri, src, val, cts, self_labels) in rows {
+        let labels = found.entry(uri).or_default();
         if let Some(val) = val {
             labels.push(Held { src, val, cts });
-        } else if let Some(own) = own {
-            labels.extend(own_values(&own).into_iter().map(|val| Held { src: src.clone(), val, cts: None }));
+        } else if let Some(self_labels) = self_labels {
+            labels.extend(self_label_values(&self_labels).into_iter().map(|val| Held {
+                src: src.clone(),
+                val,
+                cts: None,
+            }));
         }
     }
-    for labels in held.values_mut() {
+    for labels in found.values_mut() {
         labels.sort_unstable_by(|a, b| (&a.src, &a.val).cmp(&(&b.src, &b.val)));
     }
-    Ok(held)
+    Ok(found)
 }
 
-/// The values of `labels.values`, `[{"val": …}]`; what has another form is no label.
-fn own_values(json: &str) -> Vec<String> {
+/// The values in a record's `labels.values`, `[{"val": …}]`; entries of another form are ignored.
+fn self_label_values(json: &str) -> Vec<String> {
     let Ok(Value::Array(entries)) = serde_json::from_str(json) else { return Vec::new() };
     entries.iter().filter_map(|entry| entry.get("val")?.as_str().map(str::to_owned)).collect()
 }

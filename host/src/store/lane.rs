@@ -1,11 +1,11 @@
-//! Connections for hot reads, without a pool's ceremony.
+//! A connection pool for hot reads that avoids the overhead of sqlx's pool.
 //!
-//! sqlx's pool pings a connection whenever it comes back, in a task of its own: for a read of a few microseconds
-//! that doubles the round trips and wakes another thread. Here a connection is taken and put back under a lock. One
-//! that did not end well (an error, a caller that went away) is closed; one that rested for long is pinged first.
+//! sqlx's pool pings every connection that is returned to it, in a task of its own: for a read of a few microseconds
+//! that doubles the round trips and wakes another thread. Here a connection is taken and returned under a lock. It is
+//! closed after an error or when its caller was cancelled, and pinged before use after it was idle for long.
 //!
-//! Every read has a deadline: scripts ask questions here that nobody has seen before. PostgreSQL keeps it by itself
-//! (`statement_timeout`, in the options that the lane is given); SQLite asks a [`Watch`] every few thousand steps.
+//! Every read has a time limit, because scripts send arbitrary queries. PostgreSQL enforces it (`statement_timeout`, in
+//! the options passed to the pool); on SQLite a progress handler checks a [`Deadline`] every few thousand steps.
 
 use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
@@ -22,64 +22,68 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::script_sql::room;
 
-/// A read waits this long for a connection before it fails as "unavailable".
+/// A read that waits longer than this for a connection fails with `StoreError::Unavailable`.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that rested longer is pinged before use: a PostgreSQL server may have restarted.
+/// A connection that was idle for longer is pinged before use: the PostgreSQL server may have restarted.
 const PING_AFTER: Duration = Duration::from_secs(5);
 
-/// The longest that one read may take: many times what a scan of a million records does. Whoever asked has given up by
-/// then.
+/// Time limit of one read: many times what a scan of a million records takes. The caller has given up by then.
 pub(super) const READ_TIME: Duration = Duration::from_secs(5);
 
-/// Steps of SQLite's machine between two looks at the clock: some tens of microseconds.
-const STEPS_PER_LOOK: i32 = 4_000;
+/// Steps of SQLite's virtual machine between two checks of the deadline: some tens of microseconds.
+const STEPS_PER_CHECK: i32 = 4_000;
 
-/// Until when the statement that runs may run, in microseconds since the watch was made.
+/// When the running statement must end.
 #[derive(Debug)]
-pub(super) struct Watch {
-    since: Instant,
+pub(super) struct Deadline {
+    epoch: Instant,
+    /// Microseconds after `epoch`.
     until: AtomicU64,
-    /// How often the connection was taken.
-    taken: AtomicU64,
+    /// How often the connection was checked out.
+    checkouts: AtomicU64,
 }
 
-impl Watch {
+impl Deadline {
     fn new() -> Arc<Self> {
-        Arc::new(Self { since: Instant::now(), until: AtomicU64::new(u64::MAX), taken: AtomicU64::new(0) })
+        Arc::new(Self {
+            epoch: Instant::now(),
+            until: AtomicU64::new(u64::MAX),
+            checkouts: AtomicU64::new(0),
+        })
     }
 
-    fn allow(&self, time: Duration) {
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        self.until.store((self.since.elapsed() + time).as_micros() as u64, Ordering::Relaxed);
+    fn start(&self, time_limit: Duration) {
+        self.checkouts.fetch_add(1, Ordering::Relaxed);
+        self.until.store((self.epoch.elapsed() + time_limit).as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// What runs shall end at the next look.
-    fn end(&self) {
+    /// Makes the running statement end at the next check.
+    fn expire(&self) {
         self.until.store(0, Ordering::Relaxed);
     }
 
-    fn holds(&self) -> bool {
-        self.since.elapsed().as_micros() as u64 <= self.until.load(Ordering::Relaxed)
+    fn is_ahead(&self) -> bool {
+        self.epoch.elapsed().as_micros() as u64 <= self.until.load(Ordering::Relaxed)
     }
 }
 
-/// What a new connection begins with.
+/// How a new connection is prepared.
 #[derive(Debug, Default)]
-pub(super) struct Beginning {
+pub(super) struct ConnectionSetup {
     statements: Vec<String>,
-    bounds: &'static [Bound],
-    /// SQLite: whether each statement has bounds on its memory and temporary files (`script_sql::room`).
-    is_bound: bool,
-    /// PostgreSQL: a query for what is wrong with the connection, NULL if nothing is.
-    proof: Option<String>,
+    limits: &'static [Bound],
+    /// SQLite: whether the memory and the temporary files of each statement are limited (`script_sql::room`).
+    limits_memory: bool,
+    /// PostgreSQL: a query that returns what is wrong with the connection's role, or NULL.
+    role_check: Option<String>,
 }
 
-/// What a connection's role may do that it should not.
+/// A privilege that a connection's role has but must not have.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Offence(String);
 
-/// A bound that SQLite itself keeps to (`sqlite3_limit`).
+/// A limit that SQLite enforces (`sqlite3_limit`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     /// `SQLITE_LIMIT_…`
@@ -89,57 +93,60 @@ pub(super) struct Bound {
 
 #[expect(
     unsafe_code,
-    reason = "sqlx has no name for these functions; the handle is locked and open while we hold it"
+    reason = "sqlx does not wrap these functions; the handle is locked and open while it is borrowed"
 )]
-fn keep_to(handle: &mut LockedSqliteHandle<'_>, bounds: &[Bound]) {
+fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[Bound]) {
     let database = handle.as_raw_handle().as_ptr();
-    for bound in bounds {
-        // Returns the bound of before.
-        unsafe { libsqlite3_sys::sqlite3_limit(database, bound.what, bound.most) };
+    for limit in limits {
+        // Returns the previous limit.
+        unsafe { libsqlite3_sys::sqlite3_limit(database, limit.what, limit.most) };
     }
-    // Plans are made without looking at the parameters. As soon as there is an index of a part of `records`, SQLite would
-    // otherwise prepare every statement again for every parameter. Says no only to options that it does not know.
+    // Makes SQLite plan a statement without looking at its parameters. Otherwise, as soon as `records` has a partial
+    // index, SQLite prepares every statement again for every new parameter value. Fails only for an option that SQLite
+    // does not know.
     let (on, no_answer) = (c_int::from(true), ptr::null_mut::<c_int>());
     unsafe { libsqlite3_sys::sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_QPSG, on, no_answer) };
 }
 
-/// A connection that a lane can set up.
+/// A connection type that [`Lane`] can pool.
 pub(super) trait Laned: Connection {
-    /// After connecting, once.
+    /// Runs once, after connecting.
     fn set_up<'a>(
         &'a mut self,
-        beginning: &'a Beginning,
-        watch: &'a Arc<Watch>,
+        setup: &'a ConnectionSetup,
+        deadline: &'a Arc<Deadline>,
     ) -> BoxFuture<'a, Result<(), sqlx::Error>>;
 }
 
 impl Laned for SqliteConnection {
     fn set_up<'a>(
         &'a mut self,
-        beginning: &'a Beginning,
-        watch: &'a Arc<Watch>,
+        setup: &'a ConnectionSetup,
+        deadline: &'a Arc<Deadline>,
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            for statement in &beginning.statements {
+            for statement in &setup.statements {
                 self.execute(AssertSqlSafe(statement.as_str())).await?;
             }
-            let watch = Arc::clone(watch);
+            let deadline = Arc::clone(deadline);
             let mut handle = self.lock_handle().await?;
-            keep_to(&mut handle, beginning.bounds);
-            if beginning.is_bound {
+            configure(&mut handle, setup.limits);
+            if setup.limits_memory {
                 if !room::add_short(handle.as_raw_handle().as_ptr()) {
-                    return Err(sqlx::Error::Configuration("a function can't be added".into()));
+                    return Err(sqlx::Error::Configuration(
+                        "the SQL function belvedere_short can't be registered".into(),
+                    ));
                 }
                 let mut seen = 0;
                 handle.set_progress_handler(room::STEPS_PER_LOOK, move || {
-                    let taken = watch.taken.load(Ordering::Relaxed);
-                    if std::mem::replace(&mut seen, taken) != taken {
+                    let checkouts = deadline.checkouts.load(Ordering::Relaxed);
+                    if std::mem::replace(&mut seen, checkouts) != checkouts {
                         room::begin();
                     }
-                    watch.holds()
+                    deadline.is_ahead()
                 });
             } else {
-                handle.set_progress_handler(STEPS_PER_LOOK, move || watch.holds());
+                handle.set_progress_handler(STEPS_PER_CHECK, move || deadline.is_ahead());
             }
             Ok(())
         })
@@ -149,16 +156,16 @@ impl Laned for SqliteConnection {
 impl Laned for PgConnection {
     fn set_up<'a>(
         &'a mut self,
-        beginning: &'a Beginning,
-        _watch: &'a Arc<Watch>,
+        setup: &'a ConnectionSetup,
+        _deadline: &'a Arc<Deadline>,
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            for statement in &beginning.statements {
+            for statement in &setup.statements {
                 self.execute(AssertSqlSafe(statement.as_str())).await?;
             }
-            if let Some(proof) = &beginning.proof {
-                let proof = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(proof.as_str()));
-                if let Some(offence) = proof.persistent(false).fetch_one(self).await? {
+            if let Some(check) = &setup.role_check {
+                let check = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(check.as_str()));
+                if let Some(offence) = check.persistent(false).fetch_one(self).await? {
                     return Err(sqlx::Error::Configuration(Box::new(Offence(offence))));
                 }
             }
@@ -169,67 +176,68 @@ impl Laned for PgConnection {
 
 pub(super) struct Lane<C: Connection> {
     options: C::Options,
-    beginning: Beginning,
-    idle: Mutex<Vec<Parked<C>>>,
+    setup: ConnectionSetup,
+    idle: Mutex<Vec<IdleConnection<C>>>,
     permits: Semaphore,
-    /// How long one read may take. PostgreSQL keeps to its own setting.
-    time: Duration,
+    /// Time limit of one read on SQLite; on PostgreSQL `statement_timeout` applies.
+    time_limit: Duration,
 }
 
-struct Parked<C> {
+struct IdleConnection<C> {
     connection: C,
-    watch: Arc<Watch>,
+    deadline: Arc<Deadline>,
     since: Instant,
 }
 
-/// A connection on loan: [`Held::keep`] puts it back, dropping it closes it.
+/// A connection that is checked out: [`Held::keep`] returns it to the pool, dropping it closes it.
 pub(super) struct Held<'a, C: Connection> {
-    lane: &'a Lane<C>,
-    // Taken out only by `keep`, which consumes the loan.
+    pool: &'a Lane<C>,
+    // Taken only by `keep`, which consumes the value.
     connection: Option<C>,
-    watch: Arc<Watch>,
+    deadline: Arc<Deadline>,
     _permit: SemaphorePermit<'a>,
 }
 
 impl<C: Laned> Lane<C> {
-    /// Opens no connection yet; at most `size` at a time.
+    /// Opens no connection yet; at most `size` are open at a time.
     pub(super) fn new(options: C::Options, size: u32) -> Self {
         Self {
             options,
-            beginning: Beginning::default(),
+            setup: ConnectionSetup::default(),
             idle: Mutex::default(),
             permits: Semaphore::new(size as usize),
-            time: READ_TIME,
+            time_limit: READ_TIME,
         }
     }
 
-    /// Another bound on the time of a read than [`READ_TIME`].
-    pub(super) fn within(mut self, time: Duration) -> Self {
-        self.time = time;
+    /// Sets the time limit of a read on SQLite; [`READ_TIME`] otherwise.
+    pub(super) fn within(mut self, time_limit: Duration) -> Self {
+        self.time_limit = time_limit;
         self
     }
 
-    /// What each new connection begins with.
+    /// Sets the statements that run on each new connection.
     pub(super) fn beginning_with(mut self, statements: Vec<String>) -> Self {
-        self.beginning.statements = statements;
+        self.setup.statements = statements;
         self
     }
 
-    /// Bounds that SQLite keeps to on each connection.
-    pub(super) fn bounded_by(mut self, bounds: &'static [Bound]) -> Self {
-        self.beginning.bounds = bounds;
+    /// Sets the limits that SQLite enforces on each connection.
+    pub(super) fn bounded_by(mut self, limits: &'static [Bound]) -> Self {
+        self.setup.limits = limits;
         self
     }
 
-    /// Bounds on the memory and the temporary files of each statement on SQLite.
+    /// Limits the memory and the temporary files of each statement on SQLite.
     pub(super) fn with_room(mut self) -> Self {
-        self.beginning.is_bound = true;
+        self.setup.limits_memory = true;
         self
     }
 
-    /// What each new connection has to prove before it is used.
-    pub(super) fn proving(mut self, proof: Option<String>) -> Self {
-        self.beginning.proof = proof;
+    /// Sets the query that checks the role of each new PostgreSQL connection; if it returns a text, the connection is
+    /// not used.
+    pub(super) fn proving(mut self, check: Option<String>) -> Self {
+        self.setup.role_check = check;
         self
     }
 
@@ -238,60 +246,60 @@ impl<C: Laned> Lane<C> {
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)?
             .map_err(|_| sqlx::Error::PoolClosed)?;
-        let (connection, watch) = loop {
-            // The lock is let go before anything is awaited.
-            let parked = self.lock().pop();
-            if let Some(Parked { mut connection, watch, since }) = parked {
-                watch.allow(self.time);
+        let (connection, deadline) = loop {
+            // A separate statement, so that the lock is released before the first await.
+            let idle = self.lock().pop();
+            if let Some(IdleConnection { mut connection, deadline, since }) = idle {
+                deadline.start(self.time_limit);
                 if since.elapsed() < PING_AFTER || connection.ping().await.is_ok() {
-                    break (connection, watch);
+                    break (connection, deadline);
                 }
             } else {
-                let (mut connection, watch) = (C::connect_with(&self.options).await?, Watch::new());
-                connection.set_up(&self.beginning, &watch).await?;
-                watch.allow(self.time);
-                break (connection, watch);
+                let (mut connection, deadline) = (C::connect_with(&self.options).await?, Deadline::new());
+                connection.set_up(&self.setup, &deadline).await?;
+                deadline.start(self.time_limit);
+                break (connection, deadline);
             }
         };
-        Ok(Held { lane: self, connection: Some(connection), watch, _permit: permit })
+        Ok(Held { pool: self, connection: Some(connection), deadline, _permit: permit })
     }
 
-    /// Lets nobody in any more and closes what is idle; what is on loan closes when it comes back.
+    /// Refuses further callers and closes idle connections. Connections in use close when they are returned.
     pub(super) async fn close(&self) {
         self.permits.close();
         let idle = std::mem::take(&mut *self.lock());
-        for parked in idle {
-            // It goes either way.
-            let _ = parked.connection.close().await;
+        for idle in idle {
+            // The connection is dropped even if closing it fails.
+            let _ = idle.connection.close().await;
         }
     }
 }
 
 impl<C: Connection> Lane<C> {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Parked<C>>> {
-        // Push and pop leave a list whole.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<IdleConnection<C>>> {
+        // A panic under the lock can't leave the list half-modified.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<C: Connection> Held<'_, C> {
-    /// Puts the connection back: what was asked of it was answered in full.
+    /// Returns the connection to the pool. The caller must have read all rows.
     pub(super) fn keep(mut self) {
         if let Some(connection) = self.connection.take()
-            && !self.lane.permits.is_closed()
+            && !self.pool.permits.is_closed()
         {
-            let watch = Arc::clone(&self.watch);
-            self.lane.lock().push(Parked { connection, watch, since: Instant::now() });
+            let deadline = Arc::clone(&self.deadline);
+            self.pool.lock().push(IdleConnection { connection, deadline, since: Instant::now() });
         }
     }
 }
 
 impl<C: Connection> Drop for Held<'_, C> {
-    /// What was not kept ends: its caller may be gone. SQLite notices at its next look at the clock, PostgreSQL by the
-    /// connection.
+    /// Without `keep` a statement may still be running for a caller that is gone. SQLite stops it at the next check of
+    /// the deadline, PostgreSQL when the connection closes.
     fn drop(&mut self) {
         if self.connection.is_some() {
-            self.watch.end();
+            self.deadline.expire();
         }
     }
 }
@@ -300,30 +308,30 @@ impl<C: Connection> Deref for Held<'_, C> {
     type Target = C;
 
     fn deref(&self) -> &C {
-        self.connection.as_ref().expect("a loan has its connection until it is kept")
+        self.connection.as_ref().expect("a connection is present until `keep` takes it")
     }
 }
 
 impl<C: Connection> DerefMut for Held<'_, C> {
     fn deref_mut(&mut self) -> &mut C {
-        self.connection.as_mut().expect("a loan has its connection until it is kept")
+        self.connection.as_mut().expect("a connection is present until `keep` takes it")
     }
 }
 
 impl<C: Connection> std::fmt::Debug for Lane<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The options may hold a password.
+        // The options may contain a password.
         f.debug_struct("Lane").field("available", &self.permits.available_permits()).finish_non_exhaustive()
     }
 }
 
-/// Runs a read on a connection of a lane, which is put back when the read succeeds.
+/// Runs a read on a connection of a pool; the connection is returned to the pool when the read succeeds.
 macro_rules! read {
-    ($lane:expr, |$conn:ident| $body:expr) => {{
-        let mut held = $lane.get().await?;
-        let $conn = &mut *held;
+    ($pool:expr, |$conn:ident| $body:expr) => {{
+        let mut connection = $pool.get().await?;
+        let $conn = &mut *connection;
         let value = $body?;
-        held.keep();
+        connection.keep();
         value
     }};
 }
@@ -339,25 +347,27 @@ mod tests {
     use crate::store::scans::SCAN_TIME;
     use crate::store::{Db, scratch};
 
-    /// SQLite takes an index of a part of a table for a parameter only when it may look at the parameter, and then prepares
-    /// the statement anew for each.
+    /// SQLite uses a partial index for a bound parameter only if it may look at the parameter's value, and then
+    /// prepares the statement again for each value.
     #[tokio::test]
     async fn plans_do_not_look_at_parameters() {
         assert!(room::install());
-        let lane = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1)
+        let pool = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1)
             .beginning_with(vec![
                 "CREATE TABLE t (part INTEGER, n INTEGER)".to_owned(),
                 "CREATE INDEX of_one ON t (n) WHERE part = 1".to_owned(),
             ]);
-        let mut held = lane.get().await.unwrap();
+        let mut connection = pool.get().await.unwrap();
         let plan = async |connection: &mut SqliteConnection, sql: &'static str| {
             let row = sqlx::query(sql).bind(1).fetch_one(connection).await.unwrap();
             row.get::<String, _>("detail")
         };
-        let bound = plan(&mut held, "EXPLAIN QUERY PLAN SELECT n FROM t WHERE part = $1 AND n > 5").await;
+        let bound =
+            plan(&mut connection, "EXPLAIN QUERY PLAN SELECT n FROM t WHERE part = $1 AND n > 5").await;
         assert!(!bound.contains("of_one"), "{bound}");
-        let named = plan(&mut held, "EXPLAIN QUERY PLAN SELECT n FROM t WHERE part = 1 AND n > $1").await;
-        assert!(named.contains("of_one"), "a statement that names the part has its index: {named}");
+        let literal =
+            plan(&mut connection, "EXPLAIN QUERY PLAN SELECT n FROM t WHERE part = 1 AND n > $1").await;
+        assert!(literal.contains("of_one"), "a literal selects the partial index: {literal}");
     }
 
     #[tokio::test]
@@ -365,10 +375,10 @@ mod tests {
         assert!(room::install());
         let sqlite = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1)
             .within(Duration::from_millis(20));
-        let mut held = sqlite.get().await.unwrap();
+        let mut connection = sqlite.get().await.unwrap();
         let forever =
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
-        let error = sqlx::query(forever).fetch_one(&mut *held).await.unwrap_err();
+        let error = sqlx::query(forever).fetch_one(&mut *connection).await.unwrap_err();
         let code = error
             .as_database_error()
             .and_then(sqlx::error::DatabaseError::code)
@@ -378,11 +388,11 @@ mod tests {
 
         let url = scratch::create_database().await;
         let Db::Postgres(postgres) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
-        for (lane, time) in [(&postgres.lane, READ_TIME), (&postgres.scan_lane, SCAN_TIME)] {
-            let mut held = lane.get().await.unwrap();
-            let limit: String =
-                sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *held).await.unwrap();
-            assert_eq!(limit, format!("{}s", time.as_secs()));
+        for (pool, time_limit) in [(&postgres.lane, READ_TIME), (&postgres.scan_lane, SCAN_TIME)] {
+            let mut connection = pool.get().await.unwrap();
+            let timeout: String =
+                sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *connection).await.unwrap();
+            assert_eq!(timeout, format!("{}s", time_limit.as_secs()));
         }
         postgres.close().await;
         scratch::drop_database(&url);

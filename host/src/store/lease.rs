@@ -1,8 +1,8 @@
-//! The lease of the stream: one host at a time follows it.
+//! Grants the lease of the stream, so that one host at a time follows it.
 //!
-//! On PostgreSQL it is an advisory lock, held by a connection of its own for as long as that is open: a host that dies
-//! lets go of it without doing anything. A host may notice later than the database that its connection is gone, so
-//! each lease also has a number, its [`Term`]: [`super::index::apply`] takes nothing in from a term that is over.
+//! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
+//! the lock is released. A host may detect the loss of its connection later than the database does, so each lease also
+//! has a number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over.
 //!
 //! A SQLite file has one server, which always has the lease.
 
@@ -10,24 +10,24 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-use super::line::Line;
+use super::dedicated_connection::DedicatedConnection;
 use super::{Db, Postgres, StoreError};
 
 /// The advisory lock: ASCII of "jetlease".
 const LOCK: i64 = 0x6a65_746c_6561_7365;
 
-/// Where the number of the newest term is kept: beside the cursor that it guards.
+/// The row of `stream_cursors` with the newest term, next to the cursor that it protects.
 pub(super) const TERM_SOURCE: &str = "lease";
 
-/// Asking for the lease may take this long. Whoever commits for the term before is waited for.
-const TAKE_TIME: Duration = Duration::from_secs(10);
+/// Time limit for taking the lease, which waits for a running commit of the previous term.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The number of a lease. Later leases have higher ones.
+/// The number of a lease. Later leases have higher numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term(pub(super) i64);
 
 impl Term {
-    /// Of a server that is alone with its database. It is never over.
+    /// The term of a server that shares its database with no other host. It never ends.
     pub const ALONE: Self = Self(0);
 
     #[cfg(test)]
@@ -36,76 +36,76 @@ impl Term {
     }
 }
 
-/// The lease, had or wanted. It ends with this value.
+/// A candidate for the lease, which may or may not have it. Dropping the value gives the lease up.
 #[derive(Debug)]
-pub struct Lease(Option<Contest>);
+pub struct Lease(Option<PostgresLease>);
 
 #[derive(Debug)]
-struct Contest {
+struct PostgresLease {
     db: Postgres,
-    line: Option<Line>,
+    connection: Option<DedicatedConnection>,
 }
 
 impl Lease {
-    /// Not taken yet.
+    /// A lease that is not taken yet.
     pub fn of(db: &Db) -> Self {
         match db {
             Db::Sqlite(_) => Self::alone(),
-            Db::Postgres(db) => Self(Some(Contest { db: db.clone(), line: None })),
+            Db::Postgres(db) => Self(Some(PostgresLease { db: db.clone(), connection: None })),
         }
     }
 
-    /// One that nobody else wants.
+    /// A lease without competing hosts: taking it always succeeds.
     pub(crate) fn alone() -> Self {
         Self(None)
     }
 
-    /// Takes it if nobody has it; `None` while another host does. Not to be called by who has it.
+    /// Takes the lease if it is free; `None` while another host has it. Must not be called while holding the lease.
     ///
     /// # Errors
-    /// When the database can't be asked. Then the lease is not had, also if that was all that went wrong.
+    /// When the database fails or does not answer in time. The lease is not held then, even if the lock was acquired.
     pub async fn take(&mut self, now: Timestamp) -> Result<Option<Term>, StoreError> {
-        let Some(contest) = &mut self.0 else { return Ok(Some(Term::ALONE)) };
-        let line = match &mut contest.line {
-            Some(line) => line,
-            None => contest.line.insert(Line::open(&contest.db).await?),
+        let Some(lease) = &mut self.0 else { return Ok(Some(Term::ALONE)) };
+        let connection = match &mut lease.connection {
+            Some(connection) => connection,
+            None => lease.connection.insert(DedicatedConnection::open(&lease.db).await?),
         };
-        let taken = tokio::time::timeout(TAKE_TIME, take(line, now)).await;
+        let taken = tokio::time::timeout(TAKE_TIMEOUT, take(connection, now)).await;
         let taken = taken.unwrap_or_else(|_| Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)));
         if taken.is_err() {
-            contest.line = None;
+            lease.connection = None;
         }
         taken
     }
 
     /// Returns when a lease that was taken is lost.
     pub async fn lost(&mut self) {
-        let Some(contest) = &mut self.0 else { return std::future::pending().await };
-        if let Some(line) = &mut contest.line {
-            // Nothing is listened to.
-            while line.next().await.is_some() {}
+        let Some(lease) = &mut self.0 else { return std::future::pending().await };
+        if let Some(connection) = &mut lease.connection {
+            // The connection listens to no channel: only its loss ends this loop.
+            while connection.next().await.is_some() {}
         }
-        contest.line = None;
+        lease.connection = None;
     }
 
-    /// Lets others have it at once. Just dropped, they have it once the server sees that the connection is gone.
+    /// Releases the lease at once. After a mere drop it is free when the server has detected the end of the connection.
     pub async fn give_back(&mut self) {
-        if let Some(line) = self.0.as_mut().and_then(|contest| contest.line.take()) {
-            line.close().await;
+        if let Some(connection) = self.0.as_mut().and_then(|lease| lease.connection.take()) {
+            connection.close().await;
         }
     }
 }
 
-async fn take(line: &mut Line, now: Timestamp) -> Result<Option<Term>, StoreError> {
+async fn take(connection: &mut DedicatedConnection, now: Timestamp) -> Result<Option<Term>, StoreError> {
     let lock = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(LOCK);
-    if !lock.fetch_one(line.connection()).await? {
+    if !lock.fetch_one(connection.listener()).await? {
         return Ok(None);
     }
-    // Waits for a commit of the term before, if there is one: it holds the row. Counting begins at the time, so that it
-    // goes on where it was if somebody empties the table.
+    // Waits for a running commit of the previous term, which has locked the row. Terms start at the current time, so
+    // that they still rise after an operator has emptied the table.
     let sql = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $2) ON CONFLICT (source) \
                DO UPDATE SET cursor = greatest(stream_cursors.cursor + 1, excluded.cursor), \
                    updated_at = excluded.updated_at RETURNING cursor";
-    let term = sqlx::query_scalar(sql).bind(TERM_SOURCE).bind(now).fetch_one(line.connection()).await?;
+    let term = sqlx::query_scalar(sql).bind(TERM_SOURCE).bind(now).fetch_one(connection.listener()).await?;
     Ok(Some(Term(term)))
 }

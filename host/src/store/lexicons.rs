@@ -1,13 +1,13 @@
-//! Uploaded lexicons.
+//! Stores uploaded lexicons.
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on, returned};
+use super::{Db, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LexiconRow {
     pub id: String,
-    /// 1 on first upload, one more with each upsert.
+    /// 1 after the first upload, incremented by each upsert.
     pub revision: i64,
     pub lexicon_json: String,
     pub lexicon_type: String,
@@ -23,7 +23,7 @@ pub struct LexiconRow {
     pub updated_at: Timestamp,
 }
 
-/// Everything a caller chooses; an upsert overwrites all of it.
+/// The fields that the caller sets; an upsert overwrites all of them.
 #[derive(Clone, Debug, Default)]
 pub struct NewLexicon {
     pub id: String,
@@ -54,7 +54,7 @@ macro_rules! select {
     };
 }
 
-/// By id.
+/// All lexicons, sorted by id.
 pub async fn list(db: &Db) -> Result<Vec<LexiconRow>, StoreError> {
     let sql = select!("ORDER BY id");
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
@@ -65,7 +65,7 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<LexiconRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Creates at revision 1, or overwrites every field and counts the revision up.
+/// Creates a lexicon with revision 1, or overwrites all fields and increments the revision.
 pub async fn upsert(db: &Db, lexicon: &NewLexicon, now: Timestamp) -> Result<Upserted, StoreError> {
     let sql = "INSERT INTO lexicons (id, revision, lexicon_json, lexicon_type, backfill, action, \
                    target_collection, source, authority_did, last_fetched_at, token_cost, created_at, updated_at) \
@@ -92,14 +92,14 @@ pub async fn upsert(db: &Db, lexicon: &NewLexicon, now: Timestamp) -> Result<Ups
             .bind(now)
             .fetch_all(pool)
             .await
-            .and_then(|rows| returned(rows).ok_or(sqlx::Error::RowNotFound))
+            .and_then(|rows| only_row(rows).ok_or(sqlx::Error::RowNotFound))
     })?;
     Ok(Upserted { created: revision == 1, revision })
 }
 
-/// `false` when there was none.
+/// `false` when the lexicon does not exist.
 pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM lexicons WHERE id = $1";
-    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
-    Ok(gone > 0)
+    let removed = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
+    Ok(removed > 0)
 }

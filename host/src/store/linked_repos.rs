@@ -1,4 +1,4 @@
-//! Repos that their owners let the instance write to, and the invites by which they do.
+//! Stores linked repos, to which their owners let the instance write, and the invites to link one.
 
 use crate::clock::Timestamp;
 
@@ -8,14 +8,14 @@ use super::{Db, StoreError, on};
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct GrantRow {
     pub id: String,
-    /// `None`: an open grant that nobody has authorized yet.
+    /// `None`: an open grant that no account has authorized yet.
     pub did: Option<String>,
-    /// The handle it was pinned to.
+    /// The handle that the grant was created for.
     pub handle: Option<String>,
     pub reason: Option<String>,
     /// Space-separated.
     pub scopes: String,
-    /// Triggers that may use it; empty: every script but those of queries without a caller.
+    /// Triggers whose scripts may use the grant. Empty: every script, except those of queries without a caller.
     #[sqlx(try_from = "List")]
     pub scripts: Vec<String>,
     /// `pending`, `active` or `needs_reauth`.
@@ -46,7 +46,7 @@ macro_rules! select {
     };
 }
 
-/// [`StoreError::Conflict`] when the account has a grant already.
+/// Creates a grant. [`StoreError::Conflict`] when the account has one already.
 pub async fn create(db: &Db, grant: &GrantRow) -> Result<(), StoreError> {
     let sql = "INSERT INTO linked_repos (id, did, handle, reason, scopes, scripts, status, created_by, created_at) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
@@ -84,8 +84,8 @@ pub async fn of_account(db: &Db, did: &str) -> Result<Option<GrantRow>, StoreErr
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(did).fetch_optional(pool).await)?)
 }
 
-/// Binds a grant to the account that authorized it, if it is free for it, and uses its invites up. `false` when the grant
-/// is gone or another account's. [`StoreError::Conflict`] when the account has another grant.
+/// Binds a grant to the account that authorized it, and removes its invites. `false` when the grant does not exist or
+/// is bound to another account. [`StoreError::Conflict`] when the account has another grant.
 pub async fn authorize(
     db: &Db,
     id: &str,
@@ -108,7 +108,7 @@ pub async fn authorize(
     }))
 }
 
-/// Notes that the grant's session is no good any more, unless it has been replaced meanwhile.
+/// Marks a grant as `needs_reauth`, unless its session was replaced meanwhile.
 pub async fn lost(db: &Db, id: &str, session_id: Option<&str>, why: &str) -> Result<(), StoreError> {
     let sql = "UPDATE linked_repos SET status = 'needs_reauth', last_error = $3 \
                WHERE id = $1 AND status = 'active' AND (session_id IS NULL OR session_id = $2)";
@@ -130,7 +130,7 @@ pub async fn idle(db: &Db, before: Timestamp) -> Result<Vec<GrantRow>, StoreErro
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(before).fetch_all(pool).await)?)
 }
 
-/// `false` when there is no such grant.
+/// `false` when the grant does not exist.
 pub async fn set_scripts(db: &Db, id: &str, scripts: &[String]) -> Result<bool, StoreError> {
     let sql = "UPDATE linked_repos SET scripts = $2 WHERE id = $1";
     let scripts = List::to_json(scripts);
@@ -139,7 +139,7 @@ pub async fn set_scripts(db: &Db, id: &str, scripts: &[String]) -> Result<bool, 
     }))
 }
 
-/// Removes a grant, its invites and its session. `false` when there is no such grant.
+/// Removes a grant, its invites and its session. `false` when the grant does not exist.
 pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     let session = "DELETE FROM dpop_keys WHERE id IN (SELECT s.key_id FROM oauth_sessions s \
                    JOIN linked_repos l ON l.session_id = s.id WHERE l.id = $1)";
@@ -147,9 +147,9 @@ pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         sqlx::query(session).bind(id).execute(&mut *tx).await?;
-        let gone = sqlx::query(grant).bind(id).execute(&mut *tx).await?.rows_affected() > 0;
+        let removed = sqlx::query(grant).bind(id).execute(&mut *tx).await?.rows_affected() > 0;
         tx.commit().await?;
-        gone
+        removed
     }))
 }
 
@@ -167,20 +167,20 @@ pub async fn invite(db: &Db, invite: &InviteRow) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The invites of a grant that are still good, in the order they end.
+/// The valid invites of a grant, soonest expiry first.
 pub async fn invites(db: &Db, grant_id: &str, now: Timestamp) -> Result<Vec<InviteRow>, StoreError> {
     let sql = "SELECT id, grant_id, expires_at FROM linked_repo_invites \
                WHERE grant_id = $1 AND expires_at > $2 ORDER BY expires_at, id";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(grant_id).bind(now).fetch_all(pool).await)?)
 }
 
-/// An invite that is still good.
+/// An invite, if it has not expired.
 pub async fn get_invite(db: &Db, id: &str, now: Timestamp) -> Result<Option<InviteRow>, StoreError> {
     let sql = "SELECT id, grant_id, expires_at FROM linked_repo_invites WHERE id = $1 AND expires_at > $2";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).bind(now).fetch_optional(pool).await)?)
 }
 
-/// `false` when the grant has no such invite that is still good.
+/// `false` when the grant has no such valid invite.
 pub async fn revoke_invite(db: &Db, grant_id: &str, id: &str, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "DELETE FROM linked_repo_invites WHERE grant_id = $1 AND id = $2 AND expires_at > $3";
     Ok(on!(db, writer, |pool| {
@@ -188,7 +188,7 @@ pub async fn revoke_invite(db: &Db, grant_id: &str, id: &str, now: Timestamp) ->
     }))
 }
 
-/// Forgets invites that have expired. Returns how many.
+/// Removes expired invites. Returns how many.
 pub async fn prune_invites(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
     let sql = "DELETE FROM linked_repo_invites WHERE expires_at <= $1";
     Ok(on!(db, writer, |pool| sqlx::query(sql).bind(now).execute(pool).await?.rows_affected()))

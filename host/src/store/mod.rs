@@ -1,17 +1,18 @@
-//! All SQL. The one place that knows there are two databases.
+//! Reads and writes the database. All SQL is in this module, and only this module distinguishes SQLite from PostgreSQL.
 //!
 //! [`Db`] is an enum over SQLite and PostgreSQL. Each table family has one file with all of its statements; where
 //! one SQL text serves both databases it is written once (`$1` placeholders work on both), where the dialects
-//! differ the two statements stand side by side. SQL is never rewritten at run time.
+//! differ the two statements are next to each other. SQL is never rewritten at run time.
 //!
 //! Values: times are BIGINT microseconds UTC, ids are text, JSON is text (records are `jsonb` on PostgreSQL).
-//! Absence is `Option`; whether it is a 404 is the caller's business. Errors are [`StoreError`].
+//! A missing row is `None`; the caller decides whether that is a 404. Errors are [`StoreError`].
 
 pub mod api_client_keys;
 pub mod api_clients;
 pub mod api_keys;
 pub mod cursors;
 pub mod dead_letters;
+mod dedicated_connection;
 pub mod delegates;
 pub mod domains;
 pub mod dpop_keys;
@@ -27,7 +28,6 @@ pub mod labels;
 mod lane;
 pub mod lease;
 pub mod lexicons;
-mod line;
 pub mod linked_repos;
 pub mod notices;
 pub mod oauth_sessions;
@@ -58,7 +58,7 @@ pub use postgres::Postgres;
 use script_sql::role::Access;
 pub use sqlite::Sqlite;
 
-/// The database, cheap to clone.
+/// A handle to the database; cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Db {
     Sqlite(Sqlite),
@@ -84,16 +84,16 @@ impl Backend {
 /// A field of a partial update.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Patch<T> {
-    /// Not mentioned: stays as it is.
+    /// The update does not contain the field: the stored value stays.
     #[default]
     Keep,
-    /// `null`: back to nothing (or the instance default).
+    /// `null`: the stored value is removed; the instance default applies, if there is one.
     Clear,
     Set(T),
 }
 
 impl<T> Patch<T> {
-    /// Whether the field is mentioned.
+    /// Whether the update contains the field.
     fn is_set(&self) -> bool {
         !matches!(self, Self::Keep)
     }
@@ -106,8 +106,8 @@ impl<T> Patch<T> {
     }
 }
 
-/// Runs the same code on the pool of whichever database it is: `on!(db, reader, |pool| …)`. The role (`reader`
-/// or `writer`) matters on SQLite; on PostgreSQL both are the one pool.
+/// Evaluates the same code with the pool of the database in use: `on!(db, reader, |pool| …)`. The role (`reader`
+/// or `writer`) matters on SQLite; PostgreSQL has one pool for both.
 macro_rules! on {
     ($db:expr, $role:ident, |$pool:ident| $body:expr) => {
         match $db {
@@ -124,18 +124,18 @@ macro_rules! on {
 }
 use on;
 
-/// The row that a statement gave which changes something and returns it, `… RETURNING`. Outside a transaction such a
-/// statement is run with `fetch_all`: `fetch_one` and `fetch_optional` leave it at its first row, SQLite commits after the
-/// last, and nothing would say that the commit failed.
-fn returned<T>(mut rows: Vec<T>) -> Option<T> {
+/// The only row that a write with `RETURNING` produced. Outside a transaction such a statement must run with
+/// `fetch_all`: `fetch_one` and `fetch_optional` stop reading after the first row, but SQLite commits after the last,
+/// so a failed commit would go unnoticed.
+fn only_row<T>(mut rows: Vec<T>) -> Option<T> {
     rows.pop()
 }
 
-/// Migrations, embedded: see `migrations/README.md` for their rules.
+/// The embedded migrations; `migrations/README.md` has their rules.
 static SQLITE_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 static POSTGRES_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
 
-/// Where sqlx keeps what it has applied.
+/// sqlx's table of applied migrations.
 const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
 
 impl Db {
@@ -143,12 +143,12 @@ impl Db {
     /// `max_connections` sizes the PostgreSQL pool or the SQLite reader pool. Runs no migrations.
     ///
     /// # Errors
-    /// [`StoreError::Open`] for an address that is none of these, else what the database says.
+    /// [`StoreError::Open`] for a URL of another form, otherwise the error of the database.
     pub async fn open(url: &str, max_connections: u32) -> Result<Self, StoreError> {
         Self::open_with(url, max_connections, &Access::Own { password: None }).await
     }
 
-    /// The same; `scripts` says how scripts' SQL gets to PostgreSQL.
+    /// As [`Db::open`]; `scripts` determines which PostgreSQL role scripts' SQL runs under.
     ///
     /// # Errors
     /// As [`Db::open`].
@@ -159,15 +159,15 @@ impl Db {
         } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             Postgres::open(url, max_connections, scripts).await.map(Self::Postgres)
         } else {
-            // The address may hold a password: it is not repeated.
-            Err(StoreError::Open("the address begins neither with sqlite: nor with postgres:".into()))
+            // The URL may contain a password: it is left out.
+            Err(StoreError::Open("the database URL must begin with sqlite: or postgres:".into()))
         }
     }
 
-    /// Whether there is something to open: `false` for a SQLite file that was not made yet. Opens and makes nothing.
+    /// `false` for a SQLite file that does not exist yet, always `true` for PostgreSQL. Opens and creates nothing.
     ///
     /// # Errors
-    /// [`StoreError::Open`] when the address is malformed or the file can't be looked up.
+    /// [`StoreError::Open`] when the URL is malformed or the file system can't be read.
     pub fn exists(url: &str) -> Result<bool, StoreError> {
         if !url.starts_with("sqlite:") {
             return Ok(true);
@@ -180,14 +180,15 @@ impl Db {
         if url.starts_with("sqlite:") { &SQLITE_MIGRATIONS } else { &POSTGRES_MIGRATIONS }.iter().count()
     }
 
-    /// Brings the schema up to date, and the role of scripts' SQL. Several processes may call it at once.
+    /// Applies pending migrations and prepares the database role of scripts' SQL. Several processes may call it at
+    /// the same time.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         self.apply_migrations().await?;
         self.prepare_script_role().await;
         Ok(())
     }
 
-    /// Makes the role that scripts' SQL runs under on PostgreSQL. Where that can't be done everything but `db.raw` works.
+    /// Creates the PostgreSQL role that scripts' SQL runs under. A failure is logged and disables only `db.raw`.
     pub async fn prepare_script_role(&self) {
         let Self::Postgres(db) = self else { return };
         let reason = match db.prepare_script_role().await {
@@ -197,7 +198,7 @@ impl Db {
         };
         tracing::warn!(
             reason,
-            "scripts can't use db.raw: its database role can't be prepared; belvedere doctor says what to do"
+            "scripts can't use db.raw: its database role can't be prepared; run belvedere doctor for instructions"
         );
     }
 
@@ -210,21 +211,21 @@ impl Db {
             };
             let error = match result {
                 Ok(()) => return Ok(()),
-                // The step itself, or the note that it was done.
+                // Applying a migration failed, or recording it did.
                 Err(error @ (MigrateError::ExecuteMigration(..) | MigrateError::Execute(_))) => error,
                 Err(error) => return Err(error.into()),
             };
-            // sqlx takes no lock on SQLite: of two processes that start together one may find that the other has just
-            // done what it is about to do. As long as there is progress, somebody makes it.
+            // sqlx takes no lock on SQLite: when two processes migrate at once, one fails if the other has just applied
+            // the same migration. Retry as long as the number of pending migrations falls.
             match self.pending_migrations().await {
                 Ok(0) => return Ok(()),
-                Ok(still) if still < missing => missing = still,
+                Ok(pending) if pending < missing => missing = pending,
                 _ => return Err(error.into()),
             }
         }
     }
 
-    /// How many embedded migrations the database has not seen yet.
+    /// Number of embedded migrations that are not applied yet.
     pub async fn pending_migrations(&self) -> Result<usize, StoreError> {
         async fn pending<C: Migrate>(conn: &mut C, migrator: &Migrator) -> Result<usize, StoreError> {
             let applied = conn.list_applied_migrations(MIGRATIONS_TABLE).await?;
@@ -258,7 +259,7 @@ impl Db {
         }
     }
 
-    /// Connections in the main pool, as db-info shows it.
+    /// Number of connections in the main pool, as shown in db-info.
     pub fn max_connections(&self) -> u32 {
         match self {
             Self::Sqlite(db) => db.connections,
@@ -277,7 +278,7 @@ impl Db {
         }
     }
 
-    /// Waits for running statements and closes; SQLite checkpoints its log.
+    /// Waits for running statements, then closes all connections; SQLite checkpoints its WAL.
     pub async fn close(&self) {
         match self {
             Self::Sqlite(db) => db.close().await,

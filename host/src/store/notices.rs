@@ -1,21 +1,21 @@
-//! Notices from host to host, over PostgreSQL's NOTIFY. What they say is the business of whoever sends them.
+//! Sends notices between hosts over PostgreSQL's NOTIFY. Their texts are opaque to this module.
 //!
-//! A SQLite file has one server: nothing is sent there, and nobody listens.
+//! A SQLite file has one server: there notices are neither sent nor received.
 
 use std::time::Duration;
 
-use super::line::Line;
+use super::dedicated_connection::DedicatedConnection;
 use super::{Db, StoreError};
 
 const CHANNEL: &str = "belvedere";
 
-/// Between two attempts to listen.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// Delay between two attempts to connect.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
-/// Tells all hosts, this one included, that listen at this moment.
+/// Sends a notice to all hosts that are listening at this moment, this one included.
 ///
 /// # Errors
-/// When the database can't be reached; then nobody was told.
+/// When the database can't be reached; the notice is not sent then.
 pub async fn announce(db: &Db, text: &str) -> Result<(), StoreError> {
     if let Db::Postgres(db) = db {
         sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(text).execute(&db.pool).await?;
@@ -23,50 +23,50 @@ pub async fn announce(db: &Db, text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What a listener hears.
+/// What a listener receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     Notice(String),
-    /// The listener has just begun to listen: of what was said before it knows nothing.
+    /// The listener has just connected: earlier notices are lost to it.
     Began,
 }
 
-/// Listens for as long as it lives; connects again when it has to.
+/// A listener for notices; it reconnects when its connection is lost.
 #[derive(Debug)]
 pub struct Notices {
     db: Db,
-    line: Option<Line>,
+    connection: Option<DedicatedConnection>,
 }
 
 impl Notices {
     pub fn of(db: &Db) -> Self {
-        Self { db: db.clone(), line: None }
+        Self { db: db.clone(), connection: None }
     }
 
-    /// The next notice. Waits while the database is away, and for ever on SQLite. May be dropped and called again.
+    /// The next notice. Waits while the database is unreachable, and for ever on SQLite. Cancel-safe.
     pub async fn next(&mut self) -> Heard {
         let Db::Postgres(db) = &self.db else { return std::future::pending().await };
-        if let Some(line) = &mut self.line {
-            if let Some(notice) = line.next().await {
+        if let Some(connection) = &mut self.connection {
+            if let Some(notice) = connection.next().await {
                 return Heard::Notice(notice.payload().to_owned());
             }
-            self.line = None;
-            tracing::warn!("the connection for notices of other hosts is gone");
+            self.connection = None;
+            tracing::warn!("the connection for notices of other hosts was lost");
         }
         loop {
             let listening = async {
-                let mut line = Line::open(db).await?;
-                line.listen(CHANNEL).await?;
-                Ok::<_, StoreError>(line)
+                let mut connection = DedicatedConnection::open(db).await?;
+                connection.listen(CHANNEL).await?;
+                Ok::<_, StoreError>(connection)
             };
             match listening.await {
-                Ok(line) => {
-                    self.line = Some(line);
+                Ok(connection) => {
+                    self.connection = Some(connection);
                     return Heard::Began;
                 }
-                Err(error) => tracing::warn!(%error, "notices of other hosts can't be listened for"),
+                Err(error) => tracing::warn!(%error, "can't listen for notices of other hosts"),
             }
-            tokio::time::sleep(LISTEN_AGAIN).await;
+            tokio::time::sleep(RECONNECT_DELAY).await;
         }
     }
 }

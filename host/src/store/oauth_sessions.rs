@@ -1,4 +1,5 @@
-//! Sessions with users' PDSs: one for each DPoP key. What is secret in them is sealed; this room never sees a token.
+//! Stores OAuth sessions with users' PDSs, one per DPoP key. Secrets are sealed; this module never handles a plain
+//! token.
 
 use sqlx::AssertSqlSafe;
 
@@ -6,7 +7,7 @@ use crate::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-/// A session as calls to its PDS need it, with its key.
+/// A session and its key, with everything that a call to its PDS needs.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct SessionRow {
     pub id: String,
@@ -19,7 +20,7 @@ pub struct SessionRow {
     /// Origin of the PDS.
     pub pds: String,
     pub issuer: String,
-    /// Who we are to the authorization server.
+    /// The `client_id` that this server uses at the authorization server.
     pub oauth_client_id: String,
     /// The key that client assertions are signed with; `None` for a client without one.
     pub assertion_kid: Option<String>,
@@ -28,21 +29,21 @@ pub struct SessionRow {
     /// Whether there is a refresh token.
     pub refreshable: bool,
     pub expires_at: Option<Timestamp>,
-    /// Counts up with every change of the tokens.
+    /// Incremented with every change of the tokens.
     pub version: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// What sessions of its client may do now, space-separated; nothing under a client that is not active. `None` without
-    /// a client.
+    /// The current scopes of the session's client, space-separated; empty if the client is inactive. `None` without a
+    /// client.
     pub client_scopes: Option<String>,
-    /// The same of the client's parent; `None` without one.
+    /// The same for the client's parent; `None` without one.
     pub parent_scopes: Option<String>,
 }
 
-/// What a registration brings.
+/// The content of a registration.
 #[derive(Clone, Debug)]
 pub struct NewSession<'a> {
-    /// Used unless the key has a session already, which then keeps its own.
+    /// The id of the session, unless the key has a session already, whose id stays.
     pub id: &'a str,
     pub key_id: &'a str,
     pub client_id: Option<&'a str>,
@@ -58,10 +59,9 @@ pub struct NewSession<'a> {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A key as a proof names it, and the session it has.
+/// The session of the key that a DPoP proof was made with. All fields are `None` while the key has no session.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Presented {
-    /// `None` while nothing is registered for the key.
     pub id: Option<String>,
     pub did: Option<String>,
     pub scopes: Option<String>,
@@ -70,7 +70,7 @@ pub struct Presented {
     pub expires_at: Option<Timestamp>,
 }
 
-/// One of a user's devices.
+/// A user's session under a client, shown as a device.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct DeviceRow {
     pub id: String,
@@ -87,15 +87,16 @@ const COLUMNS: &str = "s.id, s.key_id, s.client_id, s.did, s.scopes, s.pds, s.is
      FROM oauth_sessions s JOIN dpop_keys k ON k.id = s.key_id LEFT JOIN api_clients c ON c.id = s.client_id \
      LEFT JOIN api_clients p ON p.id = c.parent_client_id";
 
-/// Keeps a session for a key and binds the key to the account, if it is not bound to another. Registered again, a key
-/// keeps its session's id and gets the new tokens. Gives the id; `None` when the key is gone or another account's.
+/// Stores the session of a key and binds the key to the account. If the key has a session already, that one keeps its
+/// id and gets the new tokens. Returns the session's id; `None` when the key does not exist or is bound to another
+/// account.
 pub async fn register(
     db: &Db,
     session: &NewSession<'_>,
     now: Timestamp,
 ) -> Result<Option<String>, StoreError> {
     let bind = "UPDATE dpop_keys SET did = $2 WHERE id = $1 AND (did IS NULL OR did = $2)";
-    let keep = "INSERT INTO oauth_sessions (id, key_id, client_id, did, scopes, token_hash, pds, issuer, \
+    let upsert = "INSERT INTO oauth_sessions (id, key_id, client_id, did, scopes, token_hash, pds, issuer, \
                     oauth_client_id, assertion_kid, sealed, refreshable, expires_at, version, created_at, updated_at) \
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 1, $14, $14) \
                 ON CONFLICT (key_id) DO UPDATE SET scopes = excluded.scopes, token_hash = excluded.token_hash, \
@@ -110,7 +111,7 @@ pub async fn register(
         if bound.rows_affected() == 0 {
             return Ok(None);
         }
-        let id: String = sqlx::query_scalar(keep)
+        let id: String = sqlx::query_scalar(upsert)
             .bind(session.id)
             .bind(session.key_id)
             .bind(session.client_id)
@@ -132,7 +133,7 @@ pub async fn register(
     })
 }
 
-/// What a client's proof by the key of this thumbprint stands for; `None` when the client has no such key.
+/// The session of a client's key, by the key's JWK thumbprint; `None` when the client has no such key.
 pub async fn presented(db: &Db, client_id: &str, thumbprint: &str) -> Result<Option<Presented>, StoreError> {
     let sql = "SELECT s.id, s.did, s.scopes, s.token_hash, s.refreshable, s.expires_at \
                FROM dpop_keys k LEFT JOIN oauth_sessions s ON s.key_id = k.id \
@@ -147,20 +148,21 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<SessionRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
 }
 
-/// The session of an account that was used or renewed last: of one API client, or of the instance's own logins.
+/// The most recently updated session of an account: of one API client, or without one, of the instance's own logins.
 pub async fn newest(db: &Db, did: &str, client_id: Option<&str>) -> Result<Option<SessionRow>, StoreError> {
-    // Of the instance's own sessions those of browsers: what a linked repo's owner agreed to is no login.
+    // Of the instance's own sessions only those of browsers are logins; the others belong to linked repos.
     const LOGINS: &str = "s.client_id IS NULL AND $2 IS NULL \
                           AND EXISTS (SELECT 1 FROM web_sessions w WHERE w.oauth_session_id = s.id)";
-    let of = if client_id.is_some() { "s.client_id = $2" } else { LOGINS };
-    let sql =
-        format!("SELECT {COLUMNS} WHERE s.did = $1 AND {of} ORDER BY s.updated_at DESC, s.id DESC LIMIT 1");
+    let condition = if client_id.is_some() { "s.client_id = $2" } else { LOGINS };
+    let sql = format!(
+        "SELECT {COLUMNS} WHERE s.did = $1 AND {condition} ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"
+    );
     Ok(on!(db, reader, |pool| {
         sqlx::query_as(AssertSqlSafe(sql)).bind(did).bind(client_id).fetch_optional(pool).await
     })?)
 }
 
-/// The sessions of a client and its children, those used last first; at most `limit`.
+/// The sessions of a client and its children, most recently updated first, at most `limit`.
 pub async fn of_client(db: &Db, client_id: &str, limit: i64) -> Result<Vec<SessionRow>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} WHERE s.client_id = $1 \
@@ -179,8 +181,8 @@ pub async fn devices(db: &Db, client_id: &str, did: &str) -> Result<Vec<DeviceRo
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).bind(did).fetch_all(pool).await)?)
 }
 
-/// Takes the right to refresh the tokens of this version until `until`, which nobody else has then. `false` when somebody
-/// has it, or the tokens are newer already.
+/// Takes the exclusive right to refresh the tokens of this version until `until`. `false` when another task or host has
+/// it, or when the tokens have a newer version.
 pub async fn lease(
     db: &Db,
     id: &str,
@@ -196,15 +198,15 @@ pub async fn lease(
     Ok(taken > 0)
 }
 
-/// Gives the right to refresh back without new tokens.
+/// Releases the right to refresh without storing new tokens.
 pub async fn release(db: &Db, id: &str, version: i64) -> Result<(), StoreError> {
     let sql = "UPDATE oauth_sessions SET lease_until = NULL WHERE id = $1 AND version = $2";
     on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(version).execute(pool).await.map(drop))?;
     Ok(())
 }
 
-/// Gives back what a server that was killed had leased, where it was the only one: a SQLite file has one server. On
-/// PostgreSQL another host may be at it; there a lease ends by itself.
+/// Releases all rights to refresh that a killed server still holds. Only on SQLite, which has one server: on PostgreSQL
+/// another host may be refreshing, and the rights expire.
 pub async fn release_all(db: &Db) -> Result<(), StoreError> {
     if let Db::Sqlite(db) = db {
         let sql = "UPDATE oauth_sessions SET lease_until = NULL WHERE lease_until IS NOT NULL";
@@ -213,7 +215,7 @@ pub async fn release_all(db: &Db) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Replaces the tokens of a version by newer ones. `false` when they are not of that version any more.
+/// Replaces the tokens of a version with new ones. `false` when the stored tokens have another version.
 pub async fn refreshed(
     db: &Db,
     id: &str,
@@ -232,45 +234,45 @@ pub async fn refreshed(
     Ok(written > 0)
 }
 
-/// Removes a session whose tokens are still of this version, and its key.
+/// Removes a session and its key, if its tokens have this version.
 pub async fn delete_version(db: &Db, id: &str, version: i64) -> Result<bool, StoreError> {
     let sql = "DELETE FROM dpop_keys WHERE id IN \
                (SELECT key_id FROM oauth_sessions WHERE id = $1 AND version = $2)";
-    let gone = on!(db, writer, |pool| {
+    let removed = on!(db, writer, |pool| {
         sqlx::query(sql).bind(id).bind(version).execute(pool).await?.rows_affected()
     });
-    Ok(gone > 0)
+    Ok(removed > 0)
 }
 
-/// Removes a session, and its key. `false` when there is none.
+/// Removes a session and its key. `false` when it does not exist.
 pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM dpop_keys WHERE id IN (SELECT key_id FROM oauth_sessions WHERE id = $1)";
-    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
-    Ok(gone > 0)
+    let removed = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
+    Ok(removed > 0)
 }
 
-/// The sessions of an account under a client beyond the `most` that were made or
-/// renewed last; `kept` is one of those that stay.
+/// The sessions of an account under a client beyond the `keep` most recently updated ones, which always include
+/// `kept_id`.
 pub async fn surplus(
     db: &Db,
     client_id: &str,
     did: &str,
-    kept: &str,
-    most: i64,
+    kept_id: &str,
+    keep: i64,
 ) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT id FROM oauth_sessions WHERE client_id = $1 AND did = $2 AND id <> $3 \
                ORDER BY updated_at DESC, id LIMIT $4 OFFSET $5";
     Ok(on!(db, reader, |pool| {
-        let query = sqlx::query_scalar(sql).bind(client_id).bind(did).bind(kept);
-        query.bind(SURPLUS_STEP).bind(most - 1).fetch_all(pool).await
+        let query = sqlx::query_scalar(sql).bind(client_id).bind(did).bind(kept_id);
+        query.bind(SURPLUS_STEP).bind(keep - 1).fetch_all(pool).await
     })?)
 }
 
-/// Surplus sessions that are named at once; a bound that was lowered is reached in steps.
+/// Largest number of sessions that [`surplus`] returns: after the limit was lowered, several calls are needed.
 const SURPLUS_STEP: i64 = 100;
 
-/// Of the instance's own sessions those that no browser and no linked repo needs any more: the browser's session has
-/// expired, or a login made before `before` never got as far as having one. At most `max`.
+/// The instance's own sessions from before `before` that neither a valid browser session nor a linked repo uses: the
+/// browser session has expired, or the login was not completed. At most `max`.
 pub async fn unneeded(
     db: &Db,
     now: Timestamp,
@@ -285,8 +287,9 @@ pub async fn unneeded(
     })?)
 }
 
-/// Removes sessions that nothing can use any more, and their keys: expired before `expired` with nothing to renew them, or
-/// last renewed before `idle`. At most `max`; returns how many. Those of linked repos stay: their grants say what happened.
+/// Removes unusable sessions and their keys, at most `max`: those that expired before `expired` without a refresh
+/// token, and those last updated before `idle`. Sessions of linked repos stay: their grants report the loss. Returns
+/// how many.
 pub async fn delete_over(db: &Db, expired: Timestamp, idle: Timestamp, max: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM dpop_keys WHERE id IN (SELECT s.key_id FROM oauth_sessions s \
                WHERE ((s.refreshable = FALSE AND s.expires_at < $1) OR s.updated_at < $2) \

@@ -1,38 +1,38 @@
-//! OAuth flows under way, by the hash of their `state`. Each is taken once.
+//! Stores pending OAuth flows, by the hash of their `state`. Each can be taken once.
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on, returned};
+use super::{Db, StoreError, on, only_row};
 
-/// A flow that begins.
+/// A new flow.
 #[derive(Clone, Copy, Debug)]
 pub struct NewState<'a> {
     pub id: &'a str,
     pub sealed: &'a [u8],
     pub expires_at: Timestamp,
-    /// Who began it.
+    /// The tenant that started the flow.
     pub sender: &'a str,
-    /// Where it goes.
+    /// The host of the authorization server, as a tenant.
     pub target: &'a str,
 }
 
-/// How many flows may be under way.
+/// Limits on the number of pending flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Of one sender; further ones are refused.
+    /// Per sender; further flows are refused.
     pub of_sender: i64,
-    /// To one target; a further one makes the oldest end.
+    /// Per target; a further flow evicts the oldest.
     pub of_target: i64,
-    /// In all; a further one makes the oldest end.
+    /// In total; a further flow evicts the oldest.
     pub all: i64,
 }
 
-/// Rows that a further flow makes end at most: more than one are too many only after a bound was lowered, or when
-/// several hosts wrote at once.
-const STEP: i64 = 100;
+/// Largest number of flows that one new flow evicts per bound. More than one exceed a bound only after it was lowered
+/// or when several hosts wrote at the same time.
+const MAX_EVICTED: i64 = 100;
 
-/// Keeps a flow; `false` when its sender has as many under way as may be. Writers on several hosts may exceed a bound by as many
-/// as they are.
+/// Stores a flow; `false` when its sender has too many pending flows. Hosts that write at the same time may exceed a
+/// bound by one flow each.
 pub async fn put(db: &Db, state: &NewState<'_>, bounds: &Bounds, now: Timestamp) -> Result<bool, StoreError> {
     let insert = "INSERT INTO oauth_states (id, sealed, expires_at, sender, target) \
                   SELECT $1, $2, $3, $4, $5 \
@@ -56,20 +56,25 @@ pub async fn put(db: &Db, state: &NewState<'_>, bounds: &Bounds, now: Timestamp)
         if put.rows_affected() == 0 {
             return Ok(false);
         }
-        sqlx::query(of_target).bind(state.target).bind(STEP).bind(bounds.of_target).execute(&mut *tx).await?;
-        sqlx::query(all).bind(STEP).bind(bounds.all).execute(&mut *tx).await?;
+        sqlx::query(of_target)
+            .bind(state.target)
+            .bind(MAX_EVICTED)
+            .bind(bounds.of_target)
+            .execute(&mut *tx)
+            .await?;
+        sqlx::query(all).bind(MAX_EVICTED).bind(bounds.all).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(true)
     })
 }
 
-/// How many flows of a sender are under way.
+/// Number of pending flows of a sender.
 pub async fn count_of_sender(db: &Db, sender: &str, now: Timestamp) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) FROM oauth_states WHERE sender = $1 AND expires_at > $2";
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(sender).bind(now).fetch_one(pool).await)?)
 }
 
-/// Takes a flow out; `None` when there is none, or it has expired.
+/// Removes a flow and returns its content; `None` when it does not exist or has expired.
 pub async fn take(db: &Db, id: &str, now: Timestamp) -> Result<Option<Vec<u8>>, StoreError> {
     let sql = "DELETE FROM oauth_states WHERE id = $1 AND expires_at > $2 RETURNING sealed";
     Ok(on!(db, writer, |pool| sqlx::query_scalar(sql)
@@ -77,10 +82,10 @@ pub async fn take(db: &Db, id: &str, now: Timestamp) -> Result<Option<Vec<u8>>, 
         .bind(now)
         .fetch_all(pool)
         .await
-        .map(returned))?)
+        .map(only_row))?)
 }
 
-/// Forgets flows that nobody came back from. Returns how many.
+/// Removes expired flows. Returns how many.
 pub async fn prune(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
     let sql = "DELETE FROM oauth_states WHERE expires_at <= $1";
     Ok(on!(db, writer, |pool| sqlx::query(sql).bind(now).execute(pool).await?.rows_affected()))

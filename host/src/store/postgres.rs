@@ -1,4 +1,4 @@
-//! The PostgreSQL side of [`super::Db`]: one pool, prepared statements.
+//! Opens PostgreSQL and owns its connection pools: the PostgreSQL variant of [`super::Db`].
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::script_sql::role::{Access, NoRole, Role};
 use super::script_sql::{self, RawError, ScriptWalls};
 use crate::fair_share::FairPool;
 
-/// A request waits this long for a connection before it fails as "unavailable".
+/// A request that waits longer than this for a connection fails with [`StoreError::Unavailable`].
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that rested longer is pinged before use: the server may have restarted. Busy ones are not, which
-/// saves a round trip per request.
+/// A connection that was idle for longer is pinged before use: the server may have restarted. Busy connections are not
+/// pinged, which saves a round trip per request.
 const PING_AFTER: Duration = Duration::from_secs(5);
-/// A transaction that we forgot (a bug) must not hold its locks for ever.
+/// Ends a transaction that a bug left open, so that it does not hold its locks for ever.
 const IDLE_IN_TRANSACTION: &str = "60s";
-/// Statement texts kept prepared per connection.
+/// Number of prepared statements kept per connection.
 const STATEMENT_CACHE: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -31,12 +31,12 @@ pub struct Postgres {
     pub pool: PgPool,
     /// Connections for hot reads.
     pub(super) lane: Arc<Lane<PgConnection>>,
-    /// Connections for reads that have a place among `scans`.
+    /// Connections for reads that hold a place in `scans`.
     pub(super) scan_lane: Arc<Lane<PgConnection>>,
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
-    /// The role that they log in as; `None` for the server's own.
+    /// The role that these connections log in as; `None` for the server's own role.
     pub(super) script_role: Arc<Result<Option<Role>, NoRole>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
@@ -46,25 +46,24 @@ pub struct Postgres {
 impl Postgres {
     pub(super) async fn open(url: &str, connections: u32, scripts: &Access) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)
-            .map_err(|_| StoreError::Open("the PostgreSQL address is malformed".into()))?
+            .map_err(|_| StoreError::Open("the PostgreSQL URL is malformed".into()))?
             .disable_statement_logging()
             .application_name("belvedere")
             .statement_cache_capacity(STATEMENT_CACHE)
             .options([
                 ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
-                // Compiling a statement that runs for a tenth of a millisecond is a loss.
+                // Compilation takes longer than it saves for a statement of a tenth of a millisecond.
                 ("jit", "off"),
             ]);
-        // Half for hot reads, half for everything else.
-        // Lists walk along an index in its order. Before the first ANALYZE the planner believes that every collection
-        // is tiny, and would collect and sort it.
-        let reads = |time: Duration| {
-            let timeout = format!("{}ms", time.as_millis());
+        // Half of the connections are for hot reads, half for everything else. Lists read an index in its order. Before
+        // the first ANALYZE the planner assumes that every collection is tiny and prefers a bitmap scan with a sort.
+        let reads = |time_limit: Duration| {
+            let timeout = format!("{}ms", time_limit.as_millis());
             options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)])
         };
-        let places = scans::places_of_connections(connections);
-        let scan_lane = Arc::new(Lane::new(reads(SCAN_TIME), places).within(SCAN_TIME));
-        let lane = Arc::new(Lane::new(reads(READ_TIME), (connections / 2).saturating_sub(places).max(1)));
+        let max_scans = scans::max_on_postgres(connections);
+        let scan_lane = Arc::new(Lane::new(reads(SCAN_TIME), max_scans).within(SCAN_TIME));
+        let lane = Arc::new(Lane::new(reads(READ_TIME), (connections / 2).saturating_sub(max_scans).max(1)));
         let own_options = options.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
@@ -88,7 +87,7 @@ impl Postgres {
             pool,
             lane,
             scan_lane,
-            scans: scans::pool(places),
+            scans: scans::pool(max_scans),
             script_sql,
             script_role: Arc::new(script_role),
             connections,
@@ -97,7 +96,8 @@ impl Postgres {
         })
     }
 
-    /// Makes the scripts' role and its rights, as far as the server's own role may. `Err` inside says what is missing.
+    /// Creates the scripts' role and grants its rights. The inner `Err` says what the server's own role is not allowed
+    /// to do.
     pub(super) async fn prepare_script_role(&self) -> Result<Result<(), NoRole>, StoreError> {
         match self.script_role.as_ref() {
             Ok(Some(role)) => Ok(role.prepare(&mut *self.pool.acquire().await?).await?),
@@ -106,7 +106,7 @@ impl Postgres {
         }
     }
 
-    /// Whether scripts' SQL runs under a role of its own, which may do nothing else.
+    /// Which protections apply to scripts' SQL: the guard alone, or also a role without other rights.
     pub(super) async fn script_walls(&self) -> Result<ScriptWalls, RawError> {
         match self.script_role.as_ref() {
             Ok(None) => Ok(ScriptWalls::Guard),

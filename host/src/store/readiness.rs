@@ -1,4 +1,4 @@
-//! Whether the database can serve requests, for those who ask it often.
+//! Checks whether the database can serve requests, with a cached result for frequent callers (`/readyz`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,64 +9,64 @@ use super::Db;
 use super::health::Unhealthy;
 use crate::clock::Timestamp;
 
-/// A database that takes longer than this to answer serves nobody in time either.
-const DATABASE_TIME: Duration = Duration::from_secs(2);
+/// A database that takes longer than this to answer can't serve requests in time either.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a look at the database counts. Anybody may ask, and however often they do, the database is read and written
+/// How long a result is reused. The endpoint is public: however often it is called, the database is read and written
 /// once in this time.
-const FRESH: Duration = Duration::from_secs(2);
+const CACHE_TIME: Duration = Duration::from_secs(2);
 
 const UNKNOWN: &str = "unknown";
 
-/// What was last seen of the database.
+/// The cached result of the last check.
 #[derive(Debug, Default)]
 pub struct Readiness {
-    /// All migrations were applied: while this process runs they stay so.
+    /// Whether all migrations are applied. They stay applied while this process runs.
     migrated: AtomicBool,
-    last: Mutex<Option<(Instant, Looked)>>,
+    last: Mutex<Option<(Instant, Report)>>,
 }
 
-/// What a look at the database showed: what is wrong, for everybody to read. The causes are in the log.
+/// The result of a check. The texts are public; the causes are only in the log.
 #[derive(Clone, Debug)]
-pub struct Looked {
+pub struct Report {
     pub database: Result<(), String>,
     pub migrations: Result<(), String>,
 }
 
 impl Readiness {
-    /// The last look at the database, or a new one; callers that come meanwhile wait for it.
-    pub async fn look(&self, db: &Db, now: Timestamp) -> Looked {
+    /// The cached result if it is recent, otherwise that of a new check, which concurrent callers wait for.
+    pub async fn look(&self, db: &Db, now: Timestamp) -> Report {
         let mut last = self.last.lock().await;
-        if let Some((at, known)) = &*last
-            && at.elapsed() < FRESH
+        if let Some((at, report)) = &*last
+            && at.elapsed() < CACHE_TIME
         {
-            return known.clone();
+            return report.clone();
         }
-        let seen = tokio::time::timeout(DATABASE_TIME, self.look_anew(db, now)).await;
-        let seen = seen.unwrap_or_else(|_| Looked {
+        let report = tokio::time::timeout(CHECK_TIMEOUT, self.run_checks(db, now)).await;
+        let report = report.unwrap_or_else(|_| Report {
             database: Err("the database does not answer in time".to_owned()),
             migrations: Err(UNKNOWN.to_owned()),
         });
-        *last = Some((Instant::now(), seen.clone()));
-        seen
+        *last = Some((Instant::now(), report.clone()));
+        report
     }
 
-    async fn look_anew(&self, db: &Db, now: Timestamp) -> Looked {
+    async fn run_checks(&self, db: &Db, now: Timestamp) -> Report {
         if let Err(error) = db.check_readable().await {
-            return Looked { database: unhealthy(&error), migrations: Err(UNKNOWN.to_owned()) };
+            return Report { database: unhealthy(&error), migrations: Err(UNKNOWN.to_owned()) };
         }
-        let migrations = self.migrations(db).await;
+        let migrations = self.check_migrations(db).await;
         if migrations.is_err() {
-            return Looked { database: Ok(()), migrations };
+            return Report { database: Ok(()), migrations };
         }
         let database = match db.check_writable(now).await {
             Ok(()) => Ok(()),
             Err(error) => unhealthy(&error),
         };
-        Looked { database, migrations }
+        Report { database, migrations }
     }
 
-    async fn migrations(&self, db: &Db) -> Result<(), String> {
+    async fn check_migrations(&self, db: &Db) -> Result<(), String> {
         if self.migrated.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl Readiness {
             }
             Ok(count) => Err(format!("{count} migrations have not been applied: run belvedere migrate")),
             Err(error) => {
-                tracing::warn!(%error, "the migrations can't be looked up");
+                tracing::warn!(%error, "can't read which migrations are applied");
                 Err(UNKNOWN.to_owned())
             }
         }

@@ -1,13 +1,13 @@
-//! Scripts, keyed by their trigger.
+//! Stores scripts, keyed by their trigger.
 
 use crate::clock::Timestamp;
 
 use super::types::{List, OptionalList};
-use super::{Db, Patch, StoreError, on, returned};
+use super::{Db, Patch, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ScriptRow {
-    /// The trigger, as `xrpc.query:com.example.list`.
+    /// The trigger, for example `xrpc.query:com.example.list`.
     pub id: String,
     pub script_type: String,
     pub body: String,
@@ -44,10 +44,10 @@ macro_rules! select {
     };
 }
 
-/// By id; with `suffix` those whose id ends in `:<suffix>`.
+/// Scripts sorted by id; with `suffix`, only those whose id ends in `:<suffix>`.
 pub async fn list(db: &Db, suffix: Option<&str>) -> Result<Vec<ScriptRow>, StoreError> {
     let all = select!("ORDER BY id");
-    // Ids are few; the text is compared as it is, so that `%` and `_` mean nothing.
+    // Filtered here, because there are few scripts and LIKE would interpret `%` and `_`.
     let mut rows: Vec<ScriptRow> = on!(db, reader, |pool| sqlx::query_as(all).fetch_all(pool).await)?;
     if let Some(suffix) = suffix {
         rows.retain(|row| row.id.strip_suffix(suffix).is_some_and(|rest| rest.ends_with(':')));
@@ -60,7 +60,7 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<ScriptRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Creates or replaces; `created_at` survives a replacement. `true` when it was created.
+/// Creates or replaces a script; a replacement keeps `created_at`. Returns `true` when the script is new.
 pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(ScriptRow, bool), StoreError> {
     let insert = "INSERT INTO scripts (id, script_type, body, description, outbound_xrpcs, created_at, updated_at) \
                   VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (id) DO NOTHING";
@@ -100,7 +100,7 @@ pub async fn patch(
     patch: &ScriptPatch,
     now: Timestamp,
 ) -> Result<Option<ScriptRow>, StoreError> {
-    // A flag beside each nullable value says whether it is set at all.
+    // For nullable values, a flag or another value says whether the update sets them.
     let sql = "UPDATE scripts SET script_type = coalesce($2, script_type), body = coalesce($3, body), \
                    outbound_xrpcs = CASE WHEN $3 IS NULL THEN outbound_xrpcs ELSE $4 END, \
                    description = CASE WHEN $5 THEN $6 ELSE description END, updated_at = $7 \
@@ -121,12 +121,12 @@ pub async fn patch(
             .bind(now)
             .fetch_all(pool)
             .await
-            .map(returned)
+            .map(only_row)
     })?)
 }
 
 pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM scripts WHERE id = $1";
-    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
-    Ok(gone > 0)
+    let removed = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
+    Ok(removed > 0)
 }

@@ -1,8 +1,9 @@
-//! `db.search`: a substring in one field of a collection's records, whatever the case of ASCII letters.
+//! Implements `db.search`: finds a substring in one field of a collection's records, ignoring the case of ASCII
+//! letters.
 //!
-//! Exact matches come first, then those that begin with the text, then the rest; within each by the field's value,
-//! then by age. A search table (SQLite) or a trigram index (PostgreSQL) narrows it down to the records that may match;
-//! the condition itself decides, so both give what a scan gives.
+//! Exact matches come first, then values that begin with the text, then the rest; within each group records are sorted
+//! by the field's value, then by age. A search table (SQLite) or a trigram index (PostgreSQL) only selects candidates;
+//! the condition is checked for each of them, so the result is the same as that of a scan.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use super::records::{Found, PAGE_BYTES, RawRow, RecordRow, complete};
 use super::scans::SCAN_TIME;
 use super::{Db, StoreError, intern, lane};
 
-/// Shorter texts have no trigram: they are looked for in every record.
+/// Shorter texts have no trigram: every record is searched for them.
 const MIN_INDEXED_CHARS: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -26,15 +27,15 @@ pub struct SearchArgs<'a> {
     /// Without U+0000.
     pub text: &'a str,
     pub limit: u32,
-    /// Who asks.
+    /// The tenant whose share of scans the search uses.
     pub tenant: &'a Tenant,
 }
 
-/// The best matches, best first, at most [`PAGE_BYTES`] of them.
+/// The best matches, best first, at most [`PAGE_BYTES`] of records.
 ///
 /// # Errors
-/// [`StoreError::Busy`] and [`StoreError::TooSlow`]: matches are sorted, so every search is a scan, if only of what an
-/// index gives.
+/// [`StoreError::Busy`] and [`StoreError::TooSlow`]: matches are sorted, so every search is a scan, at least of the
+/// candidates from an index.
 pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
     let Some(collection) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
     let index = db.fields().index(collection, args.field, Kind::Search);
@@ -43,9 +44,9 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
     let place = db.scan_place(args.tenant).await?;
     let started = Instant::now();
     let (found, index) = match run(db, collection, args, index).await {
-        // The index went meanwhile: another process drops them too.
+        // Another process may have dropped the index meanwhile.
         Err(StoreError::Database(error)) if index.is_some() => {
-            tracing::debug!(%error, "a search by an index failed and goes through the collection");
+            tracing::debug!(%error, "a search by an index failed; it is repeated as a scan of the collection");
             if let Some(id) = index {
                 db.fields().forget(id);
             }
@@ -68,7 +69,7 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
             Ok(slice.rows)
         }
         Err(error) => {
-            // What was stopped needs an index most of all.
+            // A search that was stopped needs an index most.
             if matches!(error, StoreError::TooSlow) {
                 note(SCAN_TIME);
             }
@@ -84,9 +85,9 @@ async fn run(
     index: Option<i64>,
 ) -> Result<Vec<Found<RecordRow>>, StoreError> {
     macro_rules! fetch {
-        ($lane:expr, $sql:expr) => {{
+        ($pool:expr, $sql:expr) => {{
             let query = bound!($sql);
-            let rows = lane::read!($lane, |conn| query.fetch_all(conn).await);
+            let rows = lane::read!($pool, |conn| query.fetch_all(conn).await);
             rows.into_iter().map(|row| Ok(row.raw(args.collection.clone())?)).collect()
         }};
     }
@@ -95,22 +96,22 @@ async fn run(
             fetch!(db.scan_lane, compile::<SqliteDialect>(collection, args, sqlite_from(index, args)))
         }
         Db::Postgres(db) => {
-            let visible = Source { text: PostgresDialect::from_visible(None).into_owned(), matched: None };
+            let visible = Source { text: PostgresDialect::from_visible(None).into_owned(), pattern: None };
             fetch!(db.scan_lane, compile::<PostgresDialect>(collection, args, visible))
         }
     }
 }
 
-/// Visible records, from a search table if there is one.
+/// The FROM clause: visible records, by a search table if there is one.
 struct Source {
     text: String,
-    /// What a search table is asked for, bound first.
-    matched: Option<String>,
+    /// The pattern for the search table, bound as the first parameter.
+    pattern: Option<String>,
 }
 
 fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
     let Some(id) = index else {
-        return Source { text: SqliteDialect::from_visible(None).into_owned(), matched: None };
+        return Source { text: SqliteDialect::from_visible(None).into_owned(), pattern: None };
     };
     let name = build::name(Kind::Search, id);
     Source {
@@ -118,15 +119,15 @@ fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
             " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \
              WHERE f.txt MATCH $1 AND r.id = f.rowid AND d.id = r.did_id AND d.status = 0 "
         ),
-        // A phrase: what is between the quotes has no other meaning.
-        matched: Some(format!("\"{}\"", args.text.replace('"', "\"\""))),
+        // An FTS phrase: between the quotes no character is an operator.
+        pattern: Some(format!("\"{}\"", args.text.replace('"', "\"\""))),
     }
 }
 
 fn compile<D: Dialect>(collection: i64, args: &SearchArgs<'_>, from: Source) -> Sql {
     let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
-    if let Some(matched) = from.matched {
-        sql.bind(Value::Text(matched));
+    if let Some(pattern) = from.pattern {
+        sql.bind(Value::Text(pattern));
     }
     let text = D::text("r.record", args.field);
     let escaped = escape(args.text);
@@ -145,7 +146,7 @@ fn compile<D: Dialect>(collection: i64, args: &SearchArgs<'_>, from: Source) -> 
     sql
 }
 
-/// The text as a pattern that matches itself alone.
+/// Escapes the text for LIKE, so that it matches only itself.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

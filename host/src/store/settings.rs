@@ -1,13 +1,13 @@
-//! Instance settings stored by admins; they win over the environment.
+//! Stores the instance settings that admins change; they take precedence over environment variables.
 
 use crate::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-/// Key and value pairs by key, without `but`, which may be large.
-pub async fn list(db: &Db, but: &str) -> Result<Vec<(String, String)>, StoreError> {
+/// All settings as key and value, sorted by key, except the key `except`, whose value may be large.
+pub async fn list(db: &Db, except: &str) -> Result<Vec<(String, String)>, StoreError> {
     let sql = "SELECT key, value FROM settings WHERE key <> $1 ORDER BY key";
-    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(but).fetch_all(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(except).fetch_all(pool).await)?)
 }
 
 pub async fn get(db: &Db, key: &str) -> Result<Option<String>, StoreError> {
@@ -22,9 +22,9 @@ pub async fn set(db: &Db, key: &str, value: &str, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// `false` when there was no stored value.
+/// `false` when no value was stored.
 pub async fn delete(db: &Db, key: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM settings WHERE key = $1";
-    let gone = on!(db, writer, |pool| sqlx::query(sql).bind(key).execute(pool).await?.rows_affected());
-    Ok(gone > 0)
+    let removed = on!(db, writer, |pool| sqlx::query(sql).bind(key).execute(pool).await?.rows_affected());
+    Ok(removed > 0)
 }

@@ -1,4 +1,4 @@
-//! The SQLite side of [`super::Db`]: WAL, one writer connection, several readers.
+//! Opens a SQLite file and owns its connections, one writer and several readers: the SQLite variant of [`super::Db`].
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,44 +19,44 @@ use crate::fair_share::FairPool;
 
 /// Another process (`belvedere admin`, a backup) may hold the write lock for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// A request waits this long for a connection before it fails as "unavailable".
+/// A request that waits longer than this for a connection fails with [`StoreError::Unavailable`].
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The log shrinks back to this after a checkpoint, so that one burst doesn't keep its disk for ever.
+/// The WAL is truncated to this size after a checkpoint, so that one burst doesn't occupy the disk for ever.
 const JOURNAL_SIZE_LIMIT: &str = "67108864";
-/// Pages of log between checkpoints: 16 MiB amortises them well over the writer's batches.
+/// WAL pages between checkpoints: 16 MiB amortises a checkpoint well over the writer's batches.
 const WAL_AUTOCHECKPOINT: &str = "4000";
-/// Page cache of a connection (negative: KiB). No memory map: it gains nothing measurable, and its pages count as
-/// ours. More for the writer, whose dirty pages live there until commit.
+/// Page cache of a connection (negative: KiB). The writer has more, because its dirty pages stay there until commit.
+/// The file is not memory-mapped: that gains nothing measurable, and mapped pages count as memory of the process.
 const READER_CACHE: &str = "-4096";
 const WRITER_CACHE: &str = "-32768";
-/// Statement texts kept prepared per connection; bulk statements come in a few sizes each.
+/// Number of prepared statements kept per connection; each bulk statement exists in a few sizes.
 const STATEMENT_CACHE: usize = 256;
 
 /// One file, one writer connection, several readers.
 #[derive(Clone, Debug)]
 pub struct Sqlite {
     pub reader: SqlitePool,
-    /// A pool of one: SQLite has one writer, and waiting for it here is fair and needs no busy loop.
+    /// A pool of one connection: SQLite has one writer, and waiting for it here is fair and needs no busy loop.
     pub writer: SqlitePool,
     /// Connections for hot reads.
     pub(super) lane: Arc<Lane<SqliteConnection>>,
-    /// Connections for reads that have a place among `scans`.
+    /// Connections for reads that hold a place in `scans`.
     pub(super) scan_lane: Arc<Lane<SqliteConnection>>,
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<SqliteConnection>>,
-    /// The file that was opened: another may lie under its name one day.
+    /// The file that was opened, to detect when another file replaces it.
     pub(super) file: FileId,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
     pub(super) fields: Arc<Fields>,
 }
 
-/// Connections for the reads that are not hot: what admins look at.
+/// Connections for reads that are not hot, such as the admin API's.
 const POOLED_READERS: u32 = 4;
 
 impl Sqlite {
-    /// The file that an address names.
+    /// The path in a SQLite URL.
     pub(super) fn file(url: &str) -> Result<PathBuf, StoreError> {
         let options = SqliteConnectOptions::from_str(url).map_err(|e| StoreError::Open(e.to_string()))?;
         Ok(options.get_filename().to_owned())
@@ -65,7 +65,9 @@ impl Sqlite {
     pub(super) async fn open(url: &str, readers: u32) -> Result<Self, StoreError> {
         let options = SqliteConnectOptions::from_str(url).map_err(|e| StoreError::Open(e.to_string()))?;
         if !script_sql::room::install() {
-            return Err(StoreError::Open("SQLite was in use before its memory could be counted".into()));
+            return Err(StoreError::Open(
+                "SQLite was initialised before its memory accounting could be installed".into(),
+            ));
         }
         if url.contains(":memory:") || url.contains("mode=memory") {
             return Err(StoreError::Open("SQLite in memory is not supported: give a file".into()));
@@ -86,7 +88,7 @@ impl Sqlite {
             .pragma("wal_autocheckpoint", WAL_AUTOCHECKPOINT)
             .pragma("temp_store", "memory");
 
-        // The writer first: it makes the file and turns the log on.
+        // The writer is opened first: it creates the file and switches to WAL mode.
         let writer = pool(1)
             .connect_with(
                 options.clone().pragma("cache_size", WRITER_CACHE).thread_name(|_| "sqlite-writer".into()),
@@ -100,15 +102,15 @@ impl Sqlite {
             .pragma("query_only", "on")
             .thread_name(|n| format!("sqlite-read-{n}"));
         let reader = pool(readers.min(POOLED_READERS)).connect_with(options.clone()).await?;
-        let places = scans::places_on_cores(readers);
-        let scan_lane = Arc::new(Lane::new(options.clone(), places).within(SCAN_TIME));
-        let lane = Arc::new(Lane::new(options, readers.saturating_sub(places).max(1)));
+        let max_scans = scans::max_on_sqlite(readers);
+        let scan_lane = Arc::new(Lane::new(options.clone(), max_scans).within(SCAN_TIME));
+        let lane = Arc::new(Lane::new(options, readers.saturating_sub(max_scans).max(1)));
         Ok(Self {
             reader,
             writer,
             lane,
             scan_lane,
-            scans: scans::pool(places),
+            scans: scans::pool(max_scans),
             script_sql,
             file,
             connections: readers,
@@ -122,7 +124,7 @@ impl Sqlite {
         self.scan_lane.close().await;
         self.script_sql.close().await;
         self.reader.close().await;
-        // The last connection to close checkpoints the log and removes it.
+        // The last connection to close checkpoints the WAL and removes it.
         self.writer.close().await;
     }
 }
@@ -131,20 +133,20 @@ fn pool(size: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE_TIMEOUT)
-        // A connection is a thread in this process: it neither ages nor breaks, and a ping costs as much as a read.
+        // A connection is a thread in this process: it neither expires nor breaks, and a ping costs as much as a read.
         .test_before_acquire(false)
         .idle_timeout(None)
         .max_lifetime(None)
         .after_release(|connection, _| Box::pin(has_no_transaction(connection)))
 }
 
-/// Whether a connection that comes back may be used again. After "disk full" SQLite has ended the transaction by itself;
-/// the rollback then fails, and sqlx counts the transaction as open for ever, so that no other could begin.
+/// Whether a returned connection can be used again. On a full disk SQLite ends the transaction by itself; sqlx's
+/// rollback then fails, and sqlx counts the transaction as open for ever, so that no other can begin.
 async fn has_no_transaction(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     if !connection.is_in_transaction() {
         return Ok(true);
     }
-    // The rollback of a dropped transaction is queued, and the ping behind it.
+    // The rollback of a dropped transaction is queued; the ping runs after it.
     connection.ping().await?;
     let ended = !connection.is_in_transaction();
     if !ended {

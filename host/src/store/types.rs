@@ -1,4 +1,4 @@
-//! How our types look in a row.
+//! Maps the server's own types to SQL types.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -124,6 +124,6 @@ impl TryFrom<String> for Severity {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).ok_or_else(|| format!("no severity: {text:?}"))
+        Self::parse(&text).ok_or_else(|| format!("unknown severity: {text:?}"))
     }
 }

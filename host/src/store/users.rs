@@ -1,4 +1,4 @@
-//! Admin users and their permissions.
+//! Stores admin users and their permissions.
 
 use crate::clock::Timestamp;
 
@@ -17,7 +17,7 @@ pub struct UserRow {
 
 /// A user joined with one of its permissions.
 #[derive(sqlx::FromRow)]
-struct Joined {
+struct UserPermission {
     id: String,
     did: String,
     is_super: bool,
@@ -37,8 +37,8 @@ macro_rules! select {
     };
 }
 
-/// Rows of one user are neighbours.
-fn fold(rows: Vec<Joined>) -> Vec<UserRow> {
+/// Groups rows by user. The rows of one user must be adjacent.
+fn group_by_user(rows: Vec<UserPermission>) -> Vec<UserRow> {
     let mut users: Vec<UserRow> = Vec::new();
     for row in rows {
         if users.last().is_none_or(|last| last.id != row.id) {
@@ -61,8 +61,7 @@ fn fold(rows: Vec<Joined>) -> Vec<UserRow> {
 const GRANT: &str =
     "INSERT INTO user_permissions (user_id, permission) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 
-/// Creates the first user as super user; `false` when there is any user already. One conditional insert: of two
-/// concurrent calls exactly one wins.
+/// Creates the first user as super user; `false` when any user exists. Of two concurrent calls exactly one succeeds.
 pub async fn bootstrap(
     db: &Db,
     id: &str,
@@ -70,39 +69,41 @@ pub async fn bootstrap(
     permissions: &[&str],
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    // On PostgreSQL two callers may both see no user: then the index that allows one super user lets one through.
+    // On PostgreSQL two callers may both see no user; the unique index that allows one super user then rejects one of
+    // them.
     let sql = "INSERT INTO users (id, did, is_super, created_at) SELECT $1, $2, TRUE, $3 \
                WHERE NOT EXISTS (SELECT 1 FROM users) ON CONFLICT DO NOTHING";
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        let won = sqlx::query(sql).bind(id).bind(did).bind(now).execute(&mut *tx).await?.rows_affected() == 1;
-        if won {
+        let created =
+            sqlx::query(sql).bind(id).bind(did).bind(now).execute(&mut *tx).await?.rows_affected() == 1;
+        if created {
             for permission in permissions {
                 sqlx::query(GRANT).bind(id).bind(*permission).execute(&mut *tx).await?;
             }
         }
         tx.commit().await?;
-        Ok(won)
+        Ok(created)
     })
 }
 
 pub async fn get_by_did(db: &Db, did: &str) -> Result<Option<UserRow>, StoreError> {
     let sql = select!("WHERE u.did = $1");
     let rows = on!(db, reader, |pool| sqlx::query_as(sql).bind(did).fetch_all(pool).await)?;
-    Ok(fold(rows).pop())
+    Ok(group_by_user(rows).pop())
 }
 
 pub async fn get(db: &Db, id: &str) -> Result<Option<UserRow>, StoreError> {
     let sql = select!("WHERE u.id = $1");
     let rows = on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_all(pool).await)?;
-    Ok(fold(rows).pop())
+    Ok(group_by_user(rows).pop())
 }
 
 /// Oldest first.
 pub async fn list(db: &Db) -> Result<Vec<UserRow>, StoreError> {
     let sql = select!("");
     let rows = on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
-    Ok(fold(rows))
+    Ok(group_by_user(rows))
 }
 
 /// Sets `last_used_at`.
@@ -112,7 +113,7 @@ pub async fn touch(db: &Db, id: &str, now: Timestamp) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// An ordinary user. [`StoreError::Conflict`] when the DID is a user already.
+/// Creates an ordinary user. [`StoreError::Conflict`] when the DID is a user already.
 pub async fn create(
     db: &Db,
     id: &str,
@@ -142,35 +143,35 @@ pub async fn create(
     })
 }
 
-/// Grants, then revokes. `None` when there is no such user, or it is the super user.
+/// Grants, then revokes permissions. `None` when the user does not exist or is the super user.
 pub async fn set_permissions(
     db: &Db,
     id: &str,
     grant: &[&str],
     revoke: &[&str],
 ) -> Result<Option<UserRow>, StoreError> {
-    // The same row is touched so that a concurrent change of the super flag or a deletion waits for us, or we for it.
+    // Locks the user's row against a concurrent transfer of the super flag or a deletion.
     let lock = "UPDATE users SET did = did WHERE id = $1 AND is_super = FALSE";
-    let take = "DELETE FROM user_permissions WHERE user_id = $1 AND permission = $2";
+    let revoke_sql = "DELETE FROM user_permissions WHERE user_id = $1 AND permission = $2";
     let select = select!("WHERE u.id = $1");
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         if sqlx::query(lock).bind(id).execute(&mut *tx).await?.rows_affected() == 0 {
             return Ok(None);
         }
-        for (sql, permissions) in [(GRANT, grant), (take, revoke)] {
+        for (sql, permissions) in [(GRANT, grant), (revoke_sql, revoke)] {
             for permission in permissions {
                 sqlx::query(sql).bind(id).bind(*permission).execute(&mut *tx).await?;
             }
         }
         let rows = sqlx::query_as(select).bind(id).fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        Ok(fold(rows).pop())
+        Ok(group_by_user(rows).pop())
     })
 }
 
-/// Removes a user with its permissions and its browser sessions, and revokes its keys. Gives the sessions with the PDS
-/// behind the browser sessions, by id; `None` when there is no such user, or it is super.
+/// Removes a user with its permissions and browser sessions, and revokes its API keys. Returns the ids of the OAuth
+/// sessions behind the browser sessions; `None` when the user does not exist or is the super user.
 pub async fn delete(db: &Db, id: &str, now: Timestamp) -> Result<Option<Vec<String>>, StoreError> {
     let browsers = "DELETE FROM web_sessions WHERE did IN (SELECT did FROM users WHERE id = $1) \
                     RETURNING oauth_session_id";
@@ -189,7 +190,7 @@ pub async fn delete(db: &Db, id: &str, now: Timestamp) -> Result<Option<Vec<Stri
     })
 }
 
-/// Moves the super flag. `false` when `from` is not super or `to` is not there; then nothing changed.
+/// Moves the super flag. `false` when `from` is not the super user or `to` does not exist; nothing is changed then.
 pub async fn transfer_super(db: &Db, from: &str, to: &str) -> Result<bool, StoreError> {
     let take = "UPDATE users SET is_super = FALSE WHERE id = $1 AND is_super = TRUE";
     let give = "UPDATE users SET is_super = TRUE WHERE id = $1";

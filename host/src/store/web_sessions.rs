@@ -1,4 +1,4 @@
-//! Browsers that are logged in. The cookie holds a random id; only its hash is here.
+//! Stores the sessions of logged-in browsers. The cookie contains a random id; only its hash is stored.
 
 use crate::clock::Timestamp;
 
@@ -9,7 +9,7 @@ pub struct WebSessionRow {
     /// SHA-256 hex of the cookie's id.
     pub id: String,
     pub did: String,
-    /// The session with the PDS that the login made.
+    /// The OAuth session with the PDS that the login created.
     pub oauth_session_id: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
@@ -32,8 +32,8 @@ pub async fn create(db: &Db, session: &WebSessionRow) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// `None` when there is none, it has expired, or its account is no user (any more). While there are no users at all, the
-/// first account that logs in becomes one.
+/// `None` when the session does not exist or has expired, or its account is not a user. While there are no users, any
+/// account's session is valid: the first account that logs in becomes a user.
 pub async fn get(db: &Db, id: &str, now: Timestamp) -> Result<Option<WebSessionRow>, StoreError> {
     let sql = "SELECT id, did, oauth_session_id, created_at, expires_at FROM web_sessions \
                WHERE id = $1 AND expires_at > $2 AND (EXISTS (SELECT 1 FROM users u WHERE u.did = web_sessions.did) \
@@ -41,11 +41,11 @@ pub async fn get(db: &Db, id: &str, now: Timestamp) -> Result<Option<WebSessionR
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).bind(now).fetch_optional(pool).await)?)
 }
 
-/// The sessions with the PDS of a user's browsers beyond the `most` that logged in last, at most `max`.
-pub async fn surplus(db: &Db, did: &str, most: i64, max: u32) -> Result<Vec<String>, StoreError> {
+/// The OAuth sessions of a user's browsers beyond the `keep` latest logins, at most `max`.
+pub async fn surplus(db: &Db, did: &str, keep: i64, max: u32) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT oauth_session_id FROM web_sessions WHERE did = $1 \
                ORDER BY created_at DESC, id LIMIT $2 OFFSET $3";
     Ok(on!(db, reader, |pool| {
-        sqlx::query_scalar(sql).bind(did).bind(i64::from(max)).bind(most).fetch_all(pool).await
+        sqlx::query_scalar(sql).bind(did).bind(i64::from(max)).bind(keep).fetch_all(pool).await
     })?)
 }

@@ -1,4 +1,4 @@
-//! Accounts that come and go.
+//! Combines the account changes of a batch into one outcome per account.
 
 use std::collections::HashMap;
 
@@ -8,45 +8,47 @@ use super::{AccountChange, AccountStatus};
 
 /// The account changes of a batch, per DID.
 #[derive(Debug, Default)]
-pub(super) struct Accounts<'a>(HashMap<&'a Did, Fate>);
+pub(super) struct Accounts<'a>(HashMap<&'a Did, Outcome>);
 
 #[derive(Clone, Copy, Debug)]
-struct Fate {
-    /// The last word.
+struct Outcome {
+    /// The last status in the batch.
     status: AccountStatus,
-    /// Whether it was deleted on the way there.
+    /// Whether the account was deleted at any point in the batch.
     purge: bool,
 }
 
 impl<'a> Accounts<'a> {
     pub(super) fn of(changes: &'a [AccountChange]) -> Self {
-        let mut fates: HashMap<&Did, Fate> = HashMap::new();
+        let mut outcomes: HashMap<&Did, Outcome> = HashMap::new();
         for AccountChange { did, status } in changes {
-            let purge = *status == AccountStatus::Deleted || fates.get(did).is_some_and(|fate| fate.purge);
-            fates.insert(did, Fate { status: *status, purge });
+            let purge =
+                *status == AccountStatus::Deleted || outcomes.get(did).is_some_and(|outcome| outcome.purge);
+            outcomes.insert(did, Outcome { status: *status, purge });
         }
-        Self(fates)
+        Self(outcomes)
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the account is gone at the end of the batch.
+    /// Whether the account is deleted at the end of the batch.
     pub(super) fn ends_deleted(&self, did: &Did) -> bool {
-        self.0.get(did).is_some_and(|fate| fate.status == AccountStatus::Deleted)
+        self.0.get(did).is_some_and(|outcome| outcome.status == AccountStatus::Deleted)
     }
 
-    /// DIDs and their new status, by DID: one order for every writer.
+    /// DIDs and their new statuses, sorted by DID: all hosts lock rows in this order.
     pub(super) fn statuses(&self) -> (Vec<&'a str>, Vec<i16>) {
-        let mut pairs: Vec<_> = self.0.iter().map(|(did, fate)| (did.as_str(), fate.status as i16)).collect();
+        let mut pairs: Vec<_> =
+            self.0.iter().map(|(did, outcome)| (did.as_str(), outcome.status as i16)).collect();
         pairs.sort_unstable();
         pairs.into_iter().unzip()
     }
 
     pub(super) fn purged(&self) -> Vec<&'a str> {
         let mut dids: Vec<_> =
-            self.0.iter().filter(|(_, fate)| fate.purge).map(|(did, _)| did.as_str()).collect();
+            self.0.iter().filter(|(_, outcome)| outcome.purge).map(|(did, _)| did.as_str()).collect();
         dids.sort_unstable();
         dids
     }
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_counts_and_a_deletion_is_remembered() {
+    fn the_last_status_wins_and_any_deletion_purges() {
         let did = |n: u8| Did::try_from(format!("did:plc:{n}").as_str()).unwrap();
         let change = |n, status| AccountChange { did: did(n), status };
         let changes = [

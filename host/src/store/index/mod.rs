@@ -1,7 +1,7 @@
-//! The write path of the index: many changes, accounts and the stream cursor in ONE transaction.
+//! Writes batches to the index: record changes, account changes and the stream cursor in one transaction.
 //!
-//! `plan` turns a batch into rows that name each record once; `sqlite` and `postgres` bring the rows into the
-//! database, each in the way that is cheapest there.
+//! `plan` reduces a batch to at most one row per record; `sqlite` and `postgres` write the rows in the way that is
+//! cheapest for each database.
 
 mod accounts;
 mod plan;
@@ -16,17 +16,18 @@ use crate::clock::Timestamp;
 use super::lease::Term;
 use super::{Db, StoreError, on};
 
-/// One group commit.
+/// What is committed in one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub changes: Vec<Change>,
-    /// In order. A deletion removes what was there before the batch; if it is the account's last word, its changes
-    /// in this batch are dropped too. The other states only hide and show, so their place in the batch is no matter.
-    /// DIDs that were never indexed are ignored: a stream tells about every account of the network.
+    /// In the order of the stream. A deletion removes all rows from before the batch; if it is the account's last
+    /// status in the batch, the account's record changes in this batch are dropped too. The other statuses only hide or
+    /// show rows, so their position does not matter. DIDs that were never indexed are ignored: the stream covers every
+    /// account of the network.
     pub accounts: Vec<AccountChange>,
-    /// Committed with everything above, and only with it.
+    /// Committed atomically with the changes.
     pub cursor: Option<StreamCursor>,
-    /// Whose lease of the stream this comes from; if that is over, nothing is committed.
+    /// The term of the stream's lease in which the batch was read; if that is over, nothing is committed.
     pub term: Term,
     /// `indexed_at` of new rows, `updated_at` of all.
     pub now: Timestamp,
@@ -47,7 +48,7 @@ pub struct Upsert {
     pub cid: Option<Cid>,
     /// Whether `cid` was recomputed from the record and matched.
     pub cid_verified: bool,
-    /// A JSON object, kept as it is.
+    /// A JSON object, stored unchanged.
     pub record: Bytes,
     /// The `at://` strings in the record, without duplicates.
     pub refs: Vec<String>,
@@ -67,7 +68,7 @@ pub struct AccountChange {
     pub status: AccountStatus,
 }
 
-/// Everything but `Active` makes an account's rows invisible; `Deleted` removes them.
+/// Every status but `Active` hides the account's rows; `Deleted` removes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccountStatus {
     Active = 0,
@@ -83,17 +84,17 @@ pub struct StreamCursor {
     pub cursor: i64,
 }
 
-/// What a batch did.
+/// The effects of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     pub inserted: u64,
     pub updated: u64,
     pub deleted: u64,
-    /// Changes that lost to a newer or equal `rev`, in the batch or in the database.
+    /// Changes without effect, because the batch or the database has the same or a newer `rev`.
     pub stale: u64,
     /// Rows of purged accounts.
     pub purged: u64,
-    /// Upserts that the database can't hold. The others were committed.
+    /// Upserts that the database can't store. The others were committed.
     pub rejected: Vec<Rejected>,
 }
 
@@ -103,17 +104,17 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// References longer than this are not kept: no AT URI of a record is, and an index entry on PostgreSQL has to fit
-/// a third of a page (2,704 bytes).
+/// Longer references are not stored: no AT URI of a record is longer, and an index entry on PostgreSQL must fit into a
+/// third of a page (2,704 bytes).
 const MAX_TARGET_BYTES: usize = 2_000;
 
-/// Applies a batch in one transaction. Rules: an older or equal `rev` never overwrites, also not a deletion; a
-/// batch may name a record several times, the newest `rev` wins; `indexed_at` is kept on update; references are
-/// replaced with their record.
+/// Applies a batch in one transaction. An older or equal `rev` never overwrites a record or a tombstone. A batch may
+/// contain several changes of a record; the newest `rev` wins. An update keeps `indexed_at` and replaces the record's
+/// references.
 ///
 /// # Errors
-/// When the database fails; then nothing of the batch is there, and it may be applied again as it is. After
-/// [`StoreError::Superseded`] it never will be.
+/// When the database fails. Then nothing of the batch is committed, and the caller may apply it again, except after
+/// [`StoreError::Superseded`].
 pub async fn apply(db: &Db, batch: &Batch) -> Result<Applied, StoreError> {
     let plan = plan::Plan::of(db, batch).await?;
     match db {
@@ -122,7 +123,7 @@ pub async fn apply(db: &Db, batch: &Batch) -> Result<Applied, StoreError> {
     }
 }
 
-/// Forgets deletions older than `before`; at most `max` rows a call. Returns how many.
+/// Removes tombstones older than `before`, at most `max` per call. Returns how many.
 pub async fn prune_tombstones(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM tombstones WHERE (collection_id, did_id, rkey) IN \
                (SELECT collection_id, did_id, rkey FROM tombstones WHERE deleted_at < $1 LIMIT $2)";

@@ -1,4 +1,4 @@
-//! What a batch comes to before it reaches SQL: ids instead of names, each record once, the newest `rev`.
+//! Prepares a batch for SQL: replaces names with ids and keeps only the newest `rev` of each record.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,7 +29,7 @@ pub(super) struct Row<'a> {
 
 /// A row to delete, and the tombstone it leaves.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gone<'a> {
+pub(super) struct DeleteRow<'a> {
     pub(super) collection_id: i64,
     pub(super) did_id: i64,
     pub(super) rev: i64,
@@ -41,12 +41,12 @@ pub(super) struct Plan<'a> {
     /// Sorted by key, each key once.
     pub(super) rows: Vec<Row<'a>>,
     /// Sorted by key, each key once, and none that is in `rows`.
-    pub(super) gone: Vec<Gone<'a>>,
+    pub(super) deletes: Vec<DeleteRow<'a>>,
     pub(super) accounts: Accounts<'a>,
     pub(super) cursor: Option<&'a StreamCursor>,
     pub(super) term: Term,
     pub(super) now: Timestamp,
-    /// What is known before SQL: changes that lost within the batch, and texts that are not UTF-8.
+    /// The effects known before SQL: stale changes within the batch, and records that are not UTF-8.
     pub(super) applied: Applied,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Row<'a> {
         (self.collection_id, self.did_id, self.upsert.rkey.as_str())
     }
 
-    /// The references that are kept, see [`MAX_TARGET_BYTES`].
+    /// The references that are stored, see [`MAX_TARGET_BYTES`].
     pub(super) fn refs(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.upsert.refs.iter().map(String::as_str).filter(|target| target.len() <= MAX_TARGET_BYTES)
     }
@@ -65,7 +65,7 @@ impl<'a> Row<'a> {
     }
 }
 
-impl<'a> Gone<'a> {
+impl<'a> DeleteRow<'a> {
     pub(super) fn key(&self) -> Key<'a> {
         (self.collection_id, self.did_id, self.rkey)
     }
@@ -128,24 +128,24 @@ impl<'a> Plan<'a> {
         }
 
         let mut rows = Vec::with_capacity(newest.len());
-        let mut gone = Vec::new();
+        let mut deletes = Vec::new();
         for ((collection_id, did_id, rkey), change) in newest {
             // The top bit of a TID is zero.
             let rev = change.rev().as_u64() as i64;
             match change {
-                Change::Delete(_) => gone.push(Gone { collection_id, did_id, rev, rkey }),
+                Change::Delete(_) => deletes.push(DeleteRow { collection_id, did_id, rev, rkey }),
                 Change::Upsert(upsert) => match std::str::from_utf8(&upsert.record) {
                     Ok(text) => rows.push(Row { collection_id, did_id, rev, text, upsert }),
                     Err(error) => applied.rejected.push(reject(upsert, error.to_string())),
                 },
             }
         }
-        // One order for every writer, so that two hosts can't lock each other out; and neighbours in the index.
+        // All hosts write in this order, so that two of them can't deadlock. It also makes index accesses local.
         rows.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
-        gone.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+        deletes.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
         Ok(Self {
             rows,
-            gone,
+            deletes,
             accounts,
             cursor: batch.cursor.as_ref(),
             term: batch.term,

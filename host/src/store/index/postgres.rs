@@ -1,8 +1,8 @@
-//! Batches into PostgreSQL: arrays through UNNEST, one statement per kind of change.
+//! Writes batches to PostgreSQL with one statement per kind of change, whose rows are arrays for UNNEST.
 //!
-//! Other hosts write too, so the statements carry the rules themselves: the comparison of `rev` stands in the
-//! upsert. A record that `jsonb` can't hold (U+0000, a lone surrogate, a number beyond numeric) fails its whole
-//! statement; then the batch is applied again, and this time the bad rows are found by halving.
+//! Other hosts write concurrently, so the statements enforce the rules themselves: the upsert compares `rev`. A record
+//! that `jsonb` can't store (U+0000, a lone surrogate, a number beyond numeric) fails its whole statement. Then the
+//! batch is applied again, with a binary search for the bad rows.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,12 @@ use super::plan::{Key, Plan, Row};
 use super::{Applied, SET_CURSOR};
 
 pub(super) async fn apply(db: &Postgres, plan: Plan<'_>) -> Result<Applied, StoreError> {
-    match attempt(db, &plan, Caution::None).await {
-        Err(Failure::BadValue) => match attempt(db, &plan, Caution::Halve).await {
+    match attempt(db, &plan, OnBadValue::Fail).await {
+        Err(Failure::BadValue) => match attempt(db, &plan, OnBadValue::RejectRow).await {
             Ok(applied) => Ok(applied),
-            Err(Failure::BadValue) => Err(StoreError::Corrupt("a batch without bad rows was refused".into())),
+            Err(Failure::BadValue) => {
+                Err(StoreError::Corrupt("a batch was refused after its bad rows were removed".into()))
+            }
             Err(Failure::Store(error)) => Err(error),
         },
         Err(Failure::Store(error)) => Err(error),
@@ -26,15 +28,17 @@ pub(super) async fn apply(db: &Postgres, plan: Plan<'_>) -> Result<Applied, Stor
     }
 }
 
-/// Whether upserts run under savepoints, so that bad rows can be told from good ones.
+/// What a value that PostgreSQL can't store leads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Caution {
-    None,
-    Halve,
+enum OnBadValue {
+    /// The whole batch fails.
+    Fail,
+    /// Upserts run under savepoints, and only the bad rows are rejected.
+    RejectRow,
 }
 
 enum Failure {
-    /// A value of an upsert was refused.
+    /// PostgreSQL can't store a value of an upsert.
     BadValue,
     Store(StoreError),
 }
@@ -45,25 +49,25 @@ impl<E: Into<StoreError>> From<E> for Failure {
     }
 }
 
-async fn attempt(db: &Postgres, plan: &Plan<'_>, caution: Caution) -> Result<Applied, Failure> {
+async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Result<Applied, Failure> {
     let mut tx = db.pool.begin().await?;
     if plan.term != Term::ALONE {
-        hold(&mut tx, plan.term).await?;
+        lock_term(&mut tx, plan.term).await?;
     }
     let mut applied = plan.applied.clone();
     if !plan.accounts.is_empty() {
         accounts(&mut tx, plan, &mut applied).await?;
     }
     if !plan.rows.is_empty() {
-        let written = match caution {
-            Caution::None => upsert(&mut tx, &plan.rows, plan).await.map_err(|error| {
+        let written = match on_bad_value {
+            OnBadValue::Fail => upsert(&mut tx, &plan.rows, plan).await.map_err(|error| {
                 if is_bad_value(&error) { Failure::BadValue } else { Failure::Store(error.into()) }
             })?,
-            Caution::Halve => halve(&mut tx, plan, &mut applied).await?,
+            OnBadValue::RejectRow => upsert_by_halves(&mut tx, plan, &mut applied).await?,
         };
-        account_for(&mut tx, plan, &written, &mut applied).await?;
+        finish_upserts(&mut tx, plan, &written, &mut applied).await?;
     }
-    if !plan.gone.is_empty() {
+    if !plan.deletes.is_empty() {
         delete(&mut tx, plan, &mut applied).await?;
     }
     if let Some(cursor) = plan.cursor {
@@ -78,16 +82,16 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, caution: Caution) -> Result<App
     Ok(applied)
 }
 
-/// Keeps the next term from beginning before the transaction ends.
-async fn hold(conn: &mut PgConnection, term: Term) -> Result<(), StoreError> {
+/// Checks the term and locks its row, so that the next term can't begin before the transaction ends.
+async fn lock_term(conn: &mut PgConnection, term: Term) -> Result<(), StoreError> {
     let sql = "SELECT 1 FROM stream_cursors WHERE source = $1 AND cursor = $2 FOR SHARE";
-    let held = sqlx::query(sql).bind(TERM_SOURCE).bind(term.0).fetch_optional(conn).await?;
-    held.map(drop).ok_or(StoreError::Superseded)
+    let row = sqlx::query(sql).bind(TERM_SOURCE).bind(term.0).fetch_optional(conn).await?;
+    row.map(drop).ok_or(StoreError::Superseded)
 }
 
-/// A row that an upsert wrote.
+/// A row that an upsert inserted or updated.
 #[derive(sqlx::FromRow)]
-struct Written {
+struct WrittenRow {
     id: i64,
     collection_id: i64,
     did_id: i64,
@@ -99,8 +103,8 @@ async fn upsert(
     conn: &mut PgConnection,
     rows: &[Row<'_>],
     plan: &Plan<'_>,
-) -> Result<Vec<Written>, sqlx::Error> {
-    // xmax is 0 in a row version that replaced nothing.
+) -> Result<Vec<WrittenRow>, sqlx::Error> {
+    // xmax is 0 in a row version that did not replace another.
     let sql = "INSERT INTO records \
                    (collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
                SELECT v.collection_id, v.did_id, v.rkey, v.cid, v.cid_verified, v.rev, $8, $8, v.record::jsonb \
@@ -125,12 +129,12 @@ async fn upsert(
         .await
 }
 
-/// Upserts what can be, by halving whatever is refused until single rows are left.
-async fn halve(
+/// Upserts all rows that PostgreSQL can store: splits refused parts in half until only the bad rows are left.
+async fn upsert_by_halves(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
     applied: &mut Applied,
-) -> Result<Vec<Written>, sqlx::Error> {
+) -> Result<Vec<WrittenRow>, sqlx::Error> {
     let mut written = Vec::new();
     let mut parts = vec![plan.rows.as_slice()];
     while let Some(part) = parts.pop() {
@@ -155,18 +159,18 @@ async fn halve(
     Ok(written)
 }
 
-/// Counts what was written, and replaces its references.
-async fn account_for(
+/// Counts the written rows and replaces their references.
+async fn finish_upserts(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
-    written: &[Written],
+    written: &[WrittenRow],
     applied: &mut Applied,
 ) -> Result<(), sqlx::Error> {
     let inserted = written.iter().filter(|row| row.inserted).count() as u64;
     applied.inserted += inserted;
     applied.updated += written.len() as u64 - inserted;
-    let refused = applied.rejected.len() - plan.applied.rejected.len();
-    applied.stale += (plan.rows.len() - refused - written.len()) as u64;
+    let rejected = applied.rejected.len() - plan.applied.rejected.len();
+    applied.stale += (plan.rows.len() - rejected - written.len()) as u64;
 
     let updated: Vec<i64> = written.iter().filter(|row| !row.inserted).map(|row| row.id).collect();
     if !updated.is_empty() {
@@ -177,7 +181,7 @@ async fn account_for(
     let with_refs: HashMap<Key<'_>, &Row<'_>> =
         plan.rows.iter().filter(|row| !row.upsert.refs.is_empty()).map(|row| (row.key(), row)).collect();
     let (mut targets, mut collections, mut ids) = (Vec::new(), Vec::new(), Vec::new());
-    for Written { id, collection_id, did_id, rkey, .. } in written {
+    for WrittenRow { id, collection_id, did_id, rkey, .. } in written {
         let Some(row) = with_refs.get(&(*collection_id, *did_id, rkey.as_str())) else { continue };
         for target in row.refs() {
             targets.push(target);
@@ -194,8 +198,8 @@ async fn account_for(
 }
 
 async fn delete(conn: &mut PgConnection, plan: &Plan<'_>, applied: &mut Applied) -> Result<(), sqlx::Error> {
-    // All parts see the table as it was before the statement. A tombstone is left also for a record that was never
-    // seen, but not where the row is newer.
+    // All parts of the statement see the table as it was before it. A tombstone is also written for a record that was
+    // never indexed, but not where the record is newer.
     let sql = "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
                    AS v (collection_id, did_id, rkey, rev)), \
                gone AS (DELETE FROM records r USING v WHERE r.collection_id = v.collection_id \
@@ -208,17 +212,17 @@ async fn delete(conn: &mut PgConnection, plan: &Plan<'_>, applied: &mut Applied)
                    ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
                        deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev RETURNING 1) \
                SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)";
-    let gone = &plan.gone;
+    let rows = &plan.deletes;
     let (deleted, tombstones): (i64, i64) = sqlx::query_as(sql)
-        .bind(gone.iter().map(|gone| gone.collection_id).collect::<Vec<_>>())
-        .bind(gone.iter().map(|gone| gone.did_id).collect::<Vec<_>>())
-        .bind(gone.iter().map(|gone| gone.rkey).collect::<Vec<_>>())
-        .bind(gone.iter().map(|gone| gone.rev).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.collection_id).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.did_id).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.rkey).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.rev).collect::<Vec<_>>())
         .bind(plan.now)
         .fetch_one(conn)
         .await?;
     applied.deleted += deleted as u64;
-    applied.stale += gone.len() as u64 - tombstones as u64;
+    applied.stale += rows.len() as u64 - tombstones as u64;
     Ok(())
 }
 
@@ -237,8 +241,8 @@ async fn accounts(
     if purged.is_empty() {
         return Ok(());
     }
-    // Every record of these accounts, through the unique key of each collection. Their tombstones too: whether a
-    // batch had left one must not decide what happens to the account later.
+    // Finds all records of these accounts through the unique index, whose first column is the collection. Their
+    // tombstones go too: old ones must not decide which records of a returning account are indexed.
     let sql = "WITH gone AS (DELETE FROM records r USING collections c, dids d \
                    WHERE r.collection_id = c.id AND r.did_id = d.id AND d.did = ANY($1) RETURNING r.id), \
                refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id), \

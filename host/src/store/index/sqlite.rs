@@ -1,8 +1,8 @@
-//! Batches into SQLite: one writer, statements of up to [`MAX_ROWS`] rows in a few fixed shapes.
+//! Writes batches to SQLite with statements of up to [`MAX_ROWS`] rows in a few fixed shapes.
 //!
-//! New records are the rule: a statement inserts what it can and counts. Only when rows are missing from the count
-//! is it worth asking which were there before, and updating those. The ids of new rows are chosen here, so that
-//! references need no answer from the database; nobody else can insert within the transaction.
+//! Most upserts are new records, so a statement first inserts all rows it can. Only when the number of inserted rows is
+//! too small are the existing records looked up and updated. The ids of new rows are assigned here, so that their
+//! references can be inserted without asking the database; the transaction excludes other writers.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -13,15 +13,15 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use super::super::{Sqlite, StoreError};
-use super::plan::{Gone, Plan, Row};
+use super::plan::{DeleteRow, Plan, Row};
 use super::{Applied, SET_CURSOR};
 
-/// Rows per statement: beyond this a statement gets longer, not cheaper (and stays far below SQLite's 32,766
-/// parameters).
+/// Rows per statement: more rows do not make a statement cheaper per row. Stays far below SQLite's limit of 32,766
+/// parameters.
 const MAX_ROWS: usize = 128;
 
-/// Statement texts for 1, 2, 4, … [`MAX_ROWS`] rows. A rest takes the next larger one: what is not bound is NULL,
-/// and rows whose first column is NULL are skipped.
+/// Statement texts for 1, 2, 4, … [`MAX_ROWS`] rows. Other numbers of rows use the next larger text: unbound parameters
+/// are NULL, and rows whose first column is NULL are skipped.
 struct Shapes(Vec<Arc<str>>);
 
 impl Shapes {
@@ -55,7 +55,7 @@ static INSERT: LazyLock<Shapes> = LazyLock::new(|| {
     )
 });
 
-/// Which of the keys are there: the number of the row in the statement, id and rev.
+/// Finds the existing records among the keys: the number of the key in the statement, id and rev.
 static FIND: LazyLock<Shapes> = LazyLock::new(|| {
     Shapes::new(
         4,
@@ -86,7 +86,7 @@ pub(super) async fn apply(db: &Sqlite, plan: Plan<'_>) -> Result<Applied, StoreE
     let mut connection = db.writer.acquire().await?;
     let applied = write(&mut connection, plan).await;
     if applied.is_err() {
-        // Whatever state the failure left it in, the next attempt begins on a new one.
+        // The failure may have left the connection in any state: the next attempt uses a new one.
         connection.close_on_drop();
     }
     applied
@@ -101,7 +101,7 @@ async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<
     if !plan.rows.is_empty() {
         upsert(&mut tx, &plan, &mut applied).await?;
     }
-    for chunk in plan.gone.chunks(MAX_ROWS) {
+    for chunk in plan.deletes.chunks(MAX_ROWS) {
         delete(&mut tx, chunk, &plan, &mut applied).await?;
     }
     if let Some(cursor) = plan.cursor {
@@ -136,10 +136,10 @@ async fn upsert(
             }
             continue;
         }
-        // What is in the table under our id was inserted; under another id, it was there before; what is not there
-        // was deleted by a newer tombstone.
+        // A record with the id assigned here was inserted. One with another id existed before. A missing one has a
+        // newer tombstone.
         let mut older = Vec::new();
-        for Found { n, id, rev } in find(conn, chunk.iter().map(Row::key)).await? {
+        for ExistingRow { n, id, rev } in find(conn, chunk.iter().map(Row::key)).await? {
             let Some(row) = chunk.get(n as usize) else { continue };
             if id == first_id + n {
                 applied.inserted += 1;
@@ -204,8 +204,8 @@ async fn update(
     Ok(())
 }
 
-struct Found {
-    /// Index of the key asked for.
+struct ExistingRow {
+    /// Index of the key in the search's keys.
     n: i64,
     id: i64,
     rev: i64,
@@ -214,7 +214,7 @@ struct Found {
 async fn find<'a>(
     conn: &mut SqliteConnection,
     keys: impl ExactSizeIterator<Item = super::plan::Key<'a>>,
-) -> Result<Vec<Found>, StoreError> {
+) -> Result<Vec<ExistingRow>, StoreError> {
     use sqlx::Row as _;
     let mut query = FIND.query(keys.len());
     for (n, (collection_id, did_id, rkey)) in (0_i64..).zip(keys) {
@@ -224,20 +224,20 @@ async fn find<'a>(
         .fetch_all(&mut *conn)
         .await?
         .iter()
-        .map(|row| Ok(Found { n: row.try_get(0)?, id: row.try_get(1)?, rev: row.try_get(2)? }))
+        .map(|row| Ok(ExistingRow { n: row.try_get(0)?, id: row.try_get(1)?, rev: row.try_get(2)? }))
         .collect()
 }
 
 async fn delete(
     conn: &mut SqliteConnection,
-    chunk: &[Gone<'_>],
+    chunk: &[DeleteRow<'_>],
     plan: &Plan<'_>,
     applied: &mut Applied,
 ) -> Result<(), StoreError> {
     let mut ids = Vec::new();
     let mut newer = HashSet::new();
-    for Found { n, id, rev } in find(conn, chunk.iter().map(Gone::key)).await? {
-        if chunk.get(n as usize).is_some_and(|gone| rev < gone.rev) {
+    for ExistingRow { n, id, rev } in find(conn, chunk.iter().map(DeleteRow::key)).await? {
+        if chunk.get(n as usize).is_some_and(|row| rev < row.rev) {
             ids.push(id);
         } else {
             newer.insert(n as usize);
@@ -253,14 +253,14 @@ async fn delete(
         .iter()
         .enumerate()
         .filter(|(n, _)| !newer.contains(n))
-        .map(|(_, gone)| (gone.collection_id, gone.did_id, gone.rkey, gone.rev))
+        .map(|(_, row)| (row.collection_id, row.did_id, row.rkey, row.rev))
         .collect();
     let sql = "INSERT INTO tombstones (collection_id, did_id, rkey, rev, deleted_at) \
                SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, $2 FROM json_each($1) WHERE true \
                ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
                    deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev";
-    let left = sqlx::query(sql).bind(json(&tombstones)?).bind(plan.now).execute(&mut *conn).await?;
-    applied.stale += tombstones.len() as u64 - left.rows_affected();
+    let written = sqlx::query(sql).bind(json(&tombstones)?).bind(plan.now).execute(&mut *conn).await?;
+    applied.stale += tombstones.len() as u64 - written.rows_affected();
     Ok(())
 }
 
@@ -280,13 +280,13 @@ async fn accounts(
         return Ok(());
     }
     let purged = json(&purged)?;
-    // Every record of these accounts, through the unique key of each collection.
+    // Finds all records of these accounts through the unique index, whose first column is the collection.
     let refs = "DELETE FROM record_refs WHERE record_id IN (SELECT r.id FROM records r WHERE r.collection_id IN \
                     (SELECT id FROM collections) AND r.did_id IN (SELECT d.id FROM dids d WHERE d.did IN \
                     (SELECT value FROM json_each($1))))";
     let rows = "DELETE FROM records WHERE collection_id IN (SELECT id FROM collections) AND did_id IN \
                     (SELECT d.id FROM dids d WHERE d.did IN (SELECT value FROM json_each($1)))";
-    // Whether a batch had left a tombstone must not decide what happens to this account later.
+    // Tombstones go too: old ones must not decide which records of a returning account are indexed.
     let tombstones = "DELETE FROM tombstones WHERE collection_id IN (SELECT id FROM collections) AND did_id IN \
                     (SELECT d.id FROM dids d WHERE d.did IN (SELECT value FROM json_each($1)))";
     sqlx::query(refs).bind(&purged).execute(&mut *conn).await?;
@@ -311,7 +311,7 @@ impl<'a> Refs<'a> {
     }
 
     async fn insert(mut self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
-        // In the order of the table, whose rows lie by target.
+        // In the order of the table, which is clustered by target.
         self.0.sort_unstable();
         for chunk in self.0.chunks(MAX_ROWS) {
             let mut query = INSERT_REFS.query(chunk.len());

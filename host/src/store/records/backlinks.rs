@@ -1,5 +1,6 @@
-//! Back links. The primary key of `record_refs` ends in the id of the source, so the newest sources of a target are
-//! walked along it without sorting, however many there are. Ids grow with each record that is created.
+//! Lists backlinks: the records that refer to an AT URI. The primary key of `record_refs` ends in the id of the
+//! referring record, and ids rise with each record that is created, so the newest backlinks are read in order without a
+//! sort.
 
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
@@ -13,11 +14,11 @@ pub struct BacklinksArgs<'a> {
     pub collection: &'a Nsid,
     pub target: &'a str,
     pub did: Option<&'a Did>,
-    /// Rows of the page.
+    /// Rows per page.
     pub limit: u32,
     /// Rows after the one with this id.
     pub after: Option<i64>,
-    /// Who asks: takes a place for the links of one account, which are looked for among all links of the target.
+    /// The tenant whose share of scans a list of one account's backlinks uses: it filters all backlinks of the target.
     pub tenant: &'a Tenant,
 }
 
@@ -46,7 +47,7 @@ macro_rules! sql {
     };
 }
 
-/// By account or not. `$4` is the id that the page ended with, or the largest there is.
+/// Without and with an account. `$4` is the last id of the previous page, or the largest possible id.
 macro_rules! statements {
     ($dialect:ident) => {
         [
@@ -59,26 +60,26 @@ const SQLITE: [&str; 2] = statements!(sqlite);
 const POSTGRES: [&str; 2] = statements!(postgres);
 
 macro_rules! fetch {
-    ($lane:expr, $statements:expr, $collection:expr, $args:expr) => {{
+    ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
         let args: &BacklinksArgs<'_> = $args;
         let mut query = sqlx::query($statements[usize::from(args.did.is_some())])
             .bind(args.target)
             .bind($collection)
-            // One row more says whether another page follows.
+            // The additional row shows whether another page follows.
             .bind(i64::from(args.limit) + 1)
             .bind(args.after.unwrap_or(i64::MAX));
         if let Some(did) = args.did {
             query = query.bind(did.as_str());
         }
-        let rows = read!($lane, |conn| query.fetch_all(conn).await);
+        let rows = read!($pool, |conn| query.fetch_all(conn).await);
         rows.into_iter().map(|row| Ok(row.raw(args.collection.clone())?)).collect()
     }};
 }
 
-/// Visible records that name the target, last created first, at most [`PAGE_BYTES`] of them.
+/// Visible records that refer to the target, newest first, at most [`PAGE_BYTES`] of records.
 ///
 /// # Errors
-/// With an account [`StoreError::Busy`] and [`StoreError::TooSlow`].
+/// [`StoreError::Busy`] and [`StoreError::TooSlow`] when the list is limited to one account.
 pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
     let place = if args.did.is_some() { Some(db.scan_place(args.tenant).await?) } else { None };

@@ -1,4 +1,4 @@
-//! Many records by their URIs in one query.
+//! Reads many records by their AT URIs in one query, and the latest rev of a record.
 
 use std::collections::HashMap;
 
@@ -26,11 +26,11 @@ const POSTGRES: &str = concat!(
          AND records.did_id = d.id AND records.rkey = v.rkey LIMIT 1) r"
 );
 
-/// Where [`row_of`] finds the collection: after the columns of a full row.
-const COLLECTION: usize = 9;
+/// The position of the collection's id, after the columns of a full row.
+const COLLECTION_COLUMN: usize = 9;
 
-/// Those of `uris` that exist, in no order, as far as their records take at most `bytes`. A URI that is asked for twice
-/// may come twice.
+/// The existing records among `uris`, unordered, at most `bytes` of records. A record may be returned twice if
+/// its URI is in `uris` twice.
 pub async fn get_many_full(
     db: &Db,
     uris: &[RecordUri],
@@ -58,7 +58,7 @@ pub async fn get_many_full(
         Db::Sqlite(db) => {
             let keys = serde_json::to_string(&keys).map_err(|e| StoreError::Corrupt(e.to_string()))?;
             let rows = read!(db.lane, |conn| sqlx::query(SQLITE).bind(keys).fetch_all(conn).await);
-            rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION)?, row)).collect()
+            rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
         Db::Postgres(db) => {
             let ids: Vec<i64> = keys.iter().map(|key| key.0).collect();
@@ -66,7 +66,7 @@ pub async fn get_many_full(
             let rkeys: Vec<&str> = keys.iter().map(|key| key.2).collect();
             let query = sqlx::query(POSTGRES).bind(ids).bind(dids).bind(rkeys);
             let rows = read!(db.lane, |conn| query.fetch_all(conn).await);
-            rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION)?, row)).collect()
+            rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
     };
     let mut slice = complete(db, found?, u32::MAX, bytes).await?;
@@ -79,7 +79,7 @@ fn row_of<R: RawRow>(
     id: i64,
     row: R,
 ) -> Result<Found<FullRecordRow>, StoreError> {
-    let unknown = || StoreError::Corrupt("a record of a collection that was not asked for".into());
+    let unknown = || StoreError::Corrupt("a record of a collection that was not requested".into());
     row.raw_full((*collections.get(&id).ok_or_else(unknown)?).clone())
 }
 
@@ -96,7 +96,7 @@ macro_rules! latest {
 const LATEST_REV: &str =
     concat!("SELECT max(rev) FROM (", latest!("records"), " UNION ALL ", latest!("tombstones"), ") AS revs");
 
-/// The greatest `rev` that the index knows of a record, visible or not, or of its deletion.
+/// The greatest `rev` of a record in the index, visible or not, or of its tombstone.
 pub async fn latest_rev(db: &Db, uri: &RecordUri) -> Result<Option<u64>, StoreError> {
     let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
     let rev: Option<i64> = super::super::on!(db, reader, |pool| {

@@ -1,8 +1,8 @@
-//! Reads of the record index. Rows of accounts that are not active are invisible in every one of them.
+//! Reads, counts and deletes indexed records. Reads never return records of hidden accounts.
 //!
-//! A list comes from the index in its order, and each row then looks up its DID. Both databases are told so, because
-//! without statistics (a young database) their planners get it wrong: `CROSS JOIN` fixes the order on SQLite, a
-//! `LATERAL` with a `LIMIT` of its own does on PostgreSQL.
+//! A list must read an index in its order and look up the DID of each row. The statements force this order (`CROSS
+//! JOIN` on SQLite, a `LATERAL` subquery with its own `LIMIT` on PostgreSQL), because without statistics, as in a new
+//! database, both planners choose another one.
 
 pub mod backlinks;
 mod many;
@@ -26,7 +26,7 @@ pub use self::slice::{PAGE_BYTES, Slice};
 use super::lane::read;
 use super::{Db, StoreError, intern, on};
 
-/// A record as lists and scripts need it.
+/// A record with the columns that lists and scripts use.
 #[derive(Clone, Debug)]
 pub struct RecordRow {
     pub id: i64,
@@ -34,11 +34,11 @@ pub struct RecordRow {
     pub collection: Nsid,
     pub rkey: String,
     pub indexed_at: Timestamp,
-    /// A JSON object. SQLite keeps the text as it came; PostgreSQL writes its own text of the same value.
+    /// A JSON object. SQLite keeps the original text; PostgreSQL produces its own text of the same value.
     pub record: Bytes,
 }
 
-/// A record with everything the admin API shows.
+/// A record with all columns that the admin API shows.
 #[derive(Clone, Debug)]
 pub struct FullRecordRow {
     pub row: RecordRow,
@@ -51,7 +51,7 @@ pub struct FullRecordRow {
 pub struct ListArgs<'a> {
     pub collection: &'a Nsid,
     pub did: Option<&'a Did>,
-    /// Rows of the page.
+    /// Rows per page.
     pub limit: u32,
     pub after: Option<Keyset>,
 }
@@ -63,7 +63,7 @@ impl RecordRow {
     }
 }
 
-/// A row as it comes from either database: the columns of [`columns`], in their order.
+/// A row of either database, with the columns of [`columns`] in their order.
 pub(super) trait RawRow: Sized {
     fn raw(self, collection: Nsid) -> Result<Found<RecordRow>, sqlx::Error>;
     fn raw_full(self, collection: Nsid) -> Result<Found<FullRecordRow>, StoreError>;
@@ -100,11 +100,11 @@ macro_rules! raw_row {
 raw_row!(SqliteRow);
 raw_row!(PgRow);
 
-/// What a row is read with. Its record is left out when it is larger than `INLINE_BYTES`, unless the `whole` row is
-/// wanted; `full` adds what the admin API shows.
+/// The columns of a row. A record larger than `INLINE_BYTES` is NULL unless `whole` is given; `full` adds the columns
+/// that the admin API shows.
 ///
-/// SQLite knows the size of a text without reading it. PostgreSQL knows the compressed size, which says enough to leave
-/// most of them alone; the text of the others is made once (`OFFSET 0`) and measured.
+/// SQLite knows the size of a text without reading it. PostgreSQL knows the compressed size, which already excludes
+/// most large records; the text of the others is produced once (`OFFSET 0`) and measured.
 macro_rules! columns {
     (sqlite) => {
         "r.id, d.did, r.rkey, r.indexed_at, CASE WHEN octet_length(r.record) <= 10240 THEN r.record END AS record, \
@@ -129,9 +129,9 @@ macro_rules! columns {
     };
 }
 pub(super) use columns;
-const _: () = assert!(INLINE_BYTES == 10_240, "as in the statements above, and in `packed`");
+const _: () = assert!(INLINE_BYTES == 10_240, "the statements above and in `packed` contain this number");
 
-/// Visible records `r` with their account `d`; more conditions may follow.
+/// Joins visible records `r` with their account `d`; further conditions may follow.
 macro_rules! from_visible {
     (sqlite) => {
         " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 "
@@ -143,10 +143,10 @@ macro_rules! from_visible {
 }
 pub(super) use from_visible;
 
-/// Statements by account or not, from the start or after a row.
+/// Statements of a list, indexed by whether it is of one account and whether it continues after a row.
 type Statements = [[&'static str; 2]; 2];
 
-/// The four statements of a list: `$sql` makes one of a condition (and what it is given beside).
+/// The four statements of a list: `$sql` builds one from its further arguments and a condition.
 macro_rules! list_wheres {
     ($sql:ident $(, $arg:tt)*) => {
         [
@@ -184,7 +184,7 @@ macro_rules! fetch_list {
     ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
         let args: &ListArgs<'_> = $args;
         let sql = $statements[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
-        // One row more says whether another page follows.
+        // The additional row shows whether another page follows.
         let mut query = sqlx::query(sql).bind($collection).bind(i64::from(args.limit) + 1);
         if let Some(did) = args.did {
             query = query.bind(did.as_str());
@@ -206,7 +206,7 @@ pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, Stor
     complete(db, found, args.limit, PAGE_BYTES).await
 }
 
-/// As [`list`], with CID and times.
+/// As [`list`], with the columns of [`FullRecordRow`].
 pub async fn list_full(db: &Db, args: &ListArgs<'_>) -> Result<Slice<FullRecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
     let found = match db {
@@ -276,17 +276,17 @@ pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>,
     Ok(row.transpose()?.map(|found| found.row))
 }
 
-/// Hidden accounts are few: they are counted apart, so that the rest is a walk along one index.
+/// Counts all records with one index scan and subtracts those of hidden accounts, of which there are few.
 const COUNT: &str = "SELECT (SELECT count(*) FROM records WHERE collection_id = $1) - coalesce((SELECT CAST(sum(\
      (SELECT count(*) FROM records r WHERE r.collection_id = $1 AND r.did_id = d.id)) AS BIGINT) \
      FROM dids d WHERE d.status <> 0), 0)";
 const COUNT_DID: &str = "SELECT count(*) FROM records WHERE collection_id = $1 AND did_id = \
      (SELECT id FROM dids WHERE did = $2 AND status = 0)";
 
-/// Visible records of a collection, or of one account in it.
+/// Number of visible records of a collection, or of one account in it.
 ///
 /// # Errors
-/// [`StoreError::Busy`] and [`StoreError::TooSlow`]: it passes over every one of them.
+/// [`StoreError::Busy`] and [`StoreError::TooSlow`], because it passes over every one of them.
 pub async fn count(
     db: &Db,
     collection: &Nsid,
@@ -296,8 +296,8 @@ pub async fn count(
     let Some(id) = intern::collection_id(db, collection).await? else { return Ok(0) };
     let _place = db.scan_place(tenant).await?;
     macro_rules! counted {
-        ($lane:expr) => {
-            read!($lane, |conn| match did {
+        ($pool:expr) => {
+            read!($pool, |conn| match did {
                 None => sqlx::query_scalar(COUNT).bind(id).fetch_one(conn).await,
                 Some(did) => sqlx::query_scalar(COUNT_DID).bind(id).bind(did.as_str()).fetch_one(conn).await,
             })
@@ -310,7 +310,7 @@ pub async fn count(
     Ok(count as u64)
 }
 
-/// Visible records per collection that has any, by NSID.
+/// Number of visible records per collection, sorted by NSID, without empty collections.
 pub async fn collection_counts(db: &Db) -> Result<Vec<(String, u64)>, StoreError> {
     let sql = "SELECT nsid, id FROM collections ORDER BY nsid";
     let collections: Vec<(String, i64)> = on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
@@ -324,8 +324,8 @@ pub async fn collection_counts(db: &Db) -> Result<Vec<(String, u64)>, StoreError
     Ok(counts)
 }
 
-/// Removes one row and its references, visible or not. Leaves no tombstone: a later event or a backfill brings
-/// the record back. `false` when it was not there.
+/// Removes one record, visible or not, and its references. Leaves no tombstone: a later frame of the stream or a
+/// backfill indexes the record again. `false` when it did not exist.
 pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
     let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(false) };
     let row = "DELETE FROM records WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
@@ -347,10 +347,10 @@ pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
     })
 }
 
-/// Rows per step of [`delete_collection`]: some tens of milliseconds, then the stream's writer has its turn.
+/// Rows per step of [`delete_collection`]: some tens of milliseconds, after which the stream's writer can commit.
 const DELETE_STEP: i64 = 2_000;
 
-/// Removes all rows of a collection, in steps that let other writers through. Returns how many.
+/// Removes all rows of a collection, in steps between which other writers can commit. Returns how many.
 pub async fn delete_collection(db: &Db, collection: &Nsid) -> Result<u64, StoreError> {
     let Some(collection) = intern::collection_id(db, collection).await? else { return Ok(0) };
     let mut deleted = 0;

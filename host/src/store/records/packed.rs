@@ -1,10 +1,9 @@
-//! A list from SQLite in one row.
+//! Reads a list from SQLite as one row.
 //!
-//! Every row that sqlx reads from SQLite is a message from the connection's thread, and every column in it a copy
-//! on the heap: for a list of twenty that costs more than finding the rows. So the statement joins the rows into one
-//! text, `id indexed_at did rkey length record` one after the other, and the records of a page are slices of it.
-//! Neither DIDs nor record keys have blanks in them; the length is in bytes. A record longer than [`INLINE_BYTES`] is
-//! left out: nothing follows its length.
+//! sqlx passes each row as a message from the connection's thread and copies each column to the heap: for a list of
+//! twenty rows that costs more than finding them. So the statement concatenates the rows into one text, each as
+//! `id indexed_at did rkey length record`, and the records of a page are slices of it. DIDs and record keys contain no
+//! blanks; the length is in bytes. A record longer than [`INLINE_BYTES`] is left out: the next row follows its length.
 
 use bytes::Bytes;
 use sqlx::SqliteConnection;
@@ -17,7 +16,7 @@ use super::{Found, INLINE_BYTES, ListArgs, RecordRow, StoreError};
 
 macro_rules! packed_sql {
     ($where:literal) => {
-        // The rows are joined in the order of the inner SELECT, which has a LIMIT and so is not merged away.
+        // The rows are concatenated in the order of the inner SELECT: its LIMIT keeps SQLite from flattening it.
         concat!(
             "SELECT group_concat(p, '') FROM (SELECT r.id || ' ' || r.indexed_at || ' ' || d.did || ' ' || r.rkey \
                  || ' ' || octet_length(r.record) || ' ' \
@@ -29,11 +28,10 @@ macro_rules! packed_sql {
     };
 }
 
-/// By account or not, from the start or after a row.
 const STATEMENTS: super::Statements = super::list_wheres!(packed_sql);
 
 pub(super) async fn list(
-    lane: &Lane<SqliteConnection>,
+    pool: &Lane<SqliteConnection>,
     collection: i64,
     args: &ListArgs<'_>,
 ) -> Result<Vec<Found<RecordRow>>, StoreError> {
@@ -45,11 +43,12 @@ pub(super) async fn list(
     if let Some(after) = args.after {
         query = query.bind(after.indexed_at).bind(after.id);
     }
-    let text: Option<String> = read!(lane, |conn| query.fetch_one(conn).await);
+    let text: Option<String> = read!(pool, |conn| query.fetch_one(conn).await);
     unpack(text, args.collection, args.limit)
 }
 
-/// A statement that gives the rows of `inner` joined into one text. Its columns are [`super::columns`], and it has a LIMIT.
+/// A statement that concatenates the rows of `inner` into one text. `inner` must select [`super::columns`] and have a
+/// LIMIT.
 pub(in crate::store) fn statement(inner: &str) -> String {
     format!(
         "SELECT group_concat(id || ' ' || indexed_at || ' ' || did || ' ' || rkey || ' ' || size || ' ' \
@@ -57,14 +56,14 @@ pub(in crate::store) fn statement(inner: &str) -> String {
     )
 }
 
-/// The rows of a joined text; SQLite joins none to NULL.
+/// Splits the text into rows; SQLite concatenates no rows to NULL.
 pub(in crate::store) fn unpack(
     text: Option<String>,
     collection: &Nsid,
     limit: u32,
 ) -> Result<Vec<Found<RecordRow>>, StoreError> {
     let rows = text.map_or_else(|| Some(Vec::new()), |text| slices(text, collection, limit));
-    rows.ok_or_else(|| StoreError::Corrupt("a list of records does not add up".into()))
+    rows.ok_or_else(|| StoreError::Corrupt("a packed list of records is malformed".into()))
 }
 
 fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<Found<RecordRow>>> {
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unpacks_what_was_packed_and_nothing_else() {
+    fn unpacks_packed_rows_and_rejects_malformed_text() {
         let note = Nsid::try_from("com.example.note").unwrap();
         let unpack = |text: &str| slices(text.to_owned(), &note, 10);
         let rows = unpack("7 -5 did:plc:a self 14 {\"a\":\"b \u{e4} c\"}8 9 did:plc:b x 2 {}").unwrap();

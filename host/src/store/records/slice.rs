@@ -1,8 +1,8 @@
-//! A bound on the bytes that one read takes from the database.
+//! Limits the bytes that one read takes from the database.
 //!
-//! Statements that give several rows leave large records out ([`INLINE_BYTES`]) and give their size instead. The few
-//! that a page takes are fetched afterwards by id. So a page of ordinary records is one statement, and a page of large
-//! ones never reads more than a few records beyond its bound.
+//! Statements that return several rows leave out records larger than [`INLINE_BYTES`] and return their size instead.
+//! The few large records of a page are fetched afterwards by id. So a page of ordinary records takes one statement, and
+//! a page of large records reads at most a few records beyond the limit.
 
 use std::collections::HashMap;
 
@@ -12,28 +12,28 @@ use super::super::lane::read;
 use super::super::{Db, StoreError};
 use super::{FullRecordRow, RecordRow};
 
-/// Bytes of records on one page: some thousand ordinary ones, or one of the largest.
+/// Largest size of all records of a page, in bytes: some thousand ordinary records, or one of the largest.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-/// Bytes of a record that comes with its row. A page of 100 and the row that says whether another page follows stay
-/// within [`PAGE_BYTES`]. The statements of this folder have it as a literal.
+/// Largest size of a record that is returned with its row, in bytes. A page of 100 rows and the row after it stay
+/// within [`PAGE_BYTES`]. The statements in this folder contain this number as a literal.
 pub(in crate::store) const INLINE_BYTES: usize = 10_240;
-const _: () = assert!(101 * INLINE_BYTES <= PAGE_BYTES, "a page of small records is one statement");
+const _: () = assert!(101 * INLINE_BYTES <= PAGE_BYTES, "a page of small records takes one statement");
 
-/// Large records fetched by one statement. PostgreSQL tells the compressed size of a record, so this many may be read
-/// and turn out to be too many.
-const FETCHED_AT_ONCE: usize = 4;
+/// Number of large records fetched by one statement. PostgreSQL reports the compressed size of a record, so up to this
+/// many may be read in vain.
+const FETCH_BATCH: usize = 4;
 
-/// The rows that a read gives.
+/// The rows that a read returns.
 #[derive(Clone, Debug)]
 pub struct Slice<R> {
-    /// A record that was deleted while it was read is empty; only the row's place means something then.
+    /// A record is empty if it was deleted during the read; only the row's position is meaningful then.
     pub rows: Vec<R>,
-    /// Whether there are rows after these: more than were asked for, or more than fit.
+    /// Whether rows follow: there are more than the limit, or more than fit into the size limit.
     pub more: bool,
 }
 
-/// A row as a statement gives it: without its record if that is large.
+/// A row as a statement returns it: without its record if that is large.
 #[derive(Clone, Debug)]
 pub(in crate::store) struct Found<R> {
     pub(in crate::store) row: R,
@@ -41,7 +41,7 @@ pub(in crate::store) struct Found<R> {
     pub(in crate::store) size: i64,
 }
 
-/// What is or has a [`RecordRow`].
+/// A type that is or contains a [`RecordRow`].
 pub(in crate::store) trait HasRecord {
     fn record_row(&mut self) -> &mut RecordRow;
 }
@@ -70,8 +70,8 @@ impl<R> Found<R> {
     }
 }
 
-/// The first `limit` rows with their records, as far as these take at most `bytes` together. One row is given however
-/// large it is.
+/// The first `limit` rows, as long as their records take at most `bytes` together. The first row is always returned,
+/// whatever its size.
 pub(in crate::store) async fn complete<R: HasRecord>(
     db: &Db,
     mut found: Vec<Found<R>>,
@@ -81,7 +81,7 @@ pub(in crate::store) async fn complete<R: HasRecord>(
     let limit = limit as usize;
     let more = found.len() > limit;
     found.truncate(limit);
-    // Rows before `fetched` have their record, unless it is gone.
+    // Rows before `fetched` have their record, unless it was deleted meanwhile.
     let (mut taken, mut at, mut fetched) = (0, 0, 0);
     while at < found.len() {
         if at >= fetched && found[at].is_large() {
@@ -105,47 +105,47 @@ pub(in crate::store) async fn complete<R: HasRecord>(
 }
 
 impl<R: HasRecord> Found<R> {
-    /// Whether the row came without its record.
+    /// Whether the row was returned without its record.
     fn is_large(&mut self) -> bool {
         self.row.record_row().record.is_empty()
     }
 }
 
-/// How many rows from the first on may fit into `room`, with at most [`FETCHED_AT_ONCE`] large ones among them.
-fn fitting<R: HasRecord>(found: &mut [Found<R>], room: usize) -> usize {
+/// How many rows from the start can fit into `bytes`, with at most [`FETCH_BATCH`] large ones among them.
+fn fitting<R: HasRecord>(found: &mut [Found<R>], bytes: usize) -> usize {
     let (mut taken, mut large) = (0, 0);
     for (n, row) in found.iter_mut().enumerate() {
         let is_large = row.is_large();
         large += usize::from(is_large);
         taken += if is_large { row.size.max(0) as usize } else { row.row.record_row().record.len() };
-        if taken > room || large > FETCHED_AT_ONCE {
+        if taken > bytes || large > FETCH_BATCH {
             return n;
         }
     }
     found.len()
 }
 
-/// `$1` to `$4` are ids; one that is there twice is read once.
+/// `$1` to `$4` are ids, of which some may be equal.
 const FETCH_SQLITE: &str = "SELECT id, record FROM records WHERE id IN ($1, $2, $3, $4)";
 const FETCH_POSTGRES: &str = "SELECT id, record::text FROM records WHERE id IN ($1, $2, $3, $4)";
 
-/// Gives the large ones among the rows their records. There are at most [`FETCHED_AT_ONCE`].
+/// Fetches the records of the large rows, at most [`FETCH_BATCH`].
 async fn fetch<R: HasRecord>(db: &Db, rows: &mut [Found<R>]) -> Result<(), StoreError> {
-    let mut large: Vec<&mut RecordRow> = Vec::with_capacity(FETCHED_AT_ONCE);
+    let mut large: Vec<&mut RecordRow> = Vec::with_capacity(FETCH_BATCH);
     for found in rows {
         if found.is_large() {
             large.push(found.row.record_row());
         }
     }
     let id = |n: usize| large.get(n).or(large.first()).map(|row| row.id);
-    let ids: [Option<i64>; FETCHED_AT_ONCE] = std::array::from_fn(id);
+    let ids: [Option<i64>; FETCH_BATCH] = std::array::from_fn(id);
     macro_rules! fetched {
-        ($lane:expr, $sql:expr) => {{
+        ($pool:expr, $sql:expr) => {{
             let mut query = sqlx::query_as($sql);
             for id in ids {
                 query = query.bind(id);
             }
-            read!($lane, |conn| query.fetch_all(conn).await)
+            read!($pool, |conn| query.fetch_all(conn).await)
         }};
     }
     let records: Vec<(i64, String)> = match db {
@@ -179,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_fit_is_fetched() {
+    fn only_records_that_may_fit_are_fetched() {
         let rows = |sizes: &[(usize, bool)]| -> Vec<_> { sizes.iter().map(|(s, l)| found(*s, *l)).collect() };
         let large = [(100, true); 6];
         assert_eq!(fitting(&mut rows(&large), 99), 0);
         assert_eq!(fitting(&mut rows(&large), 250), 2);
-        assert_eq!(fitting(&mut rows(&large), 10_000), FETCHED_AT_ONCE);
+        assert_eq!(fitting(&mut rows(&large), 10_000), FETCH_BATCH);
         let mixed = [(100, true), (50, false), (100, true), (50, false)];
         assert_eq!(fitting(&mut rows(&mixed), 249), 2);
         assert_eq!(fitting(&mut rows(&mixed), 300), 4);

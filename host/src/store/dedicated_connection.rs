@@ -1,0 +1,89 @@
+//! A PostgreSQL connection outside the pool that detects its loss while it is idle.
+//!
+//! A pooled connection is checked only when it is used. The holder of an advisory lock and a listener for notices must
+//! learn at once that their connection is lost. sqlx's listener reads continuously, so it detects that.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::{PgListener, PgNotification, PgPoolOptions};
+
+use super::{Postgres, StoreError};
+
+/// Time limit for connecting, ten times what a database on the other side of the world needs.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection is pinged after this time without data: a cut cable produces no error.
+const PING_AFTER: Duration = Duration::from_secs(5);
+/// Without an answer to a ping after this time the connection counts as lost.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for closing the connection gracefully; after that the server has to detect the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Makes the server drop an unreachable client after some 15 seconds, later than the client detects the loss. With its
+/// defaults the server takes up to two hours, and a host that lost power keeps its locks for that time.
+const KEEPALIVE: [(&str, &str); 4] = [
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "2"),
+    ("tcp_user_timeout", "15000"),
+];
+
+#[derive(Debug)]
+pub(super) struct DedicatedConnection {
+    /// A pool of this one connection; the main pool is for requests.
+    pool: PgPool,
+    listener: PgListener,
+}
+
+impl DedicatedConnection {
+    pub(super) async fn open(db: &Postgres) -> Result<Self, StoreError> {
+        let options = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(CONNECT_TIMEOUT)
+            .idle_timeout(None)
+            .max_lifetime(None);
+        let connect = (*db.pool.connect_options()).clone().options(KEEPALIVE);
+        let pool = options.connect_lazy_with(connect);
+        let mut listener = PgListener::connect_with(&pool).await?;
+        // A new connection would not have the locks of the lost one: the caller must learn of the loss.
+        listener.eager_reconnect(false);
+        Ok(Self { pool, listener })
+    }
+
+    pub(super) async fn listen(&mut self, channel: &str) -> Result<(), StoreError> {
+        Ok(self.listener.listen(channel).await?)
+    }
+
+    /// For statements. After an error drop `self`: the listener may have connected again.
+    pub(super) fn listener(&mut self) -> &mut PgListener {
+        &mut self.listener
+    }
+
+    /// The next notice; `None` when the connection is lost. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<PgNotification> {
+        loop {
+            match tokio::time::timeout(PING_AFTER, self.listener.try_recv()).await {
+                Ok(Ok(notice)) => return notice,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "a dedicated database connection was lost");
+                    return None;
+                }
+                Err(_) => {
+                    let ping = sqlx::query("SELECT 1").execute(&mut self.listener);
+                    if !matches!(tokio::time::timeout(PING_TIMEOUT, ping).await, Ok(Ok(_))) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Closes the connection gracefully, so that the server releases its locks at once.
+    pub(super) async fn close(self) {
+        let Self { pool, listener } = self;
+        drop(listener);
+        if tokio::time::timeout(CLOSE_TIMEOUT, pool.close()).await.is_err() {
+            tracing::debug!("a dedicated database connection did not close in time");
+        }
+    }
+}
