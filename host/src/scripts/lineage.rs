@@ -1,4 +1,5 @@
-//! What a run shares with the runs that it calls through `xrpc.*`: who pays, until when, and how many calls are left.
+//! The state that a run shares with the runs it calls through `xrpc.*`: the tenant that pays, the deadline and the
+//! number of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,23 +11,23 @@ use super::limits;
 use crate::fair_share::Tenant;
 use crate::trigger::TriggerKind;
 
-/// The place of a run among those that called each other. Cheap to clone.
+/// A run's depth in a tree of nested runs, and the state that these runs share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Lineage {
     tenant: Tenant,
-    /// How many runs this one is nested in: 0 for what came from outside.
+    /// How many runs this one is nested in; 0 for a run that no script called.
     depth: u32,
     deadline: Instant,
-    /// Calls of `xrpc.*` by all runs of the lineage, and how many there may be.
+    /// Calls of `xrpc.*` by all runs of the lineage.
     calls: Arc<AtomicU32>,
     max_calls: u32,
 }
 
 impl Lineage {
-    /// Of a run that no script called.
-    pub(super) fn first(tenant: Tenant, kind: TriggerKind) -> Self {
-        let (time, times) = match kind {
-            TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_TIMES),
+    /// For a run that no script called.
+    pub(super) fn root(tenant: Tenant, kind: TriggerKind) -> Self {
+        let (time, factor) = match kind {
+            TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_FACTOR),
             _ => (limits::RUN_TIME, 1),
         };
         Self {
@@ -34,17 +35,17 @@ impl Lineage {
             depth: 0,
             deadline: Instant::now() + time,
             calls: Arc::default(),
-            max_calls: limits::XRPC_CALLS * times,
+            max_calls: limits::XRPC_CALLS * factor,
         }
     }
 
-    /// Of a run that a run of this lineage calls.
+    /// For a run that a run of this lineage calls.
     pub(super) fn nested(&self) -> Self {
         let deadline = self.deadline.min(Instant::now() + limits::RUN_TIME);
         Self { depth: self.depth + 1, deadline, ..self.clone() }
     }
 
-    /// Who pays for all runs of the lineage.
+    /// The tenant that pays for all runs of the lineage.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
@@ -62,7 +63,7 @@ impl Lineage {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Counts a call of a method. The error is how many there may be.
+    /// Counts a call of a method. The error is the maximum.
     pub(super) fn count_call(&self) -> Result<(), u32> {
         if self.calls.fetch_add(1, Ordering::Relaxed) < self.max_calls { Ok(()) } else { Err(self.max_calls) }
     }
@@ -74,7 +75,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nested_runs_share_calls_and_deadline() {
-        let first = Lineage::first(Tenant::client("a"), TriggerKind::Query);
+        let first = Lineage::root(Tenant::client("a"), TriggerKind::Query);
         tokio::time::advance(limits::RUN_TIME / 2).await;
         let (one, other) = (first.nested(), first.nested().nested());
         assert_eq!((one.deadline(), other.deadline()), (first.deadline(), first.deadline()));
@@ -86,8 +87,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_job_calls_has_the_time_of_a_call() {
-        let job = Lineage::first(Tenant::Instance, TriggerKind::JobRun);
+    async fn runs_called_by_a_job_have_the_time_of_a_call() {
+        let job = Lineage::root(Tenant::Instance, TriggerKind::JobRun);
         assert_eq!((job.time_left(), job.nested().time_left()), (limits::JOB_TIME, limits::RUN_TIME));
         tokio::time::advance(limits::JOB_TIME.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!(job.nested().time_left(), Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! `jobs`: making background jobs, and what a running one has of its own.
+//! `jobs`: creates background jobs, and implements `job.*` for the job that is running.
 
 use super::bindings::belvedere::script::jobs::Host;
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
@@ -7,7 +7,7 @@ use super::state::RunState;
 use crate::jobs::{CreateError, RunningJob};
 use crate::store::StoreError;
 
-/// Bytes of what `job.progress` is given.
+/// Bytes of the argument of `job.progress`.
 const PROGRESS_BYTES: usize = 16 << 10;
 
 impl Host for RunState {
@@ -48,19 +48,22 @@ impl RunState {
 async fn create(state: &mut RunState, kind: &str, input: &[u8], auth: bool) -> Result<String, Fault> {
     const FUNCTION: &str = "jobs.create";
     let queue = state.service(FUNCTION, |services| services.jobs.clone())?;
-    // An event's author asked for nothing.
-    let Some(caller) = state.identity.caller_did.clone() else {
-        return Err(fault::forbidden(format!("{FUNCTION}: this run has no caller, so nobody to work for")));
+    // A run for an event has no caller: the event's author made no request.
+    let Some(caller) = state.info.caller_did.clone() else {
+        return Err(fault::forbidden(format!(
+            "{FUNCTION}: this run has no caller that the job could work for"
+        )));
     };
-    let identity = &state.identity;
-    if auth && !identity.authority.is_some() {
-        let message = "auth takes a caller that proved a session, with DPoP or by the session cookie";
+    let info = &state.info;
+    if auth && !info.authority.is_some() {
+        let message = "auth needs a caller that proved a session, with DPoP or by the session cookie";
         return Err(fault::forbidden(format!("{FUNCTION}: {message}")));
     }
-    // The job acts with a session of the client that is kept with it: with `auth` that is the proven one.
-    let client = if auth { identity.authority.client().cloned() } else { identity.client.clone() };
-    // The jobs that a job makes count as those of who made the first one.
-    let tenant = identity.lineage.tenant().clone();
+    // The job acts with a session of the client that is stored with it; with `auth` that is the proven session's
+    // client.
+    let client = if auth { info.authority.client().cloned() } else { info.client.clone() };
+    // Jobs that a job creates count for the tenant that created the first one.
+    let tenant = info.lineage.tenant().clone();
     let input = String::from_utf8_lossy(input);
     queue.create(kind, &input, &caller, client.as_deref(), &tenant, auth).await.map_err(|error| {
         let code = match &error {
@@ -85,6 +88,6 @@ async fn progress(state: &mut RunState, value: &[u8]) -> Result<(), Fault> {
 }
 
 fn unavailable(function: &str, error: &StoreError) -> Fault {
-    tracing::error!(function, %error, "the database failed a script");
+    tracing::error!(function, %error, "a script's database request failed");
     fault::new(FaultCode::Unavailable, format!("{function}: database unavailable"))
 }

@@ -1,4 +1,4 @@
-//! `xrpc`: methods of this server, run in process as the same caller, and of others.
+//! `xrpc`: calls methods of this server, in process and as the same caller, and of other servers.
 
 use std::time::Instant;
 
@@ -40,53 +40,53 @@ async fn call(
 ) -> Result<Answer, Fault> {
     let function = verb.function();
     let xrpc = state.service(function, |services| services.xrpc.clone())?;
-    let identity = &state.identity;
-    if verb == XrpcVerb::Procedure && identity.caller_did.is_none() {
+    let info = &state.info;
+    if verb == XrpcVerb::Procedure && info.caller_did.is_none() {
         return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
     }
-    if verb == XrpcVerb::Procedure && identity.bound {
+    if verb == XrpcVerb::Procedure && info.bound {
         let message = "the caller's token is for the called method only";
         return Err(fault::forbidden(format!("{function}: {message}")));
     }
-    if identity.lineage.depth() >= limits::XRPC_DEPTH {
+    if info.lineage.depth() >= limits::XRPC_DEPTH {
         return Err(fault::limit("too many methods that call each other", limits::XRPC_DEPTH));
     }
     if nsid.len() > limits::NAME_BYTES {
         return Err(fault::new(FaultCode::BadInput, format!("{function}: the method's name is too long")));
     }
-    let params = params.map(|json| pairs(state, function, &json)).transpose()?.unwrap_or_default();
+    let params = params.map(|json| query_params(state, function, &json)).transpose()?.unwrap_or_default();
     if let Some(input) = &input {
         json::check(state, &format!("{function}: input"), input, limits::XRPC_INPUT_BYTES)?;
     }
-    let identity = &state.identity;
+    let info = &state.info;
     let call = XrpcCall {
         verb,
         nsid,
         params,
         input: input.map(Bytes::from),
-        caller_did: identity.caller_did.clone(),
-        client: identity.client.clone(),
-        authority: identity.authority.clone(),
-        bound: identity.bound,
-        lineage: identity.lineage.nested(),
+        caller_did: info.caller_did.clone(),
+        client: info.client.clone(),
+        authority: info.authority.clone(),
+        bound: info.bound,
+        lineage: info.lineage.nested(),
     };
-    let counted = state.identity.lineage.count_call();
-    counted.map_err(|most| fault::limit("too many calls of methods", most))?;
+    let counted = state.info.lineage.count_call();
+    counted.map_err(|max| fault::limit("too many calls of methods", max))?;
     state.outbound.time_left()?;
     let started = Instant::now();
     let answer = xrpc.call(call).await;
-    // A method of our own takes processor time, which is the script's own bound to keep; another's takes waiting.
+    // A method of this server is bounded by its own run's limits; only an answer of another server counts as waiting.
     let (forwarded, bytes) =
         answer.as_ref().map_or((true, 0), |answer| (answer.forwarded, answer.body.len()));
     if forwarded {
         state.outbound.charge(0, started.elapsed());
     }
-    let answer = answer.map_err(|error| refused(function, error))?;
+    let answer = answer.map_err(|error| xrpc_fault(function, error))?;
     if bytes > limits::HTTP_BODY_BYTES {
-        let most = limits::HTTP_BODY_BYTES;
+        let max = limits::HTTP_BODY_BYTES;
         return Err(fault::new(
             FaultCode::Limit,
-            format!("{function}: the answer is larger than {most} bytes"),
+            format!("{function}: the answer is larger than {max} bytes"),
         ));
     }
     if state.outbound.bytes() + bytes > limits::HTTP_RUN_BYTES {
@@ -96,7 +96,7 @@ async fn call(
     Ok(Answer { status: answer.status, body: answer.body.into() })
 }
 
-fn refused(function: &str, error: XrpcError) -> Fault {
+fn xrpc_fault(function: &str, error: XrpcError) -> Fault {
     let code = match error {
         XrpcError::Invalid(_) => FaultCode::BadInput,
         XrpcError::Unavailable(_) => FaultCode::Unavailable,
@@ -104,17 +104,17 @@ fn refused(function: &str, error: XrpcError) -> Fault {
     fault::new(code, format!("{function}: {error}"))
 }
 
-/// Query parameters from an object: an array repeats its name, and null is nothing.
-pub(super) fn pairs(
+/// Query parameters from an object: an array repeats its name, and null is left out.
+pub(super) fn query_params(
     state: &mut RunState,
     function: &str,
     json: &[u8],
 ) -> Result<Vec<(String, String)>, Fault> {
     json::check(state, &format!("{function}: params"), json, limits::XRPC_PARAMS_BYTES)?;
-    pairs_of(function, json)
+    parse_query_params(function, json)
 }
 
-fn pairs_of(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
+fn parse_query_params(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
     let bad = |what: &str| fault::new(FaultCode::BadInput, format!("{function}: params: {what}"));
     let Ok(Value::Object(params)) = serde_json::from_slice(json) else {
         return Err(bad("a table with names is expected"));
@@ -147,13 +147,14 @@ mod tests {
     #[test]
     fn params_become_text() {
         let got =
-            pairs_of("xrpc.query", br#"{"b":true,"n":5,"f":1.5,"s":"x","a":["1",2],"none":null}"#).unwrap();
+            parse_query_params("xrpc.query", br#"{"b":true,"n":5,"f":1.5,"s":"x","a":["1",2],"none":null}"#)
+                .unwrap();
         let mut got: Vec<(&str, &str)> = got.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         got.sort_unstable();
         let expected = [("a", "1"), ("a", "2"), ("b", "true"), ("f", "1.5"), ("n", "5"), ("s", "x")];
         assert_eq!(got, expected);
         for bad in [&b"[]"[..], b"7", br#"{"a":{}}"#, br#"{"a":[[]]}"#] {
-            assert_eq!(pairs_of("xrpc.query", bad).unwrap_err().code, FaultCode::BadInput);
+            assert_eq!(parse_query_params("xrpc.query", bad).unwrap_err().code, FaultCode::BadInput);
         }
     }
 }
