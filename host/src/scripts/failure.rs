@@ -16,7 +16,7 @@ pub enum FailureKind {
     Syntax,
     /// The chunk defines no function `handle`.
     MissingHandle,
-    /// An uncaught error, or a result that is no JSON.
+    /// An uncaught error, or a result that is not JSON.
     Runtime,
     /// Instructions, fuel or guest time ran out.
     Limit,

@@ -113,7 +113,7 @@ pub const HTTP_RUN_TIME: Duration = Duration::from_mins(1);
 /// Redirects followed for one request.
 pub const HTTP_REDIRECTS: u8 = 5;
 
-/// Bytes of one blob: what a PDS takes (service.md, uploadBlob).
+/// Bytes of one blob: the most that a PDS accepts (service.md, uploadBlob).
 pub const BLOB_BYTES: usize = 50 << 20;
 
 /// Bytes of blobs that a run may hold. They are kept in the host's memory, not in the instance's.

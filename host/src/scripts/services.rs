@@ -134,7 +134,7 @@ impl fmt::Debug for Services {
     }
 }
 
-/// The arguments of `db.query`, as the script gave them: nothing is checked yet.
+/// The arguments of `db.query`, as the script passed them, unchecked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pub collection: String,
@@ -171,7 +171,7 @@ pub struct RawAnswer {
     pub changed: Option<u64>,
 }
 
-/// The arguments of `db.search`, as the script gave them.
+/// The arguments of `db.search`, unchecked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Search {
     pub collection: String,

@@ -153,11 +153,11 @@ mod tests {
     #[test]
     fn the_number_of_throttled_runs_is_bounded() {
         let buckets = TokenBuckets::new(limits::FUEL);
-        let places: Vec<_> =
+        let waiting: Vec<_> =
             (0..limits::THROTTLED_RUNS).map(|_| buckets.wait(&tenant("a"), Timestamp(0)).unwrap()).collect();
         assert!(buckets.wait(&tenant("a"), Timestamp(0)).is_none());
         assert!(buckets.wait(&tenant("b"), Timestamp(0)).is_some());
-        drop(places);
+        drop(waiting);
         assert!(buckets.wait(&tenant("a"), Timestamp(0)).is_some());
     }
 

@@ -17,7 +17,7 @@ use crate::store::{Db, StoreError};
 /// Shorter values are not redacted: they may be any word of a message, and are no secrets.
 const MIN_REDACTED_BYTES: usize = 6;
 
-/// Bytes of a value: room for a key pair or a small document.
+/// Bytes of a value: enough for a key pair or a small document.
 pub const MAX_VALUE: usize = 16 << 10;
 /// Bytes of a key.
 pub const MAX_KEY: usize = 128;

@@ -1,4 +1,4 @@
-//! `atproto`: accounts, labels, blobs, and signatures over records.
+//! `atproto`: resolves accounts, reads labels, transfers blobs, and signs and verifies records.
 
 use std::collections::HashSet;
 use std::sync::Arc;

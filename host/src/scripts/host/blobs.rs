@@ -45,7 +45,7 @@ impl Blobs {
         (self.blobs.len() - 1) as u32
     }
 
-    /// How many bytes more the run may hold. The first blob waits for a place among the runs that hold some.
+    /// Bytes that the run may still hold. The first blob waits for a place among the runs that hold some.
     pub(super) async fn bytes_left(&mut self, web: &Web, tenant: &Tenant) -> Result<usize, Fault> {
         if self.place.is_none() {
             let place = web.blob_place(tenant).await;

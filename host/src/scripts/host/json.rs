@@ -11,7 +11,7 @@ use super::state::RunState;
 /// Memory of one value in a parsed tree, besides its text: itself, and its part of the list or map that it is in.
 const VALUE_BYTES: usize = 64;
 
-/// Checks that `json` is JSON of at most `most` bytes, and charges the run for the memory that its parsed tree takes.
+/// Checks that `json` is JSON of at most `max` bytes, and charges the run for the memory that its parsed tree takes.
 /// `what` names it to the script's author. Depth is bounded by the parser, at 128.
 pub(super) fn check(state: &mut RunState, what: &str, json: &[u8], max: usize) -> Result<(), Fault> {
     let bad = |message: String| fault::new(FaultCode::BadInput, format!("{what}: {message}"));

@@ -30,10 +30,10 @@ impl Labels for FakeLabels {
         subjects: Vec<String>,
     ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>> {
         let label = ActiveLabel { src: "did:plc:l".to_owned(), val: "spam".to_owned(), cts: String::new() };
-        let held = subjects.iter().filter(|uri| uri.ends_with("labelled"));
-        let held = held.map(|uri| (uri.clone(), vec![label.clone()])).collect();
+        let labelled = subjects.iter().filter(|uri| uri.ends_with("labelled"));
+        let labels = labelled.map(|uri| (uri.clone(), vec![label.clone()])).collect();
         self.0.lock().unwrap().push(subjects);
-        async move { Ok(held) }.boxed()
+        async move { Ok(labels) }.boxed()
     }
 }
 
