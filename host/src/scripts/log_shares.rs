@@ -81,13 +81,13 @@ impl LogShares {
     /// Takes the counts of dropped lines that no later line has reported.
     pub(super) fn take_dropped(&self, now: Timestamp) -> Vec<DroppedLines> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut overdue = Vec::new();
+        let mut dropped = Vec::new();
         all.retain(|_, bucket| {
             bucket.fill(now);
-            overdue.extend(bucket.dropped.take());
+            dropped.extend(bucket.dropped.take());
             bucket.bytes < BURST
         });
-        overdue
+        dropped
     }
 }
 

@@ -62,7 +62,7 @@ impl ProcessorPool {
     pub(super) async fn run<T>(
         &self,
         work: impl Future<Output = T>,
-        bounds: &Bounds,
+        bounds: &RunBounds,
     ) -> (Option<T>, Duration) {
         let mut work = pin!(work);
         let mut spent = Duration::ZERO;

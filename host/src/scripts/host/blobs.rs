@@ -49,10 +49,10 @@ impl Blobs {
     pub(super) async fn bytes_left(&mut self, web: &Web, tenant: &Tenant) -> Result<usize, Fault> {
         if self.place.is_none() {
             let place = web.blob_place(tenant).await;
-            let refused = |full| {
+            let fault = |full| {
                 fault::new(FaultCode::Unavailable, format!("too many scripts are holding blobs: {full}"))
             };
-            self.place = Some(place.map_err(refused)?);
+            self.place = Some(place.map_err(fault)?);
         }
         match limits::BLOB_RUN_BYTES.saturating_sub(self.bytes) {
             0 => Err(fault::limit("too many bytes of blobs", limits::BLOB_RUN_BYTES)),

@@ -179,7 +179,7 @@ async fn get(state: &mut RunState, did: &str) -> Result<Vec<u8>, Fault> {
 }
 
 /// Uses a grant for one call, within what the run has left for other servers.
-async fn used<T>(
+async fn with_grant<T>(
     state: &mut RunState,
     function: &'static str,
     did: &str,
