@@ -1,11 +1,11 @@
-//! How the engine is opened, and how WebAssembly is compiled and held.
+//! The engine's configuration, and wasmtime's: how WebAssembly is compiled and how instances are pooled.
 
 use std::path::PathBuf;
 
 use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 use super::limits;
-use super::places::Places;
+use super::places::InstancePlaces;
 use crate::config::scripts::{POOL_SIZE, QUEUE};
 
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
@@ -14,21 +14,21 @@ const CORE_INSTANCES: u32 = 3;
 const TABLES: u32 = 2;
 /// Linear memories in a component instance: the guest's. The adapters use it too.
 const MEMORIES: u32 = 1;
-/// Collected heaps of a run: exceptions live there. The pool keeps each in one of its memories.
+/// Garbage-collected heaps of a run, for exceptions. The pool keeps each in one of its memories.
 const GC_HEAPS: u32 = 1;
 /// Slots of finished instances that keep their memory mapped and warm.
 const WARM_SLOTS: u32 = 100;
 
-/// How to open the engine.
+/// The engine's configuration.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Where the precompiled guest is kept, so that only the first start compiles it.
     pub cache_dir: PathBuf,
-    /// Runs that no script called and that may go on at once; those that scripts call have instances of their own.
+    /// Runs that no script called and that may have an instance at once; nested runs have instances of their own.
     pub pool_size: u32,
-    /// Runs that may wait for one.
+    /// Runs that may wait for an instance.
     pub queue: u32,
-    /// Fuel a second that one tenant's runs may burn on average; 0 for no bound. A core burns some 10 billion a
+    /// Fuel a second that one tenant's runs may use on average; 0 for no bound. A core executes some 10 billion a
     /// second.
     pub client_fuel: u64,
 }
@@ -39,18 +39,18 @@ impl EngineConfig {
     }
 }
 
-/// Why the engine could not be made. Nothing a script does leads here.
+/// Why the engine could not be set up. No script can cause it.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("the script engine could not be set up: {0}")]
     Wasm(#[source] wasmtime::Error),
-    #[error("the compiled script guest could not be kept in {path}: {source}")]
+    #[error("the compiled script guest could not be written to {path}: {source}")]
     Cache { path: PathBuf, source: std::io::Error },
 }
 
-/// How WebAssembly is compiled and held. All of it goes into the fingerprint of the kept image.
+/// wasmtime's configuration. All of it is part of the fingerprint of the cached image.
 pub(super) fn wasm_config(config: &EngineConfig) -> Config {
-    let count = Places::instances(config.pool_size);
+    let count = InstancePlaces::instances(config.pool_size);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
         .total_core_instances(count * CORE_INSTANCES)
@@ -58,7 +58,7 @@ pub(super) fn wasm_config(config: &EngineConfig) -> Config {
         .total_tables(count * TABLES)
         .total_stacks(count)
         .total_gc_heaps(count * GC_HEAPS)
-        // A guest that takes more than was counted here is refused when it is loaded, not when it is run.
+        // A guest that needs more than these counts is refused when it is loaded, not when it is run.
         .max_core_instances_per_component(CORE_INSTANCES)
         .max_memories_per_component(MEMORIES)
         .max_tables_per_component(TABLES)
@@ -68,14 +68,15 @@ pub(super) fn wasm_config(config: &EngineConfig) -> Config {
         .table_keep_resident(limits::KEEP_RESIDENT)
         .async_stack_keep_resident(limits::STACK_KEEP_RESIDENT)
         .max_unused_warm_slots(WARM_SLOTS)
-        // The kernel says which pages were written, so that only those are reset.
+        // The kernel reports which pages were written, so that only those are reset.
         .pagemap_scan(Enabled::Auto);
     let mut wasm = Config::new();
     wasm.allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
         .cranelift_opt_level(OptLevel::Speed)
         .memory_init_cow(true)
         .consume_fuel(true)
-        // Exceptions live in the collected heap. The null collector runs out after some millions of throws.
+        // Exceptions are kept in the garbage-collected heap. The null collector runs out of memory after some millions
+        // of throws.
         .collector(Collector::DeferredReferenceCounting)
         .concurrency_support(false)
         .wasm_backtrace_max_frames(None)

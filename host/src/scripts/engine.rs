@@ -1,4 +1,4 @@
-//! The engine: one per process, made once, shared by every run.
+//! The engine: compiles, checks and runs scripts. There is one per process, shared by every run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use super::config::{EngineConfig, EngineError, wasm_config};
 use super::host::{Guest, Instance, RunInfo, RunState};
 use super::lineage::Lineage;
-use super::places::Places;
-use super::run::Ran;
-use super::share::Shares;
+use super::places::InstancePlaces;
+use super::run::RunReport;
+use super::share::TokenBuckets;
 use super::tally::Tally;
 use super::tid::TidClock;
-use super::turns::Turns;
+use super::turns::ProcessorPool;
 use super::{
     CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Usage, image, limits, methods,
     run,
@@ -24,32 +24,32 @@ use crate::pds::Session;
 use crate::random::Random;
 use crate::trigger::{Trigger, TriggerKind};
 
-/// The least that a throttled run waits before it asks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// The shortest time that a throttled run waits before it tries again.
+const MIN_PAUSE: Duration = Duration::from_millis(5);
 
-/// Cheap to clone.
+/// Compiles, checks and runs scripts. Cheap to clone.
 #[derive(Clone)]
-pub struct Engine(Arc<Parts>);
+pub struct Engine(Arc<Inner>);
 
-struct Parts {
+struct Inner {
     wasm: wasmtime::Engine,
     guest: Guest,
-    places: Places,
-    shares: Shares,
-    /// Bytes of large answers.
-    answers: Shares,
-    turns: Turns,
+    instance_places: InstancePlaces,
+    fuel_buckets: TokenBuckets,
+    /// For the bytes of large answers.
+    answer_buckets: TokenBuckets,
+    processor: ProcessorPool,
     tids: Arc<TidClock>,
 }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("places", &self.0.places).finish_non_exhaustive()
+        f.debug_struct("Engine").field("instance_places", &self.0.instance_places).finish_non_exhaustive()
     }
 }
 
 impl Engine {
-    /// Loads the precompiled guest, or compiles it when there is none that fits (a second or two).
+    /// Loads the precompiled guest, or compiles it when the cache has none that fits (a second or two).
     ///
     /// # Errors
     /// When the machine can't run the guest.
@@ -57,21 +57,30 @@ impl Engine {
         let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
         let image = image::load(&config.cache_dir, &wasm).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
-        let places = Places::new(config.pool_size, config.queue);
+        let instance_places = InstancePlaces::new(config.pool_size, config.queue);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
-        let shares = Shares::new(config.client_fuel);
-        let answers = Shares::of_answers();
-        Ok(Self(Arc::new(Parts { wasm, guest, places, shares, answers, turns: Turns::new(), tids })))
+        let fuel_buckets = TokenBuckets::new(config.client_fuel);
+        let answer_buckets = TokenBuckets::for_answers();
+        Ok(Self(Arc::new(Inner {
+            wasm,
+            guest,
+            instance_places,
+            fuel_buckets,
+            answer_buckets,
+            processor: ProcessorPool::new(),
+            tids,
+        })))
     }
 
-    /// What saving a script does: runs its top level in a bare sandbox and wants a function `handle`.
+    /// Checks a script that is to be saved: compiles it, runs its top level without services and requires a function
+    /// `handle`.
     ///
     /// # Errors
     /// The failure, with message and line, when it does not load.
     pub async fn check(&self, trigger: Trigger, source: &str) -> Result<CompiledScript, ScriptFailure> {
         let script = self.compile(trigger, source).await;
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
-        self.unconnected(&script.trigger, async |instance, store| instance.check(store, bytecode).await)
+        self.without_services(&script.trigger, async |instance, store| instance.check(store, bytecode).await)
             .await?;
         Ok(script)
     }
@@ -81,7 +90,7 @@ impl Engine {
         let bytecode = match run::check_source(source) {
             Ok(()) => {
                 let name = trigger.id();
-                self.unconnected(&trigger, async |instance, store| {
+                self.without_services(&trigger, async |instance, store| {
                     instance.compile(store, name, source).await
                 })
                 .await
@@ -94,7 +103,7 @@ impl Engine {
             source: source.into(),
             bytecode,
             tally: Tally::default(),
-            methods: methods::named_in(source),
+            methods: methods::called_methods(source),
         }
     }
 
@@ -115,14 +124,14 @@ impl Engine {
             kind,
             caller: invocation.caller.cloned().unwrap_or_default(),
             delegate: invocation.delegate.cloned(),
-            lineage: invocation.lineage.cloned().unwrap_or_else(|| Lineage::first(kind)),
+            lineage: invocation.lineage.cloned().unwrap_or_else(|| Lineage::root(kind)),
         };
         let tenant = info.caller.tenant.clone();
-        // A job waits for its turn in the queue; here it only pays.
+        // Jobs wait in the job queue, so they are not held back here. They are charged as other runs are.
         let sliced = kind == TriggerKind::JobRun;
         if !sliced {
-            self.admit(&self.0.shares, &tenant, &services.clock).await?;
-            self.admit(&self.0.answers, &tenant, &services.clock).await?;
+            self.admit(&self.0.fuel_buckets, &tenant, &services.clock).await?;
+            self.admit(&self.0.answer_buckets, &tenant, &services.clock).await?;
         }
         let may_act = kind == TriggerKind::Procedure || invocation.inherit_auth;
         let session = if may_act { session(&info, services).await? } else { None };
@@ -130,17 +139,22 @@ impl Engine {
         let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
-        // Paid when this ends, and also when the caller goes away in the middle.
-        let bill = Bill { shares: &self.0.shares, tenant: &tenant, clock: &services.clock, fuel: 0.into() };
+        // Charged when this future ends, and also when it is dropped because the caller disconnected.
+        let fuel_charge = FuelCharge {
+            buckets: &self.0.fuel_buckets,
+            tenant: &tenant,
+            clock: &services.clock,
+            fuel: 0.into(),
+        };
         let ran = self
-            .protected(state, &bill.fuel, async |instance, store| {
+            .run_in_instance(state, &fuel_charge.fuel, async |instance, store| {
                 instance.run(store, bytecode, &globals, &context, seed, sliced).await
             })
             .await;
-        let Ran { result, usage } = ran?;
+        let RunReport { result, usage } = ran?;
         let bytes = result.as_ref().map_or(0, |returned| returned.body.len());
         if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
-            self.0.answers.charge(&tenant, large as u64, services.clock.now());
+            self.0.answer_buckets.charge(&tenant, large as u64, services.clock.now());
         }
         let returned = result.and_then(|returned| run::check_result(&returned.body).map(|()| returned));
         let (failed, took) = (returned.is_err(), started.elapsed());
@@ -149,17 +163,22 @@ impl Engine {
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }
 
-    /// Holds a run back while one of its tenant's shares is used up, and refuses it when that takes too long.
-    async fn admit(&self, shares: &Shares, tenant: &Tenant, clock: &Clock) -> Result<(), ScriptFailure> {
-        let Err(mut missing) = shares.admit(tenant, clock.now()) else { return Ok(()) };
-        let waiting = shares.wait(tenant, clock.now());
+    /// Holds a run back while its tenant's bucket is empty, and refuses it when that takes too long.
+    async fn admit(
+        &self,
+        buckets: &TokenBuckets,
+        tenant: &Tenant,
+        clock: &Clock,
+    ) -> Result<(), ScriptFailure> {
+        let Err(mut missing) = buckets.admit(tenant, clock.now()) else { return Ok(()) };
+        let waiting = buckets.wait(tenant, clock.now());
         let mut left = limits::THROTTLE_WAIT;
-        // Others of the same tenant may have been faster: then it waits on.
+        // Another run of the tenant may take the tokens first; then this one waits again.
         while waiting.is_some() && !left.is_zero() && missing <= left {
-            let pause = missing.max(LOOK_AGAIN);
+            let pause = missing.max(MIN_PAUSE);
             tokio::time::sleep(pause).await;
             left = left.saturating_sub(pause);
-            match shares.admit(tenant, clock.now()) {
+            match buckets.admit(tenant, clock.now()) {
                 Ok(()) => return Ok(()),
                 Err(still) => missing = still,
             }
@@ -167,9 +186,9 @@ impl Engine {
         Err(run::throttled(missing))
     }
 
-    /// A place, an instance with every limit, and `work` within them. `fuel` is what it burnt, however it ended. The
-    /// outer error is a full queue.
-    async fn protected<T>(
+    /// Waits for a place and runs `work` in an instance with every limit. `fuel` receives the fuel that it used,
+    /// however it ended. The outer error means that there was no place.
+    async fn run_in_instance<T>(
         &self,
         state: RunState,
         fuel: &AtomicU64,
@@ -177,19 +196,19 @@ impl Engine {
             &Instance,
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
-    ) -> Result<Ran<T>, ScriptFailure> {
+    ) -> Result<RunReport<T>, ScriptFailure> {
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
-        let entered = self.0.places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
-        let _place = entered.map_err(run::busy)?;
-        let work = run::within_limits(&self.0.wasm, &self.0.guest, &self.0.turns, state, fuel, work);
-        Ok(tokio::time::timeout_at(lineage.deadline(), work).await.unwrap_or_else(|_| Ran {
-            result: Err(run::overdue(&lineage)),
+        let entered = self.0.instance_places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
+        let _place = entered.map_err(run::no_instance)?;
+        let work = run::within_limits(&self.0.wasm, &self.0.guest, &self.0.processor, state, fuel, work);
+        Ok(tokio::time::timeout_at(lineage.deadline(), work).await.unwrap_or_else(|_| RunReport {
+            result: Err(run::deadline_exceeded(&lineage)),
             usage: Usage { fuel: fuel.load(Ordering::Relaxed), ..Usage::default() },
         }))
     }
 
-    /// As [`Self::protected`], for a script that is not run yet.
-    async fn unconnected<T>(
+    /// As [`Self::run_in_instance`], for a script that is only compiled or checked.
+    async fn without_services<T>(
         &self,
         trigger: &Trigger,
         work: impl AsyncFnOnce(
@@ -198,26 +217,27 @@ impl Engine {
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<T, ScriptFailure> {
         let info = RunInfo::check(trigger.id().into(), trigger.kind());
-        let state = RunState::unconnected(info, Clock::system(), Arc::clone(&self.0.tids));
-        self.protected(state, &AtomicU64::new(0), work).await?.result
+        let state = RunState::without_services(info, Clock::system(), Arc::clone(&self.0.tids));
+        self.run_in_instance(state, &AtomicU64::new(0), work).await?.result
     }
 }
 
-/// What a run has to pay.
-struct Bill<'a> {
-    shares: &'a Shares,
+/// Charges a run's fuel to its tenant when it is dropped.
+struct FuelCharge<'a> {
+    buckets: &'a TokenBuckets,
     tenant: &'a Tenant,
     clock: &'a Clock,
     fuel: AtomicU64,
 }
 
-impl Drop for Bill<'_> {
+impl Drop for FuelCharge<'_> {
     fn drop(&mut self) {
-        self.shares.charge(self.tenant, *self.fuel.get_mut(), self.clock.now());
+        self.buckets.charge(self.tenant, *self.fuel.get_mut(), self.clock.now());
     }
 }
 
-/// The session of a run's caller, or of the account that they write for, if the caller proved to hold one.
+/// The stored session of a run's caller, or of the account that the caller writes for. `None` when the caller has not
+/// proved that it holds one.
 async fn session(info: &RunInfo, services: &Services) -> Result<Option<Arc<Session>>, ScriptFailure> {
     let (Some(repos), Some(user)) = (&services.repos, &info.caller.did) else { return Ok(None) };
     let which = info.caller.authority.session_of(user, info.delegate.as_ref());
@@ -228,7 +248,7 @@ async fn session(info: &RunInfo, services: &Services) -> Result<Option<Arc<Sessi
     })
 }
 
-/// What the prelude's start hooks are told, as JSON: what kind of run it is, and what it has.
+/// The argument of the prelude's start hooks, as JSON: the kind of run, and which optional capabilities it has.
 fn context(info: &RunInfo, services: &Services, session: bool) -> Vec<u8> {
     let (kind, signing) = (info.kind.context(), services.attestation.is_some());
     serde_json::json!({ "kind": kind, "session": session, "signing": signing }).to_string().into_bytes()

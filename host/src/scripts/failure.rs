@@ -1,4 +1,4 @@
-//! How a run can fail, and the two texts that a caller may see of it.
+//! The ways in which a run can fail, and the texts of a failure that a caller may see.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use http::StatusCode;
 
 use super::limits;
 
-/// What went wrong, as far as anyone has to decide by it.
+/// The kind of a failure, which decides the response and whether to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// The source does not parse, or is not source at all.
     Syntax,
     /// The chunk defines no function `handle`.
     MissingHandle,
-    /// An uncaught error, or a result that is no JSON.
+    /// An uncaught error, or a result that is not JSON.
     Runtime,
     /// Instructions, fuel or guest time ran out.
     Limit,
     /// The memory cap was reached and the error was not caught.
     Memory,
-    /// No instance came free in time: nothing was run. The edge answers 503.
+    /// No instance became free in time: nothing was run. The response is 503.
     Busy,
-    /// The API client has used up its share of the processor: nothing was run. The edge answers 429.
+    /// The API client has used up its share of the processor: nothing was run. The response is 429.
     Throttled,
     /// The engine itself failed; never the script's fault.
     Internal,
@@ -72,13 +72,13 @@ impl FaultCode {
         }
     }
 
-    /// A script may have put anything into `code`; what is no code is none.
+    /// `None` when `text` is not a code: a script can put anything into `fault.code`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == text)
     }
 }
 
-/// What an upstream server answered, kept so that it can be passed on unchanged.
+/// An upstream server's answer, kept so that it can be passed on unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamAnswer {
     pub status: StatusCode,
@@ -95,7 +95,7 @@ pub struct ScriptFailure {
     /// The script's line that was running, when there was one.
     pub line: Option<u32>,
     pub traceback: Option<String>,
-    /// The code of the fault that nobody caught.
+    /// The code of the uncaught fault.
     pub fault: Option<FaultCode>,
     /// The upstream answer behind that fault.
     pub upstream: Option<Arc<UpstreamAnswer>>,
@@ -116,7 +116,7 @@ impl ScriptFailure {
         }
     }
 
-    /// Whether the same run could end well in a moment: what failed is around the script, not the script.
+    /// Whether the same run could succeed a moment later: the failure is not the script's.
     pub fn is_retryable(&self) -> bool {
         match self.kind {
             FailureKind::Busy | FailureKind::Throttled | FailureKind::Internal => true,
@@ -133,7 +133,8 @@ impl ScriptFailure {
         }
     }
 
-    /// The `error` of the response: one of the specification's two texts, or that of a full queue.
+    /// The `error` of the response: one of the specification's two texts, or the text for a full queue or a used-up
+    /// share.
     pub fn public_text(&self) -> &'static str {
         match self.kind {
             FailureKind::Limit => "script exceeded execution time limit",
@@ -143,7 +144,7 @@ impl ScriptFailure {
         }
     }
 
-    /// Cuts what a script could have made arbitrarily long, at a character boundary.
+    /// Truncates the texts that a script can make arbitrarily long, at a character boundary.
     pub(super) fn clipped(mut self) -> Self {
         clip(&mut self.message);
         if let Some(traceback) = &mut self.traceback {
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_see_two_texts_and_the_queues() {
+    fn public_texts_reveal_no_details() {
         let text = |kind| ScriptFailure::new(kind, "secret detail").public_text();
         assert_eq!(text(FailureKind::Limit), "script exceeded execution time limit");
         for kind in [

@@ -1,8 +1,8 @@
-//! The guest, pre-initialised and compiled for this machine, kept on disk.
+//! Makes the image of the guest, pre-initialised and compiled for this machine, and caches it on disk.
 //!
 //! Making it takes a second or two, loading it milliseconds. The file's name holds the guest's hash and the
 //! engine's fingerprint, so that a new build or another machine makes its own. Loading maps machine code that is
-//! then run, so a file is only taken when nobody else could have written it and its checksum fits.
+//! then run, so a file is used only when no other user could have written it and its checksum matches.
 
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,49 +23,51 @@ use super::tid::TidClock;
 use crate::clock::Clock;
 use crate::trigger::TriggerKind;
 
-/// Makes the image ahead of time (`belvedere guest prepare`) and gives its path.
+/// Makes the image ahead of time (`belvedere guest prepare`) and returns its path.
 ///
 /// # Errors
-/// When it can't be made or kept.
+/// When it can't be compiled or written.
 pub async fn prepare(cache_dir: &Path) -> Result<PathBuf, EngineError> {
     let config = EngineConfig::new(cache_dir);
     let engine = Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
     let path = path(cache_dir, &engine);
-    if !is_ours(&path).unwrap_or(false) {
-        let artifact = make(&engine).await.map_err(EngineError::Wasm)?;
-        keep(&path, &artifact).map_err(|source| EngineError::Cache { path: path.clone(), source })?;
+    if !is_trusted(&path).unwrap_or(false) {
+        let artifact = compile(&engine).await.map_err(EngineError::Wasm)?;
+        save(&path, &artifact).map_err(|source| EngineError::Cache { path: path.clone(), source })?;
     }
     Ok(path)
 }
 
-/// The image: from the cache, else made and kept. A cache that can't be written costs the next start its time, not
-/// this one its life.
+/// Loads the image from the cache, or compiles it and writes it there. When the cache can't be written, the engine
+/// still starts, and the next start compiles again.
 pub(super) async fn load(cache_dir: &Path, engine: &Engine) -> Result<Component, EngineError> {
     let path = path(cache_dir, engine);
-    match is_ours(&path) {
-        Ok(true) => match map(engine, &path) {
+    match is_trusted(&path) {
+        Ok(true) => match map_file(engine, &path) {
             Ok(component) => return Ok(component),
-            Err(error) => tracing::warn!(path = %path.display(), %error, "the kept script guest is unusable"),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the cached script guest is unusable")
+            }
         },
         Ok(false) => {
-            tracing::warn!(path = %path.display(), "the kept script guest is damaged or writable by others");
+            tracing::warn!(path = %path.display(), "the cached script guest is damaged or writable by others");
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!(path = %path.display(), %error, "the kept script guest can't be read"),
+        Err(error) => tracing::warn!(path = %path.display(), %error, "the cached script guest can't be read"),
     }
-    tracing::info!("compiling the script guest; the next start will find it ready");
-    let artifact = make(engine).await.map_err(EngineError::Wasm)?;
-    match keep(&path, &artifact) {
-        Ok(()) => map(engine, &path).map_err(EngineError::Wasm),
+    tracing::info!("compiling the script guest; the next start loads it from the cache");
+    let artifact = compile(engine).await.map_err(EngineError::Wasm)?;
+    match save(&path, &artifact) {
+        Ok(()) => map_file(engine, &path).map_err(EngineError::Wasm),
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "the compiled script guest can't be kept");
-            adopt(engine, &artifact).map_err(EngineError::Wasm)
+            tracing::warn!(path = %path.display(), %error, "the compiled script guest can't be written to the cache");
+            load_from_memory(engine, &artifact).map_err(EngineError::Wasm)
         }
     }
 }
 
 /// Runs the guest's `init` and compiles the snapshot with `engine`.
-async fn make(engine: &Engine) -> Result<Vec<u8>> {
+async fn compile(engine: &Engine) -> Result<Vec<u8>> {
     let mut config = Config::new();
     config
         .concurrency_support(false)
@@ -73,7 +75,7 @@ async fn make(engine: &Engine) -> Result<Vec<u8>> {
         .cranelift_opt_level(wasmtime::OptLevel::None);
     let builder = Engine::new(&config)?;
     let info = RunInfo::check("".into(), TriggerKind::Query);
-    let state = RunState::unconnected(info, Clock::system(), Arc::new(TidClock::new(0)));
+    let state = RunState::without_services(info, Clock::system(), Arc::new(TidClock::new(0)));
     let mut store = Store::new(&builder, state);
     let mut wizer = Wizer::new();
     wizer.init_func("init").keep_init_func(true);
@@ -96,8 +98,8 @@ fn checksum_path(path: &Path) -> PathBuf {
     path.with_extension("sha256")
 }
 
-/// Writes the image and its checksum, each whole or not at all, and readable by us alone.
-fn keep(path: &Path, artifact: &[u8]) -> io::Result<()> {
+/// Writes the image and its checksum, each atomically, and readable by this user only.
+fn save(path: &Path, artifact: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -114,8 +116,8 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// Whether the image is whole and could be written by nobody but us or root.
-fn is_ours(path: &Path) -> io::Result<bool> {
+/// Whether the image matches its checksum, and only this user or root could have written it.
+fn is_trusted(path: &Path) -> io::Result<bool> {
     let own = fs::metadata("/proc/self")?.uid();
     let private = |found: &Metadata| found.mode() & 0o022 == 0 && (found.uid() == own || found.uid() == 0);
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -127,18 +129,18 @@ fn is_ours(path: &Path) -> io::Result<bool> {
         && fs::read_to_string(&checksum)? == hex::encode(Sha256::digest(&artifact)))
 }
 
-/// Maps an image that [`is_ours`] said yes to, or that we just wrote.
+/// Maps an image that [`is_trusted`] accepted, or that this process just wrote.
 #[expect(
     unsafe_code,
-    reason = "wasmtime trusts the machine code in the file; is_ours checked who could write it and its checksum"
+    reason = "wasmtime trusts the machine code in the file; is_trusted checked who could write it and its checksum"
 )]
-fn map(engine: &Engine, path: &Path) -> Result<Component> {
+fn map_file(engine: &Engine, path: &Path) -> Result<Component> {
     unsafe { Component::deserialize_file(engine, path) }
 }
 
-/// The same from memory, for an image that was just made.
+/// Loads an image that was just compiled, when it can't be written to the cache.
 #[expect(unsafe_code, reason = "the bytes were made by this process a moment ago")]
-fn adopt(engine: &Engine, artifact: &[u8]) -> Result<Component> {
+fn load_from_memory(engine: &Engine, artifact: &[u8]) -> Result<Component> {
     unsafe { Component::deserialize(engine, artifact) }
 }
 
@@ -149,23 +151,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_and_private_file_is_taken() {
+    fn only_a_whole_and_private_file_is_trusted() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let path = folder.path().join("cache").join("guest.cwasm");
-        assert_eq!(is_ours(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
-        keep(&path, b"machine code").unwrap();
+        assert_eq!(is_trusted(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        save(&path, b"machine code").unwrap();
         fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(is_ours(&path).unwrap());
+        assert!(is_trusted(&path).unwrap());
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
-        assert!(!is_ours(&path).unwrap());
+        assert!(!is_trusted(&path).unwrap());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(!is_ours(&path).unwrap());
+        assert!(!is_trusted(&path).unwrap());
         fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
 
         fs::write(&path, b"machine coda").unwrap();
-        assert!(!is_ours(&path).unwrap());
+        assert!(!is_trusted(&path).unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! What a run is given and what it gives back.
+//! The input of a run, from which its globals are made, and its outcome.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,17 +25,17 @@ pub struct Invocation<'a> {
     pub params: Option<&'a [(String, String)]>,
     /// The request body of a procedure: JSON text that has been checked to be JSON.
     pub input: Option<&'a [u8]>,
-    /// What happened, for record and label scripts.
+    /// The event, for record and label scripts.
     pub event: Option<Happening<'a>>,
-    /// Id and input (JSON text) of the job that is run.
+    /// Id and input (JSON text) of the job that the run executes.
     pub job: Option<(&'a str, &'a [u8])>,
     /// For a run that a script called.
     pub lineage: Option<&'a Lineage>,
-    /// A job that may use its creator's session. Procedures may use their caller's anyway.
+    /// Whether a job may use its creator's session. A procedure may always use its caller's.
     pub inherit_auth: bool,
 }
 
-/// An event, as the globals of its script show it.
+/// An event, whose fields become globals of its script.
 #[derive(Clone, Copy, Debug)]
 pub enum Happening<'a> {
     Record {
@@ -135,15 +135,15 @@ fn text(out: &mut Vec<u8>, value: &str) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Strings, always; a repeated name is an array of them, in order.
+/// Every value is a string; a repeated name becomes an array of strings, in order.
 fn render_params(out: &mut Vec<u8>, params: &[(String, String)]) {
     let mut grouped: Vec<(&str, Vec<&str>)> = Vec::with_capacity(params.len());
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(params.len());
+    let mut positions: HashMap<&str, usize> = HashMap::with_capacity(params.len());
     for (name, value) in params {
-        match places.entry(name) {
-            Entry::Occupied(place) => grouped[*place.get()].1.push(value),
-            Entry::Vacant(place) => {
-                place.insert(grouped.len());
+        match positions.entry(name) {
+            Entry::Occupied(position) => grouped[*position.get()].1.push(value),
+            Entry::Vacant(position) => {
+                position.insert(grouped.len());
                 grouped.push((name, vec![value]));
             }
         }
@@ -164,7 +164,7 @@ fn render_params(out: &mut Vec<u8>, params: &[(String, String)]) {
     out.push(b'}');
 }
 
-/// What kind of value `handle()` returned. Record and label scripts are steered by it.
+/// The kind of value that `handle()` returned. It decides what happens to the event of a record or label script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// nil, or no value.
@@ -173,7 +173,7 @@ pub enum Shape {
     Other,
 }
 
-/// A run that ended well.
+/// The result of a successful run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub shape: Shape,
@@ -182,11 +182,11 @@ pub struct Outcome {
     pub usage: Usage,
 }
 
-/// What a run took.
+/// What a run used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub fuel: u64,
-    /// Time on the processor's side of the fence: waits for the host are not in it.
+    /// Time that the guest was running, without waits for the host.
     pub guest_time: Duration,
     pub host_calls: u32,
 }
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globals_hold_what_there_is() {
+    fn absent_values_are_left_out_of_the_globals() {
         let env = Variables::new([("KEY", "va\"lue")]);
         let params: Vec<_> = [("a", "1"), ("b", "x\n"), ("a", "2"), ("c", "")]
             .map(|(k, v)| (k.to_owned(), v.to_owned()))

@@ -1,4 +1,4 @@
-//! The scripts in memory, by trigger id. Swapped as a whole, so that a request sees one consistent set.
+//! The registry of compiled scripts, by trigger id. Replaced as a whole, so that a request sees one consistent set.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::{Engine, ScriptFailure};
 use crate::store::{self, Db, StoreError};
 use crate::trigger::{Bindings, Trigger, TriggerKind};
 
-/// A script, compiled. Only the engine makes these, so the bytecode in it is our compiler's.
+/// A compiled script. Only the engine makes these, so the bytecode always comes from its compiler.
 #[derive(Debug)]
 pub struct CompiledScript {
     pub(super) trigger: Trigger,
     pub(super) name: Arc<str>,
     pub(super) source: Arc<str>,
-    /// What is wrong with a stored script that no longer compiles. Running it answers this, rather than falling
-    /// back to the built-in behaviour.
+    /// The failure, for a stored script that does not compile. Running the script returns it, instead of falling back
+    /// to the built-in behaviour.
     pub(super) bytecode: Result<Bytes, ScriptFailure>,
     pub(super) tally: Tally,
     pub(super) methods: Vec<String>,
 }
 
 impl CompiledScript {
-    /// The methods that its text names in `xrpc.query("…")` and `xrpc.procedure("…")`, sorted.
+    /// The methods that its source names in `xrpc.query("…")` and `xrpc.procedure("…")`, sorted.
     pub fn methods(&self) -> &[String] {
         &self.methods
     }
@@ -44,7 +44,7 @@ impl CompiledScript {
 #[derive(Debug, Default)]
 pub struct Library {
     scripts: ArcSwap<HashMap<Box<str>, Arc<CompiledScript>>>,
-    /// Those for record events, by collection: every event of the stream asks.
+    /// The scripts for record events, by collection; read for every event of the stream.
     record_scripts: ArcSwap<HashMap<Box<str>, RecordScripts>>,
     /// Reloads happen one after the other, so that an older read never replaces a newer one.
     reloading: Mutex<()>,
@@ -87,7 +87,7 @@ impl Library {
         self.len() == 0
     }
 
-    /// What each script has cost, by trigger id.
+    /// A snapshot of each script's tally, by trigger id.
     pub fn tallies(&self) -> Vec<(String, Tallied)> {
         let scripts = self.scripts.load();
         scripts.iter().map(|(id, script)| (id.to_string(), script.tally.read())).collect()
@@ -101,7 +101,7 @@ impl Library {
             new.insert(script.trigger.id().into(), Arc::clone(&script));
             new
         });
-        self.sort();
+        self.index_record_scripts();
     }
 
     pub fn remove(&self, id: &str) {
@@ -110,15 +110,15 @@ impl Library {
             new.remove(id);
             new
         });
-        self.sort();
+        self.index_record_scripts();
     }
 
-    /// Whether no script waits for record events.
+    /// Whether there are no scripts for record events.
     pub fn ignores_records(&self) -> bool {
         self.record_scripts.load().is_empty()
     }
 
-    /// The one script that runs for an event: that of the action, or else the collection's general one
+    /// The one script that runs for an event: the one for the action, or else the collection's general one
     /// (`lua-runtime.md` §2). `action` is the kind of trigger.
     pub fn for_record(&self, collection: &str, action: TriggerKind) -> Option<Arc<CompiledScript>> {
         let scripts = self.record_scripts.load();
@@ -132,31 +132,31 @@ impl Library {
         specific.as_ref().or(scripts.index.as_ref()).cloned()
     }
 
-    fn sort(&self) {
+    fn index_record_scripts(&self) {
         self.record_scripts.rcu(|_| {
-            let mut sorted: HashMap<Box<str>, RecordScripts> = HashMap::new();
+            let mut by_collection: HashMap<Box<str>, RecordScripts> = HashMap::new();
             for script in self.scripts.load().values() {
                 let kind = script.trigger.kind();
                 if kind.context() != "record" {
                     continue;
                 }
-                let place = sorted.entry(script.trigger.subject().into()).or_default();
-                let place = match kind {
-                    TriggerKind::RecordCreate => &mut place.create,
-                    TriggerKind::RecordUpdate => &mut place.update,
-                    TriggerKind::RecordDelete => &mut place.delete,
-                    _ => &mut place.index,
+                let scripts = by_collection.entry(script.trigger.subject().into()).or_default();
+                let slot = match kind {
+                    TriggerKind::RecordCreate => &mut scripts.create,
+                    TriggerKind::RecordUpdate => &mut scripts.update,
+                    TriggerKind::RecordDelete => &mut scripts.delete,
+                    _ => &mut scripts.index,
                 };
-                *place = Some(Arc::clone(script));
+                *slot = Some(Arc::clone(script));
             }
-            sorted
+            by_collection
         });
     }
 
-    /// Takes over what the store has now.
+    /// Loads all scripts from the store.
     ///
     /// # Errors
-    /// When the store can't be read; the scripts known before stay.
+    /// When the store can't be read; the scripts stay as they were.
     pub async fn reload(&self, engine: &Engine, db: &Db) -> Result<(), StoreError> {
         let _one_at_a_time = self.reloading.lock().await;
         let stored = store::scripts::list(db, None).await?;
@@ -165,7 +165,7 @@ impl Library {
         Ok(())
     }
 
-    /// As [`Self::reload`], of one script.
+    /// Loads one script from the store.
     ///
     /// # Errors
     /// When the store can't be read; the script stays as it was.
@@ -180,8 +180,8 @@ impl Library {
         Ok(())
     }
 
-    /// Replaces everything by the stored scripts, given as (trigger id, source). What has not changed is not
-    /// compiled again; what does not compile stays, and fails when it is run.
+    /// Replaces all scripts by the stored ones, given as (trigger id, source). Unchanged scripts are not compiled
+    /// again; a script that does not compile is kept, and fails when it is run.
     pub async fn replace(&self, engine: &Engine, stored: &[(String, String)]) {
         let old = self.scripts.load_full();
         let mut new = HashMap::new();
@@ -199,6 +199,6 @@ impl Library {
             new.insert(id.as_str().into(), script);
         }
         self.scripts.store(Arc::new(new));
-        self.sort();
+        self.index_record_scripts();
     }
 }

@@ -1,4 +1,4 @@
-//! Every bound on a script, with why it is what it is. What each ends in stands in `docs/scripting.md`.
+//! Every bound on a script, with the reason for its value. `docs/scripting.md` says what exceeding each one leads to.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use std::time::Duration;
 /// specification. The guest counts exactly; at zero it calls an import that traps.
 pub const INSTRUCTIONS: u32 = 1_000_000;
 
-/// WebAssembly fuel of a run, 0.12-0.5 s of CPU. Ordinary code within [`INSTRUCTIONS`] never gets here (a test keeps
-/// dear loops within three quarters of it); it stops what the instruction counter can't see, which is work inside one library
-/// call: a pathological pattern, a huge `string.rep`, a sort.
+/// WebAssembly fuel of a run, 0.12-0.5 s of CPU. Ordinary code within [`INSTRUCTIONS`] never uses it up (a test keeps
+/// expensive loops within three quarters of it). It stops work inside one library call, which the instruction counter
+/// can't see: a pathological pattern, a huge `string.rep`, a sort.
 pub const FUEL: u64 = 2_000_000_000;
 
-/// Fuel between two points where a run gives its worker thread back: a tenth or two of a millisecond.
-/// Whatever else the thread has to do waits for so long. Most runs end before the first.
+/// Fuel between two points where a run yields its worker thread: 0.1 to 0.2 ms. The thread's other tasks wait for that
+/// long. Most runs end before the first such point.
 pub const FUEL_PER_YIELD: u64 = 1_000_000;
 
-/// Guest time of a run, waits on the host not counted; of a job, the time between two calls of the host. A second net under [`FUEL`] for a machine so slow or so
-/// busy that fuel alone would take too long.
+/// Guest time of a run, waits on the host not counted; for a job, the time between two calls of the host. A second
+/// limit besides [`FUEL`], for a machine so slow or so busy that fuel alone would take too long.
 pub const GUEST_TIME: Duration = Duration::from_secs(10);
 
-/// A job may have so many times the fuel, guest time, host calls, rows, lines and requests of another run: it works
-/// through a collection rather than a page. Its memory is the same.
-pub const JOB_TIMES: u32 = 100;
+/// How many times the fuel, guest time, host calls, rows, log lines and requests of another run a job may have: it
+/// works through a collection rather than a page. Its memory is the same.
+pub const JOB_FACTOR: u32 = 100;
 
 /// Linear memory of an instance. The guest's own cap on Lua memory (32 MiB, a catchable Lua error) leaves the
 /// other half for its stack, data, fragmentation and values that are crossing.
@@ -30,105 +30,105 @@ pub const LINEAR_MEMORY: usize = 64 << 20;
 /// Entries of each of the guest's function tables: many times what the compiled guest has.
 pub const TABLE_ELEMENTS: usize = 20_000;
 
-/// Memory of an instance that stays mapped between runs: what an ordinary run touches, so that it takes no page
+/// Memory of an instance that stays mapped between runs: as much as an ordinary run touches, so that it takes no page
 /// faults.
 pub const KEEP_RESIDENT: usize = 1 << 20;
 
 /// Stack for WebAssembly frames: 200 nested C calls (Lua's own limit) and the JSON codec's 127 levels fit.
 pub const WASM_STACK: usize = 1 << 20;
 
-/// Stack of the fiber a run lives on: [`WASM_STACK`] and room for the host's functions above it.
+/// Stack of a run's fiber: [`WASM_STACK`] and as much again for the host's functions above it.
 pub const FIBER_STACK: usize = 2 << 20;
 
-/// Of a fiber's stack, what stays mapped between runs: ordinary runs use less.
+/// Bytes of a fiber's stack that stay mapped between runs: ordinary runs use less.
 pub const STACK_KEEP_RESIDENT: usize = 64 << 10;
 
-/// Calls from a run into the host. A page is one call, so this walks 100,000 rows; more is a flood.
+/// Calls from a run into the host. A page of 100 rows is one call, so ordinary scripts need far fewer.
 pub const HOST_CALLS: u32 = 1_000;
 
 /// Rows a run may read from the index, over all its calls.
 pub const ROWS: u64 = 10_000;
 
-/// Bytes of rows a run may read: half of the Lua memory, which they all have to fit.
+/// Bytes of rows a run may read: half of the Lua memory, which has to hold them all.
 pub const ROW_BYTES: u64 = 16 << 20;
 
-/// How long a run may wait for the database in all. One statement has a deadline of its own; this is for those that
-/// come one after the other.
+/// The longest that a run may wait for the database in all. Each statement has a deadline of its own; this bounds their
+/// sum.
 pub const DATABASE_TIME: Duration = Duration::from_secs(15);
 
-/// Bytes of records in one `Record.load_all`: four pages. It has no cursor to go on with, so more is refused.
+/// Bytes of records in one `Record.load_all`: four pages. It has no cursor, so a larger result is refused.
 pub const LOAD_BYTES: usize = 4 << 20;
 
 /// Bytes of one DID, URI, cursor, path or NSID in a call. The longest is a URI, with 8 KiB.
 pub const NAME_BYTES: usize = 8 << 10;
 
-/// Bytes of the JSON of a filter: the largest that has a meaning, 100 conditions, has a tenth of it.
+/// Bytes of the JSON of a filter: ten times the largest valid one, which has 100 conditions.
 pub const FILTER_BYTES: usize = 64 << 10;
 
-/// Bytes of the JSON of an SQL statement's parameters: one record's worth.
+/// Bytes of the JSON of an SQL statement's parameters: as many as of one record.
 pub const SQL_PARAMS_BYTES: usize = 1 << 20;
 
-/// Bytes of the JSON of a method's parameters: eight times what a URI may have over HTTP.
+/// Bytes of the JSON of a method's parameters: eight times the longest URI over HTTP.
 pub const XRPC_PARAMS_BYTES: usize = 64 << 10;
 
-/// Bytes of the JSON that is given to a method: as much as over HTTP.
+/// Bytes of the JSON input of a method: as many as over HTTP.
 pub const XRPC_INPUT_BYTES: usize = 1 << 20;
 
-/// Bytes of the JSON of a record's signature: twenty times one of ours.
+/// Bytes of the JSON of a record's signature: twenty times a signature by this server.
 pub const SIGNATURE_BYTES: usize = 4 << 10;
 
-/// Memory that JSON of a run takes on the host when it is parsed, over all calls: half of the Lua memory that it comes
-/// from. One record of a MiB with nothing but empty lists in it is just within.
+/// Memory that a run's JSON takes on the host when it is parsed, over all calls: as much as the Lua memory that it
+/// comes from. One record of a MiB that consists of empty lists is within it.
 pub const JSON_RUN_BYTES: u64 = 32 << 20;
 
 /// Log lines of a run (`log`, `print`, `warn`). Each may become a row of the event log.
 pub const LOG_LINES: u32 = 100;
 
-/// Bytes of one log line; the rest is cut.
+/// Bytes of one log line; the rest is cut off.
 pub const LOG_LINE_BYTES: usize = 4 << 10;
 
-/// Requests of a run to other servers (`http.*`, blobs). A page of 100 items is enriched by
-/// a few of them; more is a crawler, which a script is not.
+/// Requests of a run to other servers (`http.*`, blobs). Enriching a page of 100 items takes a few of them; scripts
+/// are not meant to crawl.
 pub const HTTP_REQUESTS: u32 = 50;
 
 /// Requests in one `http.send_all`.
 pub const HTTP_BATCH: usize = 20;
 
-/// Requests of a batch that are under way at once: enough to hide one slow server among them, few enough that what
-/// they hold stays small.
+/// Requests of a batch that are sent at the same time: enough to hide one slow server among them, few enough that their
+/// answers take little memory.
 pub const HTTP_CONCURRENT: usize = 6;
 
 /// Bytes of one request's or answer's body, after decompression (lua-runtime.md §12).
 pub const HTTP_BODY_BYTES: usize = 5 << 20;
 
-/// Bytes of all answers of a run: half of the Lua memory, which they all have to fit.
+/// Bytes of all answers of a run: half of the Lua memory, which has to hold them all.
 pub const HTTP_RUN_BYTES: usize = 16 << 20;
 
 /// The longest an exchange may take, redirects included (lua-runtime.md §12). Connecting has its own, shorter bound.
 pub const HTTP_TIME: Duration = Duration::from_secs(30);
 
-/// The longest a run may wait for other servers in all: its caller has long gone by then.
+/// The longest a run may wait for other servers in all: no caller waits longer.
 pub const HTTP_RUN_TIME: Duration = Duration::from_mins(1);
 
 /// Redirects followed for one request.
 pub const HTTP_REDIRECTS: u8 = 5;
 
-/// Bytes of one blob: what a PDS takes (service.md, uploadBlob).
+/// Bytes of one blob: the most that a PDS accepts (service.md, uploadBlob).
 pub const BLOB_BYTES: usize = 50 << 20;
 
-/// Bytes of blobs that a run may hold. They lie on the host, not in the instance.
+/// Bytes of blobs that a run may hold. They are kept in the host's memory, not in the instance's.
 pub const BLOB_RUN_BYTES: usize = 50 << 20;
 
-/// Runs that may hold blobs at once: with [`BLOB_RUN_BYTES`] the bound on what blobs take of the machine.
+/// Runs that may hold blobs at once: with [`BLOB_RUN_BYTES`] the bound on the memory that blobs take.
 pub const BLOB_RUNS: usize = 8;
 
-/// Subjects in one look-up of labels: a page.
+/// Subjects in one lookup of labels: a page.
 pub const LABEL_SUBJECTS: usize = 100;
 
 /// Records in one `Record.load_all`: a page.
 pub const LOAD_URIS: usize = 100;
 
-/// Records a run may write, to repos and to the index. A PDS lets an account do a few thousand in an hour.
+/// Records a run may write, to repos and to the index. A PDS accepts a few thousand writes of an account per hour.
 pub const RECORD_WRITES: usize = 500;
 
 /// Bytes of the records a run writes: eight of the largest, or all of its writes with 16 KiB each.
@@ -137,27 +137,27 @@ pub const RECORD_WRITE_BYTES: usize = 8 << 20;
 /// How deep methods may call each other through scripts (`xrpc.*`). Each level has instances of its own.
 pub const XRPC_DEPTH: u32 = 8;
 
-/// Calls through `xrpc.*` by a run and by all runs below it, however deep: each of them may start a script. Each takes
-/// its caller's tokens as well.
+/// Calls through `xrpc.*` by a run and by all runs below it, however deep: each of them may start a script. Each also
+/// takes tokens from its caller's rate limit.
 pub const XRPC_CALLS: u32 = 50;
 
-/// The longest a run takes from beginning to end: waits for an instance, the database, other servers and the runs that
-/// it calls are all in it. No caller waits longer, and a run holds an instance.
+/// The longest a run may take from beginning to end, including its waits for an instance, the database, other servers
+/// and the runs that it calls. No caller waits longer, and a waiting run occupies an instance.
 pub const RUN_TIME: Duration = Duration::from_mins(1);
 
-/// The same for a job, which may wait for hours: a day, so that a worker is not lost for ever to one that waits in a
-/// loop.
+/// The same for a job, which may wait for hours: a day, so that a job that waits in a loop does not occupy its worker
+/// for ever.
 pub const JOB_TIME: Duration = Duration::from_hours(24);
 
-/// Bytes of a script's result. What an HTTP response may hold; a page of 100 records is a tenth of it.
+/// Bytes of a script's result: the most that an HTTP response may hold. A page of 100 records has a tenth of it.
 pub const RESULT_BYTES: usize = 8 << 20;
 
-/// Bytes of an answer that cost its client nothing: ten times a usual page. What is above them takes from the client's
+/// Bytes of an answer that are not charged to its client: ten times a usual page. The rest takes from the client's
 /// share of [`ANSWER_BYTES_PER_SECOND`].
 pub const FREE_ANSWER_BYTES: usize = 256 << 10;
 
-/// Bytes of large answers that a client's scripts may give a second on average: each is made, copied and sent while
-/// others wait for the same memory and cores.
+/// Bytes of large answers that a client's scripts may return a second on average: each is built, copied and sent while
+/// other clients wait for the same memory and cores.
 pub const ANSWER_BYTES_PER_SECOND: u64 = 4 << 20;
 
 /// Bytes of a script's source: a hundred times a long handler.
@@ -166,12 +166,12 @@ pub const SOURCE_BYTES: usize = 512 << 10;
 /// Bytes of a failure's message and traceback that are kept: a script can raise a string of megabytes.
 pub const FAILURE_TEXT_BYTES: usize = 8 << 10;
 
-/// How long a run of a tenant that has used up its share is held back before it is refused: a client that only
-/// overdrew a little is slowed rather than turned away, and one that asks again at once does not make a storm.
+/// How long a run of a tenant that has used up its share is held back before it is refused: a client that overdrew its
+/// share only a little is slowed rather than refused, and one that retries at once sends fewer requests.
 pub const THROTTLE_WAIT: Duration = Duration::from_secs(1);
 
 /// Runs of one tenant that are held back; more are refused at once. Each holds a connection.
 pub const THROTTLED_RUNS: u32 = 64;
 
-/// The longest wait for an instance. Whoever waited this long has a caller who gave up.
+/// The longest wait for an instance: by then the caller has given up.
 pub const QUEUE_WAIT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What a run shares with the runs that it calls through `xrpc.*`: until when they may run, and how many calls are left.
+//! The state that a run shares with the runs it calls through `xrpc.*`: the deadline and the number of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,33 +9,33 @@ use tokio::time::Instant;
 use super::limits;
 use crate::trigger::TriggerKind;
 
-/// The place of a run among those that called each other. Cheap to clone.
+/// A run's depth in a tree of nested runs, and the state that these runs share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Lineage {
-    /// How many runs this one is nested in: 0 for what came from outside.
+    /// How many runs this one is nested in; 0 for a run that no script called.
     depth: u32,
     deadline: Instant,
-    /// Calls of `xrpc.*` by all runs of the lineage, and how many there may be.
+    /// Calls of `xrpc.*` by all runs of the lineage.
     calls: Arc<AtomicU32>,
     max_calls: u32,
 }
 
 impl Lineage {
-    /// Of a run that no script called.
-    pub(super) fn first(kind: TriggerKind) -> Self {
-        let (time, times) = match kind {
-            TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_TIMES),
+    /// For a run that no script called.
+    pub(super) fn root(kind: TriggerKind) -> Self {
+        let (time, factor) = match kind {
+            TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_FACTOR),
             _ => (limits::RUN_TIME, 1),
         };
         Self {
             depth: 0,
             deadline: Instant::now() + time,
             calls: Arc::default(),
-            max_calls: limits::XRPC_CALLS * times,
+            max_calls: limits::XRPC_CALLS * factor,
         }
     }
 
-    /// Of a run that a run of this lineage calls.
+    /// For a run that a run of this lineage calls.
     pub(super) fn nested(&self) -> Self {
         let deadline = self.deadline.min(Instant::now() + limits::RUN_TIME);
         Self { depth: self.depth + 1, deadline, ..self.clone() }
@@ -54,7 +54,7 @@ impl Lineage {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Counts a call of a method. The error is how many there may be.
+    /// Counts a call of a method. The error is the maximum.
     pub(super) fn count_call(&self) -> Result<(), u32> {
         if self.calls.fetch_add(1, Ordering::Relaxed) < self.max_calls { Ok(()) } else { Err(self.max_calls) }
     }
@@ -66,7 +66,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nested_runs_share_calls_and_deadline() {
-        let first = Lineage::first(TriggerKind::Query);
+        let first = Lineage::root(TriggerKind::Query);
         tokio::time::advance(limits::RUN_TIME / 2).await;
         let (one, other) = (first.nested(), first.nested().nested());
         assert_eq!((one.deadline(), other.deadline()), (first.deadline(), first.deadline()));
@@ -78,8 +78,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_job_calls_has_the_time_of_a_call() {
-        let job = Lineage::first(TriggerKind::JobRun);
+    async fn runs_called_by_a_job_have_the_time_of_a_call() {
+        let job = Lineage::root(TriggerKind::JobRun);
         assert_eq!((job.time_left(), job.nested().time_left()), (limits::JOB_TIME, limits::RUN_TIME));
         tokio::time::advance(limits::JOB_TIME.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!(job.nested().time_left(), Duration::from_secs(1));

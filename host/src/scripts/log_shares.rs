@@ -1,5 +1,5 @@
-//! What each tenant's scripts may write to the logs: a token bucket in bytes. A script that logs in a loop then costs its
-//! own lines, and neither the disk nor the writer that all share.
+//! Bounds what each tenant's scripts write to the logs, with a token bucket in bytes. A script that logs in a loop
+//! loses its own lines, and fills neither the disk nor the writer that all tenants share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +10,13 @@ use crate::fair_share::Tenant;
 /// Bytes a second that a tenant's scripts may write on average: four of the longest lines, or a hundred usual ones.
 const BYTES_PER_SECOND: i64 = 16 << 10;
 
-/// Bytes that may come at once: two runs that write all that a run may.
+/// Capacity of a bucket: two runs that write as much as a run may.
 const BURST: i64 = 1 << 20;
 
-/// What a line costs beside its text: the row that it becomes.
+/// What a line costs besides its text: the row that it becomes.
 const LINE_BYTES: usize = 128;
 
-/// Tenants remembered before those whose bucket is full again are forgotten.
+/// Number of buckets at which the full ones are removed.
 const SWEEP_AT: usize = 1_024;
 
 /// All tenants' buckets.
@@ -27,22 +27,22 @@ pub(super) struct LogShares(Mutex<HashMap<Tenant, Bucket>>);
 struct Bucket {
     bytes: i64,
     at: Timestamp,
-    dropped: Option<Dropped>,
+    dropped: Option<DroppedLines>,
 }
 
 /// Lines that were dropped since the last report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dropped {
+pub(super) struct DroppedLines {
     pub(super) lines: u64,
-    /// Of the script that wrote the last of them.
+    /// The trigger of the script that wrote the last of them.
     pub(super) trigger: Arc<str>,
 }
 
-/// What becomes of a line.
+/// Whether a line is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is written, behind a report of what was dropped before it.
-    Written(Option<Dropped>),
+    /// The line is written, after a report of the lines that were dropped before it.
+    Written(Option<DroppedLines>),
     Dropped,
 }
 
@@ -71,23 +71,23 @@ impl LogShares {
         bucket.fill(now);
         if bucket.bytes < cost {
             let lines = bucket.dropped.as_ref().map_or(0, |dropped| dropped.lines) + 1;
-            bucket.dropped = Some(Dropped { lines, trigger: Arc::clone(trigger) });
+            bucket.dropped = Some(DroppedLines { lines, trigger: Arc::clone(trigger) });
             return Verdict::Dropped;
         }
         bucket.bytes -= cost;
         Verdict::Written(bucket.dropped.take())
     }
 
-    /// What was dropped of tenants that have written nothing since, although they might have.
-    pub(super) fn overdue(&self, now: Timestamp) -> Vec<Dropped> {
+    /// Takes the counts of dropped lines that no later line has reported.
+    pub(super) fn take_dropped(&self, now: Timestamp) -> Vec<DroppedLines> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut overdue = Vec::new();
+        let mut dropped = Vec::new();
         all.retain(|_, bucket| {
             bucket.fill(now);
-            overdue.extend(bucket.dropped.take());
+            dropped.extend(bucket.dropped.take());
             bucket.bytes < BURST
         });
-        overdue
+        dropped
     }
 }
 
@@ -106,14 +106,14 @@ mod tests {
         let mut written = 0_i64;
         while take(&a, 0) == Verdict::Written(None) {
             written += 1;
-            assert!(written < 1_000, "there is an end to it");
+            assert!(written < 1_000, "the bucket never empties");
         }
         assert_eq!(written, BURST / (LINE_BYTES as i64 + (4 << 10)));
         for _ in 1..10 {
             assert_eq!(take(&a, 0), Verdict::Dropped);
         }
-        assert_eq!(take(&b, 0), Verdict::Written(None), "the other's share is its own");
-        let dropped = Some(Dropped { lines: 10, trigger: Arc::clone(&trigger) });
+        assert_eq!(take(&b, 0), Verdict::Written(None), "each tenant has a share of its own");
+        let dropped = Some(DroppedLines { lines: 10, trigger: Arc::clone(&trigger) });
         assert_eq!(take(&a, SECOND), Verdict::Written(dropped));
         assert_eq!(take(&a, SECOND), Verdict::Written(None));
     }
@@ -123,10 +123,10 @@ mod tests {
         let shares = LogShares::default();
         let (a, trigger) = (Tenant::client("a"), Arc::from("job.run:x"));
         while shares.take(&a, &trigger, 4 << 10, Timestamp(0)) != Verdict::Dropped {}
-        assert_eq!(shares.overdue(Timestamp(1)), [Dropped { lines: 1, trigger }]);
-        assert!(shares.overdue(Timestamp(2)).is_empty());
-        shares.overdue(Timestamp(100 * SECOND));
-        assert!(shares.0.lock().unwrap().is_empty(), "a full bucket says nothing");
+        assert_eq!(shares.take_dropped(Timestamp(1)), [DroppedLines { lines: 1, trigger }]);
+        assert!(shares.take_dropped(Timestamp(2)).is_empty());
+        shares.take_dropped(Timestamp(100 * SECOND));
+        assert!(shares.0.lock().unwrap().is_empty(), "a full bucket is removed");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Which methods a script calls, as far as its text says it.
+//! Finds the methods that a script calls, from its source text.
 
 /// The methods that a script names in `xrpc.query("…")` and `xrpc.procedure("…")`, outside comments and strings,
 /// sorted.
-pub(super) fn named_in(source: &str) -> Vec<String> {
+pub(super) fn called_methods(source: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut rest = source;
     while let Some(next) = rest.chars().next() {
@@ -80,14 +80,14 @@ mod tests {
             local d = my_xrpc.query("com.example.other")
             local e = xrpc.query(name)
         "#;
-        assert_eq!(named_in(source), ["com.example.a", "com.example.b"]);
-        assert!(named_in("return 1").is_empty());
+        assert_eq!(called_methods(source), ["com.example.a", "com.example.b"]);
+        assert!(called_methods("return 1").is_empty());
     }
 
     #[test]
     fn never_panics_on_unfinished_text() {
         for source in ["--[==[", "\"abc", "'a\\", "xrpc.query(", "xrpc.query(\"ä", "--"] {
-            assert!(named_in(source).is_empty(), "{source}");
+            assert!(called_methods(source).is_empty(), "{source}");
         }
     }
 }

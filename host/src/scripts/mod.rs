@@ -1,9 +1,9 @@
-//! The script engine: Lua scripts, each run in a fresh WebAssembly instance that can only hurt itself.
+//! The script engine: runs each Lua script in a fresh WebAssembly instance, isolated from the server and other runs.
 //!
 //! A script is compiled to bytecode once ([`Engine::check`] when it is saved, [`Engine::compile`] when it is
 //! loaded at start), kept in the [`Library`] under its trigger, and run by [`Engine::run`]. Every bound on a run
-//! is a constant in [`limits`]; what a script may reach is one file each under `host/`, paired with one WIT file
-//! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` shows it from the script's side.
+//! is a constant in [`limits`]. Each capability of scripts is one file under `host/`, paired with one WIT file
+//! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` describes the API for script authors.
 
 mod config;
 pub mod engine;
@@ -38,7 +38,7 @@ pub use library::{CompiledScript, Library};
 pub use lineage::Lineage;
 pub use reach::{ServerIndex, ServerLabels, ServerLog};
 pub use services::{
-    HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search, Services,
+    ActiveLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search, Services,
     Xrpc, XrpcError,
 };
 pub use tally::Tallied;

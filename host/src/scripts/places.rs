@@ -1,8 +1,10 @@
-//! Places for runs: each run holds one, and with it one instance of the pool.
+//! Bounds how many runs have an instance at the same time: each run holds a place in a [`FairPool`], and with it one
+//! instance.
 //!
-//! A run that calls a method through `xrpc.*` keeps its place while the called method's script runs in another. So each
-//! depth of nesting has places of its own: a run waits only for places of deeper runs, and the deepest wait for none.
-//! However full the places are, the runs that hold them end, and no run waits in a circle.
+//! A run that calls a method through `xrpc.*` keeps its place while the called method's script runs in another. So
+//! each depth of nesting has a pool of its own (`docs/adr/0027-places-by-depth.md`): a run waits only for places of
+//! deeper runs, and the deepest wait for none. However full the pools are, the runs in them end, and waiting runs
+//! never form a cycle.
 
 use std::array;
 use std::time::Duration;
@@ -25,36 +27,36 @@ const NAMES: [&str; DEPTHS] = [
 ];
 
 /// The fewest places of one depth: with two, a tenant that holds its half leaves one to others.
-const FEWEST: u32 = 2;
+const MIN_PLACES: u32 = 2;
 
 #[derive(Debug)]
-pub(super) struct Places {
-    first: FairPool,
+pub(super) struct InstancePlaces {
+    root: FairPool,
     nested: [FairPool; DEPTHS],
 }
 
-impl Places {
-    /// `size` is the number of runs that no script called, `queue` how many of them may wait.
+impl InstancePlaces {
+    /// `size` is the number of runs that no script called, `queue` the number of them that may wait.
     pub(super) fn new(size: u32, queue: u32) -> Self {
         Self {
-            first: FairPool::new("scripts", bounds(size, queue)),
+            root: FairPool::new("scripts", bounds(size, queue)),
             nested: array::from_fn(|at| {
-                let above = if at == 0 { size } else { at_depth(size, at as u32) };
-                // All runs above may wait for a place at the same time; there are no others.
-                FairPool::new(NAMES[at], bounds(at_depth(size, at as u32 + 1), above))
+                let above = if at == 0 { size } else { places_at_depth(size, at as u32) };
+                // All runs one depth above may wait for a place at the same time, and no other run can.
+                FairPool::new(NAMES[at], bounds(places_at_depth(size, at as u32 + 1), above))
             }),
         }
     }
 
-    /// Instances for all places.
+    /// The number of instances for all places.
     pub(super) fn instances(size: u32) -> u32 {
-        size + (1..=limits::XRPC_DEPTH).map(|depth| at_depth(size, depth)).sum::<u32>()
+        size + (1..=limits::XRPC_DEPTH).map(|depth| places_at_depth(size, depth)).sum::<u32>()
     }
 
-    /// A place for a run that is nested in `depth` others.
+    /// Waits for a place for a run that is nested in `depth` others.
     pub(super) async fn enter(&self, tenant: &Tenant, depth: u32, patience: Duration) -> Result<Place, Full> {
         let pool = match depth.checked_sub(1) {
-            None => &self.first,
+            None => &self.root,
             // `xrpc.*` refuses to go deeper.
             Some(at) => self.nested.get(at as usize).ok_or(Full::Pool)?,
         };
@@ -62,13 +64,13 @@ impl Places {
     }
 }
 
-/// Places of a depth: each has half of those above it, because most scripts call none, and most of the called call no
-/// other.
-fn at_depth(size: u32, depth: u32) -> u32 {
-    (size >> depth).max(FEWEST)
+/// Places of a depth: half as many as one depth above, because most scripts call no other, and most called scripts call
+/// no other either.
+fn places_at_depth(size: u32, depth: u32) -> u32 {
+    (size >> depth).max(MIN_PLACES)
 }
 
-/// A tenant holds half of the places and of the queue, so that one alone never takes all.
+/// A tenant may hold half of the places and of the queue, so that one tenant never takes all.
 fn bounds(places: u32, queue: u32) -> Bounds {
     let half = |all: u32| all.div_ceil(2).max(1) as usize;
     Bounds {
@@ -86,16 +88,16 @@ mod tests {
 
     #[test]
     fn nested_places_double_the_pool_at_most() {
-        assert_eq!(Places::instances(64), 64 + 32 + 16 + 8 + 4 + 2 + 2 + 2 + 2);
-        assert_eq!(Places::instances(1), 1 + 8 * FEWEST);
+        assert_eq!(InstancePlaces::instances(64), 64 + 32 + 16 + 8 + 4 + 2 + 2 + 2 + 2);
+        assert_eq!(InstancePlaces::instances(1), 1 + 8 * MIN_PLACES);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_tenant_holds_half_of_each_depth() {
-        let places = Places::new(8, 8);
+        let places = InstancePlaces::new(8, 8);
         let (a, b) = (Tenant::client("a"), Tenant::client("b"));
         for depth in 0..=limits::XRPC_DEPTH {
-            let all = if depth == 0 { 8 } else { at_depth(8, depth) };
+            let all = if depth == 0 { 8 } else { places_at_depth(8, depth) };
             let mut held = Vec::new();
             for _ in 0..all / 2 {
                 held.push(places.enter(&a, depth, Duration::ZERO).await.unwrap());

@@ -1,4 +1,4 @@
-//! What scripts of this server reach: its index, and its event log.
+//! Implements the services of runs on this server's index, labels and logs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,10 +8,10 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::Variables;
-use super::log_shares::{Dropped, LogShares, Verdict};
+use super::log_shares::{DroppedLines, LogShares, Verdict};
 use super::services::{
-    Backlinks, HeldLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer, Row,
-    Search,
+    ActiveLabel, Backlinks, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer,
+    Row, Search,
 };
 use crate::atproto::{Did, Nsid, RecordUri};
 use crate::clock::{Clock, Timestamp};
@@ -23,22 +23,22 @@ use crate::store::records::RecordRow;
 use crate::store::script_sql::{self, RawError};
 use crate::store::{Db, StoreError};
 
-/// `db.*` over the record index. A malformed argument is the script's error, with a text for its author.
+/// Implements `db.*` on the record index. A malformed argument is the script's error, with a text for its author.
 #[derive(Clone, Debug)]
 pub struct ServerIndex(pub Db);
 
 impl Index for ServerIndex {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
-            let page = page::read(&self.0, &translate(query)?, &tenant).await.map_err(unreadable)?;
+            let page = page::read(&self.0, &parse_query(query)?, &tenant).await.map_err(read_error)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
 
     fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
         Box::pin(async move {
-            let uri = RecordUri::parse(&uri).map_err(invalid)?;
-            let found = crate::store::records::get(&self.0, &uri).await.map_err(unavailable)?;
+            let uri = RecordUri::parse(&uri).map_err(invalid_input)?;
+            let found = crate::store::records::get(&self.0, &uri).await.map_err(store_error)?;
             Ok(found.map(row))
         })
     }
@@ -50,25 +50,25 @@ impl Index for ServerIndex {
         did: Option<String>,
     ) -> BoxFuture<'_, Result<u64, IndexError>> {
         Box::pin(async move {
-            let (collection, did) = (nsid(&collection)?, did.as_deref().map(owner).transpose()?);
+            let (collection, did) = (parse_nsid(&collection)?, did.as_deref().map(parse_did).transpose()?);
             let count = crate::store::records::count(&self.0, &collection, did.as_ref(), &tenant).await;
-            count.map_err(unavailable)
+            count.map_err(store_error)
         })
     }
 
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
             let links = records::Backlinks {
-                collection: nsid(&links.collection)?,
+                collection: parse_nsid(&links.collection)?,
                 uri: links.uri,
-                did: links.did.as_deref().map(owner).transpose()?,
+                did: links.did.as_deref().map(parse_did).transpose()?,
                 limit: page::clamp_limit(links.limit),
                 cursor: links.cursor,
             };
             if !links.uri.starts_with("at://") || links.uri.contains('\0') {
                 return Err(IndexError::Invalid(format!("uri {:?} is not an AT URI", links.uri)));
             }
-            let page = records::backlinks::read(&self.0, &links, &tenant).await.map_err(unreadable)?;
+            let page = records::backlinks::read(&self.0, &links, &tenant).await.map_err(read_error)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
@@ -82,16 +82,16 @@ impl Index for ServerIndex {
         Box::pin(async move {
             let params: Vec<serde_json::Value> =
                 serde_json::from_slice(&params).map_err(|e| IndexError::Invalid(format!("params: {e}")))?;
-            let _place = self.0.scan_place(&tenant).await.map_err(unavailable)?;
-            let answer = script_sql::run(&self.0, &sql, &params).await.map_err(refused)?;
+            let _place = self.0.scan_place(&tenant).await.map_err(store_error)?;
+            let answer = script_sql::run(&self.0, &sql, &params).await.map_err(sql_error)?;
             Ok(RawAnswer { rows: answer.rows, count: answer.count, changed: answer.changed })
         })
     }
 
     fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
         Box::pin(async move {
-            let rows = records::search::read(&self.0, &searched(search)?, &tenant).await;
-            let rows = rows.map_err(unavailable)?;
+            let rows = records::search::read(&self.0, &parse_search(search)?, &tenant).await;
+            let rows = rows.map_err(store_error)?;
             Ok(rows.into_iter().map(row).collect())
         })
     }
@@ -101,13 +101,13 @@ impl Index for ServerIndex {
     }
 }
 
-fn translate(query: Query) -> Result<records::Query, IndexError> {
+fn parse_query(query: Query) -> Result<records::Query, IndexError> {
     let filter = query
         .filter
         .map(|text| {
             let value =
                 serde_json::from_slice(&text).map_err(|e| IndexError::Invalid(format!("filter: {e}")))?;
-            Filter::from_json(&value).map_err(invalid)
+            Filter::from_json(&value).map_err(invalid_input)
         })
         .transpose()?;
     let direction = if query.ascending { Direction::Asc } else { Direction::Desc };
@@ -115,8 +115,8 @@ fn translate(query: Query) -> Result<records::Query, IndexError> {
         Sort::parse(&key, direction).map_err(|_| IndexError::Invalid(format!("invalid sort field {key:?}")))
     });
     Ok(records::Query {
-        collection: nsid(&query.collection)?,
-        did: query.did.as_deref().map(owner).transpose()?,
+        collection: parse_nsid(&query.collection)?,
+        did: query.did.as_deref().map(parse_did).transpose()?,
         limit: page::clamp_limit(query.limit),
         cursor: query.cursor,
         filter,
@@ -124,42 +124,43 @@ fn translate(query: Query) -> Result<records::Query, IndexError> {
     })
 }
 
-fn searched(search: Search) -> Result<records::search::Search, IndexError> {
-    let collection = nsid(&search.collection)?;
-    records::search::Search::parse(collection, &search.field, search.text, search.limit).map_err(invalid)
+fn parse_search(search: Search) -> Result<records::search::Search, IndexError> {
+    let collection = parse_nsid(&search.collection)?;
+    records::search::Search::parse(collection, &search.field, search.text, search.limit)
+        .map_err(invalid_input)
 }
 
 fn row(row: RecordRow) -> Row {
     Row { uri: row.uri(), record: row.record }
 }
 
-fn nsid(text: &str) -> Result<Nsid, IndexError> {
+fn parse_nsid(text: &str) -> Result<Nsid, IndexError> {
     Nsid::try_from(text).map_err(|_| IndexError::Invalid(format!("collection {text:?} is not an NSID")))
 }
 
-fn owner(text: &str) -> Result<Did, IndexError> {
+fn parse_did(text: &str) -> Result<Did, IndexError> {
     Did::try_from(text).map_err(|_| IndexError::Invalid(format!("did {text:?} is not a DID")))
 }
 
-fn invalid(error: impl std::error::Error) -> IndexError {
+fn invalid_input(error: impl std::error::Error) -> IndexError {
     IndexError::Invalid(error.to_string())
 }
 
-fn unavailable(error: StoreError) -> IndexError {
+fn store_error(error: StoreError) -> IndexError {
     match error {
         StoreError::TooSlow => {
-            IndexError::Limit(format!("{error}: ask for less with did, an = condition or a cursor"))
+            IndexError::Limit(format!("{error}: narrow the query with did, an = condition or a cursor"))
         }
         StoreError::Busy(_) => IndexError::Limit(error.to_string()),
         other => IndexError::Unavailable(Box::new(other)),
     }
 }
 
-/// What is wrong with a statement, in the kinds that its author can tell apart.
-fn refused(error: RawError) -> IndexError {
+/// Maps the failure of a statement to the fault codes that its author can distinguish.
+fn sql_error(error: RawError) -> IndexError {
     match error {
         RawError::Refused(refusal) if refusal.is_forbidden() => IndexError::Forbidden(refusal.to_string()),
-        RawError::Refused(_) | RawError::Database(_) => invalid(error),
+        RawError::Refused(_) | RawError::Database(_) => invalid_input(error),
         RawError::NoRole(_) => IndexError::Forbidden(error.to_string()),
         RawError::TooSlow
         | RawError::TooManyRows
@@ -167,45 +168,48 @@ fn refused(error: RawError) -> IndexError {
         | RawError::TemporaryFiles
         | RawError::Full
         | RawError::TooManyRelations => IndexError::Limit(error.to_string()),
-        RawError::Store(error) => unavailable(error),
+        RawError::Store(error) => store_error(error),
     }
 }
 
-fn unreadable(error: ReadError) -> IndexError {
+fn read_error(error: ReadError) -> IndexError {
     match error {
-        ReadError::Cursor(error) => invalid(error),
-        ReadError::Store(error) => unavailable(error),
+        ReadError::Cursor(error) => invalid_input(error),
+        ReadError::Store(error) => store_error(error),
     }
 }
 
-/// Labels of the store.
+/// Reads labels from the store.
 #[derive(Clone, Debug)]
 pub struct ServerLabels(pub Db, pub Clock);
 
 impl Labels for ServerLabels {
-    fn held(
+    fn active(
         &self,
         subjects: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Vec<HeldLabel>>, IndexError>> {
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>> {
         Box::pin(async move {
-            let held =
-                crate::store::labels::held(&self.0, &subjects, self.1.now()).await.map_err(unavailable)?;
-            let shown = |label: crate::store::labels::Held| HeldLabel {
+            let active =
+                crate::store::labels::held(&self.0, &subjects, self.1.now()).await.map_err(store_error)?;
+            let to_active = |label: crate::store::labels::Held| ActiveLabel {
                 src: label.src,
                 val: label.val,
                 cts: label.cts.map(|cts| cts.to_string()).unwrap_or_default(),
             };
-            Ok(held.into_iter().map(|(uri, labels)| (uri, labels.into_iter().map(shown).collect())).collect())
+            Ok(active
+                .into_iter()
+                .map(|(uri, labels)| (uri, labels.into_iter().map(to_active).collect()))
+                .collect())
         })
     }
 }
 
-/// `log` goes to the server's log at debug level and to the event log, `print` and `warn` to the server's alone. A
-/// tenant's scripts have a share of both; what is over it is dropped, counted and reported.
+/// Writes `log` to the server's log at debug level and to the event log, `print` and `warn` to the server's log only.
+/// Lines over the tenant's share of the logs are dropped, counted and reported.
 #[derive(Debug)]
 pub struct ServerLog {
     events: EventLog,
-    /// Their values stay out of every log.
+    /// Their values are redacted from every line.
     variables: Variables,
     shares: LogShares,
 }
@@ -215,13 +219,13 @@ impl ServerLog {
         Self { events, variables, shares: LogShares::default() }
     }
 
-    fn report(&self, dropped: Dropped) {
-        let Dropped { lines, trigger } = dropped;
+    fn report(&self, dropped: DroppedLines) {
+        let DroppedLines { lines, trigger } = dropped;
         let message = format!("{lines} lines were dropped: the scripts of this client log too much");
         tracing::warn!(
             trigger = &*trigger,
             lines,
-            "lines of scripts were dropped: their client's scripts log too much"
+            "script log lines were dropped: the scripts of this client log too much"
         );
         self.events.record(Event::ScriptLog { caller: None, trigger: trigger.to_string(), message });
     }
@@ -229,7 +233,7 @@ impl ServerLog {
 
 impl LogSink for ServerLog {
     fn write(&self, mut line: LogLine) {
-        // A line that is written nowhere costs nothing.
+        // A line that is written nowhere takes nothing from the share.
         if line.level == LogLevel::Debug && !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
@@ -270,7 +274,7 @@ impl LogSink for ServerLog {
     }
 
     fn report_dropped(&self, now: Timestamp) {
-        for dropped in self.shares.overdue(now) {
+        for dropped in self.shares.take_dropped(now) {
             self.report(dropped);
         }
     }

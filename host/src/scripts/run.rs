@@ -1,4 +1,4 @@
-//! One piece of work in one fresh instance, within every limit, and what its end means.
+//! Runs one piece of work in a fresh instance within every limit, and maps its end to a result or a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,21 +7,21 @@ use std::time::Duration;
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
 
 use super::failure::{FailureKind, ScriptFailure};
-use super::host::{Exhausted, Guest, Instance, RunState};
+use super::host::{Guest, Instance, InstructionsExhausted, RunState};
 use super::invocation::Usage;
 use super::limits;
 use super::lineage::Lineage;
-use super::turns::{Bounds, Turns};
+use super::turns::{ProcessorPool, RunBounds};
 use crate::fair_share::Full;
 
-/// Attempts to get the pool's parts of an instance. There are enough of them for every place in the queue, but the pool
-/// looks through its shards one after the other, and a part may move from one to the other meanwhile.
+/// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a place, but it searches
+/// its shards one after the other, and a slot may become free in one that was already searched.
 const POOL_ATTEMPTS: u32 = 1_000;
 
-/// First byte of Lua's bytecode. Only our own compiler's is ever run: crafted bytecode can break the VM.
+/// First byte of Lua bytecode. Only bytecode from the engine's own compiler is run: crafted bytecode can break the VM.
 const BYTECODE: u8 = 0x1b;
 
-/// What is no source text is not even shown to the guest.
+/// Refuses bytecode and oversized sources before the guest sees them.
 pub(super) fn check_source(source: &str) -> Result<(), ScriptFailure> {
     if source.as_bytes().first() == Some(&BYTECODE) {
         return Err(ScriptFailure::new(FailureKind::Syntax, "a script is source text, not bytecode"));
@@ -41,11 +41,11 @@ pub(super) fn check_result(body: &[u8]) -> Result<(), ScriptFailure> {
     Ok(())
 }
 
-pub(super) fn busy(full: Full) -> ScriptFailure {
+pub(super) fn no_instance(full: Full) -> ScriptFailure {
     ScriptFailure::new(FailureKind::Busy, format!("no instance for the run: {full}"))
 }
 
-pub(super) fn overdue(lineage: &Lineage) -> ScriptFailure {
+pub(super) fn deadline_exceeded(lineage: &Lineage) -> ScriptFailure {
     let whose = if lineage.depth() > 0 { "the scripts that called each other took" } else { "took" };
     ScriptFailure::new(FailureKind::Limit, format!("{whose} longer than a run may take, waiting included"))
 }
@@ -57,66 +57,66 @@ pub(super) fn throttled(wait: Duration) -> ScriptFailure {
     failure
 }
 
-/// How a run ended, and what it took.
-pub(super) struct Ran<T> {
+/// How a run ended, and what it used.
+pub(super) struct RunReport<T> {
     pub(super) result: Result<T, ScriptFailure>,
     pub(super) usage: Usage,
 }
 
-/// Runs `work` in a fresh instance, in a store of its own. Both are gone when this returns, whatever happened; `burnt` is
-/// the fuel that it took, also when this is dropped in the middle.
+/// Runs `work` in a fresh instance, in a store of its own; both are dropped when this returns. Stores the fuel used in
+/// `fuel_used`, also when this future is dropped before it ends.
 pub(super) async fn within_limits<T>(
     engine: &Engine,
     guest: &Guest,
-    turns: &Turns,
+    processor: &ProcessorPool,
     state: RunState,
-    burnt: &AtomicU64,
+    fuel_used: &AtomicU64,
     work: impl AsyncFnOnce(&Instance, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
-) -> Ran<T> {
-    let times = state.times();
-    let fuel = limits::FUEL * u64::from(times);
+) -> RunReport<T> {
+    let factor = state.factor();
+    let fuel = limits::FUEL * u64::from(factor);
     let lineage = state.lineage();
-    let bounds = Bounds {
+    let bounds = RunBounds {
         tenant: (lineage.depth() == 0).then(|| state.tenant().clone()),
-        all: limits::GUEST_TIME * times,
+        total: limits::GUEST_TIME * factor,
         slice: limits::GUEST_TIME,
         calls: Arc::clone(state.host_calls()),
     };
     let (instance, store) = match instance(engine, guest, state, fuel).await {
         Ok(ready) => ready,
-        Err(error) => return Ran { result: Err(internal(&error)), usage: Usage::default() },
+        Err(error) => return RunReport { result: Err(internal(&error)), usage: Usage::default() },
     };
-    let mut metered = Metered { store, fuel, burnt };
-    let (ended, guest_time) = turns.timed(work(&instance, &mut metered.store), &bounds).await;
+    let mut metered = MeteredStore { store, fuel, fuel_used };
+    let (ended, guest_time) = processor.run(work(&instance, &mut metered.store), &bounds).await;
     let host_calls = bounds.calls.load(Ordering::Relaxed);
     let usage = Usage { fuel: metered.read(), guest_time, host_calls };
     let result = match ended {
         Some(Ok(result)) => result,
-        Some(Err(error)) => Err(ended_by(&error, metered.store.data())),
+        Some(Err(error)) => Err(trap_failure(&error, metered.store.data())),
         None => {
             Err(ScriptFailure::new(FailureKind::Limit, format!("ran for more than {:?}", limits::GUEST_TIME)))
         }
     };
-    Ran { result, usage }
+    RunReport { result, usage }
 }
 
-/// A run's store. Notes what the run burnt when it is dropped.
-struct Metered<'a> {
+/// A run's store. Writes `fuel_used` when it is dropped.
+struct MeteredStore<'a> {
     store: Store<RunState>,
-    /// What there was at first.
+    /// The fuel at the start.
     fuel: u64,
-    burnt: &'a AtomicU64,
+    fuel_used: &'a AtomicU64,
 }
 
-impl Metered<'_> {
+impl MeteredStore<'_> {
     fn read(&self) -> u64 {
         self.fuel - self.store.get_fuel().unwrap_or(0)
     }
 }
 
-impl Drop for Metered<'_> {
+impl Drop for MeteredStore<'_> {
     fn drop(&mut self) {
-        self.burnt.store(self.read(), Ordering::Relaxed);
+        self.fuel_used.store(self.read(), Ordering::Relaxed);
     }
 }
 
@@ -145,9 +145,9 @@ async fn instance(
     }
 }
 
-/// What it means that the guest did not return.
-fn ended_by(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
-    if let Some(exhausted) = error.downcast_ref::<Exhausted>() {
+/// The failure of a run whose guest did not return.
+fn trap_failure(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
+    if let Some(exhausted) = error.downcast_ref::<InstructionsExhausted>() {
         let message = format!("more than {} instructions", limits::INSTRUCTIONS);
         let mut failure = ScriptFailure::new(FailureKind::Limit, message);
         failure.line = exhausted.line;
@@ -155,7 +155,7 @@ fn ended_by(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => ScriptFailure::new(FailureKind::Limit, "too much work in library functions"),
-        // The C stack of the guest lies below its data: running over ends at address zero.
+        // The C stack of the guest lies below its data: an overflow ends at address zero.
         Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {
             ScriptFailure::new(FailureKind::Runtime, "stack overflow")
         }

@@ -1,5 +1,5 @@
-//! What a run may reach of the server, as narrow interfaces: the capabilities under `host/` are written against
-//! these, and tests hand in stand-ins.
+//! The services of the server that a run may use, as narrow interfaces: the capabilities under `host/` are written
+//! against these, and tests implement them with fakes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,8 +21,8 @@ use crate::xrpc::{Answer, Call};
 
 use super::web::Web;
 
-/// Handed to every run. Cheap to clone. The capabilities beyond these four are optional: a run that has one not is
-/// told so when it asks.
+/// The services of a run. Cheap to clone. The fields that are an `Option` are optional: calling a missing capability
+/// returns an error.
 #[derive(Clone)]
 pub struct Services {
     pub index: Arc<dyn Index>,
@@ -31,15 +31,15 @@ pub struct Services {
     pub random: Random,
     /// The global `env`.
     pub variables: Variables,
-    /// Other servers, for `http.*` and blobs.
+    /// Access to other servers, for `http.*` and blobs.
     pub web: Option<Web>,
     /// Methods of this server and of others, for `xrpc.*`.
     pub xrpc: Option<Arc<dyn Xrpc>>,
     /// The queue of background jobs.
     pub jobs: Option<JobQueue>,
-    /// The job that is run.
+    /// The job that the run executes.
     pub job: Option<RunningJob>,
-    /// Where accounts live.
+    /// Resolves DIDs to DID documents.
     pub resolver: Option<Resolver>,
     pub labels: Option<Arc<dyn Labels>>,
     /// Signs records.
@@ -50,7 +50,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// What every run has.
+    /// Only the services that every run has.
     pub fn new(index: Arc<dyn Index>, log: Arc<dyn LogSink>, clock: Clock, random: Random) -> Self {
         Self {
             index,
@@ -76,7 +76,7 @@ impl Services {
         self
     }
 
-    /// What `atproto.*` goes through, beside the way to other servers.
+    /// The services of `atproto.*`, besides the access to other servers.
     #[must_use]
     pub fn with_atproto(
         mut self,
@@ -96,7 +96,7 @@ impl Services {
         self
     }
 
-    /// For one run: that of this job.
+    /// For the run of this job.
     #[must_use]
     pub fn with_job(mut self, job: RunningJob) -> Self {
         self.job = Some(job);
@@ -134,7 +134,7 @@ impl fmt::Debug for Services {
     }
 }
 
-/// The arguments of `db.query`, as the script gave them: nothing is checked yet.
+/// The arguments of `db.query`, as the script passed them, unchecked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pub collection: String,
@@ -153,7 +153,7 @@ pub struct Query {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backlinks {
     pub collection: String,
-    /// What the records name, exactly.
+    /// The URI that the records refer to, compared exactly.
     pub uri: String,
     pub did: Option<String>,
     /// Clamped to 1..=100 by the index; `None` is 20.
@@ -161,7 +161,7 @@ pub struct Backlinks {
     pub cursor: Option<String>,
 }
 
-/// What a statement of `db.raw` gave.
+/// The result of a statement of `db.raw`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawAnswer {
     /// JSON text of an array of objects.
@@ -171,7 +171,7 @@ pub struct RawAnswer {
     pub changed: Option<u64>,
 }
 
-/// The arguments of `db.search`, as the script gave them.
+/// The arguments of `db.search`, unchecked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Search {
     pub collection: String,
@@ -199,13 +199,13 @@ pub struct Page {
 /// Why the index did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// The script asked for something impossible. It sees the text, as a Lua error.
+    /// An argument is invalid. The script sees the text, as a Lua error.
     #[error("{0}")]
     Invalid(String),
-    /// The script may not have that. It sees the text.
+    /// The script has no permission for this. It sees the text.
     #[error("{0}")]
     Forbidden(String),
-    /// It would take too much time or room. The script sees the text.
+    /// The call would take too much time or memory. The script sees the text.
     #[error("{0}")]
     Limit(String),
     /// The database failed. The script sees "database unavailable"; the cause goes to the log.
@@ -213,7 +213,7 @@ pub enum IndexError {
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Reading the index, for `db.*`. What goes through many records takes one of the tenant's places.
+/// Reads the index, for `db.*`. Calls that scan many records take one of the tenant's places for scans.
 pub trait Index: Send + Sync {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// The record at a full AT URI, `None` when the index has none.
@@ -234,23 +234,23 @@ pub trait Index: Send + Sync {
     fn backend(&self) -> &'static str;
 }
 
-/// A label that holds.
+/// A label in force: neither negated nor expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldLabel {
-    /// The DID of whoever set it; the author's own for what a record says about itself.
+pub struct ActiveLabel {
+    /// The labeler's DID; the author's DID for a self-label.
     pub src: String,
     pub val: String,
-    /// RFC 3339; empty for what a record says about itself.
+    /// RFC 3339; empty for a self-label.
     pub cts: String,
 }
 
-/// Labels, for `atproto.get_labels`.
+/// Reads labels, for `atproto.get_labels`.
 pub trait Labels: Send + Sync {
-    /// Those that hold now, by subject; a subject without any may be missing.
-    fn held(
+    /// The labels in force now, by subject; a subject without any may be missing.
+    fn active(
         &self,
         subjects: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Vec<HeldLabel>>, IndexError>>;
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>>;
 }
 
 /// Why a method gave no answer.
@@ -262,7 +262,7 @@ pub enum XrpcError {
     Unavailable(String),
 }
 
-/// Calling methods, for `xrpc.*`.
+/// Calls methods, for `xrpc.*`.
 pub trait Xrpc: Send + Sync {
     /// Calls a method on behalf of the caller of a run. `lineage` is that of the run that answers.
     fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>>;
@@ -283,20 +283,21 @@ pub enum LogLevel {
 pub struct LogLine {
     pub level: LogLevel,
     pub trigger: Arc<str>,
-    /// Whose share of the logs it takes.
+    /// The tenant whose share of the logs the line takes from.
     pub tenant: Tenant,
     pub caller_did: Option<String>,
     pub message: String,
     pub at: Timestamp,
 }
 
-/// Takes scripts' log lines. Must not block: it is called in the middle of a run.
+/// Writes the log lines of scripts. Must not block: it is called in the middle of a run.
 pub trait LogSink: Send + Sync {
     fn write(&self, line: LogLine);
 
-    /// Whether something else of a tenant's run may be written to the logs, which takes from the same share.
+    /// Takes `bytes` from the tenant's share of the logs for something else that its run logs, such as a failure. It
+    /// may be logged only when this returns true.
     fn admit(&self, tenant: &Tenant, trigger: &Arc<str>, bytes: usize, now: Timestamp) -> bool;
 
-    /// Reports lines that were dropped and that no later line has reported.
+    /// Reports dropped lines that no later line of the tenant has reported.
     fn report_dropped(&self, now: Timestamp);
 }

@@ -1,5 +1,6 @@
-//! What each script has cost: runs, failures, fuel, and how long its runs took. Kept with the compiled script, so that
-//! counting is a few additions and there are as many tallies as there are scripts. A new source begins a new tally.
+//! Counts what each script uses: runs, failures, fuel, and how long its runs took. Kept with the compiled script, so
+//! that counting is a few additions and there are as many tallies as there are scripts. A new source begins a new
+//! tally.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,20 +21,20 @@ pub struct Tally {
     fuel: AtomicU64,
     guest_nanos: AtomicU64,
     last_run_at: AtomicI64,
-    /// Runs by the time they took from beginning to end, waits for the server included.
+    /// Runs by the time they took from beginning to end, waits for the host included.
     durations: [AtomicU64; BUCKETS],
 }
 
-/// A tally as it was at one moment.
+/// A snapshot of a tally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tallied {
     pub runs: u64,
     pub failures: u64,
     /// WebAssembly fuel of all runs.
     pub fuel: u64,
-    /// Time on the processor, of all runs.
+    /// Guest time of all runs.
     pub guest_time: Duration,
-    /// Of one run, waits included; `None` before the first.
+    /// Duration of one run, waits included; `None` before the first.
     pub p50: Option<Duration>,
     pub p99: Option<Duration>,
     pub last_run_at: Option<Timestamp>,
@@ -86,7 +87,7 @@ fn bucket(took: Duration) -> usize {
     (power * STEPS + step) as usize
 }
 
-/// The longest that a run of a bucket took.
+/// The longest duration that falls into a bucket.
 fn upper_bound(bucket: usize) -> Duration {
     let (power, step) = (bucket as u32 / STEPS, bucket as u32 % STEPS);
     Duration::from_micros(((u64::from(STEPS + step) + 1) << power).div_ceil(u64::from(STEPS)))
@@ -94,11 +95,11 @@ fn upper_bound(bucket: usize) -> Duration {
 
 fn percentile(counts: &[u64], percent: u64) -> Option<Duration> {
     let runs: u64 = counts.iter().sum();
-    let place = (runs * percent).div_ceil(100);
+    let rank = (runs * percent).div_ceil(100);
     let mut seen = 0;
     let found = counts.iter().position(|count| {
         seen += count;
-        runs > 0 && seen >= place
+        runs > 0 && seen >= rank
     });
     found.map(upper_bound)
 }
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tally_tells_what_was_counted() {
+    fn a_tally_counts_runs_and_durations() {
         let tally = Tally::default();
         assert_eq!((tally.read().runs, tally.read().p99, tally.read().last_run_at), (0, None, None));
         let (fuel, guest) = (1_000, Duration::from_micros(10));

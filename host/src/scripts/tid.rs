@@ -1,12 +1,12 @@
-//! Record keys for scripts: TIDs that only ever grow within this process.
+//! Generates record keys for scripts: TIDs that strictly increase within this process.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::atproto::Tid;
 use crate::clock::Timestamp;
 
-/// Microseconds never repeat, so that keys made in one microsecond are ordered too; the clock id tells processes
-/// apart.
+/// Never uses a microsecond twice, so that keys made in one microsecond are ordered too; the clock id distinguishes
+/// processes.
 #[derive(Debug)]
 pub(super) struct TidClock {
     last: AtomicI64,
@@ -22,8 +22,8 @@ impl TidClock {
     pub(super) fn next(&self, now: Timestamp) -> String {
         let at = |last: i64| now.0.max(last + 1);
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(at(last)));
-        let (Ok(last) | Err(last)) = last; // the update always goes through
-        Tid::new(at(last) as u64, self.id).expect("the year 2255 is far").to_string()
+        let (Ok(last) | Err(last)) = last; // the closure never returns None
+        Tid::new(at(last) as u64, self.id).expect("the time is before the year 2255").to_string()
     }
 }
 

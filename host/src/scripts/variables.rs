@@ -1,5 +1,5 @@
-//! Script variables: what operators give their scripts without writing it into them (keys, addresses), sealed at rest,
-//! in memory for the runs. Their values are never told: not by the admin API, and not by an event.
+//! Script variables: values that operators set for scripts outside the source, such as keys and addresses. Sealed in
+//! the store, opened in memory. Neither the admin API nor an event ever shows a value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,14 +14,14 @@ use crate::random::Random;
 use crate::store::script_variables::{self, VariableRow};
 use crate::store::{Db, StoreError};
 
-/// A value shorter than this may be any word of a message, and is no secret.
-const REDACTED_FROM: usize = 6;
+/// Shorter values are not redacted: they may be any word of a message, and are no secrets.
+const MIN_REDACTED_BYTES: usize = 6;
 
-/// Bytes of a value: room for a key pair or a small document.
+/// Bytes of a value: enough for a key pair or a small document.
 pub const MAX_VALUE: usize = 16 << 10;
 /// Bytes of a key.
 pub const MAX_KEY: usize = 128;
-/// Every run gets all of them, so there is a bound.
+/// Variables in all; every run gets all of them.
 pub const MAX_COUNT: i64 = 200;
 
 /// The variables of all runs. Cheap to clone; replaced as a whole.
@@ -30,18 +30,18 @@ pub struct Variables(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    held: ArcSwap<Held>,
+    current: ArcSwap<VariableSet>,
     /// Reloads happen one after the other, so that an older read never replaces a newer one.
     reloading: Mutex<()>,
 }
 
-struct Held {
+struct VariableSet {
     /// The JSON object that becomes the global `env`.
     rendered: Zeroizing<Vec<u8>>,
     pairs: Vec<(String, Zeroizing<String>)>,
 }
 
-impl Default for Held {
+impl Default for VariableSet {
     fn default() -> Self {
         Self { rendered: Zeroizing::new(b"{}".to_vec()), pairs: Vec::new() }
     }
@@ -55,17 +55,17 @@ impl Variables {
         variables
     }
 
-    /// Takes over what the store has now, for the runs that begin from now on.
+    /// Loads the variables from the store, for the runs that begin from now on.
     ///
     /// # Errors
-    /// When the store can't be read; the variables known before stay.
+    /// When the store can't be read; the variables stay as they were.
     pub async fn reload(&self, sealing: &SealingKey, db: &Db) -> Result<(), StoreError> {
         let _one_at_a_time = self.0.reloading.lock().await;
         self.load(sealing, &script_variables::list(db).await?);
         Ok(())
     }
 
-    /// Takes over these. One that can't be opened is left out, and the log says which.
+    /// Replaces the variables. One that can't be opened is left out and logged.
     fn load(&self, sealing: &SealingKey, rows: &[VariableRow]) {
         let pairs = rows.iter().filter_map(|row| {
             let value = open(sealing, row);
@@ -84,21 +84,21 @@ impl Variables {
         let map: serde_json::Map<_, _> =
             pairs.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
         let rendered = Zeroizing::new(serde_json::Value::Object(map).to_string().into_bytes());
-        // The longest first, so that a value that holds another is found whole.
+        // The longest first, so that a value that contains another one is redacted whole.
         pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        self.0.held.store(Arc::new(Held { rendered, pairs }));
+        self.0.current.store(Arc::new(VariableSet { rendered, pairs }));
     }
 
-    /// The JSON object that becomes the global `env`, appended.
+    /// Appends the JSON object that becomes the global `env`.
     pub(super) fn render(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.held.load().rendered);
+        out.extend_from_slice(&self.0.current.load().rendered);
     }
 
     /// The text with every value replaced by its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
-        for (key, value) in &self.0.held.load().pairs {
-            if value.len() >= REDACTED_FROM && text.contains(value.as_str()) {
+        for (key, value) in &self.0.current.load().pairs {
+            if value.len() >= MIN_REDACTED_BYTES && text.contains(value.as_str()) {
                 text = Cow::Owned(text.replace(value.as_str(), &format!("[env.{key}]")));
             }
         }
@@ -108,7 +108,7 @@ impl Variables {
 
 impl fmt::Debug for Variables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Variables").field("count", &self.0.held.load().pairs.len()).finish()
+        f.debug_struct("Variables").field("count", &self.0.current.load().pairs.len()).finish()
     }
 }
 
@@ -116,12 +116,12 @@ fn purpose(key: &str) -> String {
     format!("script_variables.{key}")
 }
 
-/// A value as it is stored.
+/// Seals a value for the store.
 pub fn seal(sealing: &SealingKey, random: &Random, key: &str, value: &str) -> Vec<u8> {
     sealing.seal(random, &purpose(key), value.as_bytes())
 }
 
-/// A stored value; `None` when it was sealed under another key or for another variable.
+/// Opens a stored value; `None` when it was sealed with another key or for another variable.
 pub fn open(sealing: &SealingKey, row: &VariableRow) -> Option<Zeroizing<String>> {
     let value = sealing.open(&purpose(&row.key), &row.sealed).ok()?;
     std::str::from_utf8(&value).ok().map(|value| Zeroizing::new(value.to_owned()))

@@ -1,7 +1,7 @@
-//! The way of scripts to other servers: the guarded client, and how many runs may wait for it at once.
+//! The access of scripts to other servers: the guarded client, and bounds on how many runs may wait for it at once.
 //!
-//! There is no cap per server that is called: one tenant's slow server already costs that tenant alone, and with such
-//! a cap one tenant could keep all others from a server.
+//! There is no bound per called server: a slow server already delays only the tenant that calls it, and with such a
+//! bound one tenant could keep all others from a server.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::limits;
 use crate::fair_share::{Bounds, FairPool, Full, Place, Tenant};
 use crate::net;
 
-/// How long a run waits for its turn to wait for others. It holds an instance meanwhile.
-const TURN_WAIT: Duration = Duration::from_secs(5);
+/// The longest that a run waits for a place. It holds an instance meanwhile.
+const PLACE_WAIT: Duration = Duration::from_secs(5);
 
-/// What `http.*` and the blobs of `atproto.*` go through. Cheap to clone.
+/// The client of `http.*` and of the blobs of `atproto.*`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Web {
     net: net::Client,
@@ -21,17 +21,17 @@ pub struct Web {
 }
 
 impl Web {
-    /// Half of the `instances` may wait for other servers at once, so that slow servers never take the pool from
-    /// scripts that ask nobody; a tenant has half of that. Of the runs that hold blobs, a tenant has half too.
+    /// Runs on half of the `instances` may wait for other servers at once, so that slow servers never block scripts
+    /// that call none; a tenant may have half of those runs, and half of the runs that hold blobs.
     pub fn new(net: net::Client, instances: u32) -> Self {
         let instances = instances as usize;
-        // A run waits once at a time, so that no more wait than there are instances.
+        // A run waits for one place at a time, so no more wait than there are instances.
         let bounds = |places: usize| Bounds {
             places,
             per_tenant: places.div_ceil(2),
             waiting: instances.max(1),
             waiting_per_tenant: instances.div_ceil(2).max(1),
-            patience: TURN_WAIT,
+            patience: PLACE_WAIT,
         };
         Self {
             net,

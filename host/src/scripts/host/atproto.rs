@@ -1,4 +1,4 @@
-//! `atproto`: accounts, labels, blobs, and signatures over records.
+//! `atproto`: resolves accounts, reads labels, transfers blobs, and signs and verifies records.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Host for RunState {
     }
 }
 
-fn did_of(function: &str, text: &str) -> Result<Did, Fault> {
+fn parse_did(function: &str, text: &str) -> Result<Did, Fault> {
     Did::try_from(text)
         .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {text:?} is not a DID")))
 }
@@ -77,7 +77,7 @@ async fn document(
 
 async fn endpoint(state: &mut RunState, did: &str) -> Result<Option<String>, Fault> {
     let function = "atproto.resolve_service_endpoint";
-    let did = did_of(function, did)?;
+    let did = parse_did(function, did)?;
     let document = document(state, function, &did).await?;
     Ok(document.and_then(|document| document.pds().map(str::to_owned)))
 }
@@ -88,19 +88,19 @@ async fn labels(state: &mut RunState, uris: Vec<String>) -> Result<Vec<u8>, Faul
     let mut seen = HashSet::new();
     let subjects: Vec<String> = uris.into_iter().filter(|uri| seen.insert(uri.clone())).collect();
     if subjects.len() > limits::LABEL_SUBJECTS {
-        let most = limits::LABEL_SUBJECTS;
-        return Err(fault::new(FaultCode::Limit, format!("{function}: at most {most} URIs at once")));
+        let max = limits::LABEL_SUBJECTS;
+        return Err(fault::new(FaultCode::Limit, format!("{function}: at most {max} URIs at once")));
     }
     if let Some(bad) = subjects.iter().find(|uri| !is_subject(uri)) {
         let message = format!("{function}: {bad:?} is neither an at-uri nor a DID");
         return Err(fault::new(FaultCode::BadInput, message));
     }
-    let mut held = labels.held(subjects.clone()).await.map_err(|e| fault::index(function, &e))?;
-    state.count_rows(held.values().map(Vec::len).sum(), 0)?;
+    let mut labels = labels.active(subjects.clone()).await.map_err(|e| fault::index(function, &e))?;
+    state.count_rows(labels.values().map(Vec::len).sum(), 0)?;
     let answer: Map<String, Value> = subjects
         .into_iter()
         .map(|uri| {
-            let list = held.remove(&uri).unwrap_or_default().into_iter();
+            let list = labels.remove(&uri).unwrap_or_default().into_iter();
             let list =
                 list.map(|l| json!({ "src": l.src, "uri": uri, "val": l.val, "cts": l.cts })).collect();
             (uri, Value::Array(list))
@@ -109,7 +109,7 @@ async fn labels(state: &mut RunState, uris: Vec<String>) -> Result<Vec<u8>, Faul
     Ok(Value::Object(answer).to_string().into_bytes())
 }
 
-/// What can carry labels, as far as its form tells.
+/// Whether `uri` has the form of a subject of labels: a DID or an AT URI.
 fn is_subject(uri: &str) -> bool {
     let authority = uri.strip_prefix("at://").map_or(uri, |rest| rest.split('/').next().unwrap_or_default());
     Did::is_valid(authority)
@@ -119,7 +119,7 @@ fn is_subject(uri: &str) -> bool {
 
 async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob, Fault> {
     let function = "atproto.blob_download";
-    let did = did_of(function, did)?;
+    let did = parse_did(function, did)?;
     let cid: Cid = cid
         .parse()
         .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {cid:?} is not a CID")))?;
@@ -134,18 +134,18 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
     state.outbound.time_left()?;
     let started = Instant::now();
     let tenant = state.tenant().clone();
-    let room = state.blobs.room(&web, &tenant).await;
+    let bytes_left = state.blobs.bytes_left(&web, &tenant).await;
     state.outbound.charge(0, started.elapsed());
-    let (room, turn) = (room?, state.turn(&web).await?);
+    let (bytes_left, place) = (bytes_left?, state.outbound_place(&web).await?);
     let total = state.outbound.time_left()?.min(limits::HTTP_TIME);
-    let limits = Limits { max_bytes: room.min(limits::BLOB_BYTES), total };
+    let limits = Limits { max_bytes: bytes_left.min(limits::BLOB_BYTES), total };
     let started = Instant::now();
     let fetched = blobs::fetch(&web, pds, &did, &cid, limits).await;
-    drop(turn);
+    drop(place);
     state.outbound.charge(0, started.elapsed());
-    let blob = fetched.map_err(|mut refused| {
-        refused.message = format!("{function}: {}", refused.message);
-        refused
+    let blob = fetched.map_err(|mut fault| {
+        fault.message = format!("{function}: {}", fault.message);
+        fault
     })?;
     let (mime_type, size) = (blob.mime_type.clone(), blob.bytes.len() as u64);
     Ok(WitBlob { handle: state.blobs.keep(blob), mime_type, size })
@@ -164,7 +164,10 @@ async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Ve
         ));
     };
     if http::HeaderValue::try_from(mime_type).is_err() {
-        return Err(fault::new(FaultCode::BadInput, format!("{function}: {mime_type:?} is no content type")));
+        return Err(fault::new(
+            FaultCode::BadInput,
+            format!("{function}: {mime_type:?} is not a content type"),
+        ));
     }
     state.outbound.count(1)?;
     let tenant = state.tenant().clone();
@@ -174,8 +177,8 @@ async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Ve
     state.outbound.charge(0, started.elapsed());
     match answer {
         Ok(body) if serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok() => Ok(body.into()),
-        Ok(_) => Err(fault::new(FaultCode::Upstream, format!("{function}: the PDS's answer is no JSON"))),
-        Err(error) => Err(repo::refused(state, function, error)),
+        Ok(_) => Err(fault::new(FaultCode::Upstream, format!("{function}: the PDS's answer is not JSON"))),
+        Err(error) => Err(repo::pds_fault(state, function, error)),
     }
 }
 
@@ -183,7 +186,7 @@ fn sign(state: &mut RunState, record: &[u8]) -> Result<Vec<u8>, Fault> {
     let function = "atproto.sign";
     let attestation = state.service(function, |services| services.attestation.clone())?;
     json::check(state, function, record, MAX_RECORD_BYTES)?;
-    // Without a caller the signature would be bound to no repo, and so good for all.
+    // Without a caller the signature would be bound to no repo, and so be valid in all of them.
     let Some(caller) = &state.info.caller.did else {
         return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
     };
@@ -207,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_and_accounts_carry_labels() {
+    fn record_uris_and_dids_can_carry_labels() {
         for good in ["did:plc:abc", "at://did:plc:abc/com.example.note/1", "at://did:plc:abc"] {
             assert!(is_subject(good), "{good}");
         }

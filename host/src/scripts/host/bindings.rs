@@ -1,7 +1,7 @@
-//! The contract in Rust, generated from `wit/`. What is generated stays in `host/`: each capability's file
+//! The Rust bindings of the contract, generated from `wit/`. Generated types stay in `host/`: each capability's file
 //! implements its interface, and [`super::guest`] wraps the calls into the guest.
 
-#![expect(clippy::too_many_arguments, reason = "what is generated takes every interface as one")]
+#![expect(clippy::too_many_arguments, reason = "the generated code takes every interface as an argument")]
 
 wasmtime::component::bindgen!({
     path: "../wit",

@@ -1,4 +1,4 @@
-//! Blobs that a run holds: their bytes stay here, and the script has a number.
+//! Blobs of a run: the host keeps their bytes, and the script has a number for each.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap};
@@ -14,7 +14,7 @@ use crate::net::{Fetched, Limits};
 use crate::scripts::limits;
 use crate::scripts::web::Web;
 
-/// What a blob is when its server does not say.
+/// The content type of a blob whose server sends none.
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 /// One blob.
@@ -27,41 +27,41 @@ pub(super) struct Blob {
 /// All blobs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
-    held: Vec<Blob>,
+    blobs: Vec<Blob>,
     bytes: usize,
-    /// The right to hold any, from the first one on.
+    /// The place among the runs that hold blobs, taken for the first one.
     place: Option<Place>,
 }
 
 impl Blobs {
     pub(super) fn get(&self, handle: u32) -> Option<Blob> {
-        self.held.get(handle as usize).cloned()
+        self.blobs.get(handle as usize).cloned()
     }
 
-    /// Keeps a blob; its number.
+    /// Keeps a blob and returns its number.
     pub(super) fn keep(&mut self, blob: Blob) -> u32 {
         self.bytes += blob.bytes.len();
-        self.held.push(blob);
-        (self.held.len() - 1) as u32
+        self.blobs.push(blob);
+        (self.blobs.len() - 1) as u32
     }
 
-    /// How many bytes more the run may hold. The first blob waits for a place among the runs that hold some.
-    pub(super) async fn room(&mut self, web: &Web, tenant: &Tenant) -> Result<usize, Fault> {
+    /// Bytes that the run may still hold. The first blob waits for a place among the runs that hold some.
+    pub(super) async fn bytes_left(&mut self, web: &Web, tenant: &Tenant) -> Result<usize, Fault> {
         if self.place.is_none() {
             let place = web.blob_place(tenant).await;
-            let refused = |full| {
+            let fault = |full| {
                 fault::new(FaultCode::Unavailable, format!("too many scripts are holding blobs: {full}"))
             };
-            self.place = Some(place.map_err(refused)?);
+            self.place = Some(place.map_err(fault)?);
         }
         match limits::BLOB_RUN_BYTES.saturating_sub(self.bytes) {
             0 => Err(fault::limit("too many bytes of blobs", limits::BLOB_RUN_BYTES)),
-            room => Ok(room),
+            bytes_left => Ok(bytes_left),
         }
     }
 }
 
-/// Fetches a blob of an account from its PDS, and checks that it is the one that was asked for.
+/// Fetches a blob of an account from its PDS, and checks that it matches its CID.
 pub(super) async fn fetch(web: &Web, pds: &str, did: &Did, cid: &Cid, limits: Limits) -> Result<Blob, Fault> {
     let did = utf8_percent_encode(did.as_str(), NON_ALPHANUMERIC);
     let url = format!("{pds}/xrpc/com.atproto.sync.getBlob?did={did}&cid={cid}");
@@ -72,13 +72,13 @@ pub(super) async fn fetch(web: &Web, pds: &str, did: &Did, cid: &Cid, limits: Li
 
 fn blob(fetched: Fetched, cid: &Cid) -> Result<Blob, Fault> {
     if fetched.status != StatusCode::OK {
-        let mut refused =
+        let mut fault =
             fault::new(FaultCode::Upstream, format!("the PDS answered {}", fetched.status.as_u16()));
-        refused.status = Some(fetched.status.as_u16());
-        return Err(refused);
+        fault.status = Some(fetched.status.as_u16());
+        return Err(fault);
     }
     if Cid::compute(cid.codec(), &fetched.body).hash() != cid.hash() {
-        return Err(fault::new(FaultCode::Upstream, "what the PDS sent is another blob than its CID says"));
+        return Err(fault::new(FaultCode::Upstream, "the blob that the PDS sent does not match its CID"));
     }
     let mime_type = fetched.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     Ok(Blob { mime_type: mime_type.unwrap_or(UNKNOWN_TYPE).to_owned(), bytes: fetched.body })

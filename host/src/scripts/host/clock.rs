@@ -1,4 +1,4 @@
-//! `clock`: the time and record keys.
+//! `clock`: the current time, and TIDs for record keys.
 
 use super::bindings::belvedere::script::clock::Host;
 use super::state::RunState;

@@ -1,4 +1,4 @@
-//! `db`: reading the index. Rows cross as the stored bytes; nothing here parses them.
+//! `db`: reads the index. Rows cross as the stored bytes; nothing here parses them.
 
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ impl Host for RunState {
 
 async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
     let (index, tenant) = (state.index("db.query")?, state.tenant().clone());
-    texts(
+    check_lengths(
         "db.query",
         &[Some(&args.collection), args.did.as_ref(), args.cursor.as_ref(), args.sort.as_ref()],
     )?;
@@ -61,26 +61,26 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
         ascending: args.ascending,
         filter: args.filter.map(Into::into),
     };
-    let page = asked(state, "db.query", index.query(tenant, query)).await?;
-    Ok(Page { records: packed(state, &page.rows)?, cursor: page.cursor })
+    let page = call_index(state, "db.query", index.query(tenant, query)).await?;
+    Ok(Page { records: pack(state, &page.rows)?, cursor: page.cursor })
 }
 
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
     let index = state.index("db.get")?;
-    texts("db.get", &[Some(&uri)])?;
-    let row = asked(state, "db.get", index.get(uri)).await?;
-    packed(state, row.as_slice())
+    check_lengths("db.get", &[Some(&uri)])?;
+    let row = call_index(state, "db.get", index.get(uri)).await?;
+    pack(state, row.as_slice())
 }
 
 async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
     let (index, tenant) = (state.index("db.count")?, state.tenant().clone());
-    texts("db.count", &[Some(&collection), did.as_ref()])?;
-    asked(state, "db.count", index.count(tenant, collection, did)).await
+    check_lengths("db.count", &[Some(&collection), did.as_ref()])?;
+    call_index(state, "db.count", index.count(tenant, collection, did)).await
 }
 
 async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fault> {
     let (index, tenant) = (state.index("db.backlinks")?, state.tenant().clone());
-    texts(
+    check_lengths(
         "db.backlinks",
         &[Some(&args.collection), Some(&args.uri), args.did.as_ref(), args.cursor.as_ref()],
     )?;
@@ -91,33 +91,33 @@ async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fa
         limit: args.limit,
         cursor: args.cursor,
     };
-    let page = asked(state, "db.backlinks", index.backlinks(tenant, links)).await?;
-    Ok(Page { records: packed(state, &page.rows)?, cursor: page.cursor })
+    let page = call_index(state, "db.backlinks", index.backlinks(tenant, links)).await?;
+    Ok(Page { records: pack(state, &page.rows)?, cursor: page.cursor })
 }
 
 async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
     let index = state.index("db.raw")?;
     json::check(state, "db.raw: params", &params, limits::SQL_PARAMS_BYTES)?;
     let tenant = state.tenant().clone();
-    let answer = asked(state, "db.raw", index.raw(tenant, sql, params.into())).await?;
+    let answer = call_index(state, "db.raw", index.raw(tenant, sql, params.into())).await?;
     state.count_rows(answer.count, answer.rows.len())?;
     Ok(RawAnswer { rows: answer.rows, changed: answer.changed })
 }
 
-/// Refuses names, URIs and the like that are longer than any that exist, before anything is made of them.
-fn texts(function: &str, texts: &[Option<&String>]) -> Result<(), Fault> {
+/// Refuses texts such as names and URIs that are longer than any valid one, before they are parsed.
+fn check_lengths(function: &str, texts: &[Option<&String>]) -> Result<(), Fault> {
     if texts.iter().flatten().any(|text| text.len() > limits::NAME_BYTES) {
-        let most = limits::NAME_BYTES;
+        let max = limits::NAME_BYTES;
         return Err(fault::new(
             FaultCode::BadInput,
-            format!("{function}: a text is longer than {most} bytes"),
+            format!("{function}: a text is longer than {max} bytes"),
         ));
     }
     Ok(())
 }
 
-/// What the index says, on the run's account of time.
-async fn asked<T>(
+/// Waits for a call of the index, and counts the time as the run's database time.
+async fn call_index<T>(
     state: &mut RunState,
     function: &str,
     call: impl Future<Output = Result<T, IndexError>>,
@@ -130,15 +130,15 @@ async fn asked<T>(
 
 async fn search(state: &mut RunState, args: SearchArgs) -> Result<Vec<u8>, Fault> {
     let (index, tenant) = (state.index("db.search")?, state.tenant().clone());
-    texts("db.search", &[Some(&args.collection), Some(&args.field), Some(&args.text)])?;
+    check_lengths("db.search", &[Some(&args.collection), Some(&args.field), Some(&args.text)])?;
     let search =
         Search { collection: args.collection, field: args.field, text: args.text, limit: args.limit };
-    let rows = asked(state, "db.search", index.search(tenant, search)).await?;
-    packed(state, &rows)
+    let rows = call_index(state, "db.search", index.search(tenant, search)).await?;
+    pack(state, &rows)
 }
 
-/// The form of `types.rows`: for each row both parts, each behind its length.
-fn packed(state: &mut RunState, rows: &[Row]) -> Result<Vec<u8>, Fault> {
+/// Encodes rows as `types.rows`: for each row its URI and its record, each after its length.
+fn pack(state: &mut RunState, rows: &[Row]) -> Result<Vec<u8>, Fault> {
     let bytes = rows.iter().map(|row| row.uri.len() + row.record.len() + 8).sum();
     state.count_rows(rows.len(), bytes)?;
     let mut out = Vec::with_capacity(bytes);

@@ -1,4 +1,4 @@
-//! Calls into the guest, with the generated types turned into ours.
+//! Calls into the guest, and converts the generated types to the engine's.
 
 use bytes::Bytes;
 use wasmtime::component::{Component, HasSelf, Linker};
@@ -19,12 +19,12 @@ pub(in crate::scripts) struct Guest(GuestPre<RunState>);
 pub(in crate::scripts) struct Instance(Bindings);
 
 /// What a run returned.
-pub(in crate::scripts) struct Returned {
+pub(in crate::scripts) struct ReturnValue {
     pub(in crate::scripts) shape: Shape,
     pub(in crate::scripts) body: Bytes,
 }
 
-/// Everything a guest may import. What is not in the contract can't be linked.
+/// A linker with every import that the contract has; the guest can't import anything else.
 pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
     let mut linker = Linker::new(engine);
     Bindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
@@ -69,13 +69,13 @@ impl Instance {
         context: &[u8],
         seed: u64,
         sliced: bool,
-    ) -> Result<Result<Returned, ScriptFailure>> {
+    ) -> Result<Result<ReturnValue, ScriptFailure>> {
         let reply = self
             .0
             .call_run(&mut *store, bytecode, globals, context, seed, limits::INSTRUCTIONS, sliced)
             .await?;
         Ok(reply
-            .map(|reply| Returned {
+            .map(|reply| ReturnValue {
                 shape: match reply.shape {
                     WitShape::Nothing => Shape::Nothing,
                     WitShape::Table => Shape::Table,

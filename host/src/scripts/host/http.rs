@@ -1,4 +1,4 @@
-//! `http`: requests to servers that the script names, through the guarded client.
+//! `http`: sends requests to the servers that a script names, through the guarded client.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,8 +20,10 @@ use crate::net::{Fetched, Limits, NetError};
 use crate::scripts::limits;
 use crate::scripts::web::Web;
 
-/// Headers that the client writes itself: another's word about the message's form would let a request be smuggled.
-const OURS: [HeaderName; 7] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE, TRAILER];
+/// Headers that the client writes itself: with headers of the script about the message's framing, it could smuggle a
+/// request.
+const RESERVED_HEADERS: [HeaderName; 7] =
+    [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE, TRAILER];
 
 impl Host for RunState {
     async fn send(&mut self, requests: Vec<Request>) -> wasmtime::Result<Result<Vec<Outcome>, Fault>> {
@@ -29,21 +31,22 @@ impl Host for RunState {
     }
 }
 
-/// A request that makes sense.
-struct Checked {
+/// A request that was checked.
+struct ValidRequest {
     method: http::Method,
     url: String,
     headers: HeaderMap,
     body: Option<Bytes>,
 }
 
-/// What the requests of one call share: they are sent side by side, and have no more room than one after the other.
+/// The state that the requests of one call share: they are sent concurrently, within the limits that they would have
+/// one after the other.
 struct Batch {
     web: Web,
     started: Instant,
     /// How long the run may still wait.
     time: Duration,
-    /// Bytes of answers that the run has had.
+    /// Bytes of answers that the run has received.
     received: AtomicUsize,
 }
 
@@ -54,7 +57,7 @@ async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcom
     }
     state.outbound.count(requests.len())?;
     state.outbound.time_left()?;
-    let turn = state.turn(&web).await?;
+    let place = state.outbound_place(&web).await?;
     let (time, before) = (state.outbound.time_left()?, state.outbound.bytes());
     let batch = Batch { web, started: Instant::now(), time, received: AtomicUsize::new(before) };
     let exchanges = requests.into_iter().map(async |request| {
@@ -68,41 +71,41 @@ async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcom
         }
     });
     let outcomes = stream::iter(exchanges).buffered(limits::HTTP_CONCURRENT).collect().await;
-    drop(turn);
+    drop(place);
     state.outbound.charge(batch.received.load(Ordering::Relaxed) - before, batch.started.elapsed());
     Ok(outcomes)
 }
 
 impl Batch {
-    async fn exchange(&self, request: Checked) -> Result<Response, Fault> {
-        let room = limits::HTTP_RUN_BYTES.saturating_sub(self.received.load(Ordering::Relaxed));
-        if room == 0 {
+    async fn exchange(&self, request: ValidRequest) -> Result<Response, Fault> {
+        let bytes_left = limits::HTTP_RUN_BYTES.saturating_sub(self.received.load(Ordering::Relaxed));
+        if bytes_left == 0 {
             return Err(too_many_bytes());
         }
         let total = self.time.saturating_sub(self.started.elapsed()).min(limits::HTTP_TIME);
-        let cap = Limits { max_bytes: room.min(limits::HTTP_BODY_BYTES), total };
-        let Checked { method, url, headers, body } = request;
+        let cap = Limits { max_bytes: bytes_left.min(limits::HTTP_BODY_BYTES), total };
+        let ValidRequest { method, url, headers, body } = request;
         let client = self.web.client();
         let answer = client.follow(method, &url, headers, body, cap, limits::HTTP_REDIRECTS).await;
         let received = match &answer {
             Ok(fetched) => fetched.body.len(),
-            Err(NetError::TooLarge(most)) => *most,
+            Err(NetError::TooLarge(max)) => *max,
             Err(_) => 0,
         };
         let before = self.received.fetch_add(received, Ordering::Relaxed);
         if before + received > limits::HTTP_RUN_BYTES {
-            // Several came at once, each within what was left when it was sent.
+            // Several answers arrived together, each within what was left when its request was sent.
             return Err(too_many_bytes());
         }
         answer.map(response).map_err(|error| match error {
-            // Not this answer alone is too large: the run has had most of its bytes before.
-            NetError::TooLarge(most) if most < limits::HTTP_BODY_BYTES => too_many_bytes(),
+            // The limit was what the run had left, not what one answer may have.
+            NetError::TooLarge(max) if max < limits::HTTP_BODY_BYTES => too_many_bytes(),
             error => fault_of(&error),
         })
     }
 }
 
-fn check(request: Request) -> Result<Checked, Fault> {
+fn check(request: Request) -> Result<ValidRequest, Fault> {
     let bad = |message: String| fault::new(FaultCode::BadInput, message);
     let url = Url::parse(&request.url).map_err(|error| bad(format!("not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -111,8 +114,8 @@ fn check(request: Request) -> Result<Checked, Fault> {
     let mut headers = HeaderMap::with_capacity(request.headers.len());
     for Header { name, value } in request.headers {
         let parsed = HeaderName::from_bytes(name.as_bytes());
-        let parsed = parsed.map_err(|_| bad(format!("{name:?} is no header name")))?;
-        if OURS.contains(&parsed) {
+        let parsed = parsed.map_err(|_| bad(format!("{name:?} is not a header name")))?;
+        if RESERVED_HEADERS.contains(&parsed) {
             return Err(bad(format!("the header {parsed} can't be set")));
         }
         let value = HeaderValue::from_bytes(&value);
@@ -122,7 +125,7 @@ fn check(request: Request) -> Result<Checked, Fault> {
     if body.as_ref().is_some_and(|body| body.len() > limits::HTTP_BODY_BYTES) {
         return Err(fault::limit("the body is too large", format!("{} bytes", limits::HTTP_BODY_BYTES)));
     }
-    Ok(Checked { method: method(request.method), url: url.into(), headers, body })
+    Ok(ValidRequest { method: method(request.method), url: url.into(), headers, body })
 }
 
 fn method(method: Method) -> http::Method {

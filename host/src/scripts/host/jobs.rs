@@ -1,4 +1,4 @@
-//! `jobs`: making background jobs, and what a running one has of its own.
+//! `jobs`: creates background jobs, and implements `job.*` for the job that is running.
 
 use super::bindings::belvedere::script::jobs::Host;
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
@@ -7,7 +7,7 @@ use super::state::RunState;
 use crate::jobs::{CreateError, RunningJob};
 use crate::store::StoreError;
 
-/// Bytes of what `job.progress` is given.
+/// Bytes of the argument of `job.progress`.
 const PROGRESS_BYTES: usize = 16 << 10;
 
 impl Host for RunState {
@@ -48,18 +48,21 @@ impl RunState {
 async fn create(state: &mut RunState, kind: &str, input: &[u8], auth: bool) -> Result<String, Fault> {
     const FUNCTION: &str = "jobs.create";
     let queue = state.service(FUNCTION, |services| services.jobs.clone())?;
-    // An event's author asked for nothing.
+    // A run for an event has no caller: the event's author made no request.
     let caller = &state.info.caller;
     let Some(creator) = &caller.did else {
-        return Err(fault::forbidden(format!("{FUNCTION}: this run has no caller, so nobody to work for")));
+        return Err(fault::forbidden(format!(
+            "{FUNCTION}: this run has no caller that the job could work for"
+        )));
     };
     if auth && !caller.authority.is_some() {
-        let message = "auth takes a caller that proved a session, with DPoP or by the session cookie";
+        let message = "auth needs a caller that proved a session, with DPoP or by the session cookie";
         return Err(fault::forbidden(format!("{FUNCTION}: {message}")));
     }
-    // The job acts with a session of the client that is kept with it: with `auth` that is the proven one.
+    // The job acts with a session of the client that is stored with it; with `auth` that is the proven session's
+    // client.
     let client = if auth { caller.authority.client() } else { caller.client.as_ref() };
-    // The jobs that a job makes count as those of who made the first one.
+    // Jobs that a job creates count for the tenant that created the first one.
     let (client, tenant) = (client.map(|id| &**id), &caller.tenant);
     let input = String::from_utf8_lossy(input);
     queue.create(kind, &input, creator.as_str(), client, tenant, auth).await.map_err(|error| {
@@ -85,6 +88,6 @@ async fn progress(state: &mut RunState, value: &[u8]) -> Result<(), Fault> {
 }
 
 fn unavailable(function: &str, error: &StoreError) -> Fault {
-    tracing::error!(function, %error, "the database failed a script");
+    tracing::error!(function, %error, "a script's database request failed");
     fault::new(FaultCode::Unavailable, format!("{function}: database unavailable"))
 }

@@ -1,4 +1,4 @@
-//! JSON that the guest hands over, measured before anything is made of it: 16 MiB of `[],` would become a third of a
+//! Measures JSON that the guest passes to the host, before it is parsed: 16 MiB of `[],` would become a third of a
 //! gigabyte.
 
 use serde::Deserializer;
@@ -8,15 +8,15 @@ use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use super::state::RunState;
 
-/// Memory of one value in a tree, beside its text: itself, and its part of the list or map that it is in.
+/// Memory of one value in a parsed tree, besides its text: itself, and its part of the list or map that it is in.
 const VALUE_BYTES: usize = 64;
 
-/// Checks that `json` is JSON of at most `most` bytes, and charges the run with the memory that a tree of it takes.
+/// Checks that `json` is JSON of at most `max` bytes, and charges the run for the memory that its parsed tree takes.
 /// `what` names it to the script's author. Depth is bounded by the parser, at 128.
-pub(super) fn check(state: &mut RunState, what: &str, json: &[u8], most: usize) -> Result<(), Fault> {
+pub(super) fn check(state: &mut RunState, what: &str, json: &[u8], max: usize) -> Result<(), Fault> {
     let bad = |message: String| fault::new(FaultCode::BadInput, format!("{what}: {message}"));
-    if json.len() > most {
-        return Err(bad(format!("larger than {most} bytes of JSON")));
+    if json.len() > max {
+        return Err(bad(format!("larger than {max} bytes of JSON")));
     }
     let mut values = 0;
     let mut parser = serde_json::Deserializer::from_slice(json);

@@ -1,4 +1,4 @@
-//! `linked-repos`: repos whose owners let the instance write to them.
+//! `linked-repos`: access to repos whose owners let the instance write to them.
 
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ impl Host for RunState {
         if let Err(fault) = json::check(self, FUNCTION, &value, MAX_RECORD_BYTES) {
             return Ok(Err(fault));
         }
-        let done = used(self, FUNCTION, &did, async |repo, patience| {
+        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.create(&collection, rkey.as_deref(), record(&value)?, patience).await
         });
         Ok(done.await.map(|(uri, cid)| Put { uri, cid }))
@@ -53,7 +53,7 @@ impl Host for RunState {
         if let Err(fault) = json::check(self, FUNCTION, &value, MAX_RECORD_BYTES) {
             return Ok(Err(fault));
         }
-        let done = used(self, FUNCTION, &did, async |repo, patience| {
+        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.put(&collection, &rkey, record(&value)?, swap.as_deref(), patience).await
         });
         Ok(done.await.map(|(uri, cid)| Put { uri, cid }))
@@ -66,7 +66,7 @@ impl Host for RunState {
         rkey: String,
     ) -> wasmtime::Result<Result<(), Fault>> {
         const FUNCTION: &str = "repo:delete_record";
-        let done = used(self, FUNCTION, &did, async |repo, patience| {
+        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.delete(&collection, &rkey, patience).await
         });
         Ok(done.await)
@@ -79,10 +79,10 @@ impl Host for RunState {
         mime_type: String,
     ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
         const FUNCTION: &str = "repo:upload_blob";
-        let done = used(self, FUNCTION, &did, async |repo, patience| {
+        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.upload(bytes.into(), &mime_type, patience).await
         });
-        Ok(done.await.and_then(|answer| answered(FUNCTION, &answer)))
+        Ok(done.await.and_then(|answer| pds_json(FUNCTION, &answer)))
     }
 
     async fn call(
@@ -94,17 +94,17 @@ impl Host for RunState {
     ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
         const FUNCTION: &str = "repo:call";
         if input.as_ref().is_some_and(|input| input.len() > limits::HTTP_BODY_BYTES) {
-            return Ok(Err(fault::limit("repo:call: too large an input", limits::HTTP_BODY_BYTES)));
+            return Ok(Err(fault::limit("repo:call: the input is too large", limits::HTTP_BODY_BYTES)));
         }
-        let params = match params.map(|json| xrpc::pairs(self, FUNCTION, &json)).transpose() {
+        let params = match params.map(|json| xrpc::query_params(self, FUNCTION, &json)).transpose() {
             Ok(params) => params.unwrap_or_default(),
             Err(fault) => return Ok(Err(fault)),
         };
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
-        let done = used(self, FUNCTION, &did, async |repo, patience| {
+        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.call(&nsid, &query, input, patience).await
         });
-        Ok(done.await.and_then(|answer| answered(FUNCTION, &answer)))
+        Ok(done.await.and_then(|answer| pds_json(FUNCTION, &answer)))
     }
 }
 
@@ -117,13 +117,13 @@ fn runner(state: &RunState) -> Runner<'_> {
     Runner { trigger, kind: *kind, has_caller: caller.did.is_some(), tenant: &caller.tenant }
 }
 
-fn account(function: &str, text: &str) -> Result<Did, Fault> {
+fn parse_did(function: &str, text: &str) -> Result<Did, Fault> {
     let message = || format!("{function}: {text:?} is not a DID");
     Did::try_from(text).map_err(|_| fault::new(FaultCode::BadInput, message()))
 }
 
 fn database(error: &StoreError) -> Fault {
-    tracing::error!(function = "linked_repos", %error, "the database failed a script");
+    tracing::error!(function = "linked_repos", %error, "a script's database request failed");
     fault::new(FaultCode::Unavailable, "linked_repos: database unavailable")
 }
 
@@ -131,17 +131,17 @@ fn record(value: &[u8]) -> Result<Value, GrantError> {
     serde_json::from_slice(value).map_err(|error| GrantError::Invalid(error.to_string()))
 }
 
-/// What a PDS answered, if it is JSON; nothing at all is null.
-fn answered(function: &str, answer: &[u8]) -> Result<Vec<u8>, Fault> {
+/// A PDS's answer, which must be JSON; an empty one becomes null.
+fn pds_json(function: &str, answer: &[u8]) -> Result<Vec<u8>, Fault> {
     if answer.is_empty() {
         return Ok(b"null".to_vec());
     }
     if answer.len() > limits::HTTP_BODY_BYTES {
-        return Err(fault::limit("too large an answer of the PDS", limits::HTTP_BODY_BYTES));
+        return Err(fault::limit("the answer of the PDS is too large", limits::HTTP_BODY_BYTES));
     }
     match serde_json::from_slice::<serde::de::IgnoredAny>(answer) {
         Ok(_) => Ok(answer.to_vec()),
-        Err(_) => Err(fault::new(FaultCode::Upstream, format!("{function}: the PDS's answer is no JSON"))),
+        Err(_) => Err(fault::new(FaultCode::Upstream, format!("{function}: the PDS's answer is not JSON"))),
     }
 }
 
@@ -161,43 +161,43 @@ async fn list(state: &mut RunState) -> Result<Vec<u8>, Fault> {
 async fn get(state: &mut RunState, did: &str) -> Result<Vec<u8>, Fault> {
     const FUNCTION: &str = "linked_repos.get";
     let grants = grants(state, FUNCTION)?;
-    let did = account(FUNCTION, did)?;
+    let did = parse_did(FUNCTION, did)?;
     let runner = runner(state);
     let found = grants.find(&did, &runner).await.map_err(|error| database(&error))?;
     let Some(row) = found else { return Ok(b"null".to_vec()) };
-    // Whether it can be used: the script hears it here, not at its first write.
+    // An unusable grant fails here instead of at the script's first write.
     if let Err(error) = grants.open(&did, &runner).await {
-        return Err(refused(state, FUNCTION, error));
+        return Err(grant_fault(state, FUNCTION, error));
     }
     let repo = json!({ "did": row.did, "handle": row.handle, "status": row.status, "scopes": row.scopes });
     Ok(repo.to_string().into_bytes())
 }
 
-/// One use of a grant, within what the run has left for others' servers.
-async fn used<T>(
+/// Uses a grant for one call, within what the run has left for other servers.
+async fn with_grant<T>(
     state: &mut RunState,
     function: &'static str,
     did: &str,
     work: impl AsyncFnOnce(&LinkedRepo, std::time::Duration) -> Result<T, GrantError>,
 ) -> Result<T, Fault> {
     let grants = grants(state, function)?;
-    let did = account(function, did)?;
+    let did = parse_did(function, did)?;
     let repo = match grants.open(&did, &runner(state)).await {
         Ok(repo) => repo,
-        Err(error) => return Err(refused(state, function, error)),
+        Err(error) => return Err(grant_fault(state, function, error)),
     };
     state.outbound.count(1)?;
     let patience = state.outbound.time_left()?;
     let started = Instant::now();
     let done = work(&repo, patience).await;
     state.outbound.charge(0, started.elapsed());
-    done.map_err(|error| refused(state, function, error))
+    done.map_err(|error| grant_fault(state, function, error))
 }
 
-fn refused(state: &mut RunState, function: &str, error: GrantError) -> Fault {
+fn grant_fault(state: &mut RunState, function: &str, error: GrantError) -> Fault {
     let message = format!("{function}: {error}");
     match error {
-        GrantError::Pds(error) => repo::refused(state, function, error),
+        GrantError::Pds(error) => repo::pds_fault(state, function, error),
         GrantError::Store(error) => database(&error),
         GrantError::Pending | GrantError::NeedsReauth(_) => fault::new(FaultCode::NoSession, message),
         GrantError::Unknown | GrantError::Scope(_) => fault::forbidden(message),

@@ -1,4 +1,4 @@
-//! `log`: lines of `log`, `print` and `warn`.
+//! `log`: writes the lines of `log`, `print` and `warn`.
 
 use super::bindings::belvedere::script::log::{Host, Level};
 use super::bindings::belvedere::script::types::Fault;
@@ -14,7 +14,7 @@ impl Host for RunState {
         let Some(sink) = self.log() else { return Ok(Ok(())) };
         let cut = message.len() > limits::LOG_LINE_BYTES;
         message.truncate(limits::LOG_LINE_BYTES);
-        // Nearly every line is text, and to check that takes a fraction of what replacing takes.
+        // Nearly every line is valid UTF-8, and checking is much cheaper than replacing invalid bytes.
         let mut message = String::from_utf8(message)
             .unwrap_or_else(|broken| String::from_utf8_lossy(broken.as_bytes()).into_owned());
         if cut {

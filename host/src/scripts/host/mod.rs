@@ -1,9 +1,9 @@
-//! The host's side of the contract: one file per capability, each implementing the interface of the WIT file of the
+//! Implements the host's side of the contract: one file per capability, each with the interface of the WIT file of the
 //! same name for [`RunState`]. A new capability adds its file here and the line that declares it; the generated
 //! linker ([`guest::linker`]) does not build without it.
 //!
-//! A refusal that the script may handle is a [`bindings::belvedere::script::types::Fault`]; whatever ends the run
-//! is a trap.
+//! A refusal that the script may handle is a [`bindings::belvedere::script::types::Fault`]; an error that ends
+//! the run is a trap.
 
 mod atproto;
 mod bindings;
@@ -25,5 +25,5 @@ mod types;
 mod xrpc;
 
 pub(super) use guest::{Guest, Instance};
-pub(super) use meter::Exhausted;
+pub(super) use meter::InstructionsExhausted;
 pub(super) use state::{RunInfo, RunState};

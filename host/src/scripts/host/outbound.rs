@@ -1,4 +1,4 @@
-//! What a run may use of other servers: counted here, for `http.*`, `xrpc.*` and blobs alike.
+//! Counts a run's use of other servers against its limits, for `http.*`, `xrpc.*` and blobs together.
 
 use std::time::{Duration, Instant};
 
@@ -13,45 +13,45 @@ use crate::scripts::web::Web;
 /// What a run has used so far.
 #[derive(Debug)]
 pub(super) struct Outbound {
-    /// So many times the allowances of an ordinary run.
-    times: u32,
+    /// How many times the limits of an ordinary run this one has.
+    factor: u32,
     requests: u32,
     bytes: usize,
     waited: Duration,
 }
 
 impl Outbound {
-    pub(super) fn of(times: u32) -> Self {
-        Self { times, requests: 0, bytes: 0, waited: Duration::ZERO }
+    pub(super) fn of(factor: u32) -> Self {
+        Self { factor, requests: 0, bytes: 0, waited: Duration::ZERO }
     }
 
     /// Counts requests before they are sent.
     pub(super) fn count(&mut self, requests: usize) -> Result<(), Fault> {
         self.requests = self.requests.saturating_add(u32::try_from(requests).unwrap_or(u32::MAX));
-        let most = limits::HTTP_REQUESTS * self.times;
-        if self.requests > most {
-            return Err(fault::limit("too many requests to other servers", most));
+        let max = limits::HTTP_REQUESTS * self.factor;
+        if self.requests > max {
+            return Err(fault::limit("too many requests to other servers", max));
         }
         Ok(())
     }
 
-    /// How long the run may still wait for others.
+    /// How long the run may still wait for other servers.
     pub(super) fn time_left(&self) -> Result<Duration, Fault> {
-        let most = limits::HTTP_RUN_TIME * self.times;
-        let left = most.saturating_sub(self.waited);
+        let max = limits::HTTP_RUN_TIME * self.factor;
+        let left = max.saturating_sub(self.waited);
         if left.is_zero() {
-            let most = format!("{} s of it", most.as_secs());
-            return Err(fault::limit("too much time waiting for other servers", most));
+            let max = format!("{} s of it", max.as_secs());
+            return Err(fault::limit("too much time waiting for other servers", max));
         }
         Ok(left)
     }
 
-    /// Bytes of answers that the run has had.
+    /// Bytes of answers that the run has received.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts what came back, and how long it took.
+    /// Counts the bytes of an answer, and the time waited for it.
     pub(super) fn charge(&mut self, bytes: usize, waited: Duration) {
         self.bytes += bytes;
         self.waited += waited;
@@ -59,24 +59,24 @@ impl Outbound {
 }
 
 impl RunState {
-    /// A place among the runs that wait for other servers. Waiting for it counts as waiting for them.
-    pub(super) async fn turn(&mut self, web: &Web) -> Result<Place, Fault> {
+    /// Waits for a place among the runs that wait for other servers. This time counts as waiting for them.
+    pub(super) async fn outbound_place(&mut self, web: &Web) -> Result<Place, Fault> {
         let started = Instant::now();
-        let turn = web.turn(self.tenant()).await;
+        let place = web.turn(self.tenant()).await;
         self.outbound.charge(0, started.elapsed());
-        turn.map_err(|full| {
+        place.map_err(|full| {
             let message = format!("too many scripts are waiting for other servers: {full}");
             fault::new(FaultCode::Unavailable, message)
         })
     }
 }
 
-/// The answers of a run are larger than it may hold.
+/// The fault of a run whose answers exceed [`limits::HTTP_RUN_BYTES`].
 pub(super) fn too_many_bytes() -> Fault {
     fault::limit("too many bytes of answers", limits::HTTP_RUN_BYTES)
 }
 
-/// What a script sees of a request that got no answer. Addresses that names resolved to are not in it.
+/// Maps a request without an answer to a fault. It does not contain the addresses that names resolved to.
 pub(super) fn fault_of(error: &NetError) -> Fault {
     let code = match error {
         NetError::Refused(_) => FaultCode::Forbidden,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_has_so_many_requests_bytes_and_seconds() {
+    fn requests_bytes_and_waiting_are_bounded() {
         let mut used = Outbound::of(1);
         assert!(used.count(limits::HTTP_REQUESTS as usize).is_ok());
         assert_eq!(used.count(1).unwrap_err().code, FaultCode::Limit);

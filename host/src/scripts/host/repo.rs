@@ -1,5 +1,5 @@
-//! `repo`: records by schema and URI, and writes to the caller's repo and to the index. Whatever the guest says, a
-//! write goes to one repo, and only to records of that repo.
+//! `repo`: reads schemas and records, and writes to the caller's repo and to the index. The host enforces that a write
+//! goes to one repo, and only to records of that repo.
 
 use std::time::Instant;
 
@@ -73,36 +73,36 @@ fn repos(state: &mut RunState) -> Result<Repos, Fault> {
     state.service("Record", |services| services.repos.clone())
 }
 
-fn collection_of(text: &str) -> Result<Nsid, Fault> {
+fn parse_collection(text: &str) -> Result<Nsid, Fault> {
     Nsid::try_from(text).map_err(|_| bad(format!("Record: collection {text:?} is not an NSID")))
 }
 
-fn uri_of(text: &str) -> Result<RecordUri, Fault> {
+fn parse_uri(text: &str) -> Result<RecordUri, Fault> {
     RecordUri::parse(text).map_err(|error| bad(format!("Record: {text:?} is {error}")))
 }
 
 fn database(error: &StoreError) -> Fault {
-    tracing::error!(function = "Record", %error, "the database failed a script");
+    tracing::error!(function = "Record", %error, "a script's database request failed");
     fault::new(FaultCode::Unavailable, "Record: database unavailable")
 }
 
 fn schema(state: &mut RunState, collection: &str) -> Result<Vec<u8>, Fault> {
     let repos = repos(state)?;
-    Ok(repos.schema(&collection_of(collection)?).map_or_else(|| b"null".to_vec(), Vec::from))
+    Ok(repos.schema(&parse_collection(collection)?).map_or_else(|| b"null".to_vec(), Vec::from))
 }
 
 async fn load(state: &mut RunState, uris: &[String]) -> Result<Vec<Loaded>, Fault> {
     let repos = repos(state)?;
     if uris.len() > limits::LOAD_URIS {
-        let most = limits::LOAD_URIS;
-        return Err(fault::new(FaultCode::Limit, format!("Record.load_all: at most {most} URIs at once")));
+        let max = limits::LOAD_URIS;
+        return Err(fault::new(FaultCode::Limit, format!("Record.load_all: at most {max} URIs at once")));
     }
-    let uris: Vec<RecordUri> = uris.iter().map(|uri| uri_of(uri)).collect::<Result<_, _>>()?;
-    let room = limits::LOAD_BYTES.min(usize::try_from(state.row_bytes_left()).unwrap_or(usize::MAX));
-    let loaded = repos.load(&uris, room).await.map_err(|error| database(&error))?;
+    let uris: Vec<RecordUri> = uris.iter().map(|uri| parse_uri(uri)).collect::<Result<_, _>>()?;
+    let max_bytes = limits::LOAD_BYTES.min(usize::try_from(state.row_bytes_left()).unwrap_or(usize::MAX));
+    let loaded = repos.load(&uris, max_bytes).await.map_err(|error| database(&error))?;
     if loaded.more {
         let message =
-            format!("Record.load_all: the records are larger than {room} bytes: load fewer at once");
+            format!("Record.load_all: the records are larger than {max_bytes} bytes: load fewer at once");
         return Err(fault::new(FaultCode::Limit, message));
     }
     let rows = loaded.rows;
@@ -123,23 +123,23 @@ async fn load(state: &mut RunState, uris: &[String]) -> Result<Vec<Loaded>, Faul
     Ok(found)
 }
 
-/// A write that may be done, as far as the host can tell: record and target make sense, and belong together.
-struct Checked {
+/// A write that was checked: record and target are valid, and belong together.
+struct ValidWrite {
     target: Did,
     collection: Nsid,
-    /// Of a record that exists.
+    /// The URI of the record, if it exists already.
     uri: Option<RecordUri>,
     rkey: Option<RecordKey>,
-    /// None to delete.
+    /// `None` to delete.
     value: Option<(Bytes, Inspected)>,
 }
 
-fn check(state: &mut RunState, write: WitWrite) -> Result<Checked, Fault> {
+fn check(state: &mut RunState, write: WitWrite) -> Result<ValidWrite, Fault> {
     let target = target(state, write.repo.as_deref())?;
-    let collection = collection_of(&write.collection)?;
-    let uri = write.uri.as_deref().map(uri_of).transpose()?;
+    let collection = parse_collection(&write.collection)?;
+    let uri = write.uri.as_deref().map(parse_uri).transpose()?;
     if let Some(uri) = &uri {
-        owned(uri, &target)?;
+        check_owner(uri, &target)?;
         if uri.collection != collection {
             return Err(bad(format!("Record: {uri} is not of the collection {collection}")));
         }
@@ -160,21 +160,21 @@ fn check(state: &mut RunState, write: WitWrite) -> Result<Checked, Fault> {
         }
     };
     state.writes.add(1, value.as_ref().map_or(0, |(value, _)| value.len()))?;
-    Ok(Checked { target, collection, uri, rkey, value })
+    Ok(ValidWrite { target, collection, uri, rkey, value })
 }
 
-/// The repo that a write is for: the one the script names, or else that of the account the caller writes for, their own
-/// as a rule.
+/// The repo that a write is for: the one the script names, or else that of the account the caller writes for, which is
+/// the caller unless the run has a `delegate_did`.
 fn target(state: &RunState, named: Option<&str>) -> Result<Did, Fault> {
     if let Some(text) = named {
         return Did::try_from(text).map_err(|_| bad(format!("Record: {text:?} is not a DID")));
     }
     let own = state.info.delegate.as_ref().or(state.info.caller.did.as_ref());
-    own.cloned().ok_or_else(|| bad("Record: there is no caller; say with set_repo() whose record it is"))
+    own.cloned().ok_or_else(|| bad("Record: there is no caller; name the record's repo with set_repo()"))
 }
 
-/// Somebody else's record is never written, whatever the URI that a script was given.
-fn owned(uri: &RecordUri, target: &Did) -> Result<(), Fault> {
+/// Refuses to write a record of another account, whatever URI the script passed.
+fn check_owner(uri: &RecordUri, target: &Did) -> Result<(), Fault> {
     if uri.did == *target {
         return Ok(());
     }
@@ -189,10 +189,10 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
     if writes.len() > pds::MAX_WRITES {
         return Err(fault::limit("too many records in one commit", pds::MAX_WRITES));
     }
-    let checked: Vec<Checked> =
+    let checked: Vec<ValidWrite> =
         writes.into_iter().map(|write| check(state, write)).collect::<Result<_, _>>()?;
     let mut writes = Vec::with_capacity(checked.len());
-    for Checked { target, collection, uri, rkey, value } in checked {
+    for ValidWrite { target, collection, uri, rkey, value } in checked {
         if target != session.did {
             let message = format!("Record: this run may not write to the repo of {target}");
             return Err(fault::forbidden(message));
@@ -219,7 +219,7 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
     Ok(written)
 }
 
-/// One write by its own method, several in one commit.
+/// Sends one write by its own method, several in one commit.
 async fn send(
     state: &mut RunState,
     repos: &Repos,
@@ -239,22 +239,22 @@ async fn send(
         Err(PdsError::Refused(refusal))
             if refusal.is_not_found() && matches!(writes, [pds::Write { action: Action::Delete, .. }]) =>
         {
-            // What should go is gone.
+            // The record to delete does not exist.
             Committed { rev: None, records: vec![None] }
         }
-        other => other.map_err(|error| refused(state, "Record", error))?,
+        other => other.map_err(|error| pds_fault(state, "Record", error))?,
     };
-    let mut places = writes.iter().zip(&committed.records);
-    let as_asked = places.all(|(write, place)| write.fits(&session.did, place.as_ref()));
-    if !as_asked {
-        let error = PdsError::Malformed("it wrote something else than it was asked to".to_owned());
-        return Err(refused(state, "Record", error));
+    let mut records = writes.iter().zip(&committed.records);
+    let as_requested = records.all(|(write, record)| write.fits(&session.did, record.as_ref()));
+    if !as_requested {
+        let error = PdsError::Malformed("it wrote something else than requested".to_owned());
+        return Err(pds_fault(state, "Record", error));
     }
     Ok(committed)
 }
 
-/// What a script sees of a PDS that did not do what it was asked. The answer is kept, for a procedure to pass it on.
-pub(super) fn refused(state: &mut RunState, function: &str, error: PdsError) -> Fault {
+/// Maps the failure of a PDS call to a fault. Keeps the PDS's answer, so that a procedure can pass it on.
+pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -> Fault {
     let message = format!("{function}: {error}");
     match error {
         PdsError::Refused(refusal) => {
@@ -276,7 +276,7 @@ pub(super) fn refused(state: &mut RunState, function: &str, error: PdsError) -> 
 
 async fn save_local(state: &mut RunState, write: WitWrite) -> Result<Written, Fault> {
     let repos = repos(state)?;
-    let Checked { target, collection, rkey, value, .. } = check(state, write)?;
+    let ValidWrite { target, collection, rkey, value, .. } = check(state, write)?;
     let Some((value, inspected)) = value else { return Err(bad("Record:save_local: there is no record")) };
     let Some(rkey) = rkey else { return Err(bad("Record:save_local: the record key is missing")) };
     let uri = RecordUri { did: target, collection, rkey };
@@ -289,8 +289,8 @@ async fn save_local(state: &mut RunState, write: WitWrite) -> Result<Written, Fa
 
 async fn delete_local(state: &mut RunState, uri: &str, repo: Option<&str>) -> Result<bool, Fault> {
     let repos = repos(state)?;
-    let uri = uri_of(uri)?;
-    owned(&uri, &target(state, repo)?)?;
+    let uri = parse_uri(uri)?;
+    check_owner(&uri, &target(state, repo)?)?;
     state.writes.add(1, 0)?;
     repos.delete_local(&uri).await.map_err(|error| database(&error))
 }

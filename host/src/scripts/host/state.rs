@@ -1,4 +1,4 @@
-//! What the host knows of one run: what it may reach, and how much of its allowances is left.
+//! The host's state of one run: its services, and how much of its limits it has used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ use crate::scripts::{Lineage, limits, tid::TidClock};
 use crate::trigger::TriggerKind;
 use crate::xrpc::Caller;
 
-/// What runs, and on whose behalf. Capabilities decide by it what they allow, and log lines name it.
+/// The trigger and the caller of a run. Capabilities decide by it what they allow, and log lines carry it.
 #[derive(Clone, Debug)]
 pub(in crate::scripts) struct RunInfo {
     pub(in crate::scripts) trigger: Arc<str>,
@@ -29,14 +29,14 @@ pub(in crate::scripts) struct RunInfo {
     pub(in crate::scripts) caller: Caller,
     /// The account whose repo is written to, if it is not the caller's.
     pub(in crate::scripts) delegate: Option<Did>,
-    /// The runs that it shares its limits with (`xrpc.*`).
+    /// The run's lineage among the runs that call each other (`xrpc.*`).
     pub(in crate::scripts) lineage: Lineage,
 }
 
 impl RunInfo {
     /// For a script that is loaded and not run.
     pub(in crate::scripts) fn check(trigger: Arc<str>, kind: TriggerKind) -> Self {
-        let lineage = Lineage::first(TriggerKind::Query);
+        let lineage = Lineage::root(TriggerKind::Query);
         Self { trigger, kind, caller: Caller::default(), delegate: None, lineage }
     }
 }
@@ -50,8 +50,8 @@ pub(in crate::scripts) struct RunState {
     services: Option<Services>,
     upstream: Vec<Arc<UpstreamAnswer>>,
     host_calls: Arc<AtomicU32>,
-    /// So many times the allowances of an ordinary run.
-    times: u32,
+    /// How many times the limits of an ordinary run this one has.
+    factor: u32,
     rows: u64,
     row_bytes: u64,
     json_bytes: u64,
@@ -60,7 +60,7 @@ pub(in crate::scripts) struct RunState {
     pub(super) outbound: Outbound,
     pub(super) blobs: Blobs,
     pub(super) writes: WriteCount,
-    /// With the caller's PDS, when this run has one.
+    /// The session with the caller's PDS, when this run may use one.
     pub(super) session: Option<Arc<Session>>,
     memory_refused: bool,
 }
@@ -75,13 +75,13 @@ impl RunState {
         Self {
             services: Some(services.clone()),
             session,
-            ..Self::unconnected(info, services.clock.clone(), tids)
+            ..Self::without_services(info, services.clock.clone(), tids)
         }
     }
 
-    /// For a check: log lines vanish, and everything else that is not the clock is refused.
-    pub(in crate::scripts) fn unconnected(info: RunInfo, clock: Clock, tids: Arc<TidClock>) -> Self {
-        let times = if info.kind == TriggerKind::JobRun { limits::JOB_TIMES } else { 1 };
+    /// For a script that is compiled or checked: log lines are discarded, and every function but the clock's is refused.
+    pub(in crate::scripts) fn without_services(info: RunInfo, clock: Clock, tids: Arc<TidClock>) -> Self {
+        let factor = if info.kind == TriggerKind::JobRun { limits::JOB_FACTOR } else { 1 };
         Self {
             info,
             clock,
@@ -89,12 +89,12 @@ impl RunState {
             services: None,
             upstream: Vec::new(),
             host_calls: Arc::default(),
-            times,
+            factor,
             rows: 0,
             row_bytes: 0,
             json_bytes: 0,
             log_lines: 0,
-            outbound: Outbound::of(times),
+            outbound: Outbound::of(factor),
             database_time: Duration::ZERO,
             blobs: Blobs::default(),
             writes: WriteCount::default(),
@@ -103,12 +103,12 @@ impl RunState {
         }
     }
 
-    /// Who pays for the run.
+    /// The tenant that pays for the run.
     pub(in crate::scripts) fn tenant(&self) -> &Tenant {
         &self.info.caller.tenant
     }
 
-    /// The runs that this one is called by.
+    /// The run's lineage among the runs that call each other.
     pub(in crate::scripts) fn lineage(&self) -> &Lineage {
         &self.info.lineage
     }
@@ -118,9 +118,9 @@ impl RunState {
         &self.host_calls
     }
 
-    /// How many times the allowances of an ordinary run this one has.
-    pub(in crate::scripts) fn times(&self) -> u32 {
-        self.times
+    /// How many times the limits of an ordinary run this one has.
+    pub(in crate::scripts) fn factor(&self) -> u32 {
+        self.factor
     }
 
     /// Whether the instance asked for more linear memory than it may have.
@@ -130,56 +130,56 @@ impl RunState {
 
     /// Counts a call into the host.
     pub(super) fn count_call(&mut self) -> Result<(), Fault> {
-        let most = limits::HOST_CALLS * self.times;
-        if self.host_calls.fetch_add(1, Ordering::Relaxed) >= most {
-            return Err(fault::limit("too many calls to the host", most));
+        let max = limits::HOST_CALLS * self.factor;
+        if self.host_calls.fetch_add(1, Ordering::Relaxed) >= max {
+            return Err(fault::limit("too many calls to the host", max));
         }
         Ok(())
     }
 
     pub(super) fn count_log_line(&mut self) -> Result<(), Fault> {
         self.log_lines += 1;
-        if self.log_lines > limits::LOG_LINES * self.times {
-            return Err(fault::limit("too many log lines", limits::LOG_LINES * self.times));
+        if self.log_lines > limits::LOG_LINES * self.factor {
+            return Err(fault::limit("too many log lines", limits::LOG_LINES * self.factor));
         }
         Ok(())
     }
 
-    /// Counts the memory that JSON of the guest takes on the host.
+    /// Counts the memory that JSON from the guest takes on the host.
     pub(super) fn charge_json(&mut self, bytes: usize) -> Result<(), Fault> {
         self.json_bytes = self.json_bytes.saturating_add(bytes as u64);
-        let most = limits::JSON_RUN_BYTES * u64::from(self.times);
-        if self.json_bytes > most {
-            return Err(fault::limit("too much JSON handed over", format!("{most} bytes of it")));
+        let max = limits::JSON_RUN_BYTES * u64::from(self.factor);
+        if self.json_bytes > max {
+            return Err(fault::limit("too much JSON handed over", format!("{max} bytes of it")));
         }
         Ok(())
     }
 
     /// Bytes of rows that the run may still read.
     pub(super) fn row_bytes_left(&self) -> u64 {
-        (limits::ROW_BYTES * u64::from(self.times)).saturating_sub(self.row_bytes)
+        (limits::ROW_BYTES * u64::from(self.factor)).saturating_sub(self.row_bytes)
     }
 
     pub(super) fn count_rows(&mut self, rows: usize, bytes: usize) -> Result<(), Fault> {
         self.rows += rows as u64;
         self.row_bytes += bytes as u64;
-        let (most_rows, most_bytes) =
-            (limits::ROWS * u64::from(self.times), limits::ROW_BYTES * u64::from(self.times));
-        if self.rows > most_rows {
-            return Err(fault::limit("too many rows read", most_rows));
+        let (max_rows, max_bytes) =
+            (limits::ROWS * u64::from(self.factor), limits::ROW_BYTES * u64::from(self.factor));
+        if self.rows > max_rows {
+            return Err(fault::limit("too many rows read", max_rows));
         }
-        if self.row_bytes > most_bytes {
-            return Err(fault::limit("too many bytes of rows read", most_bytes));
+        if self.row_bytes > max_bytes {
+            return Err(fault::limit("too many bytes of rows read", max_bytes));
         }
         Ok(())
     }
 
     /// The index, for a counted call.
     pub(super) fn index(&mut self, function: &str) -> Result<Arc<dyn Index>, Fault> {
-        let most = limits::DATABASE_TIME * self.times;
-        if self.database_time >= most {
-            let most = format!("{} s of it", most.as_secs());
-            return Err(fault::limit("too much waiting for the database", most));
+        let max = limits::DATABASE_TIME * self.factor;
+        if self.database_time >= max {
+            let max = format!("{} s of it", max.as_secs());
+            return Err(fault::limit("too much waiting for the database", max));
         }
         self.service(function, |services| Some(Arc::clone(&services.index)))
     }
@@ -188,7 +188,7 @@ impl RunState {
         self.database_time += time;
     }
 
-    /// What `pick` takes of the services, for a counted call. `function` is what the script called.
+    /// The service that `pick` takes, for a counted call. `function` is the function that the script called.
     pub(super) fn service<T>(
         &mut self,
         function: &str,
@@ -207,7 +207,7 @@ impl RunState {
         self.services.as_ref().map(|services| &*services.log)
     }
 
-    /// Keeps an upstream answer for as long as the run lasts, and gives the number under which a fault names it.
+    /// Keeps an upstream answer until the run ends, and returns the number by which a fault names it.
     pub(super) fn keep_upstream(&mut self, answer: UpstreamAnswer) -> u32 {
         self.upstream.push(Arc::new(answer));
         (self.upstream.len() - 1) as u32
@@ -247,10 +247,10 @@ mod tests {
     use crate::clock::Timestamp;
 
     #[test]
-    fn a_run_waits_for_the_database_only_so_long() {
+    fn the_time_waiting_for_the_database_is_bounded() {
         let info = RunInfo::check("xrpc.query:com.example.get".into(), TriggerKind::Query);
         let clock = Clock::fixed(Timestamp(0));
-        let mut state = RunState::unconnected(info, clock, Arc::new(TidClock::new(0)));
+        let mut state = RunState::without_services(info, clock, Arc::new(TidClock::new(0)));
         let rest = Duration::from_millis(1);
         state.spend_on_database(limits::DATABASE_TIME.saturating_sub(rest));
         let code = |state: &mut RunState| state.index("db.get").err().map(|fault| fault.code);

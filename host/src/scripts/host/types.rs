@@ -1,4 +1,4 @@
-//! The shared types have no functions.
+//! `types`: the shared types, which have no functions.
 
 use super::bindings::belvedere::script::types::Host;
 use super::state::RunState;

@@ -1,4 +1,4 @@
-//! `xrpc`: methods of this server, run in process as the same caller, and of others.
+//! `xrpc`: calls methods of this server, in process and as the same caller, and of other servers.
 
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ async fn call(
     if nsid.len() > limits::NAME_BYTES {
         return Err(fault::new(FaultCode::BadInput, format!("{function}: the method's name is too long")));
     }
-    let params = params.map(|json| pairs(state, function, &json)).transpose()?.unwrap_or_default();
+    let params = params.map(|json| query_params(state, function, &json)).transpose()?.unwrap_or_default();
     if let Some(input) = &input {
         json::check(state, &format!("{function}: input"), input, limits::XRPC_INPUT_BYTES)?;
     }
@@ -72,12 +72,12 @@ async fn call(
     if forwarded {
         state.outbound.charge(0, started.elapsed());
     }
-    let answer = answer.map_err(|error| refused(function, error))?;
+    let answer = answer.map_err(|error| xrpc_fault(function, error))?;
     if bytes > limits::HTTP_BODY_BYTES {
-        let most = limits::HTTP_BODY_BYTES;
+        let max = limits::HTTP_BODY_BYTES;
         return Err(fault::new(
             FaultCode::Limit,
-            format!("{function}: the answer is larger than {most} bytes"),
+            format!("{function}: the answer is larger than {max} bytes"),
         ));
     }
     if state.outbound.bytes() + bytes > limits::HTTP_RUN_BYTES {
@@ -87,7 +87,7 @@ async fn call(
     Ok(Answer { status: answer.status.as_u16(), body: answer.body.into() })
 }
 
-fn refused(function: &str, error: XrpcError) -> Fault {
+fn xrpc_fault(function: &str, error: XrpcError) -> Fault {
     let code = match error {
         XrpcError::Invalid(_) => FaultCode::BadInput,
         XrpcError::Unavailable(_) => FaultCode::Unavailable,
@@ -95,17 +95,17 @@ fn refused(function: &str, error: XrpcError) -> Fault {
     fault::new(code, format!("{function}: {error}"))
 }
 
-/// Query parameters from an object: an array repeats its name, and null is nothing.
-pub(super) fn pairs(
+/// Query parameters from an object: an array repeats its name, and null is left out.
+pub(super) fn query_params(
     state: &mut RunState,
     function: &str,
     json: &[u8],
 ) -> Result<Vec<(String, String)>, Fault> {
     json::check(state, &format!("{function}: params"), json, limits::XRPC_PARAMS_BYTES)?;
-    pairs_of(function, json)
+    parse_query_params(function, json)
 }
 
-fn pairs_of(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
+fn parse_query_params(function: &str, json: &[u8]) -> Result<Vec<(String, String)>, Fault> {
     let bad = |what: &str| fault::new(FaultCode::BadInput, format!("{function}: params: {what}"));
     let Ok(Value::Object(params)) = serde_json::from_slice(json) else {
         return Err(bad("a table with names is expected"));
@@ -138,13 +138,14 @@ mod tests {
     #[test]
     fn params_become_text() {
         let got =
-            pairs_of("xrpc.query", br#"{"b":true,"n":5,"f":1.5,"s":"x","a":["1",2],"none":null}"#).unwrap();
+            parse_query_params("xrpc.query", br#"{"b":true,"n":5,"f":1.5,"s":"x","a":["1",2],"none":null}"#)
+                .unwrap();
         let mut got: Vec<(&str, &str)> = got.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         got.sort_unstable();
         let expected = [("a", "1"), ("a", "2"), ("b", "true"), ("f", "1.5"), ("n", "5"), ("s", "x")];
         assert_eq!(got, expected);
         for bad in [&b"[]"[..], b"7", br#"{"a":{}}"#, br#"{"a":[[]]}"#] {
-            assert_eq!(pairs_of("xrpc.query", bad).unwrap_err().code, FaultCode::BadInput);
+            assert_eq!(parse_query_params("xrpc.query", bad).unwrap_err().code, FaultCode::BadInput);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The script API of `lua-runtime.md` §3, §9 and §11.
+//! Tests of the script API of `lua-runtime.md` §3, §9 and §11.
 
 use serde_json::json;
 
@@ -146,16 +146,16 @@ async fn query_arguments_cross_as_they_are() {
         )
         .await
         .unwrap();
-    let asked = stage.shelf.asked.lock().unwrap();
+    let queries = stage.index.queries.lock().unwrap();
     assert_eq!(
-        (asked[0].collection.as_str(), asked[0].did.as_deref(), asked[0].limit),
+        (queries[0].collection.as_str(), queries[0].did.as_deref(), queries[0].limit),
         ("a.b", Some("did:plc:a"), Some(7))
     );
     assert_eq!(
-        (asked[0].cursor.as_deref(), asked[0].sort.as_deref(), asked[0].ascending),
+        (queries[0].cursor.as_deref(), queries[0].sort.as_deref(), queries[0].ascending),
         (Some("c"), Some("x.y"), true)
     );
-    let filter: serde_json::Value = serde_json::from_slice(asked[0].filter.as_ref().unwrap()).unwrap();
+    let filter: serde_json::Value = serde_json::from_slice(queries[0].filter.as_ref().unwrap()).unwrap();
     assert_eq!(
         filter,
         json!({"combine": "OR", "children": [
@@ -163,7 +163,7 @@ async fn query_arguments_cross_as_they_are() {
             {"children": [{"field": "s", "value": "x"}]},
         ]})
     );
-    assert_eq!((asked[1].limit, &asked[1].cursor, asked[1].ascending), (Some(5), &None, false));
+    assert_eq!((queries[1].limit, &queries[1].cursor, queries[1].ascending), (Some(5), &None, false));
 }
 
 #[tokio::test]
@@ -309,7 +309,7 @@ async fn saving_runs_the_top_level_in_a_bare_sandbox() {
     .await
     .unwrap();
     assert!(stage.lines.0.lock().unwrap().is_empty());
-    // What is checked runs as it is.
+    // The checked script can be run without compiling it again.
     let outcome = stage.engine.run(&script, Invocation::default(), &stage.services).await.unwrap();
     assert_eq!(&*outcome.body, br#"{"records":[]}"#);
 

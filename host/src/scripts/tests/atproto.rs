@@ -16,28 +16,28 @@ use crate::identity::Resolver;
 use crate::keys::attestation::Attestation;
 use crate::net::OutboundPolicy;
 use crate::net::tests::{loopback, net, recorder};
-use crate::scripts::{FaultCode, HeldLabel, IndexError, Labels, ScriptFailure, Web};
+use crate::scripts::{ActiveLabel, FaultCode, IndexError, Labels, ScriptFailure, Web};
 
 const ALICE: &str = "did:plc:alice";
 
-/// Labels of everything whose URI ends in `labelled`; remembers what it was asked.
+/// Has a label for every URI that ends in `labelled`, and records its lookups.
 #[derive(Default)]
-struct Board(Mutex<Vec<Vec<String>>>);
+struct FakeLabels(Mutex<Vec<Vec<String>>>);
 
-impl Labels for Board {
-    fn held(
+impl Labels for FakeLabels {
+    fn active(
         &self,
         subjects: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Vec<HeldLabel>>, IndexError>> {
-        let label = HeldLabel { src: "did:plc:l".to_owned(), val: "spam".to_owned(), cts: String::new() };
-        let held = subjects.iter().filter(|uri| uri.ends_with("labelled"));
-        let held = held.map(|uri| (uri.clone(), vec![label.clone()])).collect();
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>> {
+        let label = ActiveLabel { src: "did:plc:l".to_owned(), val: "spam".to_owned(), cts: String::new() };
+        let labelled = subjects.iter().filter(|uri| uri.ends_with("labelled"));
+        let labels = labelled.map(|uri| (uri.clone(), vec![label.clone()])).collect();
         self.0.lock().unwrap().push(subjects);
-        async move { Ok(held) }.boxed()
+        async move { Ok(labels) }.boxed()
     }
 }
 
-/// A directory and a PDS in one, at an address that DID documents name.
+/// A PLC directory and a PDS in one, at the address that the DID documents name.
 async fn network(blob: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let own = Arc::new(Mutex::new(String::new()));
     let named = Arc::clone(&own);
@@ -68,20 +68,20 @@ async fn network(blob: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
 }
 
 /// A stage on that network, with a signing key.
-async fn stage(plc: SocketAddr) -> (Stage, Arc<Board>) {
+async fn stage(plc: SocketAddr) -> (Stage, Arc<FakeLabels>) {
     let mut stage = Stage::set().await;
     let plc = url::Url::parse(&format!("http://{plc}")).unwrap();
     let resolver = Resolver::new(loopback(), plc, Clock::fixed(NOW));
     let key = PrivateKey::from_bytes(Algorithm::Es256k, &[9; 32]).unwrap();
     let attestation =
         Attestation::new(key, "did:web:x.test#attestation".to_owned(), "com.example.sig".to_owned());
-    let board = Arc::new(Board::default());
+    let fake_labels = Arc::new(FakeLabels::default());
     stage.services = stage.services.with_web(Web::new(loopback(), 8)).with_atproto(
         resolver,
-        board.clone(),
+        fake_labels.clone(),
         Arc::new(attestation),
     );
-    (stage, board)
+    (stage, fake_labels)
 }
 
 fn codes(failure: &ScriptFailure) -> (Option<FaultCode>, &str) {
@@ -89,7 +89,7 @@ fn codes(failure: &ScriptFailure) -> (Option<FaultCode>, &str) {
 }
 
 #[tokio::test]
-async fn an_account_lives_where_its_document_says() {
+async fn the_service_endpoint_comes_from_the_did_document() {
     let (plc, _) = network("").await;
     let (stage, _) = stage(plc).await;
     let source = "local function at(did)
@@ -104,17 +104,17 @@ async fn an_account_lives_where_its_document_says() {
 }
 
 #[tokio::test]
-async fn labels_come_in_one_question() {
+async fn labels_are_read_in_one_lookup() {
     let (plc, _) = network("").await;
-    let (stage, board) = stage(plc).await;
+    let (stage, fake_labels) = stage(plc).await;
     let label = |uri: &str| json!({ "src": "did:plc:l", "uri": uri, "val": "spam", "cts": "" });
     let uri = "at://did:plc:a/com.example.note/labelled";
     assert_eq!(stage.eval(&format!("atproto.get_labels('{uri}')")).await, json!([label(uri)]));
     assert_eq!(stage.eval("atproto.get_labels('did:plc:a')").await, json!([]));
-    board.0.lock().unwrap().clear();
+    fake_labels.0.lock().unwrap().clear();
     let batch = stage.eval(&format!("atproto.get_labels_batch {{ '{uri}', 'did:plc:a', '{uri}' }}")).await;
     assert_eq!(batch, json!({ uri: [label(uri)], "did:plc:a": [] }));
-    assert_eq!(*board.0.lock().unwrap(), [[uri.to_owned(), "did:plc:a".to_owned()]]);
+    assert_eq!(*fake_labels.0.lock().unwrap(), [[uri.to_owned(), "did:plc:a".to_owned()]]);
     assert_eq!(stage.eval("atproto.get_labels_batch {}").await, json!({}));
     for (call, code) in [
         ("atproto.get_labels()", FaultCode::BadInput),
@@ -149,7 +149,7 @@ async fn a_blob_is_fetched_checked_and_kept_on_the_host() {
 
     let other = Cid::compute(Codec::Raw, b"another");
     for (did, cid, code, message) in [
-        (ALICE, other.to_string(), FaultCode::Upstream, "another blob than its CID says"),
+        (ALICE, other.to_string(), FaultCode::Upstream, "does not match its CID"),
         (
             ALICE,
             "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku".to_owned(),
@@ -203,7 +203,7 @@ async fn signatures_are_for_the_callers_repo_and_need_a_caller() {
 
 #[tokio::test]
 async fn what_others_publish_leads_to_no_internal_address() {
-    // A directory that the operator named, and nothing else on this machine.
+    // The client may reach the configured PLC directory, and no other address of this machine.
     let (plc, seen) = recorder(|request| {
         let endpoint = if request.starts_with("GET /did:plc:metadata ") {
             "http://169.254.169.254"
@@ -240,7 +240,7 @@ async fn what_others_publish_leads_to_no_internal_address() {
 }
 
 #[tokio::test]
-async fn what_a_run_does_not_have_is_nil() {
+async fn missing_functions_are_nil() {
     let stage = Stage::set().await;
     let absent =
         stage.eval("{ atproto.sign == nil, atproto.verify_signature == nil, atproto.blob_upload == nil }");

@@ -1,4 +1,4 @@
-//! What a script hands to the host as JSON is measured before anything is made of it.
+//! Tests that JSON from a script is measured before the host parses it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::crypto::{Algorithm, PrivateKey};
 use crate::identity::Resolver;
 use crate::keys::attestation::Attestation;
 use crate::net::tests::loopback;
-use crate::scripts::{HeldLabel, IndexError, Labels, Lineage, Xrpc, XrpcError};
+use crate::scripts::{ActiveLabel, IndexError, Labels, Lineage, Xrpc, XrpcError};
 use crate::trigger::Trigger;
 use crate::xrpc::{Answer, Call};
 
-/// Answers nothing: no call in these tests gets so far.
-struct Nobody;
+/// Panics when a method is called: every call in these tests is refused before that.
+struct NoCalls;
 
-impl Xrpc for Nobody {
+impl Xrpc for NoCalls {
     fn call(&self, call: Call, _lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
         async move { panic!("{} was called with {:?} bytes", call.nsid, call.input.map(|input| input.len())) }
             .boxed()
     }
 }
 
-impl Labels for Nobody {
-    fn held(
+impl Labels for NoCalls {
+    fn active(
         &self,
         _subjects: Vec<String>,
-    ) -> BoxFuture<'_, Result<HashMap<String, Vec<HeldLabel>>, IndexError>> {
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>> {
         async { Ok(HashMap::default()) }.boxed()
     }
 }
@@ -41,9 +41,9 @@ async fn stage() -> Stage {
     let attestation = Attestation::new(key, "did:web:x.test#a".to_owned(), "com.example.sig".to_owned());
     let plc = url::Url::parse("http://127.0.0.1:9").unwrap();
     let resolver = Resolver::new(loopback(), plc, Clock::fixed(super::NOW));
-    stage.services = stage.services.with_xrpc(Arc::new(Nobody)).with_atproto(
+    stage.services = stage.services.with_xrpc(Arc::new(NoCalls)).with_atproto(
         resolver,
-        Arc::new(Nobody),
+        Arc::new(NoCalls),
         Arc::new(attestation),
     );
     stage
@@ -72,7 +72,7 @@ async fn megabytes_of_empty_lists_are_refused_everywhere() {
         let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
         stage.engine.run(&script, invocation, &stage.services).await
     };
-    // What a run costs that does all but the call.
+    // Warms up with a run that does everything but the call.
     run("return #json.encode(many)").await.unwrap();
     let before = peak();
     for (call, expected) in [
@@ -91,15 +91,15 @@ async fn megabytes_of_empty_lists_are_refused_everywhere() {
         let failure = run(&format!("return {call}")).await.unwrap_err();
         assert!(failure.message.contains(expected), "{call}: {failure}");
         let caught = run(&format!("local ok = pcall(function() return {call} end) return ok")).await;
-        assert_eq!(&caught.unwrap().body[..], b"false", "{call}: it is an error that a script can catch");
+        assert_eq!(&caught.unwrap().body[..], b"false", "{call}: a script can catch the error");
     }
     let grown = peak().saturating_sub(before);
-    // As a tree it would be 64 MB and more.
+    // A parsed tree would take 64 MB and more.
     assert!(grown < 40 << 20, "{} MB", grown >> 20);
 }
 
 #[tokio::test]
-async fn what_all_calls_hand_over_is_bounded_too() {
+async fn the_json_of_all_calls_together_is_bounded() {
     let stage = stage().await;
     let failure = stage
         .handle(

@@ -1,4 +1,4 @@
-//! What scripts see of a refusal, and what the host sees of one that nobody caught.
+//! Tests of faults: what a script sees of one, and what the host sees of one that is not caught.
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ async fn faults_are_objects_that_scripts_can_handle() {
 }
 
 #[tokio::test]
-async fn a_fault_that_nobody_catches_says_whether_to_try_again() {
+async fn an_uncaught_fault_says_whether_to_try_again() {
     let stage = Stage::set().await;
     for (body, fault, retryable) in [
         ("db.query{ collection = 'down' }", Some(FaultCode::Unavailable), true),

@@ -1,4 +1,4 @@
-//! Scripts that mean harm. Each ends in the right failure, and leaves others alone.
+//! Malicious scripts: each ends in the right failure, and does not affect other runs.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ async fn all_end(scripts: &[(&str, FailureKind)]) {
         let failure = stage.run(source).await.expect_err(source);
         assert_eq!(failure.kind, *kind, "{source}: {failure:?}");
         assert!(started.elapsed() < Duration::from_secs(10), "{source}: {:?}", started.elapsed());
-        // The engine is none the worse.
+        // The engine still works.
         assert_eq!(stage.eval("1").await, 1);
     }
 }
@@ -45,7 +45,7 @@ async fn endless_loops() {
 }
 
 #[tokio::test]
-async fn nothing_catches_the_end() {
+async fn nothing_catches_the_instruction_limit() {
     all_end(&[
         ("while true do pcall(function() while true do end end) end", Limit),
         ("pcall(function() while true do end end) function handle() end", Limit),
@@ -66,7 +66,7 @@ async fn nothing_catches_the_end() {
 }
 
 #[tokio::test]
-async fn work_that_the_counter_cannot_see() {
+async fn fuel_stops_work_inside_library_functions() {
     all_end(&[
         ("function handle() return ('a'):rep(200000):find(('.-'):rep(30) .. 'b') end", Limit),
         ("function handle() return ('a'):rep(30000):match(('a*'):rep(20) .. 'b') end", Limit),

@@ -1,4 +1,4 @@
-//! `http.*`: what goes out, what comes back, and where a script can't go (lua-runtime.md §12, §15).
+//! Tests of `http.*`: requests, answers, and the addresses that are refused (lua-runtime.md §12, §15).
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::net::{Client, OutboundPolicy};
 use crate::scripts::{FaultCode, Web};
 
 impl Stage {
-    /// With the way to other servers that a policy leaves open.
+    /// With access to other servers through `client`.
     async fn with_net(client: Client) -> Self {
         let mut stage = Self::set().await;
         stage.services = stage.services.with_web(Web::new(client, 8));
@@ -83,7 +83,7 @@ async fn several_at_once_keep_their_order() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
+async fn invalid_requests_are_refused_before_anything_is_sent() {
     let stage = Stage::with_net(loopback()).await;
     for (call, message) in [
         ("http.get()", "url: string expected, got nil"),
@@ -94,7 +94,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         ("http.post('https://example.com', { body = {} })", "body: string expected, got table"),
         ("http.post('https://example.com', { headers = 'x' })", "headers: table expected"),
         ("http.post('https://example.com', { headers = { a = true } })", "header a: string expected"),
-        ("http.post('https://example.com', { headers = { ['a b'] = '1' } })", "no header name"),
+        ("http.post('https://example.com', { headers = { ['a b'] = '1' } })", "not a header name"),
         ("http.post('https://example.com', { headers = { a = 'x\\r\\nb: 1' } })", "not a header value"),
         ("http.post('https://example.com', { headers = { Host = 'x' } })", "the header host can't be set"),
         (
@@ -105,7 +105,6 @@ async fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         ("http.send_all { 7 }", "request 1: table expected"),
     ] {
         let failure = stage.handle(call).await.map(|_| ());
-        // A batch reports what the host refuses in its place.
         let failure = failure.unwrap_err();
         assert_eq!(failure.fault, Some(FaultCode::BadInput), "{call}: {failure:?}");
         assert!(failure.message.contains(message), "{call}: {failure:?}");
@@ -163,7 +162,7 @@ async fn internal_addresses_are_out_of_reach_in_every_notation() {
 }
 
 #[tokio::test]
-async fn a_run_has_so_many_requests_and_so_much_room() {
+async fn requests_and_bytes_of_a_run_are_bounded() {
     let (address, seen) = recorder(|_| {
         format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", 4 << 20, "x".repeat(4 << 20))
     })
@@ -175,7 +174,7 @@ async fn a_run_has_so_many_requests_and_so_much_room() {
          return {{ n, e.code }}"
     );
     assert_eq!(stage.handle(&source).await.unwrap(), json!([4, "limit"]));
-    assert_eq!(seen.lock().unwrap().len(), 4, "nothing is asked for that there is no room for");
+    assert_eq!(seen.lock().unwrap().len(), 4, "no request is sent without bytes left for its answer");
 
     let (address, seen) = recorder(|_| "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned()).await;
     let source = format!(
@@ -253,7 +252,7 @@ async fn a_tenant_with_slow_servers_leaves_the_way_to_others_free() {
 }
 
 #[tokio::test]
-async fn a_run_without_the_network_is_told_so() {
+async fn http_without_network_access_is_forbidden() {
     let stage = Stage::set().await;
     let failure = stage.handle("http.get('https://example.com')").await.unwrap_err();
     assert_eq!(failure.fault, Some(FaultCode::Forbidden), "{failure:?}");

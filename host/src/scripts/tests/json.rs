@@ -1,4 +1,4 @@
-//! The JSON codec (`lua-runtime.md` §7).
+//! Tests of the JSON codec (`lua-runtime.md` §7).
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -174,7 +174,7 @@ async fn round_trip(stage: &Stage, value: &Value) -> Value {
     serde_json::from_slice(&outcome.body).unwrap()
 }
 
-/// Equal as JSON values, a number being its value. serde_json's own reading of a float may be off in the last digit;
+/// Equal as JSON values; numbers are compared by value. serde_json may parse a float with an error in the last digit;
 /// [`any_float_comes_back_the_same`] is exact.
 fn same(before: &Value, after: &Value) -> bool {
     match (before, after) {
@@ -232,7 +232,7 @@ fn any_float_comes_back_the_same() {
         .unwrap();
 }
 
-/// Any, and often one with few decimals.
+/// Any finite float, and often one with few decimals.
 fn any_float() -> impl Strategy<Value = f64> {
     prop_oneof![
         any::<f64>().prop_filter("JSON has no such number", |n| n.is_finite()),
@@ -240,7 +240,7 @@ fn any_float() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Without a file of past failures: they become cases of the tests above.
+/// Without a file of past failures: those are added as cases to the tests above.
 fn config() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) }
 }
@@ -252,7 +252,7 @@ fn any_value_comes_back_the_same() {
     let mut runner = proptest::test_runner::TestRunner::new(config());
     runner
         .run(&any_json(), |value| {
-            // A null at the end of an array is a hole that Lua can't see; json.null is none, so nothing is lost.
+            // A nil at the end of an array would be lost, but a JSON null becomes json.null, which is not nil.
             let back = runtime.block_on(round_trip(&stage, &value));
             prop_assert!(same(&value, &back), "{value} came back as {back}");
             Ok(())

@@ -1,4 +1,4 @@
-//! The bounds that are counted: instructions exactly, and what a run may ask of the host.
+//! Tests of the counted limits: instructions, which are exact, and a run's use of the host.
 
 use serde_json::json;
 
@@ -10,8 +10,8 @@ async fn loops(stage: &Stage, source: &str, n: u32) -> Result<(), FailureKind> {
     stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
 }
 
-/// A loop of one instruction a turn, in each place where code can run.
-const PLACES: [(&str, &str); 5] = [
+/// A loop of one instruction per iteration, in each context where code can run.
+const CONTEXTS: [(&str, &str); 5] = [
     ("handle", "function handle() for i = 1, math.tointeger(params.n) do end end"),
     ("the chunk", "for i = 1, math.tointeger(params.n) do end function handle() end"),
     (
@@ -29,16 +29,16 @@ const PLACES: [(&str, &str); 5] = [
 #[tokio::test]
 async fn a_million_instructions_wherever_they_run() {
     let stage = Stage::set().await;
-    for (place, source) in PLACES {
-        assert_eq!(loops(&stage, source, 990_000).await, Ok(()), "{place}");
-        assert_eq!(loops(&stage, source, 1_010_000).await, Err(FailureKind::Limit), "{place}");
+    for (context, source) in CONTEXTS {
+        assert_eq!(loops(&stage, source, 990_000).await, Ok(()), "{context}");
+        assert_eq!(loops(&stage, source, 1_010_000).await, Err(FailureKind::Limit), "{context}");
     }
 }
 
 #[tokio::test]
 async fn the_count_is_exact() {
     let stage = Stage::set().await;
-    for (place, source) in PLACES {
+    for (context, source) in CONTEXTS {
         let (mut fits, mut fails) = (999_000, 1_000_000);
         while fails - fits > 1 {
             let middle = u32::midpoint(fits, fails);
@@ -47,10 +47,10 @@ async fn the_count_is_exact() {
                 Err(_) => fails = middle,
             }
         }
-        // The same again: the count depends on nothing but the script.
-        assert_eq!(loops(&stage, source, fits).await, Ok(()), "{place}");
-        assert_eq!(loops(&stage, source, fails).await, Err(FailureKind::Limit), "{place}");
-        assert!(1_000_000 - fits < 60, "{place}: {fits}");
+        // A second run gives the same: the count depends only on the script.
+        assert_eq!(loops(&stage, source, fits).await, Ok(()), "{context}");
+        assert_eq!(loops(&stage, source, fails).await, Err(FailureKind::Limit), "{context}");
+        assert!(1_000_000 - fits < 60, "{context}: {fits}");
     }
 }
 
@@ -94,7 +94,7 @@ async fn calls_rows_bytes_and_lines_are_bounded() {
     let failure = stage.handle("for i = 1, 17 do db.query{ collection = 'a.b' } end").await.unwrap_err();
     assert!(failure.message.contains("too many bytes of rows"), "{failure}");
 
-    // A refused flood can be caught, but not continued.
+    // The fault of a refused call can be caught, but all further calls are refused too.
     let seen = stage
         .handle("local n = 0 for i = 1, 2000 do if pcall(db.count, 'a.b') then n = n + 1 end end return n")
         .await
@@ -112,7 +112,7 @@ async fn a_tenants_share_is_its_own() {
         let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
         stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
     };
-    // The clock stands still, so nothing comes in again. Failed runs count like others.
+    // The clock stands still, so the bucket is not refilled. Failed runs count as others do.
     assert_eq!(
         run("a", "function handle() table.move({}, 1, 1 << 40, 2) end").await,
         Err(FailureKind::Limit)
@@ -129,13 +129,13 @@ async fn large_answers_take_from_their_clients_share() {
         let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
         stage.run_with(source, invocation).await.map(drop).map_err(|failure| failure.kind)
     };
-    // The clock stands still, so nothing comes in again. Small answers cost nothing.
+    // The clock stands still, so the bucket is not refilled. Small answers are not charged.
     let (large, small) =
         ("function handle() return ('x'):rep(8000000) end", "function handle() return 1 end");
     let mut given = 0;
     while run("answers-a", large).await == Ok(()) {
         given += 1;
-        assert!(given < 100, "there is an end to it");
+        assert!(given < 100, "the bucket never empties");
     }
     assert!(given > 2);
     assert_eq!(run("answers-a", small).await, Err(FailureKind::Throttled));
@@ -160,11 +160,11 @@ async fn long_errors_are_cut() {
     assert!(failure.message.len() < 10_000);
 }
 
-/// Dear but ordinary work, about as much of it as the instructions allow, within three quarters of the fuel.
+/// Expensive but ordinary work, about as much as the instructions allow, takes less than three quarters of the fuel.
 #[tokio::test]
 async fn ordinary_code_meets_the_instructions_before_the_fuel() {
     let stage = Stage::set().await;
-    for (body, turns) in [
+    for (body, iterations) in [
         ("local s = string.format('%d:%s:%.3f', i, 'x', i / 3)", 100_000),
         ("local s = 'item ' .. i .. ' of ' .. n", 100_000),
         ("local t = { i, i + 1, name = 'x' }", 100_000),
@@ -181,7 +181,7 @@ async fn ordinary_code_meets_the_instructions_before_the_fuel() {
         ("local s = json.encode({ i + 0.5, i / 100 })", 60_000),
         ("local d = os.date('!%Y-%m-%d', i)", 60_000),
     ] {
-        let source = format!("function handle() local n = {turns} for i = 1, n do {body} end end");
+        let source = format!("function handle() local n = {iterations} for i = 1, n do {body} end end");
         let outcome = stage
             .run_with(&source, Invocation::default())
             .await

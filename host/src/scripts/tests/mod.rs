@@ -1,4 +1,4 @@
-//! The engine as its users see it: scripts in, results and failures out, with stand-ins for the index and the log.
+//! Tests of the engine from outside: scripts in, results and failures out, with fakes for the index and the log.
 
 mod api;
 mod atproto;
@@ -38,15 +38,15 @@ pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
 /// 2023-11-14T22:13:20.123456Z
 pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_123_456);
 
-/// An index of given rows that remembers what it was asked.
+/// An index of given rows that records its queries and searches.
 #[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct FakeIndex {
     pub(super) rows: Mutex<Vec<Row>>,
-    pub(super) asked: Mutex<Vec<Query>>,
-    pub(super) searched: Mutex<Vec<Search>>,
+    pub(super) queries: Mutex<Vec<Query>>,
+    pub(super) searches: Mutex<Vec<Search>>,
 }
 
-impl Index for Shelf {
+impl Index for FakeIndex {
     fn query(&self, _tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         async move {
             if query.collection == "down" {
@@ -54,7 +54,7 @@ impl Index for Shelf {
             }
             let rows = self.rows.lock().unwrap().clone();
             let cursor = query.limit.is_some().then(|| "next".to_owned());
-            self.asked.lock().unwrap().push(query);
+            self.queries.lock().unwrap().push(query);
             tokio::task::yield_now().await; // as a database would
             Ok(Page { rows, cursor })
         }
@@ -90,7 +90,7 @@ impl Index for Shelf {
         sql: String,
         params: Bytes,
     ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
-        // Gives back what it got.
+        // Returns its parameters.
         async move {
             if sql.is_empty() {
                 return Err(IndexError::Forbidden("no".to_owned()));
@@ -103,7 +103,7 @@ impl Index for Shelf {
     fn search(&self, _tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
         async move {
             let rows = self.rows.lock().unwrap().clone();
-            self.searched.lock().unwrap().push(search);
+            self.searches.lock().unwrap().push(search);
             Ok(rows)
         }
         .boxed()
@@ -115,9 +115,9 @@ impl Index for Shelf {
 }
 
 #[derive(Default)]
-pub(super) struct Lines(pub(super) Mutex<Vec<LogLine>>);
+pub(super) struct FakeLog(pub(super) Mutex<Vec<LogLine>>);
 
-impl LogSink for Lines {
+impl LogSink for FakeLog {
     fn write(&self, line: LogLine) {
         self.0.lock().unwrap().push(line);
     }
@@ -129,15 +129,15 @@ impl LogSink for Lines {
     fn report_dropped(&self, _now: Timestamp) {}
 }
 
-/// An engine with stand-ins around it.
+/// An engine with fake services.
 pub(super) struct Stage {
     pub(super) engine: Engine,
     pub(super) services: Services,
-    pub(super) shelf: Arc<Shelf>,
-    pub(super) lines: Arc<Lines>,
+    pub(super) index: Arc<FakeIndex>,
+    pub(super) lines: Arc<FakeLog>,
 }
 
-/// One compiled guest for all tests, also across processes.
+/// The directory of the compiled guest, shared by all tests and test processes.
 pub(super) fn cache_dir() -> std::path::PathBuf {
     let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
     std::env::temp_dir().join(format!("belvedere-test-guest-{user}"))
@@ -161,9 +161,9 @@ pub(super) fn of_client(id: &str) -> Caller {
 
 impl Stage {
     pub(super) async fn set() -> Self {
-        let (shelf, lines) = (Arc::new(Shelf::default()), Arc::new(Lines::default()));
-        let services = Services::new(shelf.clone(), lines.clone(), Clock::fixed(NOW), Random::system());
-        Self { engine: engine().await, services, shelf, lines }
+        let (index, lines) = (Arc::new(FakeIndex::default()), Arc::new(FakeLog::default()));
+        let services = Services::new(index.clone(), lines.clone(), Clock::fixed(NOW), Random::system());
+        Self { engine: engine().await, services, index, lines }
     }
 
     #[expect(clippy::large_types_passed_by_value, reason = "as the engine takes it; a test runs it once")]
@@ -204,7 +204,7 @@ impl Stage {
     }
 
     pub(super) fn put(&self, rows: &[(&str, &str)]) {
-        *self.shelf.rows.lock().unwrap() = rows
+        *self.index.rows.lock().unwrap() = rows
             .iter()
             .map(|(uri, record)| Row {
                 uri: (*uri).to_owned(),

@@ -1,4 +1,4 @@
-//! Many runs at once: the queue alone says no, never the pool of instances.
+//! Many runs at once: only a full queue refuses a run, never wasmtime's pool of instances.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,7 @@ use crate::xrpc::{Answer, Call};
 /// Instances of the tests' engines.
 const INSTANCES: u32 = 8;
 
-/// An index whose `count` answers when the gate is open.
+/// An index whose `count` waits until the gate is open.
 pub(super) struct Gate {
     waiting: AtomicUsize,
     arrived: Notify,
@@ -41,8 +41,8 @@ impl Gate {
         self.open.send_replace(true);
     }
 
-    /// Waits until so many runs stand at the gate.
-    pub(super) async fn holds(&self, runs: usize) {
+    /// Waits until that many runs wait at the gate.
+    pub(super) async fn wait_for_runs(&self, runs: usize) {
         while self.waiting.load(Ordering::SeqCst) < runs {
             self.arrived.notified().await;
         }
@@ -111,7 +111,7 @@ pub(super) async fn gated() -> (Engine, Services, Arc<Gate>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn twice_the_pool_of_every_kind_runs_without_an_error() {
     let (engine, services, gate) = gated().await;
-    // Exceptions are kept in the collected heap; a job and an event take the same parts of the pool as a query.
+    // Exceptions are kept in the garbage-collected heap; a job and an event take the same slots of the pool as a query.
     let throwing = "function handle()
             for i = 1, 200 do pcall(error, { deep = { i } }) end
             db.count('a.b')
@@ -150,31 +150,31 @@ async fn twice_the_pool_of_every_kind_runs_without_an_error() {
     // Every instance is taken before the first one ends.
     tokio::select! {
         ended = &mut all => panic!("{ended:?}"),
-        () = gate.holds(INSTANCES as usize) => gate.open(),
+        () = gate.wait_for_runs(INSTANCES as usize) => gate.open(),
     }
     all.await.unwrap();
 }
 
-/// Calls the script that calls it, as often as the limits allow.
-struct Inward {
+/// Runs the script that calls it again, as often as the limits allow.
+struct Recursive {
     engine: Engine,
     script: Arc<CompiledScript>,
     services: OnceLock<Services>,
     calls: AtomicU32,
 }
 
-impl Inward {
+impl Recursive {
     async fn start(engine: &Engine, services: Services, source: &str) -> (Arc<Self>, Services) {
         let script = Arc::new(engine.compile(Trigger::parse(TRIGGER).unwrap(), source).await);
-        let inward =
+        let recursive =
             Arc::new(Self { engine: engine.clone(), script, services: OnceLock::new(), calls: 0.into() });
-        let services = services.with_xrpc(inward.clone());
-        assert!(inward.services.set(services.clone()).is_ok());
-        (inward, services)
+        let services = services.with_xrpc(recursive.clone());
+        assert!(recursive.services.set(services.clone()).is_ok());
+        (recursive, services)
     }
 }
 
-impl Xrpc for Inward {
+impl Xrpc for Recursive {
     fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
         async move {
             self.calls.fetch_add(1, Ordering::SeqCst);
@@ -192,8 +192,8 @@ impl Xrpc for Inward {
     }
 }
 
-/// Nests as deep as it may, and returns how that ended at the bottom.
-const DEEPER: &str = "function handle()
+/// Nests as deep as the limits allow, and returns how the deepest call ended.
+const RECURSE: &str = "function handle()
         local ok, answer = pcall(xrpc.query, 'a.b.c')
         if not ok then return { ended = answer.code } end
         if answer.status ~= 200 then return { ended = answer.status } end
@@ -215,16 +215,16 @@ async fn run_as(
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn scripts_that_call_scripts_never_wait_in_a_circle() {
     let (engine, services, gate) = gated().await;
-    // The runs that nobody called wait until there are as many as instances.
-    let source = format!("db.count('a.b') {DEEPER}");
-    let (inward, services) = Inward::start(&engine, services, &source).await;
+    // The runs that no script called wait until there are as many of them as instances.
+    let source = format!("db.count('a.b') {RECURSE}");
+    let (recursive, services) = Recursive::start(&engine, services, &source).await;
     let run = |tenant: &'static str| {
-        let (engine, services, script) = (engine.clone(), services.clone(), Arc::clone(&inward.script));
+        let (engine, services, script) = (engine.clone(), services.clone(), Arc::clone(&recursive.script));
         tokio::spawn(async move { run_as(&engine, &services, &script, tenant).await })
     };
-    // Twice as many as there are instances, of two tenants that take all they may, and one of another.
+    // Twice as many runs as there are instances, by two tenants that take all that they may, and one run by a third.
     let greedy: Vec<_> = (0..2 * INSTANCES).map(|n| run(if n % 2 == 0 { "a" } else { "b" })).collect();
-    gate.holds(INSTANCES as usize).await;
+    gate.wait_for_runs(INSTANCES as usize).await;
     let modest = run("c");
     gate.open();
     assert_eq!(modest.await.unwrap().unwrap(), json!({ "ended": "limit" }));
@@ -250,7 +250,7 @@ async fn a_tenant_that_takes_all_it_may_leaves_instances_to_others() {
             tokio::spawn(async move { run_as(&engine, &services, &script, "greedy").await })
         })
         .collect();
-    gate.holds(INSTANCES as usize / 2).await;
+    gate.wait_for_runs(INSTANCES as usize / 2).await;
     let quick = engine.compile(trigger(), "function handle() return 1 end").await;
     assert_eq!(run_as(&engine, &services, &quick, "modest").await.unwrap(), 1);
     gate.open();
@@ -266,11 +266,11 @@ async fn a_run_and_what_it_calls_have_one_deadline() {
             pcall(db.count, 'a.b')
             while true do pcall(xrpc.query, 'a.b.c') end
         end";
-    let (inward, services) = Inward::start(&engine, services, source).await;
+    let (recursive, services) = Recursive::start(&engine, services, source).await;
     let started = Instant::now();
-    let failure = run_as(&engine, &services, &inward.script, "a").await.unwrap_err();
+    let failure = run_as(&engine, &services, &recursive.script, "a").await.unwrap_err();
     assert_eq!((failure.kind, started.elapsed()), (FailureKind::Limit, limits::RUN_TIME), "{failure:?}");
-    // The same when the time is lost further down.
+    // The same when a nested run takes the time.
     let source = "function handle() while true do pcall(xrpc.query, 'a.b.c') end end";
     let script = engine.compile(Trigger::parse(TRIGGER).unwrap(), source).await;
     let started = Instant::now();
@@ -282,9 +282,9 @@ async fn a_run_and_what_it_calls_have_one_deadline() {
 async fn calls_of_calls_do_not_multiply() {
     let (engine, services, _gate) = gated().await;
     let source = "function handle() for i = 1, 40 do pcall(xrpc.query, 'a.b.c') end return 1 end";
-    let (inward, services) = Inward::start(&engine, services, source).await;
-    assert_eq!(run_as(&engine, &services, &inward.script, "a").await.unwrap(), 1);
-    assert_eq!(inward.calls.load(Ordering::SeqCst), limits::XRPC_CALLS);
+    let (recursive, services) = Recursive::start(&engine, services, source).await;
+    assert_eq!(run_as(&engine, &services, &recursive.script, "a").await.unwrap(), 1);
+    assert_eq!(recursive.calls.load(Ordering::SeqCst), limits::XRPC_CALLS);
 }
 
 #[tokio::test]
@@ -301,7 +301,7 @@ async fn a_caller_that_goes_away_pays_for_what_was_burnt() {
     for n in 0..=limits::FUEL / whole.usage.fuel {
         tokio::select! {
             ended = run_as(&engine, &services, &script, "a") => panic!("{ended:?}"),
-            () = gate.holds(n as usize + 1) => {}
+            () = gate.wait_for_runs(n as usize + 1) => {}
         }
     }
     let failure = run_as(&engine, &services, &script, "a").await.unwrap_err();

@@ -1,4 +1,4 @@
-//! `Record`: what scripts can do with it, and what they can't, however they try (lua-runtime.md §10, §15).
+//! Tests of `Record`: what scripts can do with it, and what is refused (lua-runtime.md §10, §15).
 
 mod local;
 mod objects;
@@ -33,7 +33,7 @@ pub(super) const PROCEDURE: &str = "xrpc.procedure:com.example.do";
 
 /// A database with the collections of the tests, a writer, and a PDS where Alice lives.
 pub(super) struct Stage {
-    scene: super::Stage,
+    base: super::Stage,
     pub(super) db: Db,
     pub(super) pds: Standin,
     pub(super) library: Arc<Library>,
@@ -50,9 +50,9 @@ impl Drop for Stage {
     }
 }
 
-struct Deaf;
+struct IgnoreNotices;
 
-impl Observer for Deaf {
+impl Observer for IgnoreNotices {
     fn notice(&self, _notice: Notice) {}
     fn identity_changed(&self, _did: &Did) {}
 }
@@ -99,7 +99,7 @@ impl Stage {
             db: db.clone(),
             tracked: registry.subscribe(),
             scripts: Arc::new(NoScripts),
-            observer: Arc::new(Deaf),
+            observer: Arc::new(IgnoreNotices),
             clock: Clock::system(),
             random: Random::system(),
             config: StreamConfig::default(),
@@ -108,10 +108,10 @@ impl Stage {
         let sessions = Sessions::fixed([pds.session(ALICE)]);
         let repos = Repos::new(db.clone(), registry, Arc::clone(&library) as _, sessions, net.clone());
         repos.attach(stream.writer());
-        let mut scene = super::Stage::set().await;
-        scene.services = scene.services.with_repos(repos).with_web(Web::new(net, 8));
-        scene.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
-        Self { scene, db, pds, library, stream, url: url.to_owned(), _directory: directory }
+        let mut base = super::Stage::set().await;
+        base.services = base.services.with_repos(repos).with_web(Web::new(net, 8));
+        base.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
+        Self { base, db, pds, library, stream, url: url.to_owned(), _directory: directory }
     }
 
     pub(super) async fn run_as(
@@ -121,12 +121,12 @@ impl Stage {
         body: &str,
     ) -> Result<Value, ScriptFailure> {
         let source = format!("function handle() {body} end");
-        let script = self.scene.engine.compile(Trigger::parse(trigger).unwrap(), &source).await;
+        let script = self.base.engine.compile(Trigger::parse(trigger).unwrap(), &source).await;
         let job = trigger.starts_with("job.run").then_some(("a-job", &b"{}"[..]));
         let mut caller = caller_did.map(account).unwrap_or_default();
         caller.authority = Authority::Newest { client: None };
         let invocation = Invocation { caller: Some(&caller), job, ..Invocation::default() };
-        let outcome = self.scene.engine.run(&script, invocation, &self.scene.services).await?;
+        let outcome = self.base.engine.run(&script, invocation, &self.base.services).await?;
         Ok(serde_json::from_slice(&outcome.body).unwrap())
     }
 
@@ -142,7 +142,7 @@ impl Stage {
         }
     }
 
-    /// What the network says, later than everything that came before.
+    /// Submits an upsert from the network, with the given rev.
     pub(super) async fn event(&self, uri: &str, value: &Value, rev_micros: u64) {
         let RecordUri { did, collection, rkey } = RecordUri::parse(uri).unwrap();
         let text = value.to_string();

@@ -1,4 +1,4 @@
-//! What a script can't reach, and what does not outlive a run.
+//! Tests of the sandbox: what a script can't reach, and that no state outlives a run.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::scripts::{Engine, EngineConfig, FailureKind, Library};
 use crate::trigger::Trigger;
 
 #[tokio::test]
-async fn what_reaches_outside_or_makes_code_is_gone() {
+async fn unsafe_globals_are_removed() {
     let stage = Stage::set().await;
     for gone in [
         "io",
@@ -202,7 +202,7 @@ async fn a_library_swaps_scripts_and_keeps_broken_ones_failing() {
 }
 
 #[tokio::test]
-async fn the_second_start_finds_the_guest_ready() {
+async fn the_second_start_uses_the_cached_guest() {
     let folder = tempfile::tempdir().unwrap();
     let made = crate::scripts::prepare(folder.path()).await.unwrap();
     let written = std::fs::metadata(&made).unwrap().modified().unwrap();
@@ -210,7 +210,7 @@ async fn the_second_start_finds_the_guest_ready() {
     Engine::open(EngineConfig::new(folder.path())).await.unwrap();
     assert!(started.elapsed() < std::time::Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!(std::fs::metadata(&made).unwrap().modified().unwrap(), written, "made again");
-    // A damaged one is made anew.
+    // A damaged image is made again.
     std::fs::write(&made, b"not machine code").unwrap();
     Engine::open(EngineConfig::new(folder.path())).await.unwrap();
     assert!(std::fs::metadata(&made).unwrap().len() > 1000);

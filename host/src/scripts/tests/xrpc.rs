@@ -1,4 +1,4 @@
-//! `xrpc.*` from the script's side: what is passed on, and what is refused before it is.
+//! Tests of `xrpc.*` from the script's side: what is passed on, and what is refused before that.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,11 +15,11 @@ use crate::scripts::{FaultCode, Lineage, Xrpc, XrpcError};
 use crate::trigger::{Trigger, TriggerKind};
 use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
 
-/// Answers every method, or fails as its name says, and remembers the calls.
+/// Answers every method, or fails as its name says, and records the calls.
 #[derive(Default)]
-struct Switchboard(Mutex<Vec<(Call, Lineage)>>);
+struct FakeXrpc(Mutex<Vec<(Call, Lineage)>>);
 
-impl Xrpc for Switchboard {
+impl Xrpc for FakeXrpc {
     fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
         let answer = match call.nsid.as_str() {
             "com.example.wrong" => Err(XrpcError::Invalid("com.example.wrong is no query".to_owned())),
@@ -36,20 +36,20 @@ impl Xrpc for Switchboard {
 }
 
 fn deep(depth: u32) -> Lineage {
-    let first = Lineage::first(TriggerKind::Query);
+    let first = Lineage::root(TriggerKind::Query);
     (0..depth).fold(first, |lineage, _| lineage.nested())
 }
 
-async fn stage() -> (Stage, Arc<Switchboard>) {
+async fn stage() -> (Stage, Arc<FakeXrpc>) {
     let mut stage = Stage::set().await;
-    let board = Arc::new(Switchboard::default());
-    stage.services = stage.services.with_xrpc(board.clone());
-    (stage, board)
+    let fake_xrpc = Arc::new(FakeXrpc::default());
+    stage.services = stage.services.with_xrpc(fake_xrpc.clone());
+    (stage, fake_xrpc)
 }
 
 #[tokio::test]
 async fn calls_are_passed_on_with_their_caller() {
-    let (stage, board) = stage().await;
+    let (stage, fake_xrpc) = stage().await;
     let source = "function handle()
             local a = xrpc.query('com.example.get', { n = 1, list = { 'x', true }, none = json.null })
             local b = xrpc.procedure('com.example.do', { deep = toarray({}) })
@@ -64,7 +64,7 @@ async fn calls_are_passed_on_with_their_caller() {
     let invocation = Invocation { caller: Some(&caller), lineage: Some(&lineage), ..Invocation::default() };
     let outcome = stage.run_with(source, invocation).await.unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&outcome.body).unwrap(), json!([418, "\"tea\"", 418]));
-    let calls = board.0.lock().unwrap().clone();
+    let calls = fake_xrpc.0.lock().unwrap().clone();
     for (Call { caller, .. }, lineage) in &calls {
         assert_eq!(
             (caller.did.as_ref(), caller.client.as_deref()),
@@ -85,7 +85,7 @@ async fn calls_are_passed_on_with_their_caller() {
 }
 
 #[tokio::test]
-async fn no_answer_is_an_error_and_so_is_too_much_of_it() {
+async fn missing_and_too_large_answers_are_errors() {
     let (stage, _) = stage().await;
     for (call, code, message) in [
         ("xrpc.query('com.example.wrong')", FaultCode::BadInput, "xrpc.query: com.example.wrong is no query"),
@@ -109,12 +109,12 @@ async fn no_answer_is_an_error_and_so_is_too_much_of_it() {
     let invocation = Invocation { lineage: Some(&deepest), ..Invocation::default() };
     let deep = stage.run_with("function handle() xrpc.query('com.example.get') end", invocation).await;
     assert_eq!(deep.unwrap_err().fault, Some(FaultCode::Limit));
-    let nobody = Stage::set().await.handle("xrpc.query('com.example.get')").await.unwrap_err();
-    assert_eq!(nobody.fault, Some(FaultCode::Forbidden));
+    let without = Stage::set().await.handle("xrpc.query('com.example.get')").await.unwrap_err();
+    assert_eq!(without.fault, Some(FaultCode::Forbidden));
 }
 
 #[tokio::test]
-async fn events_act_for_nobody() {
+async fn event_scripts_have_no_caller() {
     let (stage, _) = stage().await;
     let source =
         "function handle() return { xrpc.procedure == nil, xrpc.query('com.example.get').status } end";

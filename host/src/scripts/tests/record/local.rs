@@ -1,4 +1,4 @@
-//! The index: loading from it, and rows of one's own in it.
+//! Tests of loading records from the index, and of local rows in it.
 
 use serde_json::json;
 
@@ -46,7 +46,7 @@ on_both! {
         assert_eq!(failure.fault, Some(FaultCode::Limit), "{failure}");
     }
 
-    async fn a_row_of_ones_own_gives_way_to_the_network(stage) {
+    async fn a_local_row_is_replaced_by_a_newer_event(stage) {
         let mine = uri(ALICE, "mine");
         stage.event(&mine, &json!({ "$type": NOTE, "text": "from the network" }), 1_600_000_000_000_000).await;
         let answer = stage.run(&format!(
@@ -59,7 +59,7 @@ on_both! {
         stage.event(&mine, &json!({ "$type": NOTE, "text": "newer" }), 1_600_000_000_000_001).await;
         assert_eq!(stage.value(&mine).await.unwrap()["text"], "newer");
 
-        // A new one, which a deleted row's tombstone does not keep out.
+        // A new row, which the tombstone of a deleted one does not keep out.
         let answer = stage.run(&format!(
             "local r = Record('{NOTE}', {{ text = 'x', about = '{mine}' }}):save_local()
              local p = Record('com.example.profile', {{ text = 'p' }}):save_local()
@@ -75,10 +75,10 @@ on_both! {
             "return {{ Record.delete_local('{mine}'), Record.delete_local('{mine}'), db.get('{mine}') == nil }}"
         )).await;
         assert_eq!(again, json!([true, false, true]));
-        assert!(stage.pds.asked().is_empty(), "nothing of it leaves the server");
+        assert!(stage.pds.asked().is_empty(), "no request was sent");
     }
 
-    async fn nobody_touches_somebody_elses_row(stage) {
+    async fn the_row_of_another_account_is_never_changed(stage) {
         let his = uri(BOB, "his");
         let note = json!({ "$type": NOTE, "text": "Bob's" });
         stage.event(&his, &note, 1_600_000_000_000_000).await;
@@ -91,7 +91,7 @@ on_both! {
             let failure = stage.failure(&body).await;
             assert_eq!(failure.fault, Some(FaultCode::Forbidden), "{body}: {failure}");
         }
-        // Without a caller a script says whose record it means.
+        // Without a caller a script must name the repo.
         for trigger in ["xrpc.query:com.example.get", "record.index:com.example.note"] {
             let failure = stage.run_as(trigger, None, &format!("Record.load('{his}'):delete_local()")).await.unwrap_err();
             assert_eq!(failure.fault, Some(FaultCode::BadInput), "{failure}");
@@ -107,7 +107,7 @@ on_both! {
         assert_eq!(stage.value(&his).await.unwrap()["text"], "by the operator");
     }
 
-    async fn a_run_writes_only_so_much(stage) {
+    async fn the_bytes_of_record_writes_are_bounded(stage) {
         let failure = stage.run_as(PROCEDURE, Some(ALICE), &format!(
             "for i = 1, 9 do Record('{NOTE}', {{ text = ('x'):rep(1000000) }}):save_local() end"
         )).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Record objects: what they are made of, and that nobody reaches behind them.
+//! Tests of record objects: their fields, and that scripts can't set their internals.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ async fn internals_can_be_read_and_never_set() {
     let stage = Stage::sqlite().await;
     let bobs = format!("at://{BOB}/{NOTE}/his");
     stage.event(&bobs, &json!({ "$type": NOTE, "text": "Bob's" }), 1_600_000_000_000_000).await;
-    // Neither by the constructor, by assignment nor behind its back.
+    // Not through the constructor, an assignment, `rawset` or a metatable.
     for set in [
         format!(
             "local r = Record('{NOTE}', {{ text = 'x', _uri = '{bobs}', _repo = '{BOB}', _collection = 'com.example.other' }})"
@@ -178,7 +178,7 @@ async fn a_signature_is_over_what_the_repo_will_hold() {
     let key = PrivateKey::from_bytes(Algorithm::Es256k, &[9; 32]).unwrap();
     let attestation =
         Attestation::new(key, "did:web:x.test#attestation".to_owned(), "com.example.sig".to_owned());
-    stage.scene.services.attestation = Some(Arc::new(attestation));
+    stage.base.services.attestation = Some(Arc::new(attestation));
     let answer = stage
         .run(
             "local r = Record('com.example.note', { text = 'signed' }):set_rkey('k')

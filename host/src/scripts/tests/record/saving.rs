@@ -1,4 +1,4 @@
-//! Writes through the caller's PDS.
+//! Tests of writes through the caller's PDS.
 
 use http::StatusCode;
 use serde_json::json;
@@ -34,7 +34,7 @@ on_both! {
         assert_eq!(asked[0], ("createRecord".to_owned(), json!({ "repo": ALICE, "collection": NOTE, "record": stored })));
         assert_eq!((asked[1].0.as_str(), &asked[1].1["rkey"]), ("putRecord", &json!("3madebythepds")));
 
-        // The row has what the PDS said, so that the stream's echo changes nothing.
+        // The row has the CID and rev of the PDS's answer, so that the stream's event changes nothing.
         let row = stage.row(&made).await.unwrap();
         assert!(row.cid_verified);
         assert_eq!(stage.rev(&made).await, Some(stage.pds.rev().as_u64()));
@@ -43,7 +43,7 @@ on_both! {
         )).await;
         assert_eq!(stage.row(&made).await.map(|row| row.row.uri()), None);
         assert_eq!(stage.pds.asked()[2], ("deleteRecord".to_owned(), json!({ "repo": ALICE, "collection": NOTE, "rkey": "3madebythepds" })));
-        // Not even an event that is older than the deletion brings it back.
+        // An event that is older than the deletion does not bring it back.
         stage.event(&made, &stored, 1_600_000_000_000_000).await;
         assert!(stage.row(&made).await.is_none());
     }
@@ -58,7 +58,7 @@ on_both! {
         let keys: Vec<_> = stage.pds.asked().into_iter().map(|(_, body)| body["rkey"].clone()).collect();
         assert_eq!(keys, [json!("chosen"), json!("self"), json!(null)]);
         let free = format!("at://{ALICE}/com.example.free/3madebythepds");
-        assert!(stage.row(&free).await.is_none(), "a collection that is not followed would grow old");
+        assert!(stage.row(&free).await.is_none(), "the row would become stale, since the collection is not tracked");
     }
 
     async fn many_are_saved_in_one_commit(stage) {
@@ -78,7 +78,7 @@ on_both! {
         let kinds: Vec<_> = writes.iter().map(|w| w["$type"].as_str().unwrap().rsplit('#').next().unwrap()).collect();
         assert_eq!((asked.len(), asked[0].0.as_str(), kinds), (1, "applyWrites", vec!["create", "update", "create"]));
 
-        // All are looked at before anything is sent.
+        // All are checked before anything is sent.
         for (list, code) in [
             (format!("{{ Record('{NOTE}', {{ text = 'a' }}), Record('{NOTE}') }}"), FaultCode::BadInput),
             (format!("{{ Record('{NOTE}', {{ text = 'a' }}), Record('{NOTE}', {{ text = 'b' }}):set_repo('{BOB}') }}"), FaultCode::Forbidden),
@@ -91,7 +91,7 @@ on_both! {
         assert_eq!(stage.pds.asked().len(), 1);
     }
 
-    async fn somebody_elses_record_is_out_of_reach(stage) {
+    async fn the_record_of_another_account_is_never_written(stage) {
         let his = uri(BOB, "his");
         let note = json!({ "$type": NOTE, "text": "Bob's" });
         stage.event(&his, &note, 1_600_000_000_000_000).await;
@@ -145,10 +145,10 @@ on_both! {
              return {{ ok, fault.code, fault.status, r._uri, db.get('{mine}').text }}"
         )).await;
         assert_eq!(answer, json!([false, "upstream", 503, mine, "mine"]), "the row stays");
-        // What is gone there goes here.
+        // A record that the PDS does not have is removed from the index.
         stage.pds.refuse(400, r#"{"error":"RecordNotFound"}"#);
         assert_eq!(stage.run(&format!("Record.load('{mine}'):delete() return db.get('{mine}') == nil")).await, json!(true));
-        // A PDS that does something else is not believed.
+        // An answer about another record is not accepted.
         stage.pds.refuse(200, r#"{"uri":"at://did:plc:bob/com.example.note/k","cid":"bafyreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"}"#);
         let failure = stage.failure(&format!("Record('{NOTE}', {{ text = 'x' }}):save()")).await;
         assert_eq!((failure.fault, failure.upstream), (Some(FaultCode::Upstream), None));
@@ -158,26 +158,26 @@ on_both! {
     async fn what_a_pds_says_of_other_records_stays_out_of_the_index(stage) {
         let (alice, text) = (Did::try_from(ALICE).unwrap(), r#"{"$type":"com.example.note","text":"x"}"#);
         let cid = record::inspect(text.as_bytes()).unwrap().cid.unwrap();
-        let repos = stage.scene.services.repos.as_ref().unwrap();
+        let repos = stage.base.services.repos.as_ref().unwrap();
         let rev = Some(Tid::new(1_700_000_000_000_000, 1).unwrap());
         let mine = uri(ALICE, "k");
-        for said in [uri(BOB, "k"), format!("at://{ALICE}/com.example.profile/k"), uri(ALICE, "other"), mine.clone()] {
+        for answered in [uri(BOB, "k"), format!("at://{ALICE}/com.example.profile/k"), uri(ALICE, "other"), mine.clone()] {
             let write = Write {
                 collection: NOTE.parse().unwrap(),
                 rkey: Some("k".parse().unwrap()),
                 action: Action::Put(text.into()),
                 swap: None,
             };
-            let place = (RecordUri::parse(&said).unwrap(), cid);
+            let place = (RecordUri::parse(&answered).unwrap(), cid);
             let committed = Committed { rev, records: vec![Some(place.clone())] };
-            let told = repos.take_over(&alice, &[write], committed).await;
-            assert_eq!(told, [Some(Written { uri: place.0, cid: Some(cid) })], "the caller hears what the PDS said");
-            assert_eq!(stage.row(&said).await.is_some(), said == mine, "{said}");
+            let written = repos.take_over(&alice, &[write], committed).await;
+            assert_eq!(written, [Some(Written { uri: place.0, cid: Some(cid) })], "the caller gets the PDS's answer");
+            assert_eq!(stage.row(&answered).await.is_some(), answered == mine, "{answered}");
         }
     }
 
-    async fn where_a_script_decides_the_index_waits_for_its_word(stage) {
-        let script = stage.scene.engine.compile(Trigger::parse("record.index:com.example.note").unwrap(), "function handle() end").await;
+    async fn a_save_is_not_indexed_at_once_where_a_record_script_decides(stage) {
+        let script = stage.base.engine.compile(Trigger::parse("record.index:com.example.note").unwrap(), "function handle() end").await;
         stage.library.insert(script);
         let answer = stage.run(&format!(
             "local r = Record('{NOTE}', {{ text = 'x' }}):save() return {{ r._cid ~= nil, db.get(r._uri) == nil }}"
