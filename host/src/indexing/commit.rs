@@ -208,7 +208,7 @@ enum Pieces {
     NoRow(Batch),
 }
 
-/// Splits a batch in halves. Keeps the order: accounts, changes, and the cursor in the last piece only.
+/// Splits a batch in halves. Keeps the order: account statuses, record changes, and the cursor in the last piece only.
 fn split(mut batch: Batch) -> Pieces {
     let rows = batch.accounts.len() + batch.changes.len();
     match (rows, &batch.cursor) {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 #[derive(Debug)]
 pub struct Event<'a> {
     pub did: Cow<'a, str>,
-    /// The server's time when it emitted the event, in microseconds; the cursor counts in these.
+    /// The server's time when it emitted the event, in microseconds. The cursor is such a time.
     pub time_us: i64,
     pub body: Body<'a>,
 }

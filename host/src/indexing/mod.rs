@@ -1,7 +1,6 @@
 //! Follows the Jetstream and writes what happens to records of tracked collections into the index.
 //!
-//! These are the stages of the pipeline. The comments of this module use the words of this table in these meanings
-//! only.
+//! The table lists the stages of the pipeline. All comments of this module use its words in these meanings only.
 //!
 //! | Stage | File | In | Out |
 //! |---|---|---|---|

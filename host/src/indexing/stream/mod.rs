@@ -52,7 +52,7 @@ pub(super) struct Stream<C> {
     timing: Timing,
     tracked: watch::Receiver<Arc<[Nsid]>>,
     intake: Intake,
-    /// Time of the last frame that entered the pipeline. Ahead of the committed cursor by what is queued.
+    /// Time of the last event that entered the pipeline. Ahead of the committed cursor by what is queued.
     cursor: Option<i64>,
     /// The last attempt to connect failed, and a notice of that was sent.
     unreachable: bool,
