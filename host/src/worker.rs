@@ -1,4 +1,5 @@
-//! The workers: each takes a job, runs its script, says while it does that it still lives, and puts down how it ended.
+//! Runs background jobs: each worker claims a job, runs its script, renews the job's lease meanwhile, and stores the
+//! result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,54 +22,57 @@ use crate::store::{Db, StoreError};
 use crate::trigger::TriggerKind;
 use crate::xrpc::Caller;
 
-/// How long a worker is believed to be at work without another word. After that its job is another's.
+/// How long a job belongs to its worker without a renewal. After that, another worker may claim it.
 const LEASE_SECONDS: i64 = 30;
 
-/// Between two words of a worker: three may be lost.
-const RENEW: Duration = Duration::from_secs(8);
+/// Interval between renewals of a lease; up to three may fail.
+const RENEW_INTERVAL: Duration = Duration::from_secs(8);
 
-/// Between two looks at what an admin wants of a running job.
-const LOOK_AT_JOB: Duration = Duration::from_millis(200);
+/// Interval between checks whether an admin has cancelled or paused a running job.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a job that is cancelled may go on, once its worker knows. One that looks (`job.should_stop`) ends by itself;
-/// with [`LOOK_AT_JOB`] any other ends within a second.
+/// How long a cancelled job may continue after its worker has noticed. A script that calls `job.should_stop` can end by
+/// itself; together with [`STATUS_INTERVAL`], any other is stopped within a second.
 const CANCEL_GRACE: Duration = Duration::from_millis(500);
 
-const _: () =
-    assert!(LOOK_AT_JOB.as_millis() + CANCEL_GRACE.as_millis() < 1_000, "a job ends within a second");
+const _: () = assert!(
+    STATUS_INTERVAL.as_millis() + CANCEL_GRACE.as_millis() < 1_000,
+    "a cancelled job ends within a second"
+);
 
-/// Jobs of a tenant that have ended and are kept: with their results, 320 MB at worst.
-const ENDED_PER_TENANT: u32 = 1_000;
+/// Ended jobs that are kept per tenant: at most 320 MB with their results.
+const MAX_ENDED_PER_TENANT: u32 = 1_000;
 
-/// Ended jobs that are forgotten when another one ends. More than one, so that a lowered bound is reached.
-const FORGET_STEP: u32 = 10;
+/// Old jobs that are deleted when a job ends. More than one, so that a lowered limit is reached.
+const MAX_DELETED_PER_JOB: u32 = 10;
 
-/// Between two looks at the queue. Jobs that are made on this host are seen at once.
-const LOOK: Duration = Duration::from_secs(2);
+/// Interval between checks of the queue for jobs that other hosts created. Jobs of this host are noticed at once.
+const QUEUE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a job may go on after the server was told to end. One that looks (`job.should_stop`) ends by itself.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long a job may continue after the server began to shut down. A script that calls `job.should_stop` can end by
+/// itself.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
-/// Bytes of a job's result that are kept.
-const RESULT_BYTES: usize = 256 << 10;
+/// Largest result of a job, in bytes; a job with a larger one fails.
+const MAX_RESULT_BYTES: usize = 256 << 10;
 
-/// What the workers need. Cheap to clone.
+/// The workers of this host. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Workers {
     pub db: Db,
     pub engine: Engine,
     pub library: Arc<Library>,
-    /// What jobs may reach.
+    /// The services that the scripts of jobs may use.
     pub services: Services,
     pub events: EventLog,
     pub clock: Clock,
     pub random: Random,
     pub queue: JobQueue,
-    /// The workers of this host, by tenant.
+    /// Limits how many workers of this host run jobs of the same tenant.
     pub places: FairPool,
 }
 
-/// The pool of `count` workers. A tenant has half of them, so that with two or more none has all.
+/// The pool for `count` workers. A tenant may use half of them, so that with two or more workers no tenant uses all.
 pub fn places(count: u32) -> FairPool {
     let count = count as usize;
     FairPool::new(
@@ -76,7 +80,7 @@ pub fn places(count: u32) -> FairPool {
         Bounds {
             places: count,
             per_tenant: count.div_ceil(2),
-            // Jobs wait in the table, not here.
+            // Jobs wait in the database, not in the pool.
             waiting: 0,
             waiting_per_tenant: 0,
             patience: Duration::ZERO,
@@ -84,58 +88,60 @@ pub fn places(count: u32) -> FairPool {
     )
 }
 
-/// What became of a run.
-enum Ran {
+/// How a run ended.
+enum RunEnd {
     Completed(String),
     Failed(String),
-    /// Nothing was run, or the server ends: its turn comes again.
-    Again,
-    /// Another worker has it.
-    Lost,
+    /// The script did not run, or was stopped by a shutdown: the job returns to the queue.
+    Requeue,
+    /// The job belongs to another worker now.
+    LeaseLost,
 }
 
 impl Workers {
-    /// Starts `count` workers. On `drain` they end what they run: a job that looks (`job.should_stop`) in its own way,
-    /// any other after a moment. Either begins again, on the next start or on another host.
+    /// Starts `count` workers. When `drain` is cancelled, running jobs are stopped: a script that calls
+    /// `job.should_stop` can end by itself, any other is stopped after a few seconds. All return to the queue and run
+    /// again after the next start or on another host.
     pub fn start(&self, count: u32, tasks: &TaskTracker, drain: &CancellationToken) {
-        let (ending, told) = watch::channel(false);
-        let waiting = drain.clone();
+        let (shutdown_sender, shutdown) = watch::channel(false);
+        let drain = drain.clone();
         tasks.spawn(async move {
-            waiting.cancelled().await;
-            // Nobody may be running.
-            let _ = ending.send(true);
+            drain.cancelled().await;
+            // Fails when all workers have ended.
+            let _ = shutdown_sender.send(true);
         });
         let host = self.random.uuid();
         for number in 0..count {
-            let (workers, told) = (self.clone(), told.clone());
+            let (workers, shutdown) = (self.clone(), shutdown.clone());
             let (host, name) = (host.clone(), format!("{host}/{number}"));
-            tasks.spawn(async move { workers.work(&host, &name, &told).await });
+            tasks.spawn(async move { workers.work(&host, &name, &shutdown).await });
         }
     }
 
-    async fn work(&self, host: &str, name: &str, ending: &watch::Receiver<bool>) {
-        while !*ending.borrow() {
+    async fn work(&self, host: &str, name: &str, shutdown: &watch::Receiver<bool>) {
+        while !*shutdown.borrow() {
             let worked = match self.next(host, name).await {
-                Ok(Some(job)) => self.run(&job, name, ending).await.map(|()| true),
+                Ok(Some(job)) => self.run(&job, name, shutdown).await.map(|()| true),
                 Ok(None) => Ok(false),
                 Err(error) => Err(error),
             };
             match worked {
                 Ok(true) => {}
-                Ok(false) => self.rest(ending).await,
+                Ok(false) => self.wait_for_job(shutdown).await,
                 Err(error) => {
-                    tracing::warn!(%error, "the job queue can't be read");
-                    self.rest(ending).await;
+                    tracing::warn!(%error, "can't read the job queue");
+                    self.wait_for_job(shutdown).await;
                 }
             }
         }
     }
 
-    async fn rest(&self, ending: &watch::Receiver<bool>) {
+    /// Waits until there may be a job, or the server shuts down.
+    async fn wait_for_job(&self, shutdown: &watch::Receiver<bool>) {
         tokio::select! {
             () = self.queue.added() => {}
-            () = tokio::time::sleep(LOOK) => {}
-            () = ended(ending) => {}
+            () = tokio::time::sleep(QUEUE_INTERVAL) => {}
+            () = shutdown_begun(shutdown) => {}
         }
     }
 
@@ -143,58 +149,69 @@ impl Workers {
         let now = self.clock.now();
         let recovered = jobs::recover(&self.db, now).await?;
         if recovered > 0 {
-            tracing::info!(jobs = recovered, "jobs of workers that are gone begin again");
+            tracing::info!(jobs = recovered, "jobs whose lease ended returned to the queue");
         }
         let most_of_tenant = self.places.bounds().per_tenant as i64;
         jobs::claim(&self.db, Worker { name, host, most_of_tenant }, now, lease(now)).await
     }
 
-    async fn run(&self, job: &JobRow, name: &str, ending: &watch::Receiver<bool>) -> Result<(), StoreError> {
-        // Two workers of this host may have looked at the same time: then the tenant has one job too many, and this one
-        // waits on.
+    async fn run(
+        &self,
+        job: &JobRow,
+        name: &str,
+        shutdown: &watch::Receiver<bool>,
+    ) -> Result<(), StoreError> {
+        // Two workers of this host may have claimed jobs of one tenant at the same time. If that exceeds the tenant's
+        // limit, this job returns to the queue.
         let tenant = tenant(job);
-        let Ok(_place) = self.places.try_enter(&tenant) else {
+        let Ok(_permit) = self.places.try_enter(&tenant) else {
             return jobs::release(&self.db, &job.id, name, self.clock.now()).await;
         };
-        self.tell(job, |actor, job_type, job_id| Event::JobStarted { actor, job_type, job_id });
-        // The script gives way at every call of the host and every fraction of a millisecond of its own work, and there it
-        // ends when one of the others is done. Nothing in it can catch that.
-        let ran = tokio::select! {
-            ran = self.script(job, &tenant, name, ending) => ran,
-            ran = self.keep(&job.id, name) => ran,
-            () = overdue(ending) => Ran::Again,
+        self.log_event(job, |actor, job_type, job_id| Event::JobStarted { actor, job_type, job_id });
+        // The script's future yields at every call of the host and every fraction of a millisecond of its own work.
+        // When another branch completes first, the future is dropped there; the script can't catch that.
+        let run_end = tokio::select! {
+            end = self.run_script(job, &tenant, name, shutdown) => end,
+            end = self.keep_lease(&job.id, name) => end,
+            () = shutdown_grace_over(shutdown) => RunEnd::Requeue,
         };
-        let end = match &ran {
-            Ran::Completed(result) => End::Completed(result),
-            Ran::Failed(error) => End::Failed(error),
-            Ran::Again => return jobs::release(&self.db, &job.id, name, self.clock.now()).await,
-            Ran::Lost => return Ok(()),
+        let end = match &run_end {
+            RunEnd::Completed(result) => End::Completed(result),
+            RunEnd::Failed(error) => End::Failed(error),
+            RunEnd::Requeue => return jobs::release(&self.db, &job.id, name, self.clock.now()).await,
+            RunEnd::LeaseLost => return Ok(()),
         };
         let status = jobs::finish(&self.db, &job.id, name, end, self.clock.now()).await?;
-        jobs::delete_ended_but(&self.db, &job.tenant, ENDED_PER_TENANT, FORGET_STEP).await?;
-        self.tell(job, |actor, job_type, job_id| match (status.as_deref(), ran) {
+        jobs::delete_ended_but(&self.db, &job.tenant, MAX_ENDED_PER_TENANT, MAX_DELETED_PER_JOB).await?;
+        self.log_event(job, |actor, job_type, job_id| match (status.as_deref(), run_end) {
             (Some("paused"), _) => Event::JobPaused { actor, job_type, job_id },
             (Some("cancelled"), _) => Event::JobCancelled { actor, job_type, job_id },
-            (_, Ran::Failed(error)) => Event::JobFailed { actor, job_type, job_id, error },
+            (_, RunEnd::Failed(error)) => Event::JobFailed { actor, job_type, job_id, error },
             _ => Event::JobCompleted { actor, job_type, job_id },
         });
         Ok(())
     }
 
-    fn tell(&self, job: &JobRow, event: impl FnOnce(String, String, String) -> Event) {
+    fn log_event(&self, job: &JobRow, event: impl FnOnce(String, String, String) -> Event) {
         self.events.record(event(job.created_by.clone(), job.job_type.clone(), job.id.clone()));
     }
 
-    async fn script(&self, job: &JobRow, tenant: &Tenant, name: &str, ending: &watch::Receiver<bool>) -> Ran {
+    async fn run_script(
+        &self,
+        job: &JobRow,
+        tenant: &Tenant,
+        name: &str,
+        shutdown: &watch::Receiver<bool>,
+    ) -> RunEnd {
         let id = format!("{}:{}", TriggerKind::JobRun.as_str(), job.job_type);
         let Some(script) = self.library.get(&id) else {
-            return Ran::Failed(format!("no script is bound to {id}"));
+            return RunEnd::Failed(format!("no script is bound to {id}"));
         };
         let authority = authority(job);
-        if authority.is_some() && !self.may_act(job, &authority).await {
-            return Ran::Failed("no PDS session is stored for the job's creator".to_owned());
+        if authority.is_some() && !self.has_session(job, &authority).await {
+            return RunEnd::Failed("no PDS session is stored for the job's creator".to_owned());
         }
-        let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), ending.clone());
+        let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), shutdown.clone());
         let services = self.services.clone().with_job(running);
         let caller = Caller {
             did: Did::try_from(job.created_by.as_str()).ok(),
@@ -210,18 +227,18 @@ impl Workers {
             ..Invocation::default()
         };
         match self.engine.run(&script, invocation, &services).await {
-            _ if *ending.borrow() => Ran::Again,
-            Ok(outcome) if outcome.body.len() > RESULT_BYTES => {
-                Ran::Failed(format!("the result is larger than {RESULT_BYTES} bytes"))
+            _ if *shutdown.borrow() => RunEnd::Requeue,
+            Ok(outcome) if outcome.body.len() > MAX_RESULT_BYTES => {
+                RunEnd::Failed(format!("the result is larger than {MAX_RESULT_BYTES} bytes"))
             }
-            Ok(outcome) => Ran::Completed(String::from_utf8_lossy(&outcome.body).into_owned()),
-            Err(ScriptFailure { kind: FailureKind::Busy, .. }) => Ran::Again,
-            Err(failure) => Ran::Failed(self.services.variables.redact(&failure.message).into_owned()),
+            Ok(outcome) => RunEnd::Completed(String::from_utf8_lossy(&outcome.body).into_owned()),
+            Err(ScriptFailure { kind: FailureKind::Busy, .. }) => RunEnd::Requeue,
+            Err(failure) => RunEnd::Failed(self.services.variables.redact(&failure.message).into_owned()),
         }
     }
 
-    /// Whether the job's creator still has a session. When nobody can say, the run does.
-    async fn may_act(&self, job: &JobRow, authority: &Authority) -> bool {
+    /// Whether the job's creator still has a session. `true` when that can't be read: then the run reports the error.
+    async fn has_session(&self, job: &JobRow, authority: &Authority) -> bool {
         let (Some(repos), Ok(creator)) = (&self.services.repos, Did::try_from(job.created_by.as_str()))
         else {
             return false;
@@ -230,34 +247,34 @@ impl Workers {
         !matches!(repos.session(which).await, Ok(None))
     }
 
-    /// Renews the lease and looks at what is wanted of the job. Returns when it is another worker's, or has been cancelled
-    /// and had its time to end.
-    async fn keep(&self, id: &str, name: &str) -> Ran {
-        let (mut renewed, mut cancelled) = (Instant::now(), None);
+    /// Renews the lease and checks the job's status. Returns when another worker has the job, or when it was cancelled
+    /// and its grace period is over.
+    async fn keep_lease(&self, id: &str, name: &str) -> RunEnd {
+        let (mut renewed_at, mut cancelled_at) = (Instant::now(), None);
         loop {
-            tokio::time::sleep(LOOK_AT_JOB).await;
+            tokio::time::sleep(STATUS_INTERVAL).await;
             let now = Instant::now();
-            let status = if now - renewed < RENEW {
+            let status = if now - renewed_at < RENEW_INTERVAL {
                 jobs::status(&self.db, id, name).await
             } else {
-                renewed = now;
+                renewed_at = now;
                 jobs::renew(&self.db, id, name, lease(self.clock.now())).await
             };
             match status.as_ref().map(Option::as_deref) {
-                Ok(Some("cancelling")) if now - *cancelled.get_or_insert(now) >= CANCEL_GRACE => {
-                    return Ran::Failed("it was cancelled".to_owned());
+                Ok(Some("cancelling")) if now - *cancelled_at.get_or_insert(now) >= CANCEL_GRACE => {
+                    return RunEnd::Failed("the job was cancelled".to_owned());
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => return Ran::Lost,
+                Ok(None) => return RunEnd::LeaseLost,
                 Err(error) => {
-                    tracing::warn!(%error, job = id, "a job's row can't be read or its lease renewed");
+                    tracing::warn!(%error, job = id, "can't check a job's status or renew its lease");
                 }
             }
         }
     }
 }
 
-/// Whose share a job takes.
+/// The tenant that a job counts for.
 fn tenant(job: &JobRow) -> Tenant {
     Tenant::parse(&job.tenant).unwrap_or_else(|| match job.client.as_deref() {
         Some(client) => Tenant::client(client),
@@ -265,7 +282,8 @@ fn tenant(job: &JobRow) -> Tenant {
     })
 }
 
-/// Which stored sessions a job may act with: with `auth` those of its creator under the client that the creator proved.
+/// The stored sessions that a job may use: with `inherit_auth` those of its creator, with the API client of the call
+/// that created it.
 fn authority(job: &JobRow) -> Authority {
     if !job.inherit_auth {
         return Authority::None;
@@ -273,16 +291,16 @@ fn authority(job: &JobRow) -> Authority {
     Authority::Newest { client: job.client.as_deref().map(Arc::from) }
 }
 
-/// Returns when the server ends.
-async fn ended(ending: &watch::Receiver<bool>) {
-    // An error is a sender that is gone, which is the end as well.
-    let _ = ending.clone().wait_for(|ending| *ending).await;
+/// Returns when the server begins to shut down.
+async fn shutdown_begun(shutdown: &watch::Receiver<bool>) {
+    // An error means that the sender was dropped, which happens only at shutdown.
+    let _ = shutdown.clone().wait_for(|begun| *begun).await;
 }
 
-/// Returns when a job had its time to see that the server ends.
-async fn overdue(ending: &watch::Receiver<bool>) {
-    ended(ending).await;
-    tokio::time::sleep(GRACE).await;
+/// Returns when the server shuts down and jobs have had time to end by themselves.
+async fn shutdown_grace_over(shutdown: &watch::Receiver<bool>) {
+    shutdown_begun(shutdown).await;
+    tokio::time::sleep(SHUTDOWN_GRACE).await;
 }
 
 fn lease(now: Timestamp) -> Timestamp {

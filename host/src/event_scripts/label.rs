@@ -1,9 +1,9 @@
-//! Label events: what becomes of a label on a record or an account.
+//! Label events: runs the script that decides on a label of a record or an account.
 
 use serde_json::{Map, Value};
 
 use super::Triggers;
-use super::letters::{Failed, NewLetter};
+use super::letters::{FailureDetails, NewLetter};
 use super::retry;
 use crate::clock::Timestamp;
 use crate::events::Event;
@@ -11,37 +11,37 @@ use crate::scripts::{CompiledScript, FailureKind, Happening, Invocation, Outcome
 use crate::store::dead_letters::Letter;
 use crate::trigger::{Trigger, TriggerKind};
 
-/// A label as a labeler said it.
+/// A label as the labeler emitted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The labeler's DID.
     pub src: String,
-    /// A DID, or an AT URI.
+    /// The labeled account's DID, or the labeled record's AT URI.
     pub uri: String,
     pub val: String,
-    /// Takes an earlier one back.
+    /// Negates an earlier label.
     pub neg: bool,
     pub cts: Timestamp,
     pub exp: Option<Timestamp>,
 }
 
-/// What a script said about a label.
+/// What the script decided on a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelVerdict {
     Drop,
     Keep(Label),
 }
 
-/// What the labels on accounts are bound to.
+/// The trigger subject for labels on accounts.
 const ACTOR: &str = "_actor";
 
 impl Triggers {
-    /// Asks the script of a label's subject, as often as it takes. Without a script, and after one that failed for good,
-    /// the label is kept as it came.
+    /// Runs the script that is bound to the label's subject, with retries. Without a script, or when it fails for good,
+    /// the label is kept unmodified.
     pub async fn apply_label(&self, label: Label) -> LabelVerdict {
         let id = format!("{}:{}", TriggerKind::LabelApply.as_str(), subject(&label.uri));
         let Some(script) = self.0.library.get(&id) else { return LabelVerdict::Keep(label) };
-        match retry::attempts(|| self.attempt_label(&script, &label)).await {
+        match retry::with_retries(|| self.attempt_label(&script, &label)).await {
             Ok((verdict, attempts)) => {
                 self.0.events.record_verbose(|| Event::EventScriptExecuted {
                     subject: label.uri.clone(),
@@ -52,10 +52,13 @@ impl Triggers {
                 });
                 verdict
             }
-            Err(gave_up) => {
-                let failed =
-                    Failed { trigger: id, error: gave_up.failure.message, attempts: gave_up.attempts };
-                self.dead_letter(failed, letter(script.trigger(), &label)).await;
+            Err(final_failure) => {
+                let details = FailureDetails {
+                    trigger: id,
+                    error: final_failure.failure.message,
+                    attempts: final_failure.attempts,
+                };
+                self.dead_letter(details, letter(script.trigger(), &label)).await;
                 LabelVerdict::Keep(label)
             }
         }
@@ -82,8 +85,8 @@ impl Triggers {
     }
 }
 
-/// Bytes of the JSON of a label that a script returns: ten times one with the longest URI.
-const VERDICT_BYTES: usize = 64 << 10;
+/// Bytes of JSON of the label that a script returns: ten times a label with the longest URI.
+const MAX_LABEL_BYTES: usize = 64 << 10;
 
 /// The subject of the trigger for labels on `uri`: its collection, or `_actor` when it has none.
 fn subject(uri: &str) -> &str {
@@ -97,19 +100,19 @@ fn verdict(label: &Label, outcome: &Outcome) -> Result<LabelVerdict, ScriptFailu
         Shape::Nothing => Ok(LabelVerdict::Drop),
         Shape::Other => Ok(LabelVerdict::Keep(label.clone())),
         Shape::Table => {
-            if outcome.body.len() > VERDICT_BYTES {
-                let message = format!("handle() returned a label of more than {VERDICT_BYTES} bytes");
+            if outcome.body.len() > MAX_LABEL_BYTES {
+                let message = format!("handle() returned a label of more than {MAX_LABEL_BYTES} bytes");
                 return Err(ScriptFailure::new(FailureKind::Runtime, message));
             }
             let fields: Map<String, Value> = serde_json::from_slice(&outcome.body).map_err(|_| {
-                ScriptFailure::new(FailureKind::Runtime, "handle() returned a table that is no label")
+                ScriptFailure::new(FailureKind::Runtime, "handle() returned a table that is not a label")
             })?;
             Ok(LabelVerdict::Keep(merged(label, &fields)))
         }
     }
 }
 
-/// The label with the fields that a script gave, where they have the right type (`lua-runtime.md` §4).
+/// The label with the fields that the script returned; fields of a wrong type are ignored (`lua-runtime.md` §4).
 fn merged(label: &Label, fields: &Map<String, Value>) -> Label {
     let text = |name: &str, old: &String| {
         fields.get(name).and_then(Value::as_str).map_or_else(|| old.clone(), str::to_owned)

@@ -1,4 +1,4 @@
-//! Dead letters: what an event's script could not decide, kept so that an operator can look, and have it done again.
+//! Dead letters: events whose script failed for good, stored so that an operator can inspect and retry them.
 
 use std::time::Duration;
 
@@ -12,39 +12,40 @@ use crate::store::StoreError;
 use crate::store::dead_letters::{self, Letter, LetterRow};
 use crate::store::index::{Change, Delete, Upsert};
 
-/// Between two tries to write a letter while the database is away. The event waits; its cursor does not move.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Interval between attempts to store a dead letter while the database is unreachable. Meanwhile the event stays queued
+/// and the cursor does not pass it.
+const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A script's last word on an event.
-pub(super) struct Failed {
+/// How an event's script failed; stored in the dead letter.
+pub(super) struct FailureDetails {
     pub(super) trigger: String,
     pub(super) error: String,
     pub(super) attempts: u32,
 }
 
-/// A letter that is to be written: what names its event, and what it says.
+/// A dead letter to be stored. `event_key` identifies its event, so that it is stored only once.
 pub(super) struct NewLetter {
     pub(super) event_key: String,
     pub(super) letter: Letter,
 }
 
-/// Why a letter can't be tried again.
+/// Why retrying a dead letter failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgainError {
-    #[error("only record events can be tried again")]
+    #[error("only dead letters of record events can be retried")]
     NotARecord,
-    #[error("no script is bound to this event any more")]
+    #[error("no script is bound to this event")]
     NoScript,
-    #[error("the letter can't be read: {0}")]
+    #[error("the dead letter is invalid: {0}")]
     Unreadable(String),
     #[error("{}", .0.message)]
     Failed(Box<ScriptFailure>),
 }
 
-/// What a letter's event is now, after its script decided.
+/// The result of retrying an event.
 #[derive(Debug)]
 pub struct Stored {
-    /// The change that makes the index what the script wants.
+    /// The change that applies the script's decision to the index.
     pub change: Change,
 }
 
@@ -73,21 +74,21 @@ impl Triggers {
         }
     }
 
-    /// Writes a letter, however long the database takes to come back.
-    pub(super) async fn dead_letter(&self, failed: Failed, new: NewLetter) {
-        let Failed { trigger, error, attempts } = failed;
+    /// Stores a dead letter; waits while the database is unreachable.
+    pub(super) async fn dead_letter(&self, details: FailureDetails, new: NewLetter) {
+        let FailureDetails { trigger, error, attempts } = details;
         let error = self.0.services.variables.redact(&error).into_owned();
         let NewLetter { event_key, letter } = new;
-        tracing::warn!(trigger, subject = letter.uri, attempts, error, "an event's script failed for good");
+        tracing::warn!(trigger, subject = letter.uri, attempts, error, "an event script failed for good");
         loop {
             let now = self.0.services.clock.now();
             match dead_letters::insert(&self.0.db, &event_key, &letter, &error, attempts, now).await {
                 Ok(true) => break,
-                // The event came again after a crash.
+                // Already stored: the stream replayed the event after a crash.
                 Ok(false) => return,
-                Err(StoreError::Unavailable(_)) => tokio::time::sleep(AGAIN).await,
+                Err(StoreError::Unavailable(_)) => tokio::time::sleep(STORE_RETRY_INTERVAL).await,
                 Err(failure) => {
-                    tracing::error!(error = %failure, subject = letter.uri, "a dead letter can't be kept");
+                    tracing::error!(error = %failure, subject = letter.uri, "can't store a dead letter");
                     break;
                 }
             }
@@ -101,42 +102,43 @@ impl Triggers {
         });
     }
 
-    /// Runs the script of a letter once more, on the event as it came.
+    /// Runs the currently bound script once on the original event of a dead letter.
     ///
     /// # Errors
-    /// When the letter is a label's, no script is bound any more, or the script fails.
+    /// When the dead letter is of a label event, no script is bound, or the script fails.
     pub async fn again(&self, row: &LetterRow) -> Result<Stored, AgainError> {
-        self.settle(event_of(&row.letter)?).await
+        self.decide_once(event_of(&row.letter)?).await
     }
 
-    /// Runs an event through the script that is bound to it now, if one is.
-    async fn settle(&self, event: RecordEvent) -> Result<Stored, AgainError> {
+    /// Runs the currently bound script once on an event.
+    async fn decide_once(&self, event: RecordEvent) -> Result<Stored, AgainError> {
         let uri = event.change.uri();
         let script = self.record_script(uri.collection.as_str(), event.action).ok_or(AgainError::NoScript)?;
         let verdict = self.attempt(&script, &event).await.map_err(|e| AgainError::Failed(Box::new(e)))?;
         let decided = verdict.apply(event.change.clone());
-        Ok(Stored { change: superseding(event, decided) })
+        Ok(Stored { change: with_next_rev(event, decided) })
     }
 
-    /// Runs the whole pipeline for a record as its PDS has it now; without a script it is stored as it is.
+    /// Runs the currently bound script on an event that was made from the PDS's current record. Without a script, the
+    /// record is stored unmodified.
     ///
     /// # Errors
     /// When the script fails.
     pub async fn index(&self, event: RecordEvent) -> Result<Stored, AgainError> {
-        match self.settle(event.clone()).await {
+        match self.decide_once(event.clone()).await {
             Err(AgainError::NoScript) => {
                 let decided = Some(event.change.clone());
-                Ok(Stored { change: superseding(event, decided) })
+                Ok(Stored { change: with_next_rev(event, decided) })
             }
-            settled => settled,
+            decided => decided,
         }
     }
 }
 
-/// The event that a letter is about.
+/// The original event of a dead letter.
 ///
 /// # Errors
-/// When it is a label's, or the row holds what nobody wrote.
+/// When the dead letter is of a label event, or its row is invalid.
 pub fn event_of(letter: &Letter) -> Result<RecordEvent, AgainError> {
     if letter.host_kind != "record" {
         return Err(AgainError::NotARecord);
@@ -171,26 +173,27 @@ pub fn event_of(letter: &Letter) -> Result<RecordEvent, AgainError> {
     Ok(RecordEvent { action, change })
 }
 
-/// The decided change, one step later than the event: it replaces what was stored when the script had failed, and loses
-/// to every later commit of the repo.
-fn superseding(event: RecordEvent, decided: Option<Change>) -> Change {
+/// The decided change with the next possible rev after the event's: it replaces what was stored when the script failed,
+/// but not the result of any later commit of the repo.
+fn with_next_rev(event: RecordEvent, decided: Option<Change>) -> Change {
     match decided {
-        Some(Change::Upsert(upsert)) => Change::Upsert(Upsert { rev: next(upsert.rev), ..upsert }),
-        Some(Change::Delete(delete)) => Change::Delete(Delete { rev: next(delete.rev), ..delete }),
+        Some(Change::Upsert(upsert)) => Change::Upsert(Upsert { rev: next_rev(upsert.rev), ..upsert }),
+        Some(Change::Delete(delete)) => Change::Delete(Delete { rev: next_rev(delete.rev), ..delete }),
         None => match event.change {
-            // Skipped after all, so what was stored goes.
+            // Skipped, so the record that was stored unmodified is deleted.
             Change::Upsert(Upsert { did, collection, rkey, rev, .. }) => {
-                Change::Delete(Delete { did, collection, rkey, rev: next(rev) })
+                Change::Delete(Delete { did, collection, rkey, rev: next_rev(rev) })
             }
-            // The row was deleted when the script had failed; there is nothing left to keep.
+            // A skipped delete would keep the row, but it was deleted when the script failed.
             Change::Delete(delete) => Change::Delete(delete),
         },
     }
 }
 
-/// The lowest bits of a TID are a clock's id: one more is later than this commit and earlier than any other.
-fn next(rev: Tid) -> Tid {
+/// The next TID. The lowest bits of a TID are the clock id, so adding one gives a TID after this commit's and before
+/// any later one.
+fn next_rev(rev: Tid) -> Tid {
     let later = Tid::new(rev.timestamp_micros(), rev.clock_id() + 1);
-    // The last clock id: the first of the next microsecond.
+    // After the last clock id comes the first one of the next microsecond.
     later.or_else(|_| Tid::new(rev.timestamp_micros() + 1, 0)).unwrap_or(rev)
 }

@@ -1,10 +1,10 @@
-//! Scripts that decide about events: what becomes of a record or a label before it is kept (`lua-runtime.md` §2, §4).
+//! Runs event scripts, which decide on a record or a label before it is stored (`lua-runtime.md` §2, §4).
 //!
-//! A script says one of three things by what it returns: skip (nil), replace (a table), proceed (anything else). One
-//! that fails is tried again when that can help; then the event becomes a dead letter and goes on as it came. Nobody
-//! calls in an event's name: there is no caller, no session, and no API client.
+//! A script decides by its return value: nil skips the event, a table replaces the record or label, anything else lets
+//! it proceed. A script that fails is retried when that can help; after that the event is dead-lettered and proceeds
+//! unmodified. Event scripts run without a caller, a session and an API client.
 //!
-//! Whatever brings events asks [`Triggers`]: the stream through [`crate::indexing::RecordScripts`].
+//! [`Triggers`] runs the scripts; the stream calls it through [`crate::indexing::RecordScripts`].
 
 mod label;
 mod letters;
@@ -27,18 +27,18 @@ use crate::scripts::{
 };
 use crate::store::Db;
 
-/// Runs of event scripts at a time: a few for each core, so that they leave most of the instances to requests, and
-/// enough for those that wait for other servers.
-const RUNS: usize = 16;
+/// Event scripts that run at the same time: a few per core, which leaves most instances of the guest to requests, but
+/// enough while some scripts wait for other servers.
+const MAX_RUNS: usize = 16;
 
-/// One attempt from beginning to end. A script that waits for others longer than this holds its repo up for nothing.
-const ATTEMPT: Duration = Duration::from_secs(30);
+/// Limit for one attempt. A script that waits longer for other servers would only delay its repo.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The scripts of events, and what they need. Cheap to clone.
+/// Runs the scripts bound to record and label events. Cheap to clone.
 #[derive(Clone)]
-pub struct Triggers(Arc<Parts>);
+pub struct Triggers(Arc<Inner>);
 
-struct Parts {
+struct Inner {
     engine: Engine,
     library: Arc<Library>,
     services: Services,
@@ -55,20 +55,20 @@ impl fmt::Debug for Triggers {
 
 impl Triggers {
     pub fn new(engine: Engine, library: Arc<Library>, services: Services, events: EventLog, db: Db) -> Self {
-        Self(Arc::new(Parts { engine, library, services, events, db, runs: Semaphore::new(RUNS) }))
+        Self(Arc::new(Inner { engine, library, services, events, db, runs: Semaphore::new(MAX_RUNS) }))
     }
 
-    /// One attempt.
+    /// Runs a script once, within the limits on concurrency and time.
     async fn run(
         &self,
         script: &CompiledScript,
         invocation: &Invocation<'_>,
     ) -> Result<Outcome, ScriptFailure> {
-        // Nobody closes the semaphore.
-        let _place = self.0.runs.acquire().await;
+        // Fails only when the semaphore is closed, which never happens.
+        let _permit = self.0.runs.acquire().await;
         let run = self.0.engine.run(script, *invocation, &self.0.services);
-        tokio::time::timeout(ATTEMPT, run).await.unwrap_or_else(|_| {
-            Err(ScriptFailure::new(FailureKind::Limit, format!("took longer than {ATTEMPT:?}")))
+        tokio::time::timeout(ATTEMPT_TIMEOUT, run).await.unwrap_or_else(|_| {
+            Err(ScriptFailure::new(FailureKind::Limit, format!("took longer than {ATTEMPT_TIMEOUT:?}")))
         })
     }
 }

@@ -1,11 +1,11 @@
-//! Record events: the script's word on one change.
+//! Record events: runs the script that decides on one change of the index.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::Triggers;
-use super::letters::Failed;
-use super::retry::{self, GaveUp};
+use super::letters::FailureDetails;
+use super::retry::{self, FinalFailure};
 use crate::atproto::{RecordUri, record};
 use crate::events::Event;
 use crate::indexing::{Action, RecordEvent, RecordScripts};
@@ -13,26 +13,26 @@ use crate::scripts::{CompiledScript, FailureKind, Happening, Invocation, Outcome
 use crate::store::index::{Change, Upsert};
 use crate::trigger::TriggerKind;
 
-/// What a script said.
+/// What a script decided on a record event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The change goes on as it came.
+    /// The change is indexed unmodified.
     Proceed,
-    /// Nothing is indexed; a row that is to be deleted stays.
+    /// Nothing is indexed; a skipped delete keeps its row.
     Skip,
-    /// This record is stored in place of the one that came. The CID stays the network's.
+    /// This record is stored instead of the one from the network. The CID remains that of the network's record.
     Replace { record: Bytes, refs: Vec<String> },
 }
 
 impl Verdict {
-    /// The change as the script wants it; `None` to leave it out.
+    /// The change with the verdict applied; `None` when it is skipped.
     pub fn apply(self, change: Change) -> Option<Change> {
         match (self, change) {
             (Self::Skip, _) => None,
             (Self::Replace { record, refs }, Change::Upsert(upsert)) => {
                 Some(Change::Upsert(Upsert { record, refs, cid_verified: false, ..upsert }))
             }
-            // A delete has nothing to replace.
+            // A delete has no record to replace.
             (Self::Proceed | Self::Replace { .. }, change) => Some(change),
         }
     }
@@ -49,7 +49,7 @@ impl Action {
 }
 
 impl Triggers {
-    /// The script that an event of a collection runs now.
+    /// The script that is bound to an action on a collection.
     pub fn record_script(&self, collection: &str, action: Action) -> Option<std::sync::Arc<CompiledScript>> {
         self.0.library.for_record(collection, action.trigger())
     }
@@ -57,7 +57,7 @@ impl Triggers {
     /// Runs a script once on an event.
     ///
     /// # Errors
-    /// When the script fails, or returns what is no record.
+    /// When the script fails, or returns a table that is not a valid record.
     pub async fn attempt(
         &self,
         script: &CompiledScript,
@@ -79,26 +79,26 @@ impl Triggers {
         verdict(event.action, self.run(script, &invocation).await?)
     }
 
-    /// Runs the script of an event, as often as it takes.
+    /// Runs the script of an event, with retries.
     async fn decide_record(&self, event: RecordEvent) -> Option<Change> {
         let uri = event.change.uri();
-        // It may have been removed meanwhile.
+        // The script may have been removed since the event was queued.
         let Some(script) = self.record_script(uri.collection.as_str(), event.action) else {
             return Some(event.change);
         };
-        match retry::attempts(|| self.attempt(&script, &event)).await {
+        match retry::with_retries(|| self.attempt(&script, &event)).await {
             Ok((verdict, attempts)) => {
-                self.tell(&script, &event, &uri, &verdict, attempts);
+                self.log_run(&script, &event, &uri, &verdict, attempts);
                 verdict.apply(event.change)
             }
-            Err(gave_up) => {
-                self.bury(&script, &event, &uri, gave_up).await;
+            Err(final_failure) => {
+                self.dead_letter_record(&script, &event, &uri, final_failure).await;
                 Some(event.change)
             }
         }
     }
 
-    fn tell(
+    fn log_run(
         &self,
         script: &CompiledScript,
         event: &RecordEvent,
@@ -120,13 +120,19 @@ impl Triggers {
         }
     }
 
-    async fn bury(&self, script: &CompiledScript, event: &RecordEvent, uri: &RecordUri, gave_up: GaveUp) {
-        let failed = Failed {
+    async fn dead_letter_record(
+        &self,
+        script: &CompiledScript,
+        event: &RecordEvent,
+        uri: &RecordUri,
+        final_failure: FinalFailure,
+    ) {
+        let details = FailureDetails {
             trigger: script.trigger().id().to_owned(),
-            error: gave_up.failure.message,
-            attempts: gave_up.attempts,
+            error: final_failure.failure.message,
+            attempts: final_failure.attempts,
         };
-        self.dead_letter(failed, Self::record_letter(script.trigger().id(), event, uri)).await;
+        self.dead_letter(details, Self::record_letter(script.trigger().id(), event, uri)).await;
     }
 }
 
@@ -143,20 +149,20 @@ impl RecordScripts for Triggers {
         Box::pin(self.decide_record(event))
     }
 
-    fn give_up(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
         Box::pin(async move {
             let uri = event.change.uri();
             if let Some(script) = self.record_script(uri.collection.as_str(), event.action) {
-                let message = "too many events of this repo were waiting for the script";
+                let message = "too many events were queued for record scripts";
                 let failure = ScriptFailure::new(FailureKind::Busy, message);
-                self.bury(&script, &event, &uri, GaveUp { failure, attempts: 0 }).await;
+                self.dead_letter_record(&script, &event, &uri, FinalFailure { failure, attempts: 0 }).await;
             }
             event.change
         })
     }
 }
 
-/// `<nsid>:<action>`, as the event log and dead letters name what a record script was asked.
+/// `<nsid>:<action>`: the host id of record scripts in the event log and in dead letters.
 pub(super) fn host_id(uri: &RecordUri, action: Action) -> String {
     format!("{}:{action}", uri.collection)
 }
@@ -175,14 +181,14 @@ fn collection_of(change: &Change) -> &str {
     }
 }
 
-/// What the returned value means (`lua-runtime.md` §4).
+/// The verdict that a return value stands for (`lua-runtime.md` §4).
 fn verdict(action: Action, outcome: Outcome) -> Result<Verdict, ScriptFailure> {
     match (outcome.shape, action) {
         (Shape::Nothing, _) => Ok(Verdict::Skip),
         (Shape::Other, _) | (Shape::Table, Action::Delete) => Ok(Verdict::Proceed),
         (Shape::Table, _) => {
             let inspected = record::inspect(&outcome.body).map_err(|error| {
-                let message = format!("handle() returned a table that is no record: {error}");
+                let message = format!("handle() returned a table that is not a valid record: {error}");
                 ScriptFailure::new(FailureKind::Runtime, message)
             })?;
             Ok(Verdict::Replace { record: outcome.body, refs: inspected.refs })

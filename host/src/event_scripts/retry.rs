@@ -1,26 +1,26 @@
-//! When to try again.
+//! Retries event scripts that fail temporarily.
 
 use std::time::Duration;
 
 use crate::scripts::ScriptFailure;
 
-/// Waits between attempts: four attempts in all (`lua-runtime.md` §6).
-const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// Waits between attempts; so there are four attempts at most (`lua-runtime.md` §6).
+const RETRY_DELAYS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
-/// A script that failed for good.
+/// The failure of the last attempt, and how many there were.
 #[derive(Debug)]
-pub(super) struct GaveUp {
+pub(super) struct FinalFailure {
     pub(super) failure: ScriptFailure,
     pub(super) attempts: u32,
 }
 
-/// Attempts until one ends well, or fails in a way that trying again can't help, or was the last. Gives the number of
-/// attempts with the result.
-pub(super) async fn attempts<T, F>(mut attempt: impl FnMut() -> F) -> Result<(T, u32), GaveUp>
+/// Calls `attempt` until it succeeds, fails in a way that a retry can't help, or no retries are left. Returns the
+/// number of attempts with the result.
+pub(super) async fn with_retries<T, F>(mut attempt: impl FnMut() -> F) -> Result<(T, u32), FinalFailure>
 where
     F: Future<Output = Result<T, ScriptFailure>>,
 {
-    let mut waits = WAITS.into_iter();
+    let mut delays = RETRY_DELAYS.into_iter();
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -28,16 +28,16 @@ where
             Ok(value) => return Ok((value, attempts)),
             Err(failure) => failure,
         };
-        match waits.next().filter(|_| failure.is_retryable()) {
-            Some(wait) => {
+        match delays.next().filter(|_| failure.is_retryable()) {
+            Some(delay) => {
                 tracing::debug!(
                     attempts,
                     error = failure.message,
-                    "an event's script failed and is tried again"
+                    "an event script failed and will be retried"
                 );
-                tokio::time::sleep(wait).await;
+                tokio::time::sleep(delay).await;
             }
-            None => return Err(GaveUp { failure, attempts }),
+            None => return Err(FinalFailure { failure, attempts }),
         }
     }
 }
@@ -50,15 +50,15 @@ mod tests {
     use crate::scripts::FailureKind;
 
     #[tokio::test(start_paused = true)]
-    async fn four_attempts_for_what_may_pass_and_one_for_what_will_not() {
+    async fn temporary_failures_get_four_attempts_and_others_one() {
         let started = Instant::now();
         let failing = || async { Err::<(), _>(ScriptFailure::new(FailureKind::Busy, "busy")) };
-        assert_eq!(attempts(failing).await.unwrap_err().attempts, 4);
+        assert_eq!(with_retries(failing).await.unwrap_err().attempts, 4);
         assert_eq!(started.elapsed(), Duration::from_secs(7));
 
         let started = Instant::now();
         let failing = || async { Err::<(), _>(ScriptFailure::new(FailureKind::Runtime, "wrong")) };
-        assert_eq!(attempts(failing).await.unwrap_err().attempts, 1);
+        assert_eq!(with_retries(failing).await.unwrap_err().attempts, 1);
         assert_eq!(started.elapsed(), Duration::ZERO);
 
         let mut left = 2;
@@ -67,6 +67,6 @@ mod tests {
             let failing = left > 0;
             async move { if failing { Err(ScriptFailure::new(FailureKind::Internal, "no")) } else { Ok("fine") } }
         };
-        assert_eq!(attempts(recovering).await.unwrap(), ("fine", 2));
+        assert_eq!(with_retries(recovering).await.unwrap(), ("fine", 2));
     }
 }

@@ -1,4 +1,5 @@
-//! Envelope to change: the part that costs CPU. Each record is inspected once, for its CID and its references.
+//! Turns events into changes: checks each record's CID and collects its references, in one pass. Most of the pipeline's
+//! CPU time is spent here.
 
 use std::sync::Arc;
 
@@ -8,22 +9,22 @@ use crate::store::index::{AccountChange, Change, Upsert};
 
 use super::envelope::{Candidate, Claim, Envelope};
 use super::notice::{Notice, Observer};
-use super::tally::{Dropped, Tally};
+use super::tally::{DropReason, Tally};
 use super::throttle::Throttle;
 
-/// What the writer commits, in the order of its repo.
+/// A change of the index, made from one event. The writer commits a repo's changes in order.
 #[derive(Debug)]
-pub(super) enum Item {
+pub(super) enum IndexChange {
     Change(Change),
     Account(AccountChange),
 }
 
-/// Mismatches reported at once, and how often after that: a server that lies about every record shows in the
-/// counter, not as millions of rows in the event log.
+/// CID mismatches that are reported in a burst, and the interval between reports after that. A server that sends only
+/// wrong CIDs shows in the counter, not as millions of rows in the event log.
 const MISMATCH_BURST: u32 = 20;
 const MISMATCH_EVERY_US: i64 = 10_000_000;
 
-/// Turns envelopes into items. Shared by the shards.
+/// Turns events into changes. Shared by the shards.
 pub(super) struct Applier {
     observer: Arc<dyn Observer>,
     mismatches: Throttle,
@@ -34,18 +35,18 @@ impl Applier {
         Self { observer, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
     }
 
-    /// `None` when nothing is to be committed; the tally says why.
-    pub(super) fn apply(&self, envelope: Envelope, tally: &mut Tally) -> Option<Item> {
+    /// `None` when there is nothing to commit; a dropped event is counted in `tally`.
+    pub(super) fn apply(&self, envelope: Envelope, tally: &mut Tally) -> Option<IndexChange> {
         match envelope {
             Envelope::Record(candidate) => match self.check(candidate) {
-                Ok(upsert) => Some(Item::Change(Change::Upsert(upsert))),
+                Ok(upsert) => Some(IndexChange::Record(Change::Upsert(upsert))),
                 Err(why) => {
                     tally.drop(why);
                     None
                 }
             },
-            Envelope::Delete(delete) => Some(Item::Change(Change::Delete(delete))),
-            Envelope::Account(change) => Some(Item::Account(change)),
+            Envelope::Delete(delete) => Some(IndexChange::Record(Change::Delete(delete))),
+            Envelope::Account(change) => Some(IndexChange::Account(change)),
             Envelope::Identity(did) => {
                 tally.identities += 1;
                 self.observer.identity_changed(&did);
@@ -54,21 +55,22 @@ impl Applier {
         }
     }
 
-    /// A CID that matches is kept as verified. A CID that can't be checked, because the record has no DAG-CBOR
-    /// form (a float, a bad `$link`), is kept as claimed. One that does not match drops the record.
-    fn check(&self, candidate: Candidate) -> Result<Upsert, Dropped> {
-        let inspected = record::inspect(&candidate.record).map_err(|_| Dropped::BadRecord)?;
+    /// Checks a record. A CID that matches is stored as verified. A CID that can't be checked, because the record has
+    /// no DAG-CBOR form (a float, a bad `$link`), is stored as claimed. When the CID does not match, the event is
+    /// dropped.
+    fn check(&self, candidate: Candidate) -> Result<Upsert, DropReason> {
+        let inspected = record::inspect(&candidate.record).map_err(|_| DropReason::BadRecord)?;
         let (cid, cid_verified) = match (&candidate.claim, &inspected.cid) {
             (Claim::Cid(claimed), Ok(computed)) if claimed == computed => (Some(*claimed), true),
             (Claim::Cid(claimed), Err(_)) => (Some(*claimed), false),
             (Claim::None, _) => (None, false),
             (Claim::Cid(claimed), Ok(computed)) => {
                 self.mismatch(&candidate, claimed.to_string(), format!("the record's CID is {computed}"));
-                return Err(Dropped::CidMismatch);
+                return Err(DropReason::CidMismatch);
             }
             (Claim::Garbage(text), _) => {
-                self.mismatch(&candidate, text.clone(), "the claim is not a CID".to_owned());
-                return Err(Dropped::CidMismatch);
+                self.mismatch(&candidate, text.clone(), "the claimed CID is not a CID".to_owned());
+                return Err(DropReason::CidMismatch);
             }
         };
         let Candidate { did, collection, rkey, rev, record, claim: _, action: _ } = candidate;
@@ -105,9 +107,9 @@ mod tests {
             "rev":"3mptbypluud2a","operation":"create","record":{record}{cid}}}}}"#
         );
         let tracked = [Nsid::try_from("app.example.note").unwrap()];
-        let envelope = envelope::open(&frame::parse(text.as_bytes()).unwrap(), &tracked).unwrap();
+        let envelope = envelope::filter(&frame::parse(text.as_bytes()).unwrap(), &tracked).unwrap();
         match applier.apply(envelope, tally) {
-            Some(Item::Change(Change::Upsert(upsert))) => Some(upsert),
+            Some(IndexChange::Record(Change::Upsert(upsert))) => Some(upsert),
             None => None,
             other => panic!("{other:?}"),
         }
@@ -133,7 +135,7 @@ mod tests {
         let stored = run(&applier, note, "", &mut tally).unwrap();
         assert_eq!((stored.cid, stored.cid_verified), (None, false));
         let stored = run(&applier, r#"{"x":1.5}"#, &format!(r#","cid":"{CID}""#), &mut tally).unwrap();
-        assert!(!stored.cid_verified && stored.cid.is_some(), "no DAG-CBOR form: kept as claimed");
+        assert!(!stored.cid_verified && stored.cid.is_some(), "no DAG-CBOR form: stored as claimed");
         assert!(recorder.notices().is_empty());
     }
 
@@ -144,22 +146,22 @@ mod tests {
         for _ in 0..1000 {
             assert!(run(&applier, r#"{"a":1}"#, &format!(r#","cid":"{CID}""#), &mut tally).is_none());
         }
-        assert_eq!(tally.dropped(Dropped::CidMismatch), 1000);
+        assert_eq!(tally.dropped(DropReason::CidMismatch), 1000);
         assert_eq!(recorder.notices().len(), MISMATCH_BURST as usize);
         assert!(
             matches!(&recorder.notices()[0], Notice::CidMismatch { claimed_cid, .. } if claimed_cid == CID)
         );
         assert!(run(&applier, r#"{"a":1}"#, r#","cid":17"#, &mut tally).is_none());
-        assert_eq!(tally.dropped(Dropped::CidMismatch), 1001);
+        assert_eq!(tally.dropped(DropReason::CidMismatch), 1001);
     }
 
     #[test]
-    fn two_megabytes_are_dropped() {
+    fn records_that_are_too_large_or_no_objects_are_dropped() {
         let (applier, _) = applier();
         let mut tally = Tally::default();
         let huge = format!(r#"{{"text":"{}"}}"#, "x".repeat(2_000_000));
         assert!(run(&applier, &huge, "", &mut tally).is_none());
         assert!(run(&applier, "[1]", "", &mut tally).is_none());
-        assert_eq!(tally.dropped(Dropped::BadRecord), 2);
+        assert_eq!(tally.dropped(DropReason::BadRecord), 2);
     }
 }

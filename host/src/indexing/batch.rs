@@ -1,4 +1,4 @@
-//! Gathers items into one transaction.
+//! Gathers changes into a batch, which is committed in one transaction.
 
 use tokio::sync::oneshot;
 
@@ -7,35 +7,36 @@ use crate::clock::Timestamp;
 use crate::store::index::{AccountChange, AccountStatus, Batch, Change, StreamCursor};
 use crate::store::lease::Term;
 
-use super::apply::Item;
+use super::apply::IndexChange;
 use super::watermark::{Ticket, Watermark};
 use super::writer::Part;
 
-/// Changes after which a batch is committed without waiting. The rows of a batch share the index pages they touch:
-/// on SQLite 8,000 cost half as much per row as 2,000. More would keep local writes waiting for a tenth of a second.
+/// Changes at which a batch is full and committed without waiting. The rows of a batch share the index pages they
+/// touch: on SQLite, a row costs half as much in a batch of 8,000 as in one of 2,000. Larger batches would delay local
+/// writes by a tenth of a second.
 const BATCH_CHANGES: usize = 8_000;
 
-/// The same in bytes of records.
+/// Bytes of records at which a batch is full.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// A batch being gathered, with what becomes true when it is committed.
+/// A batch being gathered, and the callers to acknowledge when it is committed.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct PendingBatch {
     pub batch: Batch,
     pub acks: Vec<oneshot::Sender<()>>,
-    /// The changes among those of the batch that are not the stream's.
+    /// The batch's changes that are local writes.
     pub local: Vec<Change>,
-    /// The term of all that is the stream's.
+    /// The term of the batch's changes that come from the stream.
     pub term: Option<Term>,
     /// The cursor to store when the stream has none.
-    pub begin: Option<i64>,
-    /// Who waits for that.
-    pub begun: Vec<oneshot::Sender<()>>,
+    pub initial_cursor: Option<i64>,
+    /// Acknowledged when the initial cursor is committed.
+    pub initial_cursor_acks: Vec<oneshot::Sender<()>>,
     bytes: usize,
     finished: Vec<(Ticket, u32)>,
 }
 
-impl Pending {
+impl PendingBatch {
     pub(super) fn new() -> Self {
         Self::default()
     }
@@ -44,7 +45,7 @@ impl Pending {
         self.batch.changes.len() >= BATCH_CHANGES || self.bytes >= BATCH_BYTES
     }
 
-    /// Nothing but (perhaps) a cursor.
+    /// Whether the batch has no changes; it may have a cursor.
     pub(super) fn has_no_rows(&self) -> bool {
         self.batch.changes.is_empty() && self.batch.accounts.is_empty()
     }
@@ -56,49 +57,52 @@ impl Pending {
         self.batch.changes.push(change);
     }
 
-    /// Takes a part in. What can't share a transaction with the rest comes back: commit, then push that.
+    /// Adds a part. Returns the rest of it when a change can't share a transaction with those before it: commit this
+    /// batch, then push the rest into the next.
     ///
-    /// In a batch all accounts come before all changes, a deletion takes the account's changes with it, and an
-    /// account that was never indexed has no status. So an account's event after one of its changes, a second event
-    /// of it, and a change after it went away each begin a new batch: the outcome is that of one by one.
+    /// The store applies a batch's account statuses before its record changes, drops the record changes of a deleted
+    /// account, and keeps no status for an account that was never indexed. So these begin a new batch: an account's
+    /// status after a record change of it, a second status, and a record change after its account became inactive. The
+    /// result is the same as applying the changes one by one.
     pub(super) fn push_part(&mut self, part: Part) -> Option<Part> {
-        let mut items = part.items.into_iter();
-        while let Some(item) = items.next() {
-            match item {
-                item if self.collides(&item) => {
-                    let items = std::iter::once(item).chain(items).collect();
-                    return Some(Part { items, ..part });
+        let mut changes = part.changes.into_iter();
+        while let Some(change) = changes.next() {
+            match change {
+                change if self.collides(&change) => {
+                    let changes = std::iter::once(change).chain(changes).collect();
+                    return Some(Part { changes, ..part });
                 }
-                Item::Change(change) => self.push_change(change),
-                Item::Account(account) => self.batch.accounts.push(account),
+                IndexChange::Record(change) => self.push_change(change),
+                IndexChange::Account(account) => self.batch.accounts.push(account),
             }
         }
-        self.finished.push((part.ticket, part.late));
+        self.finished.push((part.ticket, part.deferred));
         None
     }
 
-    fn collides(&self, item: &Item) -> bool {
+    fn collides(&self, change: &IndexChange) -> bool {
         let mut accounts = self.batch.accounts.iter();
-        match item {
-            Item::Change(change) => {
+        match change {
+            IndexChange::Record(change) => {
                 accounts.any(|a| a.status != AccountStatus::Active && a.did == *did_of(change))
             }
-            Item::Account(AccountChange { did, .. }) => {
+            IndexChange::Account(AccountChange { did, .. }) => {
                 accounts.any(|a| a.did == *did) || self.batch.changes.iter().any(|c| did_of(c) == did)
             }
         }
     }
 
-    /// Closes the batch: moves the watermark over the finished parts and puts the cursor in when it moved.
+    /// Closes the batch: advances the watermark over the finished parts, and adds the cursor if it moved.
     /// Must be followed by a commit that is retried until it succeeds.
     pub(super) fn seal(&mut self, watermark: &mut Watermark, source: &str, now: Timestamp) {
         let before = watermark.cursor();
-        for (ticket, late) in self.finished.drain(..) {
-            watermark.finish(ticket, late);
+        for (ticket, deferred) in self.finished.drain(..) {
+            watermark.finish(ticket, deferred);
         }
         let moved = watermark.cursor().filter(|cursor| Some(*cursor) != before);
-        // `begin` is our clock's time and never enters the watermark: a clock that is ahead would hold it there.
-        if let Some(cursor) = moved.or(self.begin.filter(|_| watermark.cursor().is_none())) {
+        // `initial_cursor` is our clock's time and never enters the watermark: if our clock is ahead, the cursor could
+        // not move until the stream has caught up with it.
+        if let Some(cursor) = moved.or(self.initial_cursor.filter(|_| watermark.cursor().is_none())) {
             self.batch.cursor = Some(StreamCursor { source: source.to_owned(), cursor });
         }
         self.batch.term = self.term.unwrap_or_default();
@@ -124,8 +128,8 @@ mod tests {
         Did::try_from(format!("did:plc:{name}").as_str()).unwrap()
     }
 
-    fn delete(name: &str) -> Item {
-        Item::Change(Change::Delete(Delete {
+    fn delete(name: &str) -> IndexChange {
+        IndexChange::Record(Change::Delete(Delete {
             did: did(name),
             collection: Nsid::try_from("app.example.note").unwrap(),
             rkey: RecordKey::try_from("self").unwrap(),
@@ -133,14 +137,14 @@ mod tests {
         }))
     }
 
-    fn account(name: &str, status: AccountStatus) -> Item {
-        Item::Account(AccountChange { did: did(name), status })
+    fn account(name: &str, status: AccountStatus) -> IndexChange {
+        IndexChange::Account(AccountChange { did: did(name), status })
     }
 
     #[test]
-    fn an_account_event_after_a_change_of_its_repo_begins_a_new_batch() {
+    fn an_account_status_after_a_change_of_its_repo_begins_a_new_batch() {
         let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: Some(9) };
-        let items = vec![
+        let changes = vec![
             delete("a"),
             account("b", AccountStatus::Active),
             delete("b"),
@@ -148,13 +152,13 @@ mod tests {
             delete("c"),
         ];
         let mut watermark = Watermark::default();
-        let mut first = Pending::new();
-        let rest = first.push_part(Part { ticket, late: 0, items }).unwrap();
+        let mut first = PendingBatch::new();
+        let rest = first.push_part(Part { ticket, deferred: 0, changes }).unwrap();
         first.seal(&mut watermark, "jetstream", Timestamp(1));
         assert_eq!((first.batch.changes.len(), first.batch.accounts.len()), (2, 1));
         assert_eq!(first.batch.cursor, None, "the chunk isn't finished");
 
-        let mut second = Pending::new();
+        let mut second = PendingBatch::new();
         assert!(second.push_part(rest).is_none());
         second.seal(&mut watermark, "jetstream", Timestamp(1));
         assert_eq!((second.batch.changes.len(), second.batch.accounts.len()), (1, 1));
@@ -162,20 +166,20 @@ mod tests {
     }
 
     #[test]
-    fn two_events_of_one_account_are_two_batches() {
+    fn two_statuses_of_one_account_are_two_batches() {
         let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
-        let items = vec![account("a", AccountStatus::Deleted), account("a", AccountStatus::Active)];
-        let mut pending = Pending::new();
-        assert_eq!(pending.push_part(Part { ticket, late: 0, items }).unwrap().items.len(), 1);
+        let changes = vec![account("a", AccountStatus::Deleted), account("a", AccountStatus::Active)];
+        let mut pending = PendingBatch::new();
+        assert_eq!(pending.push_part(Part { ticket, deferred: 0, changes }).unwrap().changes.len(), 1);
     }
 
     #[test]
-    fn what_an_account_writes_after_it_went_away_is_another_batch() {
+    fn a_change_after_its_account_became_inactive_begins_a_new_batch() {
         for status in [AccountStatus::Deleted, AccountStatus::Deactivated] {
             let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
-            let items = vec![account("a", status), delete("b"), delete("a")];
-            let mut pending = Pending::new();
-            assert_eq!(pending.push_part(Part { ticket, late: 0, items }).unwrap().items.len(), 1);
+            let changes = vec![account("a", status), delete("b"), delete("a")];
+            let mut pending = PendingBatch::new();
+            assert_eq!(pending.push_part(Part { ticket, deferred: 0, changes }).unwrap().changes.len(), 1);
         }
     }
 }

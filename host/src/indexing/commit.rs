@@ -1,8 +1,8 @@
-//! One batch into the database, whatever it takes.
+//! Commits a batch, and retries until it succeeds.
 //!
-//! A database that is away is waited for: the batch stays, the cursor doesn't move, the queues fill and the socket
-//! is held back. A batch that a healthy database refuses again and again is taken apart until the row at fault is
-//! alone; that row is given up and reported, so that nobody's record can stop the stream.
+//! While the database is unreachable, the commit is retried: the cursor doesn't move, the queues fill up and the socket
+//! is not read. A batch that a reachable database refuses repeatedly is split until the row at fault is alone. That row
+//! is dropped and reported, so that no record can stop the stream.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::store::{Db, StoreError};
 
 use super::notice::{Notice, Observer};
 use super::settings::Timing;
-use super::status::Shared;
+use super::status::LiveStatus;
 use super::stream::Backoff;
 use super::throttle::Throttle;
 use super::writer::CURSOR_SOURCE;
 
-/// Where batches go: the store, or a model of it in tests.
+/// The store that batches are committed to, or a model of it in tests.
 pub(super) trait Sink: Send + Sync + 'static {
-    /// All of the batch in one transaction, or nothing of it.
+    /// Applies the whole batch in one transaction, or nothing of it.
     fn apply(&self, batch: &Batch) -> impl Future<Output = Result<Applied, StoreError>> + Send;
     /// The last committed cursor.
     fn stored_cursor(&self) -> impl Future<Output = Result<Option<i64>, StoreError>> + Send;
@@ -47,37 +47,37 @@ impl Sink for Db {
     }
 }
 
-/// Refusals of the same batch, each after a longer wait, before it is taken apart.
-const REFUSALS: u32 = 5;
+/// Refusals of the same batch, each after a longer wait, before it is split.
+const MAX_REFUSALS: u32 = 5;
 
-/// Rows reported as refused at once, and how often after that.
+/// Refused rows that are reported in a burst, and the interval between reports after that.
 const REJECTED_BURST: u32 = 20;
 const REJECTED_EVERY_US: i64 = 10_000_000;
 
 pub(super) struct Committer<S> {
     pub sink: S,
-    pub shared: Arc<Shared>,
+    pub live_status: Arc<LiveStatus>,
     observer: Arc<dyn Observer>,
     random: Random,
     timing: Timing,
     rejections: Throttle,
-    /// Shutdown does not wait any longer for a database that is away.
+    /// Cancelled when shutdown has waited long enough for an unreachable database.
     give_up: CancellationToken,
 }
 
-/// Why a batch, or the rest of it, is not there.
+/// Why a batch, or the rest of it, was not committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Uncommitted {
-    /// Shutdown came before the database did.
+pub(super) enum CommitError {
+    /// The database was unreachable until shutdown stopped waiting.
     GaveUp,
-    /// Another host follows the stream by now.
+    /// Another host has taken the lease: the batch's term is over.
     Superseded,
 }
 
 impl<S: Sink> Committer<S> {
     pub(super) fn new(
         sink: S,
-        shared: Arc<Shared>,
+        live_status: Arc<LiveStatus>,
         observer: Arc<dyn Observer>,
         clock: Clock,
         random: Random,
@@ -85,25 +85,25 @@ impl<S: Sink> Committer<S> {
         give_up: CancellationToken,
     ) -> Self {
         let rejections = Throttle::new(clock, REJECTED_BURST, REJECTED_EVERY_US);
-        Self { sink, shared, observer, random, timing, rejections, give_up }
+        Self { sink, live_status, observer, random, timing, rejections, give_up }
     }
 
     /// Returns when the batch is committed.
-    pub(super) async fn commit(&self, batch: Batch) -> Result<(), Uncommitted> {
+    pub(super) async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
         let mut pieces = vec![batch];
-        let mut patience = REFUSALS;
+        let mut max_refusals = MAX_REFUSALS;
         while let Some(piece) = pieces.pop() {
-            match self.attempt(&piece, patience).await? {
+            match self.attempt(&piece, max_refusals).await? {
                 Outcome::Done(applied) => self.report(applied),
                 Outcome::Refused(error) => {
-                    // The pieces were refused often enough as a whole.
-                    patience = 1;
+                    // The whole batch was already refused often enough, so split each piece at its first refusal.
+                    max_refusals = 1;
                     match split(piece) {
                         Pieces::Two(first, second) => pieces.extend([second, first]),
-                        Pieces::OneRow(row) => self.give_row_up(row, &error).await?,
-                        // Not a row's fault: the database is broken, so wait for it to be mended.
+                        Pieces::OneRow(row) => self.drop_row(row, &error).await?,
+                        // No row is at fault, so the database is broken: wait until it is repaired.
                         Pieces::NoRow(cursor) => {
-                            patience = REFUSALS;
+                            max_refusals = MAX_REFUSALS;
                             pieces.push(cursor);
                         }
                     }
@@ -113,53 +113,53 @@ impl<S: Sink> Committer<S> {
         Ok(())
     }
 
-    /// Tries until the piece is committed or was refused `patience` times.
-    async fn attempt(&self, piece: &Batch, patience: u32) -> Result<Outcome, Uncommitted> {
+    /// Retries until the piece is committed or was refused `max_refusals` times.
+    async fn attempt(&self, piece: &Batch, max_refusals: u32) -> Result<Outcome, CommitError> {
         let mut backoff = Backoff::new(self.timing.commit_retry, self.timing.commit_retry_cap);
         let mut refusals = 0;
         loop {
             let error = match self.sink.apply(piece).await {
                 Ok(applied) => {
-                    self.shared.committed(piece.cursor.as_ref().map(|c| c.cursor));
+                    self.live_status.committed(piece.cursor.as_ref().map(|c| c.cursor));
                     self.observer.committed(&piece.changes);
                     return Ok(Outcome::Done(applied));
                 }
                 Err(error) => error,
             };
             if matches!(error, StoreError::Superseded) {
-                return Err(Uncommitted::Superseded);
+                return Err(CommitError::Superseded);
             }
-            self.shared.commit_failed();
+            self.live_status.commit_failed();
             metrics::counter!("belvedere_stream_commit_errors_total").increment(1);
-            // Bounded by the wait below.
+            // The wait below limits how often this is logged.
             tracing::warn!(%error, changes = piece.changes.len(), "the index writer can't commit");
             if !matches!(error, StoreError::Unavailable(_)) {
                 refusals += 1;
-                if refusals >= patience {
+                if refusals >= max_refusals {
                     return Ok(Outcome::Refused(error));
                 }
             }
             tokio::select! {
                 () = tokio::time::sleep(backoff.next(&self.random)) => {}
-                () = self.give_up.cancelled() => return Err(Uncommitted::GaveUp),
+                () = self.give_up.cancelled() => return Err(CommitError::GaveUp),
             }
         }
     }
 
-    /// Drops one refused row, but only after the database proved that it takes others: it writes the row's batch
-    /// without the row. Until it does, the row is kept and tried again.
-    async fn give_row_up(&self, row: Batch, error: &StoreError) -> Result<(), Uncommitted> {
+    /// Drops one refused row, but only after the database has accepted a batch without rows, and has then refused the
+    /// row again. So a database that refuses everything loses no rows.
+    async fn drop_row(&self, row: Batch, error: &StoreError) -> Result<(), CommitError> {
         let probe = Batch {
             cursor: Some(StreamCursor { source: "probe".to_owned(), cursor: 0 }),
             now: row.now,
             ..Batch::default()
         };
         loop {
-            if let Outcome::Done(_) = self.attempt(&probe, REFUSALS).await? {
+            if let Outcome::Done(_) = self.attempt(&probe, MAX_REFUSALS).await? {
                 break;
             }
         }
-        if let Outcome::Done(applied) = self.attempt(&row, REFUSALS).await? {
+        if let Outcome::Done(applied) = self.attempt(&row, MAX_REFUSALS).await? {
             self.report(applied);
             return Ok(());
         }
@@ -208,7 +208,7 @@ enum Pieces {
     NoRow(Batch),
 }
 
-/// Halves a batch. Order is kept: accounts, changes, and the cursor with the last piece only.
+/// Splits a batch in halves. Keeps the order: account statuses, record changes, and the cursor in the last piece only.
 fn split(mut batch: Batch) -> Pieces {
     let rows = batch.accounts.len() + batch.changes.len();
     match (rows, &batch.cursor) {
@@ -216,7 +216,7 @@ fn split(mut batch: Batch) -> Pieces {
         (1, None) => return Pieces::OneRow(batch),
         _ => {}
     }
-    // One row with a cursor leaves the cursor alone in the second piece.
+    // With one row and a cursor, the second piece has only the cursor.
     let half = rows.div_ceil(2);
     let accounts = batch.accounts.split_off(half.min(batch.accounts.len()));
     let changes = batch.changes.split_off((half - batch.accounts.len()).min(batch.changes.len()));
@@ -224,7 +224,7 @@ fn split(mut batch: Batch) -> Pieces {
     Pieces::Two(batch, second)
 }
 
-/// The record that a batch of one row is about; `None` when it is an account.
+/// The record of a batch of one row; `None` when the row is an account.
 fn subject(batch: &Batch) -> Option<RecordUri> {
     let (did, collection, rkey) = match batch.changes.first()? {
         Change::Upsert(u) => (&u.did, &u.collection, &u.rkey),
@@ -244,7 +244,7 @@ mod tests {
         let clock = Clock::system();
         Committer::new(
             store.clone(),
-            Arc::new(Shared::new(clock.clone(), Timing::default())),
+            Arc::new(LiveStatus::new(clock.clone(), Timing::default())),
             recorder.clone(),
             clock,
             Random::seeded(1),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_for_a_database_that_is_away() {
+    async fn waits_for_an_unreachable_database() {
         let (store, recorder) = (Arc::new(FakeStore::default()), Arc::new(Recorder::default()));
         store.fail_next(50);
         committer(&store, &recorder).commit(batch(3)).await.unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_row_that_is_refused_is_given_up_alone() {
+    async fn only_the_refused_row_is_dropped() {
         let (store, recorder) = (Arc::new(FakeStore::default()), Arc::new(Recorder::default()));
         store.refuse_rkey("k5");
         committer(&store, &recorder).commit(batch(9)).await.unwrap();

@@ -1,13 +1,14 @@
-//! What is left of a frame once it is known to concern us: owned, checked for syntax, not yet looked into.
+//! Filters events: an [`Envelope`] is an event of a tracked collection, an account or an identity, owned and with valid
+//! identifiers. Its record has not been parsed yet.
 
 use bytes::Bytes;
 
 use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid};
 use crate::store::index::{AccountChange, AccountStatus, Delete};
 
-use super::frame::{Account, Body, Commit, Frame, Operation};
+use super::frame::{Account, Body, Commit, Event, Operation};
 use super::scripts::Action;
-use super::tally::Dropped;
+use super::tally::DropReason;
 
 #[derive(Debug)]
 pub(super) enum Envelope {
@@ -17,7 +18,7 @@ pub(super) enum Envelope {
     Identity(Did),
 }
 
-/// A record that has not been inspected.
+/// A record that was created or updated, not yet checked.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub did: Did,
@@ -27,49 +28,49 @@ pub(super) struct Candidate {
     /// A copy of the record's JSON text: a slice would keep the socket's whole read buffer alive.
     pub record: Bytes,
     pub claim: Claim,
-    /// What the stream calls it.
+    /// The operation that the stream names.
     pub action: Action,
 }
 
-/// The CID that the stream says the record has.
+/// The CID that the stream claims for the record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     None,
     Cid(Cid),
-    /// Something else than a CID, cut to a loggable length.
+    /// Not a CID; cut to a length that can be logged.
     Garbage(String),
 }
 
-/// Longest part of a bad claim that is kept for the log; a CID has 59 characters.
-const CLAIM_SHOWN: usize = 100;
+/// Characters of an invalid claim that are kept for the log; a CID has 59.
+const MAX_CLAIM_CHARS: usize = 100;
 
-/// Opens a frame. `tracked` is sorted; collections that aren't in it are dropped before anything is copied.
+/// Filters one event. `tracked` must be sorted; events of other collections are dropped before anything is copied.
 ///
 /// # Errors
-/// Why the event is of no use.
-pub(super) fn open(frame: &Frame<'_>, tracked: &[Nsid]) -> Result<Envelope, Dropped> {
-    let did = || Did::try_from(&*frame.did).map_err(|_| Dropped::BadDid);
-    match &frame.body {
+/// Why the event was dropped.
+pub(super) fn filter(event: &Event<'_>, tracked: &[Nsid]) -> Result<Envelope, DropReason> {
+    let did = || Did::try_from(&*event.did).map_err(|_| DropReason::BadDid);
+    match &event.body {
         Body::Commit(commit) => {
             let found = tracked.binary_search_by(|nsid| nsid.as_str().cmp(&commit.collection));
-            let collection = &tracked[found.map_err(|_| Dropped::Untracked)?];
+            let collection = &tracked[found.map_err(|_| DropReason::Untracked)?];
             open_commit(did()?, collection.clone(), commit)
         }
         Body::Identity => Ok(Envelope::Identity(did()?)),
         Body::Account(account) => {
             Ok(Envelope::Account(AccountChange { did: did()?, status: account_status(account) }))
         }
-        Body::Other => Err(Dropped::Unknown),
+        Body::Other => Err(DropReason::Unknown),
     }
 }
 
-fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelope, Dropped> {
-    let rkey = RecordKey::try_from(&*commit.rkey).map_err(|_| Dropped::BadRkey)?;
-    let rev = Tid::try_from(&*commit.rev).map_err(|_| Dropped::BadRev)?;
+fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelope, DropReason> {
+    let rkey = RecordKey::try_from(&*commit.rkey).map_err(|_| DropReason::BadRkey)?;
+    let rev = Tid::try_from(&*commit.rev).map_err(|_| DropReason::BadRev)?;
     if commit.operation == Operation::Delete {
         return Ok(Envelope::Delete(Delete { did, collection, rkey, rev }));
     }
-    let record = commit.record.ok_or(Dropped::NoRecord)?;
+    let record = commit.record.ok_or(DropReason::NoRecord)?;
     let claim = commit.cid.map_or(Claim::None, claim);
     let action = if commit.operation == Operation::Update { Action::Update } else { Action::Create };
     Ok(Envelope::Record(Candidate {
@@ -83,16 +84,16 @@ fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelo
     }))
 }
 
-/// `raw` is JSON text: a quoted CID, or something that never was one.
+/// Parses a claim. `raw` is any JSON text; a valid claim is a quoted CID.
 fn claim(raw: &str) -> Claim {
     let inner = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"'));
     match inner.and_then(|text| text.parse().ok()) {
         Some(cid) => Claim::Cid(cid),
-        None => Claim::Garbage(raw.chars().take(CLAIM_SHOWN).collect()),
+        None => Claim::Garbage(raw.chars().take(MAX_CLAIM_CHARS).collect()),
     }
 }
 
-/// Inactive for a reason we don't know is hidden too, and comes back with the next active event.
+/// An account that is inactive for an unknown reason is hidden too, until the next event says that it is active.
 fn account_status(account: &Account<'_>) -> AccountStatus {
     match account.status.as_deref() {
         _ if account.active => AccountStatus::Active,
@@ -104,7 +105,7 @@ fn account_status(account: &Account<'_>) -> AccountStatus {
 }
 
 impl Envelope {
-    /// What happened to a record, if that is what it is about.
+    /// What happened to the record; `None` for an event of an account or identity.
     pub(super) fn action(&self) -> Option<Action> {
         match self {
             Self::Record(candidate) => Some(candidate.action),
@@ -113,7 +114,7 @@ impl Envelope {
         }
     }
 
-    /// The repo whose order must be kept.
+    /// The repo of the event. The order of its events must be kept.
     pub(super) fn did(&self) -> &Did {
         match self {
             Self::Record(candidate) => &candidate.did,
@@ -133,8 +134,8 @@ mod tests {
         ["app.example.like", "app.example.note"].into_iter().map(|n| Nsid::try_from(n).unwrap()).collect()
     }
 
-    fn read(text: &str) -> Result<Envelope, Dropped> {
-        open(&frame::parse(text.as_bytes()).unwrap(), &tracked())
+    fn read(text: &str) -> Result<Envelope, DropReason> {
+        filter(&frame::parse(text.as_bytes()).unwrap(), &tracked())
     }
 
     fn commit(did: &str, fields: &str) -> String {
@@ -153,20 +154,20 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_reason() {
+    fn each_invalid_field_has_its_reason() {
         let with = |field: &str, value: &str| NOTE.replace(field, value);
         for (did, fields, why) in [
-            ("did:plc:a", with("app.example.note", "app.example.other"), Dropped::Untracked),
-            ("not a did", NOTE.into(), Dropped::BadDid),
-            ("did:plc:a", with("self", "a b"), Dropped::BadRkey),
-            ("did:plc:a", with("self", ".."), Dropped::BadRkey),
-            ("did:plc:a", with("3mptbypluud2a", "1"), Dropped::BadRev),
-            ("did:plc:a", NOTE.into(), Dropped::NoRecord),
+            ("did:plc:a", with("app.example.note", "app.example.other"), DropReason::Untracked),
+            ("not a did", NOTE.into(), DropReason::BadDid),
+            ("did:plc:a", with("self", "a b"), DropReason::BadRkey),
+            ("did:plc:a", with("self", ".."), DropReason::BadRkey),
+            ("did:plc:a", with("3mptbypluud2a", "1"), DropReason::BadRev),
+            ("did:plc:a", NOTE.into(), DropReason::NoRecord),
         ] {
             let text = commit(did, &format!(r#"{fields},"operation":"update""#));
             assert_eq!(read(&text).unwrap_err(), why, "{text}");
         }
-        assert_eq!(read(r#"{"did":"did:plc:a","time_us":1,"kind":"?"}"#).unwrap_err(), Dropped::Unknown);
+        assert_eq!(read(r#"{"did":"did:plc:a","time_us":1,"kind":"?"}"#).unwrap_err(), DropReason::Unknown);
     }
 
     #[test]
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn account_events_hide_purge_and_bring_back() {
+    fn account_events_map_to_statuses() {
         for (account, status) in [
             (r#"{"active":true}"#, AccountStatus::Active),
             (r#"{"active":false,"status":"deactivated"}"#, AccountStatus::Deactivated),

@@ -1,4 +1,4 @@
-//! One record as the PDS of its author has it now, checked as one from the stream is.
+//! Fetches the current version of one record from its author's PDS and checks it like a record from the stream.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -10,47 +10,47 @@ use crate::atproto::{Cid, RecordUri, record};
 use crate::identity::{IdentityError, Resolver};
 use crate::net::{Client, Limits, NetError};
 
-/// A record of the protocol is at most 1 MiB; the answer has its URI and CID around it.
-const ANSWER_BYTES: usize = (1 << 20) + (64 << 10);
+/// A record has at most 1 MiB; the rest is for the URI and CID that the response adds.
+const MAX_RESPONSE_BYTES: usize = (1 << 20) + (64 << 10);
 
-/// A record that was found.
+/// A record as its PDS has it.
 #[derive(Debug)]
 pub struct Found {
-    /// JSON text.
+    /// JSON text of the record.
     pub record: Bytes,
     pub cid: Option<Cid>,
     pub cid_verified: bool,
     pub refs: Vec<String>,
 }
 
-/// Why it is not known whether there is such a record.
+/// Why a fetch could not tell whether the record exists.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    #[error("the author can't be resolved: {0}")]
+    #[error("the author's DID can't be resolved: {0}")]
     Identity(#[from] IdentityError),
-    #[error("the author has no PDS")]
+    #[error("the author's DID document names no PDS")]
     NoPds,
-    #[error("the PDS does not answer: {0}")]
+    #[error("the request to the PDS failed: {0}")]
     Net(#[from] NetError),
-    #[error("the PDS answered {0}")]
+    #[error("the PDS responded with status {0}")]
     Status(StatusCode),
-    #[error("the PDS's answer is no record: {0}")]
+    #[error("the PDS's response is not a valid record: {0}")]
     Malformed(String),
-    #[error("the record does not have the CID that its PDS gives it")]
+    #[error("the record does not match the CID that its PDS claims for it")]
     CidMismatch,
 }
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct GetRecordOutput<'a> {
     cid: Option<&'a str>,
     #[serde(borrow)]
     value: &'a RawValue,
 }
 
-/// Asks `com.atproto.repo.getRecord`. `None` when the PDS says that there is no such record.
+/// Fetches a record with `com.atproto.repo.getRecord`. `None` when the PDS says that it does not exist.
 ///
 /// # Errors
-/// When nobody can say.
+/// When the author can't be resolved, the PDS can't be reached, or its response is invalid.
 pub async fn record(net: &Client, resolver: &Resolver, uri: &RecordUri) -> Result<Option<Found>, FetchError> {
     let document = resolver.resolve(&uri.did).await?;
     let pds = document.pds().ok_or(FetchError::NoPds)?;
@@ -61,7 +61,7 @@ pub async fn record(net: &Client, resolver: &Resolver, uri: &RecordUri) -> Resul
         .append_pair("repo", uri.did.as_str())
         .append_pair("collection", uri.collection.as_str())
         .append_pair("rkey", uri.rkey.as_str());
-    let limits = Limits { max_bytes: ANSWER_BYTES, ..Limits::DOCUMENT };
+    let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, ..Limits::DOCUMENT };
     let fetched = net.get(url.as_str(), limits).await?;
     if !fetched.status.is_success() {
         return if is_not_found(fetched.status, &fetched.body) {
@@ -73,25 +73,25 @@ pub async fn record(net: &Client, resolver: &Resolver, uri: &RecordUri) -> Resul
     read(&fetched.body).map(Some)
 }
 
-/// The protocol's answer is a 400 with the error's name.
+/// The protocol's response for a missing record is a 400 with the error's name; some servers send a 404.
 fn is_not_found(status: StatusCode, body: &[u8]) -> bool {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct XrpcError {
         error: String,
     }
-    let named =
-        serde_json::from_slice::<Refusal>(body).is_ok_and(|refusal| refusal.error == "RecordNotFound");
+    let named = serde_json::from_slice::<XrpcError>(body).is_ok_and(|body| body.error == "RecordNotFound");
     status == StatusCode::NOT_FOUND || (status == StatusCode::BAD_REQUEST && named)
 }
 
 fn read(body: &[u8]) -> Result<Found, FetchError> {
     let malformed = |error: String| FetchError::Malformed(error);
-    let answer: Answer<'_> = serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
-    let text = answer.value.get();
+    let output: GetRecordOutput<'_> =
+        serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
+    let text = output.value.get();
     let inspected = record::inspect(text.as_bytes()).map_err(|error| malformed(error.to_string()))?;
     let claimed =
-        answer.cid.map(|cid| cid.parse::<Cid>().map_err(|_| FetchError::CidMismatch)).transpose()?;
-    // As on the stream: a record without a DAG-CBOR form keeps the CID that it is said to have.
+        output.cid.map(|cid| cid.parse::<Cid>().map_err(|_| FetchError::CidMismatch)).transpose()?;
+    // As on the stream: a record without a DAG-CBOR form keeps the claimed CID, unverified.
     let cid_verified = match (&claimed, &inspected.cid) {
         (Some(claimed), Ok(computed)) if claimed != computed => return Err(FetchError::CidMismatch),
         (Some(_), Ok(_)) => true,
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_taken_with_its_own_cid_only() {
+    fn a_record_with_a_wrong_cid_is_refused() {
         let cid = record::inspect(br#"{"a":1}"#).unwrap().cid.unwrap().to_string();
         let found =
             read(format!(r#"{{"uri":"at://x","cid":"{cid}","value":{{"a":1}}}}"#).as_bytes()).unwrap();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_protocols_own_words_mean_that_it_is_gone() {
+    fn only_not_found_responses_mean_that_the_record_does_not_exist() {
         for (status, body, gone) in [
             (400, r#"{"error":"RecordNotFound","message":"x"}"#, true),
             (400, r#"{"error":"InvalidRequest"}"#, false),

@@ -1,8 +1,8 @@
-//! One Jetstream frame, parsed once. The record stays a raw slice of the frame: it is stored as it came, so
-//! nothing is gained by building a tree of it here.
+//! Parses one Jetstream frame into an event. The record stays a raw slice of the frame: it is stored unchanged, so it
+//! is not parsed into a tree here.
 //!
 //! Tolerant by design: unknown fields are skipped, an unknown kind or operation is [`Body::Other`]. A frame that
-//! isn't JSON, or lacks what every event has, is an error that the caller counts.
+//! isn't JSON, or lacks a field that every event has, is an error that the caller counts.
 
 use std::borrow::Cow;
 
@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 
 /// An event, borrowing from the frame's bytes.
 #[derive(Debug)]
-pub struct Frame<'a> {
+pub struct Event<'a> {
     pub did: Cow<'a, str>,
-    /// The server's clock when it emitted the event, in microseconds: the cursor.
+    /// The server's time when it emitted the event, in microseconds. The cursor is such a time.
     pub time_us: i64,
     pub body: Body<'a>,
 }
@@ -24,7 +24,7 @@ pub enum Body<'a> {
     /// A handle or DID document changed.
     Identity,
     Account(Account<'a>),
-    /// A kind or an operation that we don't know. Its time still moves the cursor.
+    /// An unknown kind or operation. Its time still moves the cursor.
     Other,
 }
 
@@ -36,7 +36,7 @@ pub struct Commit<'a> {
     pub rkey: Cow<'a, str>,
     /// JSON text of the record. `None` when the field is missing or null.
     pub record: Option<&'a str>,
-    /// JSON text of the claimed CID, quotes and all: only the CID check looks at it.
+    /// JSON text of the claimed CID, with its quotes. Only the CID check parses it.
     pub cid: Option<&'a str>,
 }
 
@@ -50,14 +50,14 @@ pub enum Operation {
 #[derive(Debug)]
 pub struct Account<'a> {
     pub active: bool,
-    /// Why an account is inactive: `deactivated`, `takendown`, `suspended`, `deleted` or a newer word.
+    /// Why an account is inactive: `deactivated`, `takendown`, `suspended`, `deleted` or a status that we don't know.
     pub status: Option<Cow<'a, str>>,
 }
 
 /// Why a frame is not an event.
 #[derive(Debug, thiserror::Error)]
 #[error("not a Jetstream event: {0}")]
-pub struct Malformed(#[from] serde_json::Error);
+pub struct MalformedFrame(#[from] serde_json::Error);
 
 #[derive(Deserialize)]
 struct Wire<'a> {
@@ -91,18 +91,18 @@ struct WireCommit<'a> {
 
 #[derive(Deserialize)]
 struct WireAccount<'a> {
-    // Absent means false: an account we can't tell to be active is hidden.
+    // Absent means false: an account that is not known to be active is hidden.
     #[serde(default)]
     active: bool,
     #[serde(borrow)]
     status: Option<Cow<'a, str>>,
 }
 
-/// Reads one frame. Never panics, whatever the bytes.
+/// Parses one frame. Never panics, whatever the bytes are.
 ///
 /// # Errors
 /// When the bytes aren't a JSON object with a `did` and a `time_us`, or a known part has the wrong shape.
-pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, Malformed> {
+pub fn parse(bytes: &[u8]) -> Result<Event<'_>, MalformedFrame> {
     let wire: Wire<'_> = serde_json::from_slice(bytes)?;
     let body = match (&*wire.kind, wire.commit, wire.account) {
         ("commit", Some(commit), _) => commit.into_body(),
@@ -112,7 +112,7 @@ pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, Malformed> {
         }
         _ => Body::Other,
     };
-    Ok(Frame { did: wire.did, time_us: wire.time_us, body })
+    Ok(Event { did: wire.did, time_us: wire.time_us, body })
 }
 
 impl<'a> WireCommit<'a> {
@@ -183,15 +183,15 @@ mod tests {
 
     #[test]
     fn account_without_active_is_inactive() {
-        let frame =
+        let event =
             parse(br#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#).unwrap();
         assert!(
-            matches!(frame.body, Body::Account(Account { active: false, status: Some(s) }) if s == "takendown")
+            matches!(event.body, Body::Account(Account { active: false, status: Some(s) }) if s == "takendown")
         );
     }
 
     #[test]
-    fn what_is_not_an_event_is_an_error() {
+    fn bytes_that_are_no_event_are_an_error() {
         for bytes in [
             &b""[..],
             b"not json",
@@ -214,12 +214,12 @@ mod tests {
             let _ = parse(&bytes);
         }
 
-        /// A valid frame with one byte changed or cut off: parsed or refused, and a record is always JSON.
+        /// A valid frame with one byte changed, or truncated, is parsed or refused; a parsed record is always JSON.
         #[test]
         fn never_panics_on_damaged_frames(at in 0..CREATE.len(), byte in any::<u8>(), cut in any::<bool>()) {
             let mut bytes = CREATE.as_bytes().to_vec();
             if cut { bytes.truncate(at); } else { bytes[at] = byte; }
-            if let Ok(Frame { body: Body::Commit(Commit { record: Some(record), .. }), .. }) = parse(&bytes) {
+            if let Ok(Event { body: Body::Commit(Commit { record: Some(record), .. }), .. }) = parse(&bytes) {
                 prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(record).is_ok());
             }
         }

@@ -1,4 +1,4 @@
-//! The running stream, as the rest of the server sees it.
+//! The handle of the running stream: status, local writes and shutdown.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,29 +8,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::lease::Lease;
 
-use super::status::{Shared, StreamStatus};
+use super::status::{LiveStatus, StreamStatus};
 use super::writer::WriterHandle;
 
-/// How long shutdown waits for what is queued. A healthy database needs milliseconds; for one that is away we
-/// don't wait longer: the events come again from the committed cursor.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long shutdown waits for each task to finish its queue. A healthy database needs milliseconds. When the database
+/// is unreachable, a longer wait gains nothing: the stream replays the events from the committed cursor.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Status, and the way in for local writes.
+/// Reports the stream's status, accepts local writes and shuts the stream down.
 #[derive(Debug)]
 pub struct StreamHandle {
-    pub(super) shared: Arc<Shared>,
+    pub(super) live_status: Arc<LiveStatus>,
     pub(super) writer: WriterHandle,
     pub(super) tasks: Mutex<Option<Tasks>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Tasks {
-    /// Comes back with the lease.
+    /// Returns the lease when it ends.
     pub reader: JoinHandle<Lease>,
     pub writer: JoinHandle<()>,
-    /// The writer commits what is queued and ends.
+    /// Makes the writer commit what is queued and end.
     pub stop: CancellationToken,
-    /// The writer ends even if it can't commit.
+    /// Makes the writer end even if it can't commit.
     pub give_up: CancellationToken,
     /// Ends the connection.
     pub shutdown: CancellationToken,
@@ -38,27 +38,27 @@ pub(super) struct Tasks {
 
 impl StreamHandle {
     pub fn status(&self) -> StreamStatus {
-        self.shared.status()
+        self.live_status.snapshot()
     }
 
-    /// The way into the writer for changes that don't come from the stream.
+    /// A handle to the writer for local writes.
     pub fn writer(&self) -> WriterHandle {
         self.writer.clone()
     }
 
-    /// Ends the connection, commits what is queued, and waits until all tasks have ended (some ten seconds at
-    /// most). Local writes are refused from here on. A second call does nothing.
+    /// Ends the connection, commits what is queued, and waits until all tasks have ended (about ten seconds at most).
+    /// Local writes fail from here on. A second call does nothing.
     pub async fn finish(&self) {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Tasks { reader, writer, stop, give_up, shutdown }) = tasks else { return };
         shutdown.cancel();
-        let lease = ended("reader", reader).await;
+        let lease = join("reader", reader).await;
         stop.cancel();
-        let written = ended("writer", writer).await;
+        let written = join("writer", writer).await;
         if lease.is_none() || written.is_none() {
             tracing::warn!("the stream did not end in time; it resumes from the last committed cursor");
         }
-        // What hangs on the database, if anything does.
+        // Ends a writer that still waits for the database.
         give_up.cancel();
         if let Some(mut lease) = lease {
             lease.give_back().await;
@@ -66,11 +66,11 @@ impl StreamHandle {
     }
 }
 
-async fn ended<T>(name: &'static str, mut task: JoinHandle<T>) -> Option<T> {
-    match tokio::time::timeout(DRAIN, &mut task).await {
+async fn join<T>(name: &'static str, mut task: JoinHandle<T>) -> Option<T> {
+    match tokio::time::timeout(DRAIN_TIMEOUT, &mut task).await {
         Ok(Ok(value)) => Some(value),
         Ok(Err(error)) => {
-            tracing::error!(%error, name, "a task of the stream died");
+            tracing::error!(%error, name, "a stream task failed");
             None
         }
         Err(_) => None,

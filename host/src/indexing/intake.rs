@@ -1,4 +1,4 @@
-//! Frames to envelopes: parses, filters, counts, numbers the chunks.
+//! Parses and filters the frames of each chunk, numbers the chunks and hands their events to the shards.
 
 use std::sync::Arc;
 
@@ -10,31 +10,30 @@ use crate::clock::{Clock, Timestamp};
 
 use super::envelope::{self, Envelope};
 use super::frame;
-use super::shard::{Closed, Shards};
-use super::status::Shared;
-use super::tally::{Dropped, Tally};
+use super::shard::{PipelineClosed, Shards};
+use super::status::LiveStatus;
+use super::tally::{DropReason, Tally};
 use super::throttle::Throttle;
 
-/// Most frames in a chunk: enough that a queue operation costs nothing per event, few enough that the shards are
-/// all busy.
+/// Most frames in a chunk: enough to make the queue's cost per frame negligible, few enough to keep all shards busy.
 pub(super) const CHUNK_FRAMES: usize = 256;
 
-/// Bytes after which a chunk is closed. The queues hold a few dozen chunks, so this is what bounds the memory of
-/// frames on their way; one frame may be larger, up to the socket's cap.
+/// Bytes after which a chunk is closed. The queues hold a few dozen chunks, so this bounds the pipeline's memory. A
+/// single frame may be larger, up to the socket's limit.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
 
-/// An event may be this much ahead of our clock and still move the cursor. One from the year 3000 must not: the
-/// stream would start there after a restart.
+/// An event's time may be this far ahead of our clock and still move the cursor. Beyond that it must not: after a
+/// restart the stream would start at that time, for example in the year 3000.
 const CLOCK_SKEW_US: i64 = 10 * 60 * 1_000_000;
 
-/// Malformed frames logged at once, and how often after that.
+/// Malformed frames that are logged in a burst, and the interval between log lines after that.
 const MALFORMED_BURST: u32 = 5;
 const MALFORMED_EVERY_US: i64 = 60_000_000;
 
 pub(super) struct Intake {
     tracked: watch::Receiver<Arc<[Nsid]>>,
     shards: Shards,
-    shared: Arc<Shared>,
+    live_status: Arc<LiveStatus>,
     clock: Clock,
     malformed: Throttle,
     tally: Tally,
@@ -42,11 +41,11 @@ pub(super) struct Intake {
     next_chunk: u64,
 }
 
-/// Times of the events in a chunk, microseconds.
+/// Times of the events in a chunk, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Times {
     pub first: Option<i64>,
-    /// The highest that may be taken for a cursor.
+    /// The highest time that may become the cursor.
     pub last: Option<i64>,
 }
 
@@ -54,14 +53,14 @@ impl Intake {
     pub(super) fn new(
         tracked: watch::Receiver<Arc<[Nsid]>>,
         shards: Shards,
-        shared: Arc<Shared>,
+        live_status: Arc<LiveStatus>,
         clock: Clock,
     ) -> Self {
         let malformed = Throttle::new(clock.clone(), MALFORMED_BURST, MALFORMED_EVERY_US);
         Self {
             tracked,
             shards,
-            shared,
+            live_status,
             clock,
             malformed,
             tally: Tally::default(),
@@ -70,26 +69,27 @@ impl Intake {
         }
     }
 
-    /// Takes a chunk of frames in; `frames` is left empty. Waits while the pipeline is full.
+    /// Parses and filters one chunk and hands its events to the shards; `frames` is left empty. Waits while the
+    /// pipeline is full.
     ///
-    /// Not cancel-safe: a caller that drops the future has lost the chunk and must end the stream.
-    pub(super) async fn accept(&mut self, frames: &mut Vec<Bytes>) -> Result<Times, Closed> {
+    /// Not cancel-safe: dropping the future loses the chunk, so the caller must then end the stream.
+    pub(super) async fn accept(&mut self, frames: &mut Vec<Bytes>) -> Result<Times, PipelineClosed> {
         let now = self.clock.now();
         let tracked = self.tracked.borrow().clone();
         let mut times = Times::default();
         for bytes in frames.drain(..) {
             self.tally.bytes += bytes.len() as u64;
             match frame::parse(&bytes) {
-                Ok(frame) => {
-                    times.note(frame.time_us, now);
-                    match envelope::open(&frame, &tracked) {
+                Ok(event) => {
+                    times.note(event.time_us, now);
+                    match envelope::filter(&event, &tracked) {
                         Ok(envelope) => self.envelopes.push(envelope),
                         Err(why) => self.tally.drop(why),
                     }
                     self.tally.events += 1;
                 }
                 Err(error) => {
-                    self.tally.drop(Dropped::Malformed);
+                    self.tally.drop(DropReason::Malformed);
                     if let Some(held_back) = self.malformed.pass() {
                         tracing::warn!(%error, size_bytes = bytes.len(), held_back, "a stream frame is malformed");
                     }
@@ -97,7 +97,7 @@ impl Intake {
             }
         }
         if let Some(last) = times.last {
-            self.shared.event_arrived(now);
+            self.live_status.event_arrived(now);
             metrics::gauge!("belvedere_stream_lag_seconds").set((now.0 - last).max(0) as f64 / 1e6);
         }
         let chunk = self.next_chunk;
@@ -107,10 +107,10 @@ impl Intake {
         sent.map(|()| times)
     }
 
-    /// Fixes where a stream without a cursor begins: now. Returns the cursor once it is stored.
-    pub(super) async fn begin(&self) -> Result<i64, Closed> {
+    /// Stores the current time as the cursor of a stream that has none. Returns the cursor once it is committed.
+    pub(super) async fn store_initial_cursor(&self) -> Result<i64, PipelineClosed> {
         let now = self.clock.now().0;
-        self.shards.begin(now).await.map(|()| now)
+        self.shards.store_initial_cursor(now).await.map(|()| now)
     }
 
     pub(super) async fn finish(self) {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_another_age_move_nothing() {
+    fn implausible_times_do_not_move_the_cursor() {
         let now = Timestamp(1_700_000_000_000_000);
         let mut times = Times::default();
         for time in [0, -5, i64::MAX, now.0 + CLOCK_SKEW_US + 1] {

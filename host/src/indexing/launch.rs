@@ -1,4 +1,4 @@
-//! Puts the pipeline together.
+//! Builds the pipeline and starts its tasks.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,22 +16,22 @@ use super::notice::Observer;
 use super::reader::Reader;
 use super::scripts::RecordScripts;
 use super::settings::StreamConfig;
-use super::status::{Shared, Watch};
+use super::status::{EndGuard, LiveStatus};
 use super::stream::{Connect, Network};
 use super::writer::{WRITER_QUEUE, Writer, WriterHandle};
 
 /// What the stream needs from the rest of the server.
 pub struct Deps {
     pub db: Db,
-    /// The tracked record collections, sorted, as `lexicons::Registry::subscribe` hands them out.
+    /// The tracked collections, sorted: `lexicons::Registry::subscribe`.
     pub tracked: watch::Receiver<Arc<[Nsid]>>,
     pub observer: Arc<dyn Observer>,
-    /// Decides about events before they are indexed.
+    /// Decides on changes before they are indexed.
     pub scripts: Arc<dyn RecordScripts>,
     pub clock: Clock,
     pub random: Random,
     pub config: StreamConfig,
-    /// Ends the connection; what was received is still committed ([`StreamHandle::finish`] waits for it).
+    /// Ends the connection. Events that were received are still committed; [`StreamHandle::finish`] waits for that.
     pub shutdown: CancellationToken,
 }
 
@@ -41,17 +41,14 @@ impl std::fmt::Debug for Deps {
     }
 }
 
-/// Starts the stream and the writer on the current runtime. Returns at once; a database that is away is waited
-/// for in the background.
+/// Starts the stream and the writer on the current runtime. Returns at once: the tasks retry while the database is
+/// unreachable.
 pub fn start(deps: Deps) -> StreamHandle {
     let Deps { db, tracked, observer, scripts, clock, random, config, shutdown } = deps;
     launch(db, Network, tracked, observer, scripts, clock, random, config, shutdown)
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one caller here, one in the tests, each naming what it passes"
-)]
+#[expect(clippy::too_many_arguments, reason = "called here and by the tests only, with named values")]
 pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     sink: S,
     connect: C,
@@ -64,13 +61,13 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     shutdown: CancellationToken,
 ) -> StreamHandle {
     let timing = config.timing;
-    let shared = Arc::new(Shared::new(clock.clone(), timing));
+    let live_status = Arc::new(LiveStatus::new(clock.clone(), timing));
     let (queue, messages) = mpsc::channel(WRITER_QUEUE);
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
 
     let committer = Committer::new(
         sink.clone(),
-        shared.clone(),
+        live_status.clone(),
         observer.clone(),
         clock.clone(),
         random.clone(),
@@ -81,8 +78,12 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     let writer =
         Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone(), superseded };
 
-    let watch = |name, told: &CancellationToken| Watch { name, shared: shared.clone(), told: told.clone() };
-    let (reading, writing) = (watch("reader", &shutdown), watch("writer", &stop));
+    let guard = |name, stop: &CancellationToken| EndGuard {
+        name,
+        live_status: live_status.clone(),
+        stop: stop.clone(),
+    };
+    let (reader_guard, writer_guard) = (guard("reader", &shutdown), guard("writer", &stop));
     let reader = Reader {
         sink,
         connect,
@@ -92,21 +93,21 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         clock,
         random,
         config,
-        shared: shared.clone(),
+        live_status: live_status.clone(),
         queue: queue.clone(),
         superseded: is_superseded,
         shutdown: shutdown.clone(),
     };
     let reader = async move {
-        let _reading = reading;
+        let _guard = reader_guard;
         reader.run().await
     };
     let writer = async move {
-        let _writing = writing;
+        let _guard = writer_guard;
         writer.run().await;
     };
     StreamHandle {
-        shared,
+        live_status,
         writer: WriterHandle::new(queue),
         tasks: Mutex::new(Some(Tasks {
             reader: tokio::spawn(reader),

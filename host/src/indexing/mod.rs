@@ -1,12 +1,28 @@
-//! From stream to index.
+//! Follows the Jetstream and writes what happens to records of tracked collections into the index.
 //!
-//! ```text
-//! server ─▶ stream/ (connection) ─▶ intake (parse, filter) ─▶ shard × N (CID, references) ─▶ writer ─▶ store
-//! ```
+//! The table lists the stages of the pipeline. All comments of this module use its words in these meanings only.
 //!
-//! Frames move in chunks over bounded queues, so a slow database is felt at the socket. Each repo belongs to one
-//! shard, which keeps its order. One writer commits changes and the cursor in one transaction. What comes from
-//! the stream is user input: dropped, counted, reported within bounds, never fatal.
+//! | Stage | File | In | Out |
+//! |---|---|---|---|
+//! | receive | `stream/` | WebSocket message | frame: the message's bytes. Up to 256 frames form a chunk |
+//! | parse | `intake`, `frame` | frame | event (`Event`): what happened to a record, an account or an identity |
+//! | filter | `intake`, `envelope` | event | event (`Envelope`) of a tracked collection, with valid identifiers |
+//! | split | `shard` | events of a chunk | slices, one per shard: all events of a DID go to the same shard |
+//! | apply | `apply` | event | change (`IndexChange`): a record's upsert or delete, or an account's new status |
+//! | script | `script_queue` | change with a record script | the change that the script decided on, or none |
+//! | gather | `writer`, `batch` | part: changes of one slice, in order | batch: changes of many parts, and the cursor |
+//! | commit | `commit` | batch | one database transaction |
+//!
+//! The cursor is the time of the last event before which nothing is missing in the index; `watermark` computes it.
+//! Local writes are changes made by this server itself; they enter at the gather stage. All other changes belong to a
+//! term: one lease under which this host follows the stream.
+//!
+//! All queues are bounded: when the database is slow, they fill up and the socket is not read. One writer commits all
+//! changes. Data from the stream is untrusted input: what is invalid is dropped, counted and logged within bounds, and
+//! never stops the stream.
+//!
+//! In this module, an event is never a row of the event log ([`crate::events`]). For such rows, the stream emits a
+//! [`Notice`].
 
 mod apply;
 mod batch;
@@ -16,10 +32,10 @@ pub mod fetch;
 pub mod frame;
 mod handle;
 mod intake;
-mod lanes;
 mod launch;
 mod notice;
 mod reader;
+mod script_queue;
 mod scripts;
 mod settings;
 mod shard;

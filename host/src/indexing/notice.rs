@@ -1,10 +1,10 @@
-//! What the stream tells the rest of the server, apart from changes: things an operator wants to see, and
-//! identities whose cached document is out of date.
+//! The interface through which the stream reports to the rest of the server: notices for the operator, committed
+//! changes, and DIDs whose cached document is outdated.
 
 use crate::atproto::{Did, RecordUri};
 use crate::store::index::Change;
 
-/// One thing worth telling. `start` turns them into rows of the event log.
+/// Something that the operator should know. The app writes each as a row of the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     Connected {
@@ -13,32 +13,33 @@ pub enum Notice {
     Disconnected {
         reason: String,
     },
-    /// The server began later than asked: what lies between may be missing from the index.
+    /// The server started later than the requested cursor: events in between may be missing from the index.
     CursorTooOld {
         url: String,
-        /// The cursor that was asked for, microseconds.
+        /// The requested cursor, in microseconds.
         cursor: i64,
-        /// The first event that came, microseconds.
+        /// The time of the first event received, in microseconds.
         first_event: i64,
     },
-    /// The record's bytes don't have the CID that the stream claims. The record was not stored.
+    /// The record's CID is not the one that the stream claims. The record was not stored.
     CidMismatch {
         uri: RecordUri,
         claimed_cid: String,
         reason: String,
     },
-    /// The database refused one record for good; the rest of its batch was stored.
+    /// The database refused one record repeatedly; the rest of its batch was stored.
     Rejected {
         uri: RecordUri,
         reason: String,
     },
 }
 
-/// Where notices go. Neither call may block: both come from the middle of the stream.
+/// Receives the stream's reports. No method may block: the pipeline's tasks call them.
 pub trait Observer: Send + Sync + 'static {
     fn notice(&self, notice: Notice);
-    /// These changes are in the database (or lost there to something newer). For whoever logs every record.
+    /// These changes are committed, or were ignored because the index has a newer `rev`. Used for the verbose event
+    /// log.
     fn committed(&self, _changes: &[Change]) {}
-    /// The DID's document or handle changed: forget what is cached.
+    /// The DID's document or handle changed, so cached copies are outdated.
     fn identity_changed(&self, did: &Did);
 }

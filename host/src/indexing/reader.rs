@@ -1,7 +1,7 @@
-//! Follows the stream while this host has the lease, and waits for it while another has it.
+//! Takes the lease of the stream, and follows the stream while this host holds it.
 //!
-//! Each lease is a term with shards and counts of its own. What a term that is over has left in its queues comes again,
-//! to whoever follows the stream now.
+//! Each lease is a term with its own shards and chunk numbers. Events that are still queued when a term ends are not
+//! lost: the host with the next term replays them.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use super::notice::Observer;
 use super::scripts::RecordScripts;
 use super::settings::StreamConfig;
 use super::shard::Shards;
-use super::status::Shared;
+use super::status::LiveStatus;
 use super::stream::{Backoff, Connect, Context, Stream, endpoints};
 use super::writer::Message;
 
-/// More shards than this only wait for the one writer.
+/// More shards than this only wait for the writer.
 const MAX_SHARDS: usize = 8;
 
 pub(super) struct Reader<S, C> {
@@ -38,20 +38,20 @@ pub(super) struct Reader<S, C> {
     pub clock: Clock,
     pub random: Random,
     pub config: StreamConfig,
-    pub shared: Arc<Shared>,
+    pub live_status: Arc<LiveStatus>,
     pub queue: mpsc::Sender<Message>,
-    /// The last term that the writer found to be over.
+    /// The last term that the writer found over.
     pub superseded: watch::Receiver<Option<Term>>,
     pub shutdown: CancellationToken,
 }
 
 impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
-    /// Runs until shutdown. The lease comes back: the writer may have to commit under it.
+    /// Runs until shutdown. Returns the lease, because the writer may still have to commit under it.
     pub(super) async fn run(self) -> Lease {
         let mut lease = self.sink.lease();
         let urls = endpoints(&self.config);
         if urls.is_empty() {
-            tracing::warn!("no stream is configured: only local writes reach the index");
+            tracing::warn!("no Jetstream server is configured: only local writes reach the index");
             self.shutdown.cancelled().await;
             return lease;
         }
@@ -60,10 +60,10 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
             let mut following = std::pin::pin!(self.follow(&urls, term, &over));
             let mut superseded = self.superseded.clone();
             let ended = tokio::select! {
-                // The writer has learned it first, or somebody has tampered with the table of cursors.
+                // The writer noticed it before this connection did, or the table of cursors was changed by hand.
                 Ok(_) = superseded.wait_for(|over| *over == Some(term)) => false,
                 () = lease.lost() => {
-                    tracing::warn!("the lease of the stream is lost with its database connection");
+                    tracing::warn!("the database connection that holds the stream's lease was lost");
                     false
                 }
                 () = &mut following => true,
@@ -80,7 +80,7 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
         lease
     }
 
-    /// `None` at shutdown.
+    /// Takes the lease, waiting while another host holds it. `None` at shutdown.
     async fn take(&self, lease: &mut Lease) -> Option<Term> {
         loop {
             let taken = tokio::select! {
@@ -90,16 +90,16 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
             };
             match taken {
                 Ok(Some(term)) => {
-                    self.shared.leading();
+                    self.live_status.leading();
                     if term != Term::ALONE {
                         tracing::info!(?term, "this host follows the stream");
                     }
                     return Some(term);
                 }
-                Ok(None) => self.shared.standing_by(),
+                Ok(None) => self.live_status.standing_by(),
                 Err(error) => {
-                    self.shared.lease_failed();
-                    tracing::warn!(%error, "the lease of the stream can't be asked for");
+                    self.live_status.lease_failed();
+                    tracing::warn!(%error, "can't take the lease of the stream");
                 }
             }
             tokio::select! {
@@ -109,17 +109,17 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
         }
     }
 
-    /// Until `over`, or until the writer is gone.
+    /// Follows the stream until `over` is cancelled or the writer has ended.
     async fn follow(&self, urls: &[Url], term: Term, over: &CancellationToken) {
         let Some(cursor) = self.stored_cursor(over).await else { return };
-        self.shared.committed(cursor);
+        self.live_status.committed(cursor);
         let shards = self.config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
         let applier = Applier::new(self.observer.clone(), self.clock.clone());
         let shards = Shards::start(shards, applier, self.scripts.clone(), self.queue.clone(), term);
-        let intake = Intake::new(self.tracked.clone(), shards, self.shared.clone(), self.clock.clone());
+        let intake = Intake::new(self.tracked.clone(), shards, self.live_status.clone(), self.clock.clone());
         let context = Context {
             tracked: self.tracked.clone(),
-            shared: self.shared.clone(),
+            live_status: self.live_status.clone(),
             observer: self.observer.clone(),
             random: self.random.clone(),
             shutdown: over.clone(),
@@ -127,7 +127,8 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
         Stream::new(self.connect.clone(), urls.to_vec(), &self.config, context, intake, cursor).run().await;
     }
 
-    /// Where the stream was left. Without it we can't begin: a live start would leave a gap.
+    /// Reads the committed cursor, with retries. The stream can't start without it: starting live would leave a gap.
+    /// `None` when `over` is cancelled.
     async fn stored_cursor(&self, over: &CancellationToken) -> Option<Option<i64>> {
         let timing = self.config.timing;
         let mut backoff = Backoff::new(timing.commit_retry, timing.commit_retry_cap);
@@ -135,8 +136,8 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
             match self.sink.stored_cursor().await {
                 Ok(cursor) => return Some(cursor),
                 Err(error) => {
-                    self.shared.commit_failed();
-                    tracing::warn!(%error, "the stream's cursor can't be read");
+                    self.live_status.commit_failed();
+                    tracing::warn!(%error, "can't read the stream's cursor");
                 }
             }
             tokio::select! {
@@ -147,7 +148,7 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
     }
 }
 
-/// All cores but the writer's.
+/// One shard per core, except one core for the writer.
 fn default_shards() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get).saturating_sub(1)
 }

@@ -1,4 +1,4 @@
-//! What the stream asks of the scripts for record events.
+//! The interface through which the stream runs record scripts; `event_scripts` implements it.
 
 use std::fmt;
 
@@ -36,30 +36,31 @@ impl fmt::Display for Action {
     }
 }
 
-/// One change on its way to the index, before any script.
+/// A change as it came from the stream, and the action that its script is bound to.
 #[derive(Clone, Debug)]
 pub struct RecordEvent {
     pub action: Action,
     pub change: Change,
 }
 
-/// Decides about events before they are indexed.
+/// Runs record scripts, which decide on changes before they are indexed.
 pub trait RecordScripts: Send + Sync + 'static {
-    /// Whether nothing ever has to be asked; then the stream takes its shortest way.
+    /// Whether no record script is bound at all; then the stream does not call [`RecordScripts::wants`] for each
+    /// change.
     fn is_idle(&self) -> bool;
 
-    /// Whether a script waits for this event.
+    /// Whether a script is bound to the action on this change.
     fn wants(&self, action: Action, change: &Change) -> bool;
 
-    /// Runs the script, as often as it takes. `None`: nothing is indexed. Never fails: what can't be decided goes on
-    /// as it came.
+    /// Runs the script, with retries. `None`: nothing is indexed. Never fails: when the script fails for good, the
+    /// event is dead-lettered and its change returned unmodified.
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>>;
 
-    /// The event goes on as it came, because its script did not keep up.
-    fn give_up(&self, event: RecordEvent) -> BoxFuture<'_, Change>;
+    /// Dead-letters the event and returns its change unmodified. Called when too many changes are queued.
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change>;
 }
 
-/// No scripts at all.
+/// An implementation without any scripts.
 #[derive(Clone, Copy, Debug)]
 pub struct NoScripts;
 
@@ -76,7 +77,7 @@ impl RecordScripts for NoScripts {
         Box::pin(async move { Some(event.change) })
     }
 
-    fn give_up(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
         Box::pin(async move { event.change })
     }
 }

@@ -1,53 +1,54 @@
-//! What the operator can set about the stream, and the times that tests shorten.
+//! The settings of the stream: what the operator configures, and the timeouts that tests shorten.
 
 use std::time::Duration;
 
-/// The stream's part of the configuration.
+/// The operator's settings of the stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamConfig {
     /// Jetstream servers in order of preference, `ws://`, `wss://` (or `http(s)://`) with or without a path.
     /// Empty: no stream; local writes still reach the index.
     pub urls: Vec<String>,
-    /// The zstd dictionary that the servers compress with (`JETSTREAM_ZSTD_DICT` names its file). `None`: frames
-    /// are asked for uncompressed.
+    /// The zstd dictionary that the servers compress with (`JETSTREAM_ZSTD_DICT` names its file). `None`:
+    /// uncompressed frames are requested.
     pub zstd_dictionary: Option<Vec<u8>>,
-    /// Tasks that check records. `None`: one less than the cores, so that the writer has its own.
+    /// The number of shards. `None`: one less than the cores, so that the writer has its own.
     pub shards: Option<usize>,
     pub timing: Timing,
 }
 
-/// How long the stream waits for what. The default is what runs in production.
+/// Timeouts and intervals of the stream. Production uses the default.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// TCP, TLS and the upgrade together.
+    /// Limit for TCP, TLS and the WebSocket upgrade together.
     pub connect_timeout: Duration,
-    /// After this much silence we ping.
+    /// A ping is sent when nothing was received for this long.
     pub ping_after: Duration,
-    /// After this much silence (no frame, no pong) the connection is taken for half-open and given up.
+    /// The connection is considered half-open and closed when nothing (no frame, no pong) was received for this long.
     pub silence: Duration,
-    /// Shortest wait before a new connection, however the last one ended: no hot loop.
+    /// Shortest wait before reconnecting, however the last connection ended: prevents a hot loop.
     pub backoff_floor: Duration,
-    /// Longest wait.
+    /// Longest wait before reconnecting.
     pub backoff_cap: Duration,
-    /// A connection that lasted this long was healthy: the wait starts over.
+    /// A connection that lasted this long was healthy: the backoff starts over.
     pub healthy_after: Duration,
-    /// How far the cursor goes back on another server, whose clock and order of arrival differ.
+    /// How far the cursor goes back after switching to another server, whose clock and order of events differ.
     pub rewind: Duration,
-    /// How long a change of the tracked collections may settle before the subscription follows.
+    /// Wait after the tracked collections changed before resubscribing, so that several changes cause one reconnect.
     pub debounce: Duration,
-    /// How long a change may wait for company in its transaction.
+    /// How long a change may wait for others to share its transaction.
     pub commit_delay: Duration,
-    /// How often the cursor is committed while no change comes.
+    /// How often the cursor is committed while there are no changes.
     pub cursor_interval: Duration,
     /// First wait after a failed commit; doubles up to [`Timing::commit_retry_cap`].
     pub commit_retry: Duration,
     pub commit_retry_cap: Duration,
-    /// Between two attempts to get the lease that another host has.
+    /// Interval between two attempts to take the lease that another host holds.
     pub lease_retry: Duration,
-    /// Unable to commit for this long is reported as stalled.
+    /// The stream is reported as stalled when commits have failed for this long.
     pub stalled_after: Duration,
-    /// Without any server for this long is reported as stalled. Longer: what is indexed can still be read, so one
-    /// upstream restart should not take this server out of its load balancer.
+    /// The stream is reported as stalled when no server was reachable for this long. Longer than
+    /// [`Timing::stalled_after`]: the index can still be read, so an upstream restart should not remove this server
+    /// from its load balancer.
     pub unreachable_after: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Spreads repos over tasks. All events of one DID pass through the same shard, in order; the shards feed one
-//! writer. With a single shard there is no task and no queue: the reader does the work itself.
+//! Splits chunks by DID over several tasks, the shards. All events of a DID pass through the same shard, in order. With
+//! a single shard there is no task and no queue: the reader's task does the work itself.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,37 +13,37 @@ use crate::store::lease::Term;
 
 use super::apply::Applier;
 use super::envelope::Envelope;
-use super::lanes::{Lanes, Waiting};
+use super::script_queue::{QueuedChange, ScriptQueue};
 use super::scripts::RecordScripts;
 use super::tally::Tally;
 use super::watermark::Ticket;
-use super::writer::{Begin, Message, Part};
+use super::writer::{InitialCursor, Message, Part};
 
-/// Parts that may wait before one shard. A part is a slice of a chunk, and a chunk is bounded in events and bytes
-/// (`intake`), so this bounds memory: a slow shard holds the socket back.
+/// Slices that may wait for one shard. Chunks are limited in frames and bytes (`intake`), so this bounds the memory.
+/// When a shard's queue is full, the socket is not read.
 const SHARD_QUEUE: usize = 4;
 
-/// One shard's slice of a chunk.
+/// The events of a chunk that go to one shard.
 #[derive(Debug)]
 struct Slice {
     ticket: Ticket,
     envelopes: Vec<Envelope>,
 }
 
-/// The writer is gone, so nothing more can be taken in.
+/// The writer has ended, so the pipeline accepts nothing more.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Closed;
+pub(super) struct PipelineClosed;
 
 pub(super) struct Shards {
     term: Term,
-    worker: Worker,
-    /// Empty: work is done inline.
+    worker: ShardWorker,
+    /// Empty with a single shard: `submit` does the work itself.
     queues: Vec<mpsc::Sender<Slice>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Shards {
-    /// Starts `count` shards that feed `writer`, past the lanes of `scripts` where these want an event.
+    /// Starts `count` shards. They send changes to `writer`, directly or through the queue for `scripts`.
     pub(super) fn start(
         count: usize,
         applier: Applier,
@@ -51,8 +51,8 @@ impl Shards {
         writer: mpsc::Sender<Message>,
         term: Term,
     ) -> Self {
-        let lanes = Lanes::new(scripts, writer.clone());
-        let worker = Worker { applier: Arc::new(applier), lanes, writer };
+        let script_queue = ScriptQueue::new(scripts, writer.clone());
+        let worker = ShardWorker { applier: Arc::new(applier), script_queue, writer };
         let mut shards = Self { term, worker, queues: Vec::new(), tasks: Vec::new() };
         if count > 1 {
             for _ in 0..count {
@@ -64,14 +64,14 @@ impl Shards {
         shards
     }
 
-    /// Hands over one chunk; `envelopes` is left empty. Waits while queues are full.
+    /// Splits one chunk over the shards; `envelopes` is left empty. Waits while queues are full.
     pub(super) async fn submit(
         &self,
         chunk: u64,
         time_us: Option<i64>,
         envelopes: &mut Vec<Envelope>,
         tally: &mut Tally,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), PipelineClosed> {
         if self.queues.is_empty() || envelopes.is_empty() {
             let ticket = Ticket { term: self.term, chunk, parts: 1, time_us };
             return self.worker.work(ticket, envelopes.drain(..), tally).await;
@@ -85,77 +85,80 @@ impl Shards {
         let ticket = Ticket { term: self.term, chunk, parts, time_us };
         for (queue, envelopes) in self.queues.iter().zip(slices) {
             if !envelopes.is_empty() {
-                queue.send(Slice { ticket, envelopes }).await.map_err(|_| Closed)?;
+                queue.send(Slice { ticket, envelopes }).await.map_err(|_| PipelineClosed)?;
             }
         }
         Ok(())
     }
 
-    /// Stores where a stream without a cursor begins. Returns when it is committed.
-    pub(super) async fn begin(&self, cursor: i64) -> Result<(), Closed> {
+    /// Stores the cursor at which a new stream starts. Returns when it is committed.
+    pub(super) async fn store_initial_cursor(&self, cursor: i64) -> Result<(), PipelineClosed> {
         let (ack, done) = oneshot::channel();
         self.worker
             .writer
-            .send(Message::Begin(Begin { term: self.term, cursor, ack }))
+            .send(Message::InitialCursor(InitialCursor { term: self.term, cursor, ack }))
             .await
-            .map_err(|_| Closed)?;
-        done.await.map_err(|_| Closed)
+            .map_err(|_| PipelineClosed)?;
+        done.await.map_err(|_| PipelineClosed)
     }
 
-    /// Lets the shards finish what they have.
+    /// Waits until the shards have finished their slices, then stops the script queue.
     pub(super) async fn finish(self) {
         drop(self.queues);
         for task in self.tasks {
             if let Err(error) = task.await {
-                tracing::error!(%error, "a shard of the stream died");
+                tracing::error!(%error, "a shard of the stream failed");
             }
         }
-        self.worker.lanes.finish().await;
+        self.worker.script_queue.finish().await;
     }
 }
 
-/// What every shard has.
+/// The state that all shards share.
 #[derive(Clone)]
-struct Worker {
+struct ShardWorker {
     applier: Arc<Applier>,
-    lanes: Arc<Lanes>,
+    script_queue: Arc<ScriptQueue>,
     writer: mpsc::Sender<Message>,
 }
 
-impl Worker {
-    /// Applies the events of one part and sends them to the writer; those that a script is asked about, and those of a
-    /// repo behind them, go there through its lane.
+impl ShardWorker {
+    /// Applies the events of one slice and sends their changes to the writer. Changes with a script, and later changes
+    /// of their repos, go through the script queue.
     async fn work(
         &self,
         ticket: Ticket,
         envelopes: impl ExactSizeIterator<Item = Envelope>,
         tally: &mut Tally,
-    ) -> Result<(), Closed> {
-        let (mut items, mut waiting) = (Vec::with_capacity(envelopes.len()), Vec::new());
-        let mut behind = HashSet::new();
+    ) -> Result<(), PipelineClosed> {
+        let (mut changes, mut queued) = (Vec::with_capacity(envelopes.len()), Vec::new());
+        let mut queued_repos = HashSet::new();
         for envelope in envelopes {
             let action = envelope.action();
-            let Some(item) = self.applier.apply(envelope, tally) else { continue };
-            if self.lanes.is_idle() && waiting.is_empty() {
-                items.push(item);
+            let Some(change) = self.applier.apply(envelope, tally) else { continue };
+            if self.script_queue.is_idle() && queued.is_empty() {
+                changes.push(change);
                 continue;
             }
-            let asks = action.filter(|_| self.lanes.wants(action, &item));
-            if asks.is_some() || behind.contains(item.did()) || self.lanes.is_busy(item.did()) {
-                behind.insert(item.did().clone());
-                waiting.push(Waiting { item, asks, ticket });
+            let action = action.filter(|_| self.script_queue.wants(action, &change));
+            if action.is_some()
+                || queued_repos.contains(change.did())
+                || self.script_queue.has_queued(change.did())
+            {
+                queued_repos.insert(change.did().clone());
+                queued.push(QueuedChange { change, action, ticket });
             } else {
-                items.push(item);
+                changes.push(change);
             }
         }
-        let part = Part { ticket, late: waiting.len() as u32, items };
-        self.writer.send(Message::Part(part)).await.map_err(|_| Closed)?;
-        self.lanes.add(waiting).await;
+        let part = Part { ticket, deferred: queued.len() as u32, changes };
+        self.writer.send(Message::Part(part)).await.map_err(|_| PipelineClosed)?;
+        self.script_queue.add(queued).await;
         Ok(())
     }
 }
 
-async fn run(mut slices: mpsc::Receiver<Slice>, worker: Worker) {
+async fn run(mut slices: mpsc::Receiver<Slice>, worker: ShardWorker) {
     let mut tally = Tally::default();
     while let Some(Slice { ticket, envelopes }) = slices.recv().await {
         let done = worker.work(ticket, envelopes.into_iter(), &mut tally).await;
@@ -166,7 +169,8 @@ async fn run(mut slices: mpsc::Receiver<Slice>, worker: Worker) {
     }
 }
 
-/// The same for as long as this process lives. Who picks DIDs to meet in one shard makes his own repos slower, no more.
+/// The shard of a DID; constant while this process runs. An attacker who creates many DIDs of the same shard only slows
+/// that shard.
 fn shard_of(did: &Did, shards: usize) -> usize {
     let mut hasher = DefaultHasher::new();
     did.as_str().hash(&mut hasher);

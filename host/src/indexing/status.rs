@@ -1,4 +1,4 @@
-//! What the stream is doing right now, for `/readyz`, stats and the metrics gauges.
+//! The current status of the stream, for `/readyz`, stats and the metrics gauges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
@@ -10,36 +10,36 @@ use crate::clock::{Clock, Timestamp};
 
 use super::settings::Timing;
 
-/// A snapshot.
+/// A snapshot of the stream's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStatus {
     pub connected: bool,
-    /// Nothing to do: no collection is tracked, or no server is configured. Not a fault.
+    /// There is nothing to do: no collection is tracked, or no server is configured. Not an error.
     pub idle: bool,
-    /// Another host follows the stream; this one takes over when that ends.
+    /// Another host follows the stream; this one takes over when the other's lease ends.
     pub standby: bool,
-    /// When the last event arrived here.
+    /// When the last event was received.
     pub last_event_at: Option<Timestamp>,
-    /// The committed cursor: the server's time of the last event that is surely in the index.
+    /// The committed cursor: everything up to this time, by the server's clock, is in the index.
     pub cursor: Option<Timestamp>,
-    /// Why the stream does not move; `None` while it does (or is idle).
+    /// Why the stream makes no progress; `None` while it does, or is idle.
     pub stalled: Option<Stall>,
 }
 
-/// What holds the stream up, since when.
+/// Why the stream makes no progress, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
-    /// Commits fail. Events wait in their queues and none is lost.
+    /// The database fails. Events wait in the queues; none is lost.
     Database { since: Timestamp },
     /// No server could be reached.
     Disconnected { since: Timestamp },
-    /// A task ended that should not have: our own fault, cured by a restart only.
+    /// A task ended unexpectedly, which is a bug. Only a restart helps.
     Broken { since: Timestamp },
 }
 
-/// Written by the stream's tasks, read by anyone. Zero means "none" in every time.
+/// The status as the stream's tasks update it. A time of zero means "none".
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct LiveStatus {
     clock: Clock,
     timing: Timing,
     connected: AtomicBool,
@@ -49,12 +49,12 @@ pub(super) struct Shared {
     cursor: AtomicI64,
     disconnected_since: AtomicI64,
     failing_since: AtomicI64,
-    /// The lease could not be asked for.
+    /// When taking the lease began to fail.
     lease_failing_since: AtomicI64,
     broken_since: AtomicI64,
 }
 
-impl Shared {
+impl LiveStatus {
     pub(super) fn new(clock: Clock, timing: Timing) -> Self {
         Self {
             clock,
@@ -78,17 +78,17 @@ impl Shared {
         metrics::gauge!("belvedere_stream_connected").set(1.0);
     }
 
-    /// No connection, though there should be one.
+    /// There is no connection, though there should be one.
     pub(super) fn disconnected(&self) {
         self.idle.store(false, Relaxed);
         self.connected.store(false, Relaxed);
         let now = self.clock.now().0;
-        // The first failure counts, not the latest.
+        // Keeps the time of the first failure.
         let _ = self.disconnected_since.compare_exchange(0, now, Relaxed, Relaxed);
         metrics::gauge!("belvedere_stream_connected").set(0.0);
     }
 
-    /// No connection, and none is wanted.
+    /// There is no connection, and none is needed.
     pub(super) fn idle(&self) {
         self.idle.store(true, Relaxed);
         self.connected.store(false, Relaxed);
@@ -96,12 +96,12 @@ impl Shared {
         metrics::gauge!("belvedere_stream_connected").set(0.0);
     }
 
-    /// This host has the lease of the stream.
+    /// This host holds the lease of the stream.
     pub(super) fn leading(&self) {
         self.lease(false);
     }
 
-    /// Another host has it.
+    /// Another host holds the lease.
     pub(super) fn standing_by(&self) {
         self.lease(true);
         self.idle();
@@ -137,16 +137,16 @@ impl Shared {
         let _ = self.broken_since.compare_exchange(0, self.clock.now().0, Relaxed, Relaxed);
     }
 
-    pub(super) fn status(&self) -> StreamStatus {
+    pub(super) fn snapshot(&self) -> StreamStatus {
         let time = |cell: &AtomicI64| Some(Timestamp(cell.load(Relaxed))).filter(|t| t.0 != 0);
         let now = self.clock.now().0;
-        let before = |t: &Timestamp, patience: Duration| now - t.0 >= patience.as_micros() as i64;
+        let is_older = |t: &Timestamp, limit: Duration| now - t.0 >= limit.as_micros() as i64;
         let broken = time(&self.broken_since).map(|since| Stall::Broken { since });
         let failing = [&self.failing_since, &self.lease_failing_since].into_iter().filter_map(time).min();
-        let database = failing.filter(|t| before(t, self.timing.stalled_after));
+        let database = failing.filter(|t| is_older(t, self.timing.stalled_after));
         let database = database.map(|since| Stall::Database { since });
         let disconnected =
-            time(&self.disconnected_since).filter(|t| before(t, self.timing.unreachable_after));
+            time(&self.disconnected_since).filter(|t| is_older(t, self.timing.unreachable_after));
         let disconnected = disconnected.map(|since| Stall::Disconnected { since });
         StreamStatus {
             connected: self.connected.load(Relaxed),
@@ -159,19 +159,19 @@ impl Shared {
     }
 }
 
-/// Held by a task of the stream: says so if the task ends, by a panic too, before it was told to.
+/// Reports the stream as broken when its task ends, also by a panic, before `stop` was cancelled. The task owns it.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct EndGuard {
     pub name: &'static str,
-    pub shared: Arc<Shared>,
-    pub told: CancellationToken,
+    pub live_status: Arc<LiveStatus>,
+    pub stop: CancellationToken,
 }
 
-impl Drop for Watch {
+impl Drop for EndGuard {
     fn drop(&mut self) {
-        if !self.told.is_cancelled() {
-            tracing::error!(task = self.name, "a task of the stream ended; a restart is needed");
-            self.shared.broken();
+        if !self.stop.is_cancelled() {
+            tracing::error!(task = self.name, "a stream task ended unexpectedly; a restart is needed");
+            self.live_status.broken();
         }
     }
 }
@@ -181,58 +181,61 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_that_ends_unasked_breaks_the_stream() {
-        let shared = Arc::new(Shared::new(Clock::fixed(Timestamp(7)), Timing::default()));
-        let told = CancellationToken::new();
-        let watch =
-            |told: &CancellationToken| Watch { name: "test", shared: shared.clone(), told: told.clone() };
-        let first = watch(&told);
-        told.cancel();
+    fn a_task_that_ends_before_stop_breaks_the_stream() {
+        let live_status = Arc::new(LiveStatus::new(Clock::fixed(Timestamp(7)), Timing::default()));
+        let stop = CancellationToken::new();
+        let guard = |stop: &CancellationToken| EndGuard {
+            name: "test",
+            live_status: live_status.clone(),
+            stop: stop.clone(),
+        };
+        let first = guard(&stop);
+        stop.cancel();
         drop(first);
-        assert_eq!(shared.status().stalled, None);
-        drop(watch(&CancellationToken::new()));
-        assert_eq!(shared.status().stalled, Some(Stall::Broken { since: Timestamp(7) }));
+        assert_eq!(live_status.snapshot().stalled, None);
+        drop(guard(&CancellationToken::new()));
+        assert_eq!(live_status.snapshot().stalled, Some(Stall::Broken { since: Timestamp(7) }));
     }
 
     #[test]
-    fn a_host_that_waits_is_well_while_the_database_answers() {
+    fn a_host_on_standby_is_not_stalled_while_the_database_responds() {
         let clock = Clock::fixed(Timestamp(1_000_000));
-        let shared = Shared::new(clock.clone(), Timing::default());
-        shared.disconnected();
-        shared.standing_by();
+        let live_status = LiveStatus::new(clock.clone(), Timing::default());
+        live_status.disconnected();
+        live_status.standing_by();
         clock.set(Timestamp(200_000_000));
-        let status = shared.status();
+        let status = live_status.snapshot();
         assert_eq!((status.standby, status.connected, status.stalled), (true, false, None));
-        shared.lease_failed();
+        live_status.lease_failed();
         clock.set(Timestamp(300_000_000));
-        assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(200_000_000) }));
-        shared.leading();
-        assert_eq!((shared.status().standby, shared.status().stalled), (false, None));
+        assert_eq!(live_status.snapshot().stalled, Some(Stall::Database { since: Timestamp(200_000_000) }));
+        live_status.leading();
+        assert_eq!((live_status.snapshot().standby, live_status.snapshot().stalled), (false, None));
     }
 
     #[test]
-    fn stalled_only_after_a_while_and_the_database_comes_first() {
+    fn stalled_only_after_a_delay_and_the_database_takes_precedence() {
         let clock = Clock::fixed(Timestamp(1_000_000));
-        let shared = Shared::new(clock.clone(), Timing::default());
-        assert!(shared.status().idle && shared.status().stalled.is_none());
-        shared.disconnected();
+        let live_status = LiveStatus::new(clock.clone(), Timing::default());
+        assert!(live_status.snapshot().idle && live_status.snapshot().stalled.is_none());
+        live_status.disconnected();
         clock.set(Timestamp(20_000_000));
-        shared.disconnected();
-        shared.commit_failed();
-        assert_eq!(shared.status().stalled, None);
+        live_status.disconnected();
+        live_status.commit_failed();
+        assert_eq!(live_status.snapshot().stalled, None);
         clock.set(Timestamp(24_000_000));
-        assert_eq!(shared.status().stalled, None);
+        assert_eq!(live_status.snapshot().stalled, None);
         clock.set(Timestamp(25_000_000));
-        assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(20_000_000) }));
-        shared.committed(None);
+        assert_eq!(live_status.snapshot().stalled, Some(Stall::Database { since: Timestamp(20_000_000) }));
+        live_status.committed(None);
         clock.set(Timestamp(121_000_000));
-        assert_eq!(shared.status().stalled, Some(Stall::Disconnected { since: Timestamp(1_000_000) }));
-        shared.commit_failed();
+        assert_eq!(live_status.snapshot().stalled, Some(Stall::Disconnected { since: Timestamp(1_000_000) }));
+        live_status.commit_failed();
         clock.set(Timestamp(151_000_000));
-        assert_eq!(shared.status().stalled, Some(Stall::Database { since: Timestamp(121_000_000) }));
-        shared.committed(Some(5));
-        shared.connected();
-        let status = shared.status();
+        assert_eq!(live_status.snapshot().stalled, Some(Stall::Database { since: Timestamp(121_000_000) }));
+        live_status.committed(Some(5));
+        live_status.connected();
+        let status = live_status.snapshot();
         assert_eq!((status.connected, status.stalled, status.cursor), (true, None, Some(Timestamp(5))));
     }
 }

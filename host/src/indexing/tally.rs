@@ -1,35 +1,35 @@
-//! Counters, added up locally and handed to the metrics recorder once per chunk: a recorder call per event would
-//! cost as much as parsing it.
+//! Counts frames, bytes and dropped events locally and adds them to the metrics once per chunk: a call of the metrics
+//! recorder per event would cost as much as parsing it.
 
-/// Why an event did not become a change.
+/// Why a frame or an event was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dropped {
-    /// Not JSON, or not the shape of an event.
+pub(super) enum DropReason {
+    /// The frame is not JSON, or not a Jetstream event.
     Malformed,
-    /// A kind or operation we don't know.
+    /// An unknown kind or operation.
     Unknown,
-    /// A collection that no record lexicon names (wildcard subscriptions bring those).
+    /// A collection without a record lexicon; wildcard subscriptions deliver those.
     Untracked,
     /// A create or update without a record.
     NoRecord,
     BadDid,
     BadRkey,
     BadRev,
-    /// Not an object, too large or too deep.
+    /// The record is not an object, too large or too deeply nested.
     BadRecord,
     CidMismatch,
 }
 
-const REASONS: [(Dropped, &str); 9] = [
-    (Dropped::Malformed, "malformed"),
-    (Dropped::Unknown, "unknown_kind"),
-    (Dropped::Untracked, "untracked_collection"),
-    (Dropped::NoRecord, "no_record"),
-    (Dropped::BadDid, "bad_did"),
-    (Dropped::BadRkey, "bad_rkey"),
-    (Dropped::BadRev, "bad_rev"),
-    (Dropped::BadRecord, "bad_record"),
-    (Dropped::CidMismatch, "cid_mismatch"),
+const REASONS: [(DropReason, &str); 9] = [
+    (DropReason::Malformed, "malformed"),
+    (DropReason::Unknown, "unknown_kind"),
+    (DropReason::Untracked, "untracked_collection"),
+    (DropReason::NoRecord, "no_record"),
+    (DropReason::BadDid, "bad_did"),
+    (DropReason::BadRkey, "bad_rkey"),
+    (DropReason::BadRev, "bad_rev"),
+    (DropReason::BadRecord, "bad_record"),
+    (DropReason::CidMismatch, "cid_mismatch"),
 ];
 
 #[derive(Debug, Default)]
@@ -41,16 +41,16 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn drop(&mut self, why: Dropped) {
+    pub(super) fn drop(&mut self, why: DropReason) {
         self.dropped[why as usize] += 1;
     }
 
     #[cfg(test)]
-    pub(super) fn dropped(&self, why: Dropped) -> u64 {
+    pub(super) fn dropped(&self, why: DropReason) -> u64 {
         self.dropped[why as usize]
     }
 
-    /// Adds everything to the metrics and starts over.
+    /// Adds all counts to the metrics and resets them.
     pub(super) fn flush(&mut self) {
         let add = |name: &'static str, n: u64| {
             if n > 0 {

@@ -1,4 +1,4 @@
-//! Stand-ins for the store and the rest of the server, for this room's tests.
+//! Test doubles for the store and the rest of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use super::batch::did_of;
 use super::commit::Sink;
 use super::notice::{Notice, Observer};
 
-/// Remembers notices.
+/// Records notices and changed identities.
 #[derive(Default)]
 pub(super) struct Recorder {
     notices: Mutex<Vec<Notice>>,
@@ -42,7 +42,7 @@ impl Observer for Recorder {
 /// (did, collection, rkey)
 pub(super) type Key = (String, String, String);
 
-/// The store's rules in memory, with faults on demand.
+/// An in-memory store with the real store's rules, which fails on demand.
 #[derive(Default)]
 pub(super) struct FakeStore(Mutex<Model>);
 
@@ -52,7 +52,7 @@ struct Model {
     records: BTreeMap<Key, (Tid, Option<String>)>,
     hidden: BTreeMap<String, AccountStatus>,
     cursor: Option<i64>,
-    /// The newest lease.
+    /// The latest term.
     term: Term,
     cursors: Vec<i64>,
     applied_changes: u64,
@@ -63,22 +63,22 @@ struct Model {
 }
 
 impl FakeStore {
-    /// The next `n` calls find the database gone.
+    /// Makes the next `n` calls fail with an unreachable database.
     pub(super) fn fail_next(&self, n: u32) {
         self.0.lock().unwrap().unavailable = n;
     }
 
-    /// The next `n` calls are refused.
+    /// Makes the database refuse the next `n` batches.
     pub(super) fn refuse_next(&self, n: u32) {
         self.0.lock().unwrap().refusals = n;
     }
 
-    /// Every batch with this record key is refused.
+    /// Makes the database refuse every batch with this record key.
     pub(super) fn refuse_rkey(&self, rkey: &str) {
         self.0.lock().unwrap().refused.insert(rkey.to_owned());
     }
 
-    /// A host, this or another, has the lease now.
+    /// Begins a later term: this or another host has taken the lease.
     pub(super) fn begin_term(&self, number: i64) {
         self.0.lock().unwrap().term = Term::numbered(number);
     }
@@ -104,7 +104,7 @@ impl FakeStore {
         self.0.lock().unwrap().largest
     }
 
-    /// What a reader sees: live records of visible accounts.
+    /// The records that a query can see: not deleted, of visible accounts.
     pub(super) fn visible(&self) -> BTreeMap<Key, String> {
         let model = self.0.lock().unwrap();
         model
@@ -118,7 +118,7 @@ impl FakeStore {
 
 impl Sink for Arc<FakeStore> {
     async fn apply(&self, batch: &Batch) -> Result<Applied, StoreError> {
-        // A commit takes a moment, so that batches gather behind it.
+        // Yields, so that messages queue up during a commit and share the next batch.
         tokio::task::yield_now().await;
         let mut model = self.0.lock().unwrap();
         if model.unavailable > 0 {

@@ -1,15 +1,15 @@
-//! A bound on how often one kind of thing is reported, so that a hostile upstream can't fill the log.
+//! Limits how often one kind of report is logged, so that a hostile server can't fill the log.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::clock::{Clock, Timestamp};
 
-/// Lets a burst through, then a steady trickle, and counts what it held back.
+/// A token bucket: allows a burst, then one report per interval, and counts the suppressed ones.
 #[derive(Debug)]
 pub(super) struct Throttle {
     clock: Clock,
     burst: u32,
-    /// One more may pass after this many microseconds.
+    /// Microseconds after which one more report is allowed.
     refill_us: i64,
     state: Mutex<State>,
 }
@@ -27,7 +27,7 @@ impl Throttle {
         Self { clock, burst, refill_us, state: Mutex::new(State { tokens: burst, refilled, held_back: 0 }) }
     }
 
-    /// `Some(n)` when this one may be reported, n being how many were held back since the last; else `None`.
+    /// `Some(n)` when this report may be logged, where n were suppressed since the last; else `None`.
     pub(super) fn pass(&self) -> Option<u64> {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_then_one_per_interval_with_a_count_of_the_rest() {
+    fn a_burst_then_one_per_interval_with_a_count_of_the_suppressed() {
         let clock = Clock::fixed(Timestamp(0));
         let throttle = Throttle::new(clock.clone(), 2, 1_000_000);
         assert_eq!((0..5).map(|_| throttle.pass()).collect::<Vec<_>>(), [Some(0), Some(0), None, None, None]);

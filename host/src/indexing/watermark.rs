@@ -1,55 +1,54 @@
-//! How far the stream is applied without a hole.
+//! Computes the cursor: the time up to which every chunk is complete.
 //!
-//! Frames travel in numbered chunks; a chunk is split over the shards and its parts finish in any order. The
-//! cursor may only move over a chunk when every part of it, and of all chunks before it, is in the database or in
-//! the transaction being made (invariant "data before cursor").
+//! The parts of a chunk arrive at the writer in any order. The cursor may move past a chunk only when every part of it,
+//! and of all chunks before it, is committed or in the batch being committed (invariant "data before cursor").
 
 use std::collections::BTreeMap;
 
 use crate::store::lease::Term;
 
-/// What each part of a chunk carries.
+/// Names the chunk of a part. The term and number identify the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
-    /// Whose chunk it is: each term counts its own.
+    /// Each term numbers its own chunks.
     pub term: Term,
-    /// Number of the chunk; counts up from 0 without gaps.
+    /// Number of the chunk in its term; counts up from 0 without gaps.
     pub chunk: u64,
-    /// Into how many parts the chunk was split.
+    /// The number of slices that the chunk was split into; each arrives as a part.
     pub parts: u32,
-    /// Highest `time_us` of the chunk; `None` when no frame in it had a usable one.
+    /// Highest plausible `time_us` of the chunk's events; `None` when there is none.
     pub time_us: Option<i64>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Watermark {
-    /// The lowest chunk that isn't finished.
+    /// The lowest chunk that isn't complete.
     next: u64,
-    /// Parts still missing of chunks of which some are there.
+    /// By chunk: how many parts are missing, and the chunk's time. Only chunks of which a part has arrived.
     open: BTreeMap<u64, (u32, Option<i64>)>,
     cursor: Option<i64>,
 }
 
 impl Watermark {
-    /// Notes one finished part, and that `late` more are to come in its place.
-    pub(super) fn finish(&mut self, ticket: Ticket, late: u32) {
+    /// Counts one finished part. `deferred` more parts of its slice are still to come.
+    pub(super) fn finish(&mut self, ticket: Ticket, deferred: u32) {
         if ticket.chunk < self.next {
             return;
         }
         let (missing, _) = self.open.entry(ticket.chunk).or_insert((ticket.parts.max(1), ticket.time_us));
-        *missing = (*missing + late).saturating_sub(1);
+        *missing = (*missing + deferred).saturating_sub(1);
         while let Some(entry) = self.open.first_entry() {
             if *entry.key() != self.next || entry.get().0 > 0 {
                 break;
             }
             let (_, time) = entry.remove();
-            // Never back: a rewind replays what is applied already.
+            // Never goes back: after a rewind, the stream replays events that are already committed.
             self.cursor = self.cursor.max(time);
             self.next += 1;
         }
     }
 
-    /// The highest time below which everything is applied.
+    /// The time of the last chunk before which every chunk is complete.
     pub(super) fn cursor(&self) -> Option<i64> {
         self.cursor
     }
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_may_leave_some_of_its_events_for_later() {
+    fn a_part_may_defer_some_of_its_changes() {
         let mut mark = Watermark::default();
         mark.finish(ticket(0, 2, 10), 3);
         mark.finish(ticket(0, 2, 10), 0);

@@ -1,4 +1,4 @@
-//! The one writer of the index: gathers changes, commits them in groups with the cursor they cover.
+//! The only writer of the index: gathers changes into batches and commits each with the cursor that it allows.
 
 use std::time::Duration;
 
@@ -10,51 +10,51 @@ use crate::clock::Clock;
 use crate::store::index::{Batch, Change};
 use crate::store::lease::Term;
 
-use super::apply::Item;
-use super::batch::Pending;
-use super::commit::{Committer, Sink, Uncommitted};
+use super::apply::IndexChange;
+use super::batch::PendingBatch;
+use super::commit::{CommitError, Committer, Sink};
 use super::settings::Timing;
 use super::watermark::{Ticket, Watermark};
 
-/// Messages that may wait for the writer. Most are parts of a chunk, which is bounded in events and bytes.
+/// Messages that may wait for the writer. Most are parts of a chunk, which is limited in frames and bytes.
 pub(super) const WRITER_QUEUE: usize = 16;
 
-/// The name under which the stream's cursor is stored. One for all servers: their cursors are times.
+/// The name under which the stream's cursor is stored. All servers share it, because their cursors are times.
 pub const CURSOR_SOURCE: &str = "jetstream";
 
 #[derive(Debug)]
 pub(super) enum Message {
     Part(Part),
-    Local(Box<Local>),
-    Begin(Begin),
+    LocalWrite(Box<LocalWrite>),
+    InitialCursor(InitialCursor),
 }
 
-/// One shard's share of a chunk, applied.
+/// The changes of one slice, or one change that left the script queue.
 #[derive(Debug)]
 pub(super) struct Part {
     pub ticket: Ticket,
-    /// How many of its events come later, each as a part of its own.
-    pub late: u32,
-    pub items: Vec<Item>,
+    /// How many changes of the slice went to the script queue; each arrives later as a part of its own.
+    pub deferred: u32,
+    pub changes: Vec<IndexChange>,
 }
 
-/// A change that someone waits for.
+/// A change made by this server. Its caller waits for the commit.
 #[derive(Debug)]
-pub(super) struct Local {
+pub(super) struct LocalWrite {
     change: Change,
     ack: oneshot::Sender<()>,
 }
 
-/// Where a stream without a stored cursor begins. Stored before the first event is asked for: killed before its
-/// first commit, the stream comes back to the same place, not to a later "now".
+/// The cursor at which a stream without a stored cursor starts. Committed before connecting: if the process is killed
+/// before its first batch, the next start uses the same cursor instead of a later "now", so nothing is missed.
 #[derive(Debug)]
-pub(super) struct Begin {
+pub(super) struct InitialCursor {
     pub term: Term,
     pub cursor: i64,
     pub ack: oneshot::Sender<()>,
 }
 
-/// Puts changes into the index through the same writer as the stream. Cheap to clone.
+/// Writes local changes to the index through the same writer as the stream's. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WriterHandle {
     queue: mpsc::Sender<Message>,
@@ -70,14 +70,17 @@ impl WriterHandle {
         Self { queue }
     }
 
-    /// Returns when the change is committed, or lost to a newer `rev`. It does not wait for company: the batch
-    /// that holds it is committed at once.
+    /// Returns when the change is committed, or was ignored because the index has a newer `rev`. The batch with the
+    /// change is committed at once, without waiting for more changes.
     ///
     /// # Errors
     /// When the writer has been shut down.
     pub async fn submit(&self, change: Change) -> Result<(), WriterClosed> {
         let (ack, done) = oneshot::channel();
-        self.queue.send(Message::Local(Box::new(Local { change, ack }))).await.map_err(|_| WriterClosed)?;
+        self.queue
+            .send(Message::LocalWrite(Box::new(LocalWrite { change, ack })))
+            .await
+            .map_err(|_| WriterClosed)?;
         done.await.map_err(|_| WriterClosed)
     }
 }
@@ -87,47 +90,47 @@ pub(super) struct Writer<S> {
     pub committer: Committer<S>,
     pub clock: Clock,
     pub timing: Timing,
-    /// Take what is queued, commit it, end.
+    /// Makes the writer commit what is queued and end.
     pub stop: CancellationToken,
-    /// The term that is over, for whoever still reads under it.
+    /// Tells the reader which term is over.
     pub superseded: watch::Sender<Option<Term>>,
 }
 
 impl<S: Sink> Writer<S> {
     pub(super) async fn run(mut self) {
-        let mut stream = Following::default();
+        let mut progress = TermProgress::default();
         let mut carry = None;
         let mut open = true;
         while open || carry.is_some() {
-            let mut pending = Pending::new();
-            open = self.gather(&mut pending, &mut carry, &mut stream).await;
-            pending.seal(&mut stream.watermark, CURSOR_SOURCE, self.clock.now());
-            let Pending { batch, local, acks, begun, .. } = pending;
+            let mut pending = PendingBatch::new();
+            open = self.gather(&mut pending, &mut carry, &mut progress).await;
+            pending.seal(&mut progress.watermark, CURSOR_SOURCE, self.clock.now());
+            let PendingBatch { batch, local, acks, initial_cursor_acks, .. } = pending;
             let mut committed = self.commit(batch).await;
-            if committed == Err(Uncommitted::Superseded) {
+            if committed == Err(CommitError::Superseded) {
                 tracing::warn!(
-                    "another host follows the stream by now; what is queued of it here is left to that one"
+                    "another host follows the stream now and will replay the events that are still queued here"
                 );
-                stream.is_over = true;
-                self.superseded.send_replace(Some(stream.term));
-                drop(begun);
-                // What was written here is no part of the stream. Written twice it is the same.
+                progress.is_over = true;
+                self.superseded.send_replace(Some(progress.term));
+                drop(initial_cursor_acks);
+                // Local writes don't depend on the term, so commit them alone. Repeating one has no effect.
                 committed =
                     self.commit(Batch { changes: local, now: self.clock.now(), ..Batch::default() }).await;
             } else {
-                answer(begun);
+                acknowledge(initial_cursor_acks);
             }
             if committed.is_err() {
                 tracing::warn!(
-                    "shut down before the database came back; the stream resumes from the last cursor"
+                    "shut down while the database was unreachable; the stream resumes from the committed cursor"
                 );
                 return;
             }
-            answer(acks);
+            acknowledge(acks);
         }
     }
 
-    async fn commit(&self, batch: Batch) -> Result<(), Uncommitted> {
+    async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
         let changes = batch.changes.len();
         if changes == 0 && batch.accounts.is_empty() && batch.cursor.is_none() {
             return Ok(());
@@ -139,13 +142,13 @@ impl<S: Sink> Writer<S> {
         Ok(())
     }
 
-    /// Fills a batch until it is full or due. Under load it is filled from the queue without any wait. `false`
-    /// when nothing more will come.
+    /// Fills a batch until it is full or due. Under load the queue fills it without any wait. Returns `false` when the
+    /// queue is closed.
     async fn gather(
         &mut self,
-        pending: &mut Pending,
+        pending: &mut PendingBatch,
         carry: &mut Option<Message>,
-        stream: &mut Following,
+        progress: &mut TermProgress,
     ) -> bool {
         let mut due: Option<Instant> = None;
         loop {
@@ -162,25 +165,25 @@ impl<S: Sink> Writer<S> {
                     *carry = Some(message);
                     return true;
                 }
-                Some(term) if !stream.goes_on(term) => continue,
+                Some(term) if !progress.accepts(term) => continue,
                 term => pending.term = pending.term.or(term),
             }
             let wait = match message {
                 Message::Part(part) => {
                     *carry = pending.push_part(part).map(Message::Part);
-                    // A cursor alone is in no hurry.
+                    // A cursor alone can wait longer.
                     if pending.has_no_rows() { self.timing.cursor_interval } else { self.timing.commit_delay }
                 }
-                Message::Local(local) => {
-                    let Local { change, ack } = *local;
+                Message::LocalWrite(local) => {
+                    let LocalWrite { change, ack } = *local;
                     pending.local.push(change.clone());
                     pending.push_change(change);
                     pending.acks.push(ack);
                     Duration::ZERO
                 }
-                Message::Begin(Begin { cursor, ack, .. }) => {
-                    pending.begin = Some(cursor);
-                    pending.begun.push(ack);
+                Message::InitialCursor(InitialCursor { cursor, ack, .. }) => {
+                    pending.initial_cursor = Some(cursor);
+                    pending.initial_cursor_acks.push(ack);
                     Duration::ZERO
                 }
             };
@@ -218,37 +221,37 @@ impl<S: Sink> Writer<S> {
     }
 }
 
-/// Tells those who wait for it that it is done.
-fn answer(acks: Vec<oneshot::Sender<()>>) {
+/// Notifies the waiting callers that the batch is committed.
+fn acknowledge(acks: Vec<oneshot::Sender<()>>) {
     for ack in acks {
-        // Whoever asked may have gone.
+        // Fails when the caller no longer waits.
         let _ = ack.send(());
     }
 }
 
 impl Message {
-    /// Whose part of the stream it is.
+    /// The term it belongs to; `None` for a local write.
     fn term(&self) -> Option<Term> {
         match self {
             Self::Part(part) => Some(part.ticket.term),
-            Self::Begin(begin) => Some(begin.term),
-            Self::Local(_) => None,
+            Self::InitialCursor(initial) => Some(initial.term),
+            Self::LocalWrite(_) => None,
         }
     }
 }
 
-/// The stream under one lease.
+/// The writer's state of one term.
 #[derive(Debug, Default)]
-struct Following {
+struct TermProgress {
     term: Term,
     watermark: Watermark,
-    /// Another host has begun a later term.
+    /// Whether another host has begun a later term.
     is_over: bool,
 }
 
-impl Following {
-    /// Whether something of this term is still to be written. With a later term everything begins anew.
-    fn goes_on(&mut self, term: Term) -> bool {
+impl TermProgress {
+    /// Whether messages of `term` are still to be written. A later term replaces this state.
+    fn accepts(&mut self, term: Term) -> bool {
         if term > self.term {
             *self = Self { term, ..Self::default() };
         }

@@ -1,5 +1,5 @@
-//! Who answers for a method that is not known here: its NSID's domain names a DID, and that DID's PDS is asked
-//! (admin-api.md §7).
+//! Looks up the authority of a method that has no lexicon here: a TXT record of the NSID's domain names a DID, and that
+//! DID's PDS answers the method (admin-api.md §7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use crate::atproto::{Did, Nsid};
 use crate::identity::Resolver;
 use crate::net;
 
-/// Domains remembered. An entry is some 200 bytes, and callers choose the names.
+/// Domains in the cache. Bounded, because callers choose the names; an entry has about 200 bytes.
 const CACHE_DOMAINS: u64 = 10_000;
 
-/// How long a domain's word is believed: what its owner changes is seen after this.
-const FRESH: Duration = Duration::from_mins(5);
+/// How long a domain's DID is cached; a change by the domain's owner takes effect after this.
+const DID_TTL: Duration = Duration::from_mins(5);
 
-/// How long it is believed that a domain names nobody.
-const FRESH_ABSENCE: Duration = Duration::from_mins(1);
+/// How long it is cached that a domain names no DID.
+const ABSENT_TTL: Duration = Duration::from_mins(1);
 
-/// How long nobody is asked again after a failure, so that name servers in trouble are not hammered.
-const FRESH_FAILURE: Duration = Duration::from_secs(5);
+/// How long a failed look-up is cached, so that failing name servers get few queries.
+const FAILURE_TTL: Duration = Duration::from_secs(5);
 
-/// Who answers for a domain's methods.
+/// The account and PDS that answer a domain's methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
     pub did: Did,
-    /// Origin of its PDS, without a trailing slash.
+    /// Origin of the DID's PDS, without a trailing slash.
     pub pds: String,
 }
 
-/// Why nobody answers for a method.
+/// Why the authority of a method is not known.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// The domain names no DID, or the DID has no PDS.
     #[error("{0} names no authority")]
     Absent(String),
-    /// Nobody could say; worth another try later.
-    #[error("the authority of {0} can't be looked up: {1}")]
+    /// The look-up failed; a later one may succeed.
+    #[error("can't look up the authority of {0}: {1}")]
     Unavailable(String, String),
 }
 
-type Found = Result<Arc<Authority>, AuthorityError>;
+type AuthorityResult = Result<Arc<Authority>, AuthorityError>;
 
-/// Looks authorities up, and remembers them. Cheap to clone.
+/// Looks up authorities and caches them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Authorities {
     net: net::Client,
@@ -52,21 +52,21 @@ pub struct Authorities {
     domains: Cache<String, Result<Did, AuthorityError>>,
 }
 
-struct Freshness;
+struct CacheTtl;
 
 impl Authorities {
     pub fn new(net: net::Client, resolver: Resolver) -> Self {
-        let domains = Cache::builder().max_capacity(CACHE_DOMAINS).expire_after(Freshness).build();
+        let domains = Cache::builder().max_capacity(CACHE_DOMAINS).expire_after(CacheTtl).build();
         Self { net, resolver, domains }
     }
 
-    /// The authority of a method. Many callers at once cause one look-up.
+    /// The authority of a method. Concurrent calls for one domain share a look-up.
     ///
     /// # Errors
-    /// When there is none, or nobody could say.
-    pub async fn of(&self, nsid: &Nsid) -> Found {
+    /// When there is none, or the look-up failed.
+    pub async fn of(&self, nsid: &Nsid) -> AuthorityResult {
         let domain = domain_of(nsid);
-        let did = self.domains.get_with_by_ref(&domain, self.ask(&domain)).await?;
+        let did = self.domains.get_with_by_ref(&domain, self.look_up(&domain)).await?;
         match self.resolver.resolve(&did).await {
             Ok(document) => match document.pds() {
                 Some(pds) => Ok(Arc::new(Authority { did, pds: pds.to_owned() })),
@@ -77,7 +77,8 @@ impl Authorities {
         }
     }
 
-    async fn ask(&self, domain: &str) -> Result<Did, AuthorityError> {
+    /// The DID that the domain's TXT record names.
+    async fn look_up(&self, domain: &str) -> Result<Did, AuthorityError> {
         let texts = self.net.dns_txt(&format!("_lexicon.{domain}")).await;
         let texts =
             texts.map_err(|error| AuthorityError::Unavailable(domain.to_owned(), error.to_string()))?;
@@ -88,14 +89,14 @@ impl Authorities {
     }
 }
 
-/// `example.com` of `com.example.getThing`: all segments but the last, in reverse.
+/// The domain of an NSID: `example.com` for `com.example.getThing`. All segments except the last, reversed.
 fn domain_of(nsid: &Nsid) -> String {
     let mut segments: Vec<&str> = nsid.as_str().split('.').rev().collect();
     segments.remove(0);
     segments.join(".").to_ascii_lowercase()
 }
 
-impl Expiry<String, Result<Did, AuthorityError>> for Freshness {
+impl Expiry<String, Result<Did, AuthorityError>> for CacheTtl {
     fn expire_after_create(
         &self,
         _domain: &String,
@@ -103,9 +104,9 @@ impl Expiry<String, Result<Did, AuthorityError>> for Freshness {
         _at: std::time::Instant,
     ) -> Option<Duration> {
         Some(match found {
-            Ok(_) => FRESH,
-            Err(AuthorityError::Absent(_)) => FRESH_ABSENCE,
-            Err(AuthorityError::Unavailable(..)) => FRESH_FAILURE,
+            Ok(_) => DID_TTL,
+            Err(AuthorityError::Absent(_)) => ABSENT_TTL,
+            Err(AuthorityError::Unavailable(..)) => FAILURE_TTL,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Which methods without a lexicon here may be forwarded to their authority (admin-api.md §8).
+//! The rules that say which methods without a lexicon here are forwarded to their authority (admin-api.md §8).
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::fair_share::{Bounds, FairPool};
 use crate::store::{Db, StoreError, settings};
 
-/// Where the rules are kept: JSON text.
+/// The setting that stores the rules, as JSON text.
 pub const SETTING: &str = "xrpc_proxy_config";
 
-/// Patterns in a list: far more than an operator can keep in mind, and the list is read for every forwarded call.
+/// Patterns in a list. Far more than an operator needs; bounded, because the list is read for every forwarded call.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Bytes of a forwarded answer, which is held whole: what our own methods may answer.
+/// Bytes of a forwarded response, which is buffered whole. The same limit as for our own methods.
 pub const MAX_ANSWER: usize = 8 << 20;
 
-/// Places for calls that are forwarded. Each may hold a whole answer, so with [`MAX_ANSWER`] they bound the memory; they
-/// are a side road, and more at a time means that an authority is slow. A tenant has a quarter of them: one with a slow
-/// authority of its own leaves the rest to others. Waiting pays when authorities answer in the usual fraction of a
-/// second, so few calls wait, and not for long.
-const PLACES: Bounds = Bounds {
+/// Limits for concurrent forwarded calls. Each call may buffer a whole response, so with [`MAX_ANSWER`] this bounds the
+/// memory. Forwarding is rarely used; more calls than this at a time mean that an authority is slow. A tenant gets a
+/// quarter, so that a tenant with a slow authority does not block the others. Authorities usually respond within a
+/// fraction of a second, so it is enough when few calls wait, and briefly.
+const POOL_BOUNDS: Bounds = Bounds {
     places: 64,
     per_tenant: 16,
     waiting: 128,
@@ -30,14 +30,14 @@ const PLACES: Bounds = Bounds {
 
 /// The pool for forwarded calls.
 pub fn places() -> FairPool {
-    FairPool::new("forwards", PLACES)
+    FairPool::new("forwards", POOL_BOUNDS)
 }
 
-/// The rules. Without any stored, everything may be forwarded.
+/// The forwarding rules. The default, when none are stored, forwards every method.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardingRules {
     pub mode: Mode,
-    /// Of `allowlist` and `blocklist`: NSIDs, or `prefix.*` for everything below a prefix.
+    /// For `allowlist` and `blocklist`: NSIDs, or `prefix.*` for all NSIDs below a prefix.
     #[serde(default)]
     pub nsids: Vec<String>,
 }
@@ -52,7 +52,7 @@ pub enum Mode {
     Blocklist,
 }
 
-/// What is wrong with rules that an operator sent.
+/// Why rules from an operator are invalid.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum InvalidRules {
     #[error("{0:?} is neither an NSID nor a prefix with .*")]
@@ -62,20 +62,20 @@ pub enum InvalidRules {
 }
 
 impl ForwardingRules {
-    /// The rules in force. They are read for every call that is forwarded: it costs little beside the call, and so
-    /// every host knows at once what an operator changed on another.
+    /// Reads the current rules. Called for every forwarded call: the read is cheap compared with the call, and so a
+    /// change takes effect on all hosts at once.
     ///
     /// # Errors
-    /// When the store can't be read, or holds something else; then nothing is forwarded.
+    /// When the store can't be read, or the stored rules are invalid. Then the call must not be forwarded.
     pub async fn load(db: &Db) -> Result<Self, StoreError> {
         let Some(text) = settings::get(db, SETTING).await? else { return Ok(Self::default()) };
         serde_json::from_str(&text).map_err(|e| StoreError::Corrupt(format!("settings.{SETTING}: {e}")))
     }
 
-    /// Whether every pattern is one. The lists of modes that need none are emptied.
+    /// Checks the patterns. Clears the list in modes that don't use it.
     ///
     /// # Errors
-    /// Names the first bad pattern.
+    /// The first invalid pattern, or too many patterns.
     pub fn checked(mut self) -> Result<Self, InvalidRules> {
         if self.nsids.len() > MAX_PATTERNS {
             return Err(InvalidRules::TooMany);
@@ -100,7 +100,7 @@ impl ForwardingRules {
 
     fn is_listed(&self, nsid: &str) -> bool {
         self.nsids.iter().any(|pattern| match pattern.strip_suffix(".*") {
-            // Below the prefix, not the prefix itself. The domain part of an NSID does not care about case.
+            // Matches below the prefix, not the prefix itself. The domain part of an NSID is case-insensitive.
             Some(prefix) => nsid.get(..prefix.len()).is_some_and(|start| {
                 start.eq_ignore_ascii_case(prefix) && nsid[prefix.len()..].starts_with('.')
             }),
@@ -109,7 +109,7 @@ impl ForwardingRules {
     }
 }
 
-/// The domain part is compared without case, the name as it is.
+/// Compares two NSIDs: the domain part ignoring case, the name exactly.
 fn same_method(a: &str, b: &str) -> bool {
     match (a.rsplit_once('.'), b.rsplit_once('.')) {
         (Some((a, x)), Some((b, y))) => a.eq_ignore_ascii_case(b) && x == y,
@@ -117,7 +117,7 @@ fn same_method(a: &str, b: &str) -> bool {
     }
 }
 
-/// An NSID of at least three segments, or a prefix of at least two and `.*`.
+/// Whether the text is an NSID of at least three segments, or a prefix of at least two followed by `.*`.
 fn is_pattern(pattern: &str) -> bool {
     let (segments, least) = match pattern.strip_suffix(".*") {
         Some(prefix) => (prefix, 2),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_says_its_own() {
+    fn modes_and_lists_decide() {
         let list = ["com.example.getThing", "org.test.*"];
         for (nsid, listed) in [
             ("com.example.getThing", true),

@@ -1,4 +1,5 @@
-//! The uploaded lexicons as requests and the stream need them: in memory, swapped as a whole, never half updated.
+//! The registry of uploaded lexicons, in memory and always replaced as a whole; authorities of other NSIDs, and the
+//! rules for forwarding methods to them.
 
 mod authority;
 pub mod forwarding;

@@ -1,4 +1,4 @@
-//! The registry: one immutable snapshot, replaced after every change.
+//! The registry of uploaded lexicons: one immutable snapshot, replaced after every change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::atproto::Nsid;
 use crate::atproto::lexicon::{LexiconKind, Mismatch, Schemas};
 use crate::store::{self, Db, StoreError};
 
-/// What a request for a method, or an event of a collection, has to know of its lexicon.
+/// The properties of a lexicon that requests and the stream need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lexicon {
     pub id: Nsid,
     pub kind: LexiconKind,
-    /// The collection that the built-in behaviour of a query or procedure reads or writes.
+    /// The collection that a query or procedure without a script reads or writes.
     pub target_collection: Option<Nsid>,
-    /// What a procedure without a script does; `None`: put when the body names a record, else create.
+    /// What a procedure without a script does. `None`: updates the record that the body names, else creates one.
     pub action: Option<Action>,
-    /// Tokens that one call takes from the client's bucket; `None` means the instance's default.
+    /// Tokens that one call takes from the client's rate-limit bucket; `None`: the instance's default.
     pub token_cost: Option<u32>,
 }
 
@@ -35,7 +35,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// `upsert` is what procedures do that have no action.
+    /// `None` also for `upsert`, which is the behaviour without an action.
     fn from_name(name: &str) -> Option<Self> {
         match name {
             "create" => Some(Self::Create),
@@ -51,9 +51,9 @@ impl Action {
 pub struct Snapshot {
     by_nsid: HashMap<Box<str>, Arc<Lexicon>>,
     tracked: Arc<[Nsid]>,
-    /// What scripts are told of each record lexicon, as JSON text.
+    /// The summary of each record lexicon for scripts, as JSON text ([`schema::for_scripts`]).
     schemas: HashMap<Box<str>, Bytes>,
-    /// What records are compared with.
+    /// The parsed lexicons, for validating records.
     documents: Schemas,
 }
 
@@ -76,10 +76,10 @@ impl Snapshot {
         self.schemas.get(collection).cloned()
     }
 
-    /// Compares a record with its lexicon.
+    /// Validates a record against its lexicon.
     ///
     /// # Errors
-    /// The first complaints.
+    /// The first mismatches.
     pub fn check_record(&self, collection: &str, record: &Value) -> Result<(), Mismatch> {
         self.documents.check(collection, record)
     }
@@ -94,13 +94,13 @@ impl Snapshot {
     }
 }
 
-/// Holds the current snapshot and tells who follows when the set of indexed collections changes.
+/// Holds the current snapshot and notifies subscribers when the set of tracked collections changes.
 #[derive(Debug)]
 pub struct Registry {
     current: ArcSwap<Snapshot>,
     tracked: watch::Sender<Arc<[Nsid]>>,
-    /// Reloads happen one after the other, so that an older read never replaces a newer one.
-    reloading: Mutex<()>,
+    /// Serializes reloads, so that an older read never replaces a newer one.
+    reload_lock: Mutex<()>,
 }
 
 impl Default for Registry {
@@ -108,7 +108,7 @@ impl Default for Registry {
         Self {
             current: ArcSwap::default(),
             tracked: watch::Sender::new(Arc::default()),
-            reloading: Mutex::default(),
+            reload_lock: Mutex::default(),
         }
     }
 }
@@ -118,29 +118,29 @@ impl Registry {
         self.current.load_full()
     }
 
-    /// The lexicon of one NSID, without holding on to the rest of the snapshot.
+    /// The lexicon of one NSID, without keeping the rest of the snapshot alive.
     pub fn get(&self, nsid: &str) -> Option<Arc<Lexicon>> {
         self.current.load().get(nsid).cloned()
     }
 
-    /// Follows the indexed collections; the stream narrows its subscription to them.
+    /// The tracked collections, with notification of changes; the stream subscribes to these collections.
     pub fn subscribe(&self) -> watch::Receiver<Arc<[Nsid]>> {
         self.tracked.subscribe()
     }
 
-    /// Takes over what the store has now.
+    /// Loads a new snapshot from the store.
     ///
     /// # Errors
     /// When the store can't be read; the old snapshot stays.
     pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
-        let _one_at_a_time = self.reloading.lock().await;
+        let _one_at_a_time = self.reload_lock.lock().await;
         let rows = store::lexicons::list(db).await?;
         let schemas =
             rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::for_scripts(row)?))).collect();
         let documents = Schemas::new(rows.iter().map(|row| row.lexicon_json.as_str()));
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
-                tracing::error!(id = row.id, "a stored lexicon has no NSID as its id and is left out");
+                tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
                 return None;
             };
             Some(Lexicon {
@@ -165,7 +165,7 @@ impl Registry {
         });
     }
 
-    /// A registry with these lexicons and no store behind it.
+    /// A registry with these lexicons, without a store.
     #[cfg(test)]
     pub fn with(lexicons: impl IntoIterator<Item = Lexicon>) -> Self {
         let registry = Self::default();
@@ -205,17 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn followers_hear_of_collections_only_when_they_change() {
+    fn subscribers_are_notified_only_when_collections_change() {
         let registry = Registry::with([lexicon("com.example.note", LexiconKind::Record)]);
-        let mut follower = registry.subscribe();
-        follower.mark_unchanged();
+        let mut subscriber = registry.subscribe();
+        subscriber.mark_unchanged();
         registry.replace(Snapshot::new([
             lexicon("com.example.note", LexiconKind::Record),
             lexicon("com.example.list", LexiconKind::Query),
         ]));
-        assert!(!follower.has_changed().unwrap());
+        assert!(!subscriber.has_changed().unwrap());
         registry.replace(Snapshot::default());
-        assert!(follower.has_changed().unwrap());
-        assert!(follower.borrow().is_empty());
+        assert!(subscriber.has_changed().unwrap());
+        assert!(subscriber.borrow().is_empty());
     }
 }

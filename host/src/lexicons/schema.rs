@@ -1,4 +1,4 @@
-//! What scripts are told of a record lexicon.
+//! Summarizes a record lexicon for scripts.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_a_record_needs_and_has_by_default() {
+    fn summarizes_required_fields_and_defaults() {
         let record = json!({ "type": "object", "required": ["text"], "properties": {
             "text": { "type": "string" }, "lang": { "type": "string", "default": "en" } } });
         let document = json!({ "lexicon": 1, "id": "com.example.note",

@@ -1,11 +1,11 @@
-//! The URL to connect to.
+//! Builds the URL of a subscription from a configured address.
 
 use url::Url;
 
 use super::MAX_MESSAGE_BYTES;
 use super::wanted::Wanted;
 
-/// Why a configured stream address can't be used.
+/// Why a configured stream address is invalid.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{url}: {reason}")]
 pub struct InvalidAddress {
@@ -13,13 +13,13 @@ pub struct InvalidAddress {
     reason: &'static str,
 }
 
-/// The endpoint behind a configured address: `ws` or `wss`, path `…/subscribe`, its own query kept.
+/// The endpoint of a configured address: scheme `ws` or `wss`, path `…/subscribe`, and the configured query.
 ///
 /// # Errors
-/// When the text is no URL of a host with one of the schemes ws, wss, http, https.
+/// When the text is not a URL with a host and one of the schemes ws, wss, http, https.
 pub fn endpoint(configured: &str) -> Result<Url, InvalidAddress> {
     let invalid = |reason| InvalidAddress { url: configured.to_owned(), reason };
-    // `http` and `ws` can be swapped only in the text: to the url crate they are different kinds of scheme.
+    // `http` and `https` are accepted and replaced with `ws` and `wss`.
     let text = configured.trim();
     let text = match text.split_once("://") {
         Some(("http", rest)) => format!("ws://{rest}"),
@@ -40,7 +40,7 @@ pub fn endpoint(configured: &str) -> Result<Url, InvalidAddress> {
     Ok(url)
 }
 
-/// The endpoint with everything that is asked of it.
+/// The endpoint with the subscription's query parameters.
 pub(super) fn subscription(endpoint: &Url, wanted: &Wanted, cursor: Option<i64>, compress: bool) -> Url {
     let mut url = endpoint.clone();
     {
@@ -48,7 +48,7 @@ pub(super) fn subscription(endpoint: &Url, wanted: &Wanted, cursor: Option<i64>,
         for filter in wanted.filters() {
             query.append_pair("wantedCollections", filter);
         }
-        // A frame above our cap would end the connection, and again after each reconnect.
+        // Without this, a frame above our limit would end the connection, and again after each reconnect.
         query.append_pair("maxMessageSizeBytes", &MAX_MESSAGE_BYTES.to_string());
         if compress {
             query.append_pair("compress", "true");

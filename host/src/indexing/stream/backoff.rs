@@ -1,11 +1,11 @@
-//! How long to wait before the next try.
+//! Computes the wait before the next attempt: exponential backoff with jitter.
 
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// Doubles from `floor` to `cap`, each wait spread over its upper half so that many clients don't return together.
-/// Never shorter than `floor`.
+/// Waits that double from `floor` to `cap`. Each is chosen at random from its upper half, so that many clients don't
+/// reconnect at the same moment. Never shorter than `floor`.
 #[derive(Clone, Debug)]
 pub(in crate::indexing) struct Backoff {
     floor: Duration,
@@ -13,7 +13,7 @@ pub(in crate::indexing) struct Backoff {
     tries: u32,
 }
 
-/// Doublings after which any cap is long reached.
+/// Doublings after which any cap is reached.
 const MAX_DOUBLINGS: u32 = 20;
 
 impl Backoff {
@@ -29,7 +29,7 @@ impl Backoff {
         (half + half.mul_f64(spread)).max(self.floor)
     }
 
-    /// The last try was a success.
+    /// Starts over after a success.
     pub(super) fn reset(&mut self) {
         self.tries = 0;
     }

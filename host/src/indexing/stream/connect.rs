@@ -1,4 +1,4 @@
-//! Opening a websocket.
+//! Opens WebSocket connections.
 
 use std::future::Future;
 
@@ -14,18 +14,18 @@ use url::Url;
 
 use super::MAX_MESSAGE_BYTES;
 
-/// Read buffer of the socket: about 150 events a system call. The library clears it before each read, so larger
-/// is not faster.
+/// Read buffer of the socket, in bytes: about 150 frames per system call. The library zeroes it before each read, so a
+/// larger one is not faster.
 const READ_BUFFER: usize = 64 * 1024;
 
-/// How a connection is made: over TCP and TLS, or in memory in tests.
+/// Opens a connection: over TCP and TLS, or in memory in tests.
 pub(in crate::indexing) trait Connect: Send + 'static {
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     fn connect(&self, url: &Url) -> impl Future<Output = Result<WebSocketStream<Self::Io>, Error>> + Send;
 }
 
-/// The real network. TLS needs the process's default rustls provider, which `main` installs.
+/// Connects over TCP and TLS. TLS needs the process's default rustls provider, which `main` installs.
 #[derive(Clone, Debug)]
 pub(in crate::indexing) struct Network;
 

@@ -1,4 +1,4 @@
-//! Frames compressed with zstd and a dictionary both sides know.
+//! Decompresses frames that a server compressed with zstd and a shared dictionary.
 
 use bytes::Bytes;
 use zstd::bulk::Decompressor;
@@ -6,7 +6,7 @@ use zstd::zstd_safe;
 
 use super::MAX_MESSAGE_BYTES;
 
-/// First size of the output buffer; it grows to the largest frame seen, hardly over [`MAX_MESSAGE_BYTES`].
+/// Initial size of the output buffer. It grows to the largest frame received, at most to about [`MAX_MESSAGE_BYTES`].
 const FIRST_BUFFER: usize = 64 * 1024;
 
 pub(in crate::indexing) struct Inflate {
@@ -24,8 +24,8 @@ impl Inflate {
         })
     }
 
-    /// `None` when the frame isn't ours, is damaged, or would be larger than we take: a few bytes can claim to be
-    /// gigabytes.
+    /// `None` when the frame is not zstd, is damaged, or is larger than [`MAX_MESSAGE_BYTES`] when decompressed: a few
+    /// bytes may expand to gigabytes.
     pub(in crate::indexing) fn inflate(&mut self, frame: &[u8]) -> Option<Bytes> {
         let size = zstd_safe::get_frame_content_size(frame).ok()?;
         self.buffer.clear();
@@ -36,7 +36,7 @@ impl Inflate {
             self.buffer.clear();
             match self.decompressor.decompress_to_buffer(frame, &mut self.buffer) {
                 Ok(_) => return Some(Bytes::copy_from_slice(&self.buffer)),
-                // The frame doesn't say its size, so the buffer may just be too small. Damage fails at the cap.
+                // The frame doesn't state its size, so the buffer may be too small. A damaged frame fails at the limit.
                 Err(_) if size.is_none() && self.buffer.capacity() < MAX_MESSAGE_BYTES => {
                     self.buffer.reserve_exact((self.buffer.capacity() * 4).min(MAX_MESSAGE_BYTES));
                 }

@@ -1,9 +1,9 @@
-//! The Jetstream client: keeps one subscription alive, on one of several servers.
+//! The Jetstream client: keeps one subscription open, on one of several servers.
 
 pub(super) mod address;
 mod backoff;
 mod connect;
-mod hosts;
+mod servers;
 mod inflate;
 mod session;
 mod skip;
@@ -26,46 +26,46 @@ use crate::random::Random;
 use super::intake::Intake;
 use super::notice::{Notice, Observer};
 use super::settings::{StreamConfig, Timing};
-use super::status::Shared;
+use super::status::LiveStatus;
 
 pub(super) use backoff::Backoff;
 pub(super) use connect::{Connect, Network};
 pub(super) use inflate::Inflate;
 
-use hosts::Hosts;
+use servers::Servers;
 use session::{End, Session};
 use skip::Skip;
 use wanted::Wanted;
 
-/// Largest message taken. A record has at most 1 MiB; as JSON, with every character escaped and the envelope
-/// around it, it stays well below this.
+/// Largest message accepted, in bytes. A record has at most 1 MiB; its frame stays well below this limit even as JSON
+/// with every character escaped.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// The first event this much newer than the cursor means that the server did not have what was in between (or
-/// that the whole network was silent so long, which a public server never is).
+/// When the first event is this much newer than the cursor, the server no longer had the events in between. (Or there
+/// were none for so long, which does not happen on the public network.)
 const GAP_US: i64 = 60 * 60 * 1_000_000;
 
 pub(super) struct Stream<C> {
     connect: C,
-    hosts: Hosts,
+    servers: Servers,
     inflate: Option<Inflate>,
     timing: Timing,
     tracked: watch::Receiver<Arc<[Nsid]>>,
     intake: Intake,
-    /// Time of the last event taken in. Ahead of the committed one by what is in the queues.
+    /// Time of the last event that entered the pipeline. Ahead of the committed cursor by what is queued.
     cursor: Option<i64>,
-    /// The last attempt to connect failed, and that is in the event log.
+    /// The last attempt to connect failed, and a notice of that was sent.
     unreachable: bool,
-    shared: Arc<Shared>,
+    live_status: Arc<LiveStatus>,
     observer: Arc<dyn Observer>,
     random: Random,
     shutdown: CancellationToken,
 }
 
-/// What all of the stream's tasks share.
+/// Handles to the rest of the server that [`Stream`] needs.
 pub(super) struct Context {
     pub tracked: watch::Receiver<Arc<[Nsid]>>,
-    pub shared: Arc<Shared>,
+    pub live_status: Arc<LiveStatus>,
     pub observer: Arc<dyn Observer>,
     pub random: Random,
     pub shutdown: CancellationToken,
@@ -84,28 +84,28 @@ impl<C: Connect> Stream<C> {
         let inflate = config.zstd_dictionary.as_deref().and_then(|dictionary| {
             Inflate::new(dictionary)
                 .inspect_err(
-                    |error| tracing::error!(%error, "the zstd dictionary is unusable; frames come plain"),
+                    |error| tracing::error!(%error, "the zstd dictionary is unusable: requesting uncompressed frames"),
                 )
                 .ok()
         });
-        let Context { tracked, shared, observer, random, shutdown } = context;
+        let Context { tracked, live_status, observer, random, shutdown } = context;
         Self {
             connect,
-            hosts: Hosts::new(urls),
+            servers: Servers::new(urls),
             inflate,
             timing: config.timing,
             tracked,
             intake,
             cursor,
             unreachable: false,
-            shared,
+            live_status,
             observer,
             random,
             shutdown,
         }
     }
 
-    /// Runs until shutdown, then lets the shards finish.
+    /// Runs until shutdown, then waits until the shards have finished.
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::new(self.timing.backoff_floor, self.timing.backoff_cap);
         let mut skip = Skip::default();
@@ -113,13 +113,13 @@ impl<C: Connect> Stream<C> {
             let plan = Wanted::plan(&self.tracked.borrow_and_update());
             let Some(wanted) = plan else {
                 self.wait_for_collections().await;
-                // What the network did meanwhile concerned nobody: no reason to replay it.
+                // No collection was tracked since the cursor, so there is nothing to replay.
                 self.cursor = None;
                 continue;
             };
             if self.cursor.is_none() {
                 self.cursor = tokio::select! {
-                    begun = self.intake.begin() => begun.ok(),
+                    cursor = self.intake.store_initial_cursor() => cursor.ok(),
                     () = self.shutdown.cancelled() => None,
                 };
                 if self.cursor.is_none() {
@@ -135,44 +135,44 @@ impl<C: Connect> Stream<C> {
                 End::FilterChanged => continue,
                 _ => {}
             }
-            self.shared.disconnected();
+            self.live_status.disconnected();
             self.cursor = skip.after(&end, before, self.cursor);
             if healthy {
-                // Most likely the server restarts or a route changed: it gets the first chance.
+                // Most likely the server restarts or a route changed, so try the same server again first.
                 backoff.reset();
             } else {
-                self.hosts.rotate();
+                self.servers.rotate();
             }
             tokio::select! {
                 () = tokio::time::sleep(backoff.next(&self.random)) => {}
                 () = self.shutdown.cancelled() => {}
             }
         }
-        self.shared.idle();
+        self.live_status.idle();
         self.intake.finish().await;
     }
 
-    /// Nothing is tracked: no reason to be connected.
+    /// Waits, disconnected, until a collection is tracked.
     async fn wait_for_collections(&mut self) {
-        self.shared.idle();
+        self.live_status.idle();
         tokio::select! {
             changed = self.tracked.changed() => if changed.is_err() {
-                // The registry is gone, so there will never be any.
+                // The registry was dropped, so the collections won't change again.
                 self.shutdown.cancelled().await;
             },
             () = self.shutdown.cancelled() => {}
         }
     }
 
-    /// One connection, with its events in the event log.
+    /// Runs one connection until it ends, and sends notices of its start and end.
     async fn subscribe(&mut self, wanted: &Wanted) -> End {
         let cursor = self.cursor.map(|cursor| {
-            let rewind = if self.hosts.cursor_is_foreign() { self.timing.rewind } else { Duration::ZERO };
+            let rewind = if self.servers.cursor_is_foreign() { self.timing.rewind } else { Duration::ZERO };
             cursor.saturating_sub(rewind.as_micros() as i64).max(1)
         });
-        let endpoint = self.hosts.current().clone();
+        let endpoint = self.servers.current().clone();
         let url = address::subscription(&endpoint, wanted, cursor, self.inflate.is_some());
-        let shown = shown(&endpoint);
+        let redacted_url = redacted(&endpoint);
         metrics::counter!("belvedere_stream_connects_total").increment(1);
         let connecting = tokio::time::timeout(self.timing.connect_timeout, self.connect.connect(&url));
         let connected = tokio::select! {
@@ -181,13 +181,18 @@ impl<C: Connect> Stream<C> {
         };
         let socket = match connected {
             Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => return self.unreachable(&shown, &error.to_string()),
-            Err(_) => return self.unreachable(&shown, "timed out"),
+            Ok(Err(error)) => return self.unreachable(&redacted_url, &error.to_string()),
+            Err(_) => return self.unreachable(&redacted_url, "timed out"),
         };
         self.unreachable = false;
-        self.shared.connected();
-        tracing::info!(url = shown, cursor, collections = wanted.filters().len(), "connected to the stream");
-        self.observer.notice(Notice::Connected { url: shown.clone() });
+        self.live_status.connected();
+        tracing::info!(
+            url = redacted_url,
+            cursor,
+            collections = wanted.filters().len(),
+            "connected to the stream"
+        );
+        self.observer.notice(Notice::Connected { url: redacted_url.clone() });
 
         let session = Session {
             socket,
@@ -198,29 +203,29 @@ impl<C: Connect> Stream<C> {
             timing: &self.timing,
             shutdown: &self.shutdown,
         };
-        let (hosts, newest, observer) = (&mut self.hosts, &mut self.cursor, &self.observer);
-        let mut asked = cursor;
+        let (servers, newest_time, observer) = (&mut self.servers, &mut self.cursor, &self.observer);
+        let mut requested_cursor = cursor;
         let end = session
-            .run(|times, settling| {
-                if let (Some(cursor), Some(first)) = (asked, times.first) {
-                    report_gap(&**observer, &shown, cursor, first);
+            .run(|times, filter_is_outdated| {
+                if let (Some(cursor), Some(first)) = (requested_cursor, times.first) {
+                    report_gap(&**observer, &redacted_url, cursor, first);
                 }
                 if let Some(last) = times.last {
-                    asked = None;
-                    hosts.delivered();
-                    // What new collections had since they are tracked was not sent: the next subscription has to
-                    // begin where the change was seen, not behind what came of the others meanwhile.
-                    if !settling {
-                        // Not the maximum: after a rewind, or a start with a wrong clock, it is lower.
-                        *newest = Some(last);
+                    requested_cursor = None;
+                    servers.delivered();
+                    // This subscription does not deliver events of newly tracked collections. So the next one has to
+                    // start at the cursor of the moment when the collections changed: don't advance it meanwhile.
+                    if !filter_is_outdated {
+                        // Not the maximum: after a rewind, or a start with a wrong clock, `last` is lower.
+                        *newest_time = Some(last);
                     }
                 }
             })
             .await;
-        self.lost(&shown, end)
+        self.report_disconnect(&redacted_url, end)
     }
 
-    /// One row in the event log for a series of failed attempts.
+    /// Sends one notice for a series of failed attempts.
     fn unreachable(&mut self, url: &str, error: &str) -> End {
         tracing::warn!(url, error, "can't connect to the stream");
         if !std::mem::replace(&mut self.unreachable, true) {
@@ -229,7 +234,7 @@ impl<C: Connect> Stream<C> {
         End::Unreachable
     }
 
-    fn lost(&self, url: &str, end: End) -> End {
+    fn report_disconnect(&self, url: &str, end: End) -> End {
         let reason = end.reason();
         tracing::info!(url, reason, "disconnected from the stream");
         self.observer.notice(Notice::Disconnected { reason });
@@ -237,11 +242,11 @@ impl<C: Connect> Stream<C> {
     }
 }
 
-/// The servers of the configuration. Addresses that can't be used are left out with an error in the log.
+/// The configured servers. Invalid addresses are logged as errors and left out.
 pub(super) fn endpoints(config: &StreamConfig) -> Vec<Url> {
     let usable = |url: &String| {
         address::endpoint(url)
-            .inspect_err(|error| tracing::error!(%error, "a stream address is unusable"))
+            .inspect_err(|error| tracing::error!(%error, "a configured stream address is invalid"))
             .ok()
     };
     config.urls.iter().filter_map(usable).collect()
@@ -253,17 +258,17 @@ fn report_gap(observer: &dyn Observer, url: &str, cursor: i64, first_event: i64)
             url,
             cursor,
             first_event,
-            "the stream begins later than the cursor: events may be missing"
+            "the stream starts later than the cursor: events may be missing"
         );
         observer.notice(Notice::CursorTooOld { url: url.to_owned(), cursor, first_event });
     }
 }
 
-/// The endpoint without what may be secret.
-fn shown(endpoint: &Url) -> String {
+/// The endpoint for logs, without credentials and query, which may contain secrets.
+fn redacted(endpoint: &Url) -> String {
     let mut url = endpoint.clone();
     url.set_query(None);
-    // Fails only for URLs without a host, which are no endpoints.
+    // Fails only for URLs without a host, which can't be endpoints.
     let _ = url.set_password(None);
     let _ = url.set_username("");
     url.into()

@@ -1,4 +1,4 @@
-//! One connection, from the upgrade to its end.
+//! Reads one connection from the WebSocket upgrade to its end: chunks, pings and changes of the filter.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,31 +20,31 @@ use super::wanted::Wanted;
 use crate::indexing::intake::{CHUNK_BYTES, CHUNK_FRAMES, Intake, Times};
 use crate::indexing::settings::Timing;
 
-/// A ping that can't be written in this time meets a full send buffer: nobody reads at the other end.
+/// Limit for writing a ping or a close frame. When it is exceeded, the send buffer is full: the server does not read.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is received at shutdown may still take this long to get into the pipeline.
-const LAST_CHUNK: Duration = Duration::from_secs(2);
+/// How long a chunk received before shutdown may still take to enter the pipeline.
+const LAST_CHUNK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a session ended.
 #[derive(Debug)]
 pub(super) enum End {
     Shutdown,
-    /// There was no connection.
+    /// No connection could be opened.
     Unreachable,
-    /// Other collections are tracked now.
+    /// The set of tracked collections changed.
     FilterChanged,
-    /// Nothing, not even an answer to a ping.
+    /// The server sent nothing, not even a pong.
     Silent,
     Closed(String),
-    /// The peer broke the websocket protocol, or sent more than we take.
+    /// The server violated the WebSocket protocol, or sent too large a message.
     Protocol(String),
     Io(String),
-    /// The writer is gone.
+    /// The writer has ended.
     PipelineClosed,
 }
 
-/// A connection being read.
+/// An open connection.
 pub(super) struct Session<'a, Io> {
     pub socket: WebSocketStream<Io>,
     pub intake: &'a mut Intake,
@@ -56,29 +56,29 @@ pub(super) struct Session<'a, Io> {
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
-    /// Reads until the end. `progress` learns the times of each chunk that was taken in, and whether a change of
-    /// the tracked collections has been seen but not yet been subscribed to.
+    /// Reads until the connection ends. Calls `progress` for each chunk that entered the pipeline, with the chunk's
+    /// times and whether the tracked collections have changed since this subscription.
     pub(super) async fn run(mut self, mut progress: impl FnMut(Times, bool)) -> End {
         let mut frames: Vec<Bytes> = Vec::with_capacity(CHUNK_FRAMES);
-        let mut heard = Instant::now();
+        let mut last_received = Instant::now();
         let mut pinged = false;
-        // Set while a change of the tracked collections settles.
-        let mut settles: Option<Instant> = None;
-        let mut registry_gone = false;
+        // When to resubscribe; set while a change of the tracked collections is debounced.
+        let mut resubscribe_at: Option<Instant> = None;
+        let mut registry_dropped = false;
         loop {
-            let quiet_until = heard + if pinged { self.timing.silence } else { self.timing.ping_after };
+            let silent_at = last_received + if pinged { self.timing.silence } else { self.timing.ping_after };
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => {
                     let _ = tokio::time::timeout(PING_TIMEOUT, self.socket.close(None)).await;
                     return End::Shutdown;
                 }
-                changed = self.tracked.changed(), if !registry_gone => match changed {
-                    Ok(()) => settles = Some(Instant::now() + self.timing.debounce),
-                    Err(_) => registry_gone = true,
+                changed = self.tracked.changed(), if !registry_dropped => match changed {
+                    Ok(()) => resubscribe_at = Some(Instant::now() + self.timing.debounce),
+                    Err(_) => registry_dropped = true,
                 },
-                () = until(settles) => {
-                    settles = None;
+                () = until(resubscribe_at) => {
+                    resubscribe_at = None;
                     let wanted = Wanted::plan(&self.tracked.borrow());
                     if wanted.as_ref() != Some(self.wanted) {
                         let _ = tokio::time::timeout(PING_TIMEOUT, self.socket.close(None)).await;
@@ -92,21 +92,21 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
                     if !frames.is_empty() {
                         let last_chunk = async {
                             self.shutdown.cancelled().await;
-                            tokio::time::sleep(LAST_CHUNK).await;
+                            tokio::time::sleep(LAST_CHUNK_TIMEOUT).await;
                         };
                         tokio::select! {
                             accepted = self.intake.accept(&mut frames) => match accepted {
-                                Ok(times) => progress(times, settles.is_some()),
+                                Ok(times) => progress(times, resubscribe_at.is_some()),
                                 Err(_) => return End::PipelineClosed,
                             },
                             () = last_chunk => return End::Shutdown,
                         }
                     }
-                    // After, not before: while the pipeline was full nobody listened.
-                    heard = Instant::now();
+                    // After the chunk was accepted: while the pipeline was full, the socket was not read.
+                    last_received = Instant::now();
                     pinged = false;
                 }
-                () = tokio::time::sleep_until(quiet_until) => {
+                () = tokio::time::sleep_until(silent_at) => {
                     if pinged {
                         return End::Silent;
                     }
@@ -130,23 +130,23 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Reads what is there, up to a chunk; waits for the first message only. Returns without frames when only pings
-/// and pongs came. Cancel-safe: `frames` keeps what was read.
+/// Reads the frames that are available, up to a chunk; waits only for the first message. Returns without frames when
+/// only pings and pongs arrived. Cancel-safe: `frames` keeps what was read.
 async fn read_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut WebSocketStream<Io>,
     frames: &mut Vec<Bytes>,
     mut inflate: Option<&mut Inflate>,
 ) -> Result<(), End> {
     let mut size = 0;
-    let mut heard = false;
+    let mut received_control = false;
     std::future::poll_fn(|cx| {
         while frames.len() < CHUNK_FRAMES && size < CHUNK_BYTES {
             let frame = match socket.poll_next_unpin(cx) {
-                Poll::Pending if heard || !frames.is_empty() => break,
+                Poll::Pending if received_control || !frames.is_empty() => break,
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Message::Text(text)))) => text.into(),
                 Poll::Ready(Some(Ok(Message::Binary(bytes)))) => match &mut inflate {
-                    // A frame that can't be inflated is left empty: malformed, and counted as such.
+                    // A frame that can't be decompressed becomes an empty one, which is counted as malformed.
                     Some(inflate) => inflate.inflate(&bytes).unwrap_or_default(),
                     None => bytes,
                 },
@@ -158,10 +158,10 @@ async fn read_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
                     return Poll::Ready(Err(End::Closed(reason)));
                 }
                 Poll::Ready(Some(Ok(_))) => {
-                    heard = true;
+                    received_control = true;
                     continue;
                 }
-                // First what came before; the socket says so again at the next read.
+                // Return the frames first; the next read reports the end or the error again.
                 Poll::Ready(_) if !frames.is_empty() => break,
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(end_of(&error))),
                 Poll::Ready(None) => return Poll::Ready(Err(End::Closed("end of stream".to_owned()))),
@@ -180,7 +180,7 @@ fn end_of(error: &tungstenite::Error) -> End {
     let text = error.to_string();
     match error {
         ConnectionClosed | AlreadyClosed => End::Closed(text),
-        // A connection that is cut is not a peer that talks nonsense.
+        // The connection was cut; that is not a violation of the protocol.
         Protocol(ResetWithoutClosingHandshake) => End::Io(text),
         Capacity(_) | Protocol(_) | Utf8(_) => End::Protocol(text),
         _ => End::Io(text),
@@ -188,13 +188,13 @@ fn end_of(error: &tungstenite::Error) -> End {
 }
 
 impl End {
-    /// For the event log and the log.
+    /// The text for the log and the event log.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Unreachable => "no connection".to_owned(),
             Self::Shutdown => "shutting down".to_owned(),
             Self::FilterChanged => "the tracked collections changed".to_owned(),
-            Self::Silent => "the server fell silent".to_owned(),
+            Self::Silent => "the server stopped responding".to_owned(),
             Self::Closed(why) => format!("closed by the server: {why}"),
             Self::Protocol(why) => format!("protocol error: {why}"),
             Self::Io(why) => format!("connection lost: {why}"),

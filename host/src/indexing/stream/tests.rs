@@ -1,4 +1,4 @@
-//! The connection's life, over an in-memory socket and tokio's paused clock: every wait is exact.
+//! Connecting, reconnecting and resubscribing, over an in-memory socket and tokio's paused clock: every wait is exact.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -20,11 +20,11 @@ use super::*;
 
 type Server = WebSocketStream<DuplexStream>;
 
-/// One attempt to connect, as the network saw it.
+/// One attempt to connect, as the server sees it.
 struct Attempt {
     url: Url,
     at: Duration,
-    /// The server's end; `None` when the attempt was refused.
+    /// The server's end of the socket; `None` when the attempt was not accepted.
     server: Option<Server>,
 }
 
@@ -35,11 +35,11 @@ enum Answer {
     Hang,
 }
 
-/// Answers as scripted, then accepts.
+/// Responds to the first attempts as planned, then accepts all.
 #[derive(Clone)]
 struct Wire {
     started: Instant,
-    script: Arc<Mutex<VecDeque<Answer>>>,
+    planned: Arc<Mutex<VecDeque<Answer>>>,
     attempts: mpsc::UnboundedSender<Attempt>,
 }
 
@@ -47,7 +47,7 @@ impl Connect for Wire {
     type Io = DuplexStream;
 
     async fn connect(&self, url: &Url) -> Result<WebSocketStream<DuplexStream>, Error> {
-        let answer = self.script.lock().unwrap().pop_front().unwrap_or(Answer::Accept);
+        let answer = self.planned.lock().unwrap().pop_front().unwrap_or(Answer::Accept);
         let (client, server) = tokio::io::duplex(1 << 20);
         let server = if matches!(answer, Answer::Accept) {
             Some(WebSocketStream::from_raw_socket(server, Role::Server, None).await)
@@ -71,7 +71,7 @@ struct World {
     handle: StreamHandle,
 }
 
-/// The fixed clock's time: cursors around it are believable.
+/// The fixed clock's time: cursors near it are plausible.
 const NOW: i64 = 1_800_000_000_000_000;
 
 fn nsids(names: &[&str]) -> Arc<[Nsid]> {
@@ -86,7 +86,7 @@ fn start_with(urls: &[&str], answers: &[Answer], collections: &[&str], store: Ar
     let (sender, attempts) = mpsc::unbounded_channel();
     let wire = Wire {
         started: Instant::now(),
-        script: Arc::new(Mutex::new(answers.iter().copied().collect())),
+        planned: Arc::new(Mutex::new(answers.iter().copied().collect())),
         attempts: sender,
     };
     let (tracked, watch) = watch::channel(nsids(collections));
@@ -133,7 +133,7 @@ async fn send(server: &mut Server, time_us: i64) {
 const NOTE: &[&str] = &["app.example.note"];
 
 #[tokio::test(start_paused = true)]
-async fn failures_wait_longer_each_time_and_say_so_once() {
+async fn waits_grow_with_each_failure_and_are_reported_once() {
     let mut world = start(&["ws://a"], &[Answer::Refuse; 8], NOTE);
     let mut times = Vec::new();
     for _ in 0..9 {
@@ -178,7 +178,7 @@ async fn a_healthy_connection_starts_the_backoff_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_is_left_after_15_seconds() {
+async fn an_unresponsive_server_is_left_after_15_seconds() {
     let mut world = start(&["ws://a", "ws://b"], &[Answer::Hang], NOTE);
     assert_eq!(world.attempt().await.at, Duration::ZERO);
     let next = world.attempt().await;
@@ -187,14 +187,17 @@ async fn a_server_that_does_not_answer_is_left_after_15_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_pinged_and_then_given_up() {
+async fn a_silent_server_is_pinged_and_then_left() {
     let mut world = start(&["ws://a"], &[], NOTE);
     let (server, _) = world.accepted().await;
-    // Held, but never read: half-open.
+    // Kept open but never read: half-open.
     let next = world.attempt().await;
     assert!(next.at >= Duration::from_mins(1) && next.at <= Duration::from_secs(63), "{:?}", next.at);
     assert!(
-        world.recorder.notices().contains(&Notice::Disconnected { reason: "the server fell silent".into() })
+        world
+            .recorder
+            .notices()
+            .contains(&Notice::Disconnected { reason: "the server stopped responding".into() })
     );
     drop(server);
 }
@@ -233,12 +236,12 @@ async fn servers_rotate_and_another_servers_cursor_is_rewound() {
     assert_eq!(
         (url.host_str(), cursor_of(&url)),
         (Some("a"), Some(NOW - 100)),
-        "b sent nothing: a's own cursor"
+        "b sent nothing: the cursor is a's own"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_tracked_nothing_connected() {
+async fn without_tracked_collections_there_is_no_connection() {
     let mut world = start(&["ws://a"], &[], &[]);
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(world.attempts.try_recv().is_err());
@@ -254,7 +257,7 @@ async fn nothing_tracked_nothing_connected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_while_nothing_was_tracked_is_not_replayed() {
+async fn events_from_before_a_collection_was_tracked_are_not_replayed() {
     let store = Arc::new(FakeStore::default());
     store.set_cursor(NOW - 80 * 3600 * 1_000_000);
     let mut world = start_with(&["ws://a"], &[], &[], store);
@@ -286,7 +289,7 @@ async fn a_burst_of_filter_changes_is_one_reconnect_at_the_same_cursor() {
     {
         world.tracked.send(nsids(names)).unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
-        // What comes meanwhile must not move the cursor over what the new collections had.
+        // Events of this subscription must not move the cursor past events of the new collections.
         send(&mut server, NOW - 5).await;
     }
     assert!(matches!(server.next().await, Some(Ok(Message::Close(_)))));
@@ -337,7 +340,7 @@ async fn a_stream_that_begins_too_late_is_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_start_is_fixed_before_the_first_event() {
+async fn a_first_start_stores_its_cursor_before_the_first_event() {
     let mut world = start(&["ws://a"], &[], NOTE);
     let (_server, url) = world.accepted().await;
     assert_eq!((cursor_of(&url), world.store.cursor()), (Some(NOW), Some(NOW)));
@@ -356,14 +359,14 @@ async fn a_clock_that_is_ahead_does_not_hold_the_cursor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_breaks_the_protocol_each_time_is_stepped_over() {
+async fn a_message_that_ends_every_connection_is_skipped() {
     let store = Arc::new(FakeStore::default());
     store.set_cursor(NOW - 60_000_000);
     let mut world = start_with(&["ws://a"], &[], NOTE, store);
     for _ in 0..3 {
         let (server, url) = world.accepted().await;
         assert_eq!(cursor_of(&url), Some(NOW - 60_000_000));
-        // A text frame of one byte that isn't UTF-8, written below the library.
+        // A text message of one byte that isn't UTF-8, written to the socket without the library.
         let mut raw = server.into_inner();
         tokio::io::AsyncWriteExt::write_all(&mut raw, b"\x81\x01\xff").await.unwrap();
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -385,7 +388,7 @@ async fn a_disconnected_stream_is_stalled_only_when_it_should_be_connected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_of_every_size_in_one_read_are_taken_in_order() {
+async fn frames_of_every_size_in_one_read_are_processed_in_order() {
     let mut world = start(&["ws://a"], &[], NOTE);
     let (mut server, _) = world.accepted().await;
     server.send(Message::Binary(Bytes::from_static(b"\xff\xfe garbage"))).await.unwrap();

@@ -1,5 +1,5 @@
-//! What to subscribe to. A server takes at most 100 collection filters; beyond that collections are folded into
-//! wildcards (`app.example.*`), and what they bring too much is dropped locally.
+//! Computes the collection filters of a subscription. A server accepts at most 100; above that, collections are folded
+//! into wildcards (`app.example.*`), and events of other collections that these match are dropped at the filter stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,18 +8,18 @@ use crate::atproto::Nsid;
 /// Jetstream's limit on `wantedCollections`.
 const MAX_FILTERS: usize = 100;
 
-/// Always wanted: lexicons published on the network arrive as records of this collection.
+/// Always subscribed to: lexicons published on the network are records of this collection.
 const LEXICON_SCHEMA: &str = "com.atproto.lexicon.schema";
 
-/// A wildcard keeps at least this many segments: `app.example.*`, not `app.*`, which is nearly everything.
+/// A wildcard keeps at least this many segments: `app.example.*`, not `app.*`, which would match nearly everything.
 const MIN_SEGMENTS: usize = 2;
 
-/// The filters to send. Empty means "no filter": everything comes and is filtered here.
+/// The filters to send. Empty means "no filter": all events are received and filtered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted(Vec<String>);
 
 impl Wanted {
-    /// `None` when nothing is tracked, so that there is no reason to be connected.
+    /// `None` when nothing is tracked, so that no connection is needed.
     pub(super) fn plan(tracked: &[Nsid]) -> Option<Self> {
         if tracked.is_empty() {
             return None;
@@ -39,8 +39,8 @@ impl Wanted {
     }
 }
 
-/// Replaces the filters of one group by their common wildcard: the most specific groups first, among them the
-/// largest. `false` when no group has two members.
+/// Replaces the filters of one group with their common wildcard: the most specific group, of several the largest.
+/// `false` when no group has two members.
 fn fold(filters: &mut BTreeSet<String>) -> bool {
     let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
     for filter in filters.iter() {
@@ -59,7 +59,7 @@ fn fold(filters: &mut BTreeSet<String>) -> bool {
     true
 }
 
-/// `a.b.c` and `a.b.c.*` lie under `a.b`; a wildcard's own prefix counts as its name.
+/// The group of a filter: `a.b` for both `a.b.c` and `a.b.c.*`. `None` when it would be too short for a wildcard.
 fn parent(filter: &str) -> Option<&str> {
     let name = filter.strip_suffix(".*").unwrap_or(filter);
     let (parent, _) = name.rsplit_once('.')?;
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_that_the_deepest_groups_are_folded_first() {
+    fn above_that_the_most_specific_groups_are_folded_first() {
         let mut names: Vec<String> = (0..60).map(|i| format!("app.big.feed.c{i}")).collect();
         names.extend((0..50).map(|i| format!("app.small{i}.note")));
         let wanted = Wanted::plan(&nsids(names)).unwrap();

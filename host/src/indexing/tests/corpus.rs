@@ -1,22 +1,23 @@
-//! Events of the real network: each is understood, and every CID verifies.
+//! Captured events of the real network: each is parsed, and every CID verifies.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::atproto::Nsid;
 use crate::clock::Clock;
-use crate::indexing::apply::{Applier, Item};
+use crate::indexing::apply::{Applier, IndexChange};
 use crate::indexing::stream::Inflate;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::Recorder;
 use crate::indexing::{envelope, frame};
 use crate::store::index::Change;
 
-/// Where `BELVEDERE_CORPUS` says: captured events and the public dictionary are not ours to hand on.
+/// The folder that `BELVEDERE_CORPUS` names. Captured events and the public dictionary are not in the repository,
+/// because we must not redistribute them.
 fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("BELVEDERE_CORPUS").map(PathBuf::from).filter(|folder| folder.is_dir());
     if folder.is_none() {
-        tracing::warn!("skipped: BELVEDERE_CORPUS names no folder of captured events");
+        tracing::warn!("skipped: BELVEDERE_CORPUS does not name a folder of captured events");
     }
     folder
 }
@@ -30,15 +31,15 @@ fn every_cid_of_the_corpus_verifies() {
         let recorder = Arc::new(Recorder::default());
         let applier = Applier::new(recorder.clone(), Clock::system());
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            let frame = frame::parse(line.as_bytes()).unwrap();
-            let tracked: Vec<Nsid> = match &frame.body {
+            let event = frame::parse(line.as_bytes()).unwrap();
+            let tracked: Vec<Nsid> = match &event.body {
                 frame::Body::Commit(commit) => vec![Nsid::try_from(&*commit.collection).unwrap()],
                 _ => Vec::new(),
             };
             let mut tally = Tally::default();
-            let envelope = envelope::open(&frame, &tracked).unwrap_or_else(|why| panic!("{why:?}: {line}"));
+            let envelope = envelope::filter(&event, &tracked).unwrap_or_else(|why| panic!("{why:?}: {line}"));
             match applier.apply(envelope, &mut tally) {
-                Some(Item::Change(Change::Upsert(upsert))) => {
+                Some(IndexChange::Record(Change::Upsert(upsert))) => {
                     assert!(upsert.cid_verified, "{line}");
                     records += 1;
                 }
@@ -50,7 +51,7 @@ fn every_cid_of_the_corpus_verifies() {
     assert!(records >= 140 && others >= 4, "{records} records, {others} others");
 }
 
-/// The dictionary of the public servers, if the corpus is here: what is compressed with it is read.
+/// With the public servers' dictionary, frames that were compressed with it are decompressed.
 #[test]
 fn the_public_dictionary_inflates() {
     let Some(folder) = folder() else { return };

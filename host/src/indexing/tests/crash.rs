@@ -1,4 +1,4 @@
-//! Killed at random moments while events stream in: nothing is lost and nothing is doubled (invariant 1).
+//! Kills the process at random moments while it receives events: nothing is lost or duplicated (invariant 1).
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::store::cursors;
 use super::{BASE, NOTE, address, database, run, visible};
 
 const ROUNDS: usize = 12;
-/// Events of a round: so many while the server runs, and as many while it does not.
+/// Events that are sent in each round while the server runs, and again while it does not.
 const HALF: usize = 250;
 const EVENTS: usize = 2 * ROUNDS * HALF;
 
 #[test]
-fn killed_again_and_again_it_ends_with_every_record() {
+fn after_repeated_kills_every_record_is_there_once() {
     let dir = tempdir().unwrap();
     let random = Random::seeded(11);
     let runtime =
@@ -43,17 +43,17 @@ fn killed_again_and_again_it_ends_with_every_record() {
             pushed += HALF;
             tokio::time::sleep(Duration::from_micros(random.u64() % 40_000)).await;
         });
-        // No shutdown, no drain: tasks vanish where they stand.
+        // Without a shutdown: all tasks are dropped at their current await.
         process.shutdown_background();
         std::thread::sleep(Duration::from_millis(5));
-        // What happens while nobody listens: however fast the first half went in, the next process resumes midway.
+        // Sent while no process is connected. So the next process always has events to catch up with.
         jetstream.push_all(synthetic(HALF, 30, NOTE, BASE + pushed as i64));
         pushed += HALF;
     }
     outside.block_on(async {
         let db = crate::store::Db::open(&address(&dir), 2).await.unwrap();
         let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
-        eventually("all covered", async || {
+        eventually("all committed", async || {
             cursors::get(&db, "jetstream").await.unwrap() == Some(BASE + EVENTS as i64 - 1)
         })
         .await;

@@ -1,4 +1,4 @@
-//! The whole pipeline: against a model of the store, against SQLite, against a server that misbehaves.
+//! Tests of the whole pipeline: with a model of the store, with SQLite and PostgreSQL, with a server that fails.
 
 mod corpus;
 mod crash;
@@ -26,14 +26,14 @@ use super::{Deps, NoScripts, StreamConfig, StreamHandle, Timing, start};
 
 const NOTE: &str = "app.example.note";
 
-/// A believable cursor, so that times in tests are neither ancient nor in the future.
+/// A plausible cursor: times in tests are neither far in the past nor in the future.
 const BASE: i64 = 1_750_000_000_000_000;
 
 fn nsids(names: &[&str]) -> Arc<[Nsid]> {
     names.iter().map(|n| Nsid::try_from(*n).unwrap()).collect()
 }
 
-/// Waits short enough for a test.
+/// Timing with waits short enough for tests.
 fn fast() -> Timing {
     Timing {
         backoff_floor: Duration::from_millis(5),
@@ -53,7 +53,7 @@ struct Server {
     recorder: Arc<Recorder>,
 }
 
-/// The stream as the server runs it, on `db`.
+/// Starts the stream on `db`, as the server does.
 fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Server {
     let (tracked, watch) = watch::channel(nsids(collections));
     let recorder = Arc::new(Recorder::default());
@@ -62,7 +62,7 @@ fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Serve
         tracked: watch,
         observer: recorder.clone(),
         scripts: Arc::new(NoScripts),
-        // Stands just before the events of the tests: a first start begins there.
+        // Just before the tests' events, so that a first start begins there.
         clock: Clock::fixed(Timestamp(BASE - 1)),
         random: Random::system(),
         config: StreamConfig { urls, zstd_dictionary: None, shards: Some(shards), timing: fast() },
@@ -85,7 +85,7 @@ async fn migrated(url: &str) -> Db {
     db
 }
 
-/// Everything a reader sees of a collection: `at://` to record text.
+/// All records of a collection that a query can see: AT URI to record text.
 async fn visible(db: &Db, collection: &str) -> std::collections::BTreeMap<String, String> {
     let collection = Nsid::try_from(collection).unwrap();
     let mut args = ListArgs { collection: &collection, did: None, limit: 1_000_000, after: None };

@@ -1,5 +1,5 @@
-//! Random sequences of events through the pipeline, in random chunks, over random shards, with a database that
-//! fails at random, end in the same index as the same events applied one by one.
+//! Model tests: random events in random chunks over a random number of shards, with a database that fails at random,
+//! result in the same index as the same events applied one by one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::indexing::apply::{Applier, Item};
+use crate::indexing::apply::{Applier, IndexChange};
 use crate::indexing::commit::{Committer, Sink};
 use crate::indexing::intake::Intake;
 use crate::indexing::shard::Shards;
 use crate::indexing::standin::{Frame, Place, tid};
-use crate::indexing::status::Shared;
+use crate::indexing::status::LiveStatus;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::{FakeStore, Recorder};
 use crate::indexing::writer::{WRITER_QUEUE, Writer};
@@ -33,7 +33,7 @@ use crate::store::scratch;
 
 use super::{BASE, NOTE, database, migrated, nsids, visible};
 
-/// One event as the strategy draws it.
+/// One event as the strategy generates it.
 #[derive(Clone, Debug)]
 enum Event {
     Write { did: u8, rkey: u8, rev: u64, update: bool },
@@ -62,7 +62,7 @@ fn event() -> impl Strategy<Value = Event> {
 fn encode(event: &Event, i: usize) -> Bytes {
     let time = BASE + i as i64;
     let did = |n: u8| format!("did:plc:{n}");
-    // The content tells which event wrote it.
+    // The content names the event that wrote it.
     let record = json!({ "$type": NOTE, "event": i });
     let frame = match event {
         Event::Garbage { bytes } => return Bytes::from(bytes.clone()),
@@ -92,15 +92,15 @@ fn encode(event: &Event, i: usize) -> Bytes {
     frame.text.into()
 }
 
-/// The same events, one transaction each.
-async fn one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScripts) {
+/// Applies the events without the pipeline, one transaction each.
+async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScripts) {
     let applier = Applier::new(Arc::new(Recorder::default()), Clock::system());
     for bytes in frames {
-        let Ok(frame) = frame::parse(bytes) else { continue };
-        let Ok(envelope) = envelope::open(&frame, &nsids(&[NOTE])) else { continue };
+        let Ok(event) = frame::parse(bytes) else { continue };
+        let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE])) else { continue };
         let action = envelope.action();
         let batch = match applier.apply(envelope, &mut Tally::default()) {
-            Some(Item::Change(change)) => {
+            Some(IndexChange::Record(change)) => {
                 let event = RecordEvent { action: action.unwrap(), change };
                 let decided = if scripts.wants(event.action, &event.change) {
                     scripts.decide(event).await
@@ -109,15 +109,15 @@ async fn one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScri
                 };
                 Batch { changes: Vec::from_iter(decided), ..Batch::default() }
             }
-            Some(Item::Account(account)) => Batch { accounts: vec![account], ..Batch::default() },
+            Some(IndexChange::Account(account)) => Batch { accounts: vec![account], ..Batch::default() },
             None => continue,
         };
         sink.apply(&batch).await.unwrap();
     }
 }
 
-/// The events through the pipeline. `between` is called before each chunk.
-async fn piped(
+/// Sends the events through the pipeline. `between` is called before each chunk, `finished` after the last.
+async fn apply_through_pipeline(
     sink: impl Sink,
     frames: &[Bytes],
     chunks: &[usize],
@@ -128,12 +128,12 @@ async fn piped(
 ) {
     let (recorder, clock) = (Arc::new(Recorder::default()), Clock::system());
     let timing = super::fast();
-    let shared = Arc::new(Shared::new(clock.clone(), timing));
+    let live_status = Arc::new(LiveStatus::new(clock.clone(), timing));
     let (queue, messages) = mpsc::channel(WRITER_QUEUE);
     let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
     let random = Random::seeded(1);
     let committer =
-        Committer::new(sink, shared.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
+        Committer::new(sink, live_status.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
     let writer = Writer {
         queue: messages,
         committer,
@@ -145,7 +145,7 @@ async fn piped(
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
     let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue, Term::ALONE);
-    let mut intake = Intake::new(watch, shards, shared, clock);
+    let mut intake = Intake::new(watch, shards, live_status, clock);
     let mut rest = frames;
     for size in chunks.iter().cycle() {
         if rest.is_empty() {
@@ -161,7 +161,7 @@ async fn piped(
     writer.await.unwrap();
 }
 
-/// Time of the last event that is one.
+/// Time of the last event that is not garbage.
 fn last_time(events: &[Event]) -> Option<i64> {
     events.iter().rposition(|e| !matches!(e, Event::Garbage { .. })).map(|i| BASE + i as i64)
 }
@@ -179,11 +179,11 @@ proptest! {
         runtime.block_on(async {
             let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
             let (expected, got) = (Arc::new(FakeStore::default()), Arc::new(FakeStore::default()));
-            one_by_one(&expected, &frames, &NoScripts).await;
+            apply_one_by_one(&expected, &frames, &NoScripts).await;
             let fail = |chunk: usize| if faults > 0 && chunk.is_multiple_of(3) { got.fail_next(faults) };
-            piped(got.clone(), &frames, &chunks, shards, Arc::new(NoScripts), fail, async || ()).await;
+            apply_through_pipeline(got.clone(), &frames, &chunks, shards, Arc::new(NoScripts), fail, async || ()).await;
             prop_assert_eq!(got.visible(), expected.visible());
-            // Everything at or below it is applied.
+            // Everything up to the last event is committed.
             prop_assert_eq!(got.cursor(), last_time(&events));
             prop_assert!(got.cursors().is_sorted());
             Ok(())
@@ -191,10 +191,10 @@ proptest! {
     }
 }
 
-/// Scripts that take their time, each event another one, and leave out every fifth.
-struct Moody;
+/// Scripts that take a different time for each event and skip every fifth.
+struct SlowScripts;
 
-impl RecordScripts for Moody {
+impl RecordScripts for SlowScripts {
     fn is_idle(&self) -> bool {
         false
     }
@@ -214,12 +214,12 @@ impl RecordScripts for Moody {
         })
     }
 
-    fn give_up(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
         Box::pin(async move { event.change })
     }
 }
 
-/// Which event wrote a record.
+/// The number of the event that wrote a record.
 fn number_of(record: &[u8]) -> u64 {
     serde_json::from_slice::<serde_json::Value>(record).unwrap()["event"].as_u64().unwrap()
 }
@@ -236,12 +236,12 @@ proptest! {
         runtime.block_on(async {
             let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
             let (expected, got) = (Arc::new(FakeStore::default()), Arc::new(FakeStore::default()));
-            one_by_one(&expected, &frames, &Moody).await;
-            // Lanes that are still busy at the end would leave their events to the next connection.
+            apply_one_by_one(&expected, &frames, &SlowScripts).await;
+            // Waits until the script queue is empty: changes that are still queued at the end are not written.
             let all = async || while got.cursor() != last_time(&events) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             };
-            piped(got.clone(), &frames, &chunks, shards, Arc::new(Moody), |_| (), all).await;
+            apply_through_pipeline(got.clone(), &frames, &chunks, shards, Arc::new(SlowScripts), |_| (), all).await;
             prop_assert_eq!(got.visible(), expected.visible());
             prop_assert!(got.cursors().is_sorted());
             Ok(())
@@ -249,8 +249,8 @@ proptest! {
     }
 }
 
-/// Two empty databases: what comes one by one goes into the first.
-async fn agree(
+/// Applies the events one by one to the first database and through the pipeline to the second. Both must be empty.
+async fn same_index(
     expected: &Db,
     got: &Db,
     events: &[Event],
@@ -258,8 +258,9 @@ async fn agree(
     shards: usize,
 ) -> Result<(), TestCaseError> {
     let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
-    one_by_one(expected, &frames, &NoScripts).await;
-    piped(got.clone(), &frames, chunks, shards, Arc::new(NoScripts), |_| (), async || ()).await;
+    apply_one_by_one(expected, &frames, &NoScripts).await;
+    apply_through_pipeline(got.clone(), &frames, chunks, shards, Arc::new(NoScripts), |_| (), async || ())
+        .await;
     prop_assert_eq!(visible(got, NOTE).await, visible(expected, NOTE).await);
     prop_assert_eq!(got.stored_cursor().await.unwrap(), last_time(events));
     Ok(())
@@ -279,7 +280,7 @@ proptest! {
     ) {
         block_on(async {
             let (one, many) = (tempdir().unwrap(), tempdir().unwrap());
-            agree(&database(&one).await, &database(&many).await, &events, &chunks, shards).await
+            same_index(&database(&one).await, &database(&many).await, &events, &chunks, shards).await
         })?;
     }
 }
@@ -296,7 +297,7 @@ proptest! {
             let urls = [scratch::create_database().await, scratch::create_database().await];
             let [one, many] = &urls;
             let (one, many) = (migrated(one).await, migrated(many).await);
-            let outcome = agree(&one, &many, &events, &chunks, shards).await;
+            let outcome = same_index(&one, &many, &events, &chunks, shards).await;
             one.close().await;
             many.close().await;
             for url in &urls {

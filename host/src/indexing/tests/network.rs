@@ -1,4 +1,4 @@
-//! Over real sockets, into SQLite.
+//! The pipeline from real sockets to SQLite.
 
 use serde_json::json;
 use tempfile::tempdir;
@@ -19,8 +19,8 @@ fn place<'a>(did: &'a str, rkey: &'a str, rev: &'a str) -> Place<'a> {
 }
 
 /// Waits until everything up to `time_us` is committed.
-async fn covered(db: &crate::store::Db, time_us: i64) {
-    eventually("the cursor gets there", async || {
+async fn wait_until_committed(db: &crate::store::Db, time_us: i64) {
+    eventually("the cursor has reached the time", async || {
         cursors::get(db, "jetstream").await.unwrap().is_some_and(|c| c >= time_us)
     })
     .await;
@@ -52,7 +52,7 @@ async fn bursts_on_one_key_end_with_the_last_word() {
         }
     }
     jetstream.push_all(frames);
-    covered(&db, time).await;
+    wait_until_committed(&db, time).await;
     let left = visible(&db, NOTE).await;
     assert_eq!(left.len(), 10);
     for (uri, record) in left {
@@ -77,7 +77,7 @@ async fn an_old_rev_never_overwrites_a_newer_one_from_anywhere() {
         &json!({ "$type": NOTE, "v": "old" }),
     ));
     jetstream.push(Frame::delete(BASE + 2, place(&did, "k", &tid(150, 0))));
-    covered(&db, BASE + 2).await;
+    wait_until_committed(&db, BASE + 2).await;
     let uri = RecordUri::parse(&format!("at://{did}/{NOTE}/k")).unwrap();
     let local = |rev: &str| {
         let RecordUri { did, collection, rkey } = uri.clone();
@@ -89,7 +89,7 @@ async fn an_old_rev_never_overwrites_a_newer_one_from_anywhere() {
     assert!(visible(&db, NOTE).await.is_empty());
     // A replay of the create does not bring it back.
     jetstream.push(Frame::update(BASE + 3, place(&did, "k", &tid(200, 0)), &new));
-    covered(&db, BASE + 3).await;
+    wait_until_committed(&db, BASE + 3).await;
     assert!(visible(&db, NOTE).await.is_empty());
     server.handle.finish().await;
 }
@@ -131,9 +131,9 @@ async fn garbage_is_counted_and_the_good_ones_arrive() {
         ));
         last += 4;
     }
-    covered(&db, last).await;
+    wait_until_committed(&db, last).await;
     assert_eq!(visible(&db, NOTE).await.len(), 20);
-    assert_eq!(jetstream.connections(), 1, "nothing of this ends the connection");
+    assert_eq!(jetstream.connections(), 1, "none of this ends the connection");
     let mismatches =
         server.recorder.notices().iter().filter(|n| matches!(n, Notice::CidMismatch { .. })).count();
     assert_eq!(mismatches, 20);
@@ -141,7 +141,7 @@ async fn garbage_is_counted_and_the_good_ones_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accounts_are_hidden_purged_and_brought_back() {
+async fn accounts_are_hidden_purged_and_shown_again() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
     let jetstream = Standin::start().await;
@@ -155,12 +155,12 @@ async fn accounts_are_hidden_purged_and_brought_back() {
             &json!({ "$type": NOTE }),
         ));
     }
-    covered(&db, BASE + 1).await;
+    wait_until_committed(&db, BASE + 1).await;
     let mut time = BASE + 1;
     let mut step = async |status: Option<&str>, expected: usize| {
         time += 1;
         jetstream.push(Frame::account(time, &ann, status));
-        covered(&db, time).await;
+        wait_until_committed(&db, time).await;
         assert_eq!(visible(&db, NOTE).await.len(), expected, "{status:?}");
     };
     step(Some("deactivated"), 1).await;
@@ -178,14 +178,14 @@ async fn accounts_are_hidden_purged_and_brought_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn faults_of_the_server_lose_nothing() {
+async fn failures_of_the_server_lose_nothing() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
     let (first, second) = (Standin::start().await, Standin::start().await);
     let server = run(&db, vec![first.url(), second.url()], &[NOTE], 2);
     let frames: Vec<Frame> = synthetic(3000, 40, NOTE, BASE).collect();
     let mut rest = frames.chunks(100);
-    // Connected to one of the two, which has what the other has.
+    // Connected to either of the two; both have the same events.
     eventually("connected", async || first.subscriptions().len() + second.subscriptions().len() > 0).await;
     for (round, chunk) in (&mut rest).enumerate() {
         for jetstream in [&first, &second] {
@@ -212,7 +212,7 @@ async fn faults_of_the_server_lose_nothing() {
     }
     first.set_mode(Mode::Serve);
     second.set_mode(Mode::Serve);
-    covered(&db, BASE + 2999).await;
+    wait_until_committed(&db, BASE + 2999).await;
     assert_eq!(visible(&db, NOTE).await.len(), 3000);
     assert!(first.connections() + second.connections() > 3);
     server.handle.finish().await;
@@ -232,14 +232,14 @@ async fn a_new_collection_is_subscribed_without_a_restart_and_nothing_is_lost() 
     let subscription = &jetstream.subscriptions()[1];
     assert_eq!(subscription.wanted, ["app.example.like", NOTE, "com.atproto.lexicon.schema"]);
     jetstream.push_all(synthetic(300, 10, "app.example.like", BASE + 1000));
-    covered(&db, BASE + 1299).await;
+    wait_until_committed(&db, BASE + 1299).await;
     assert_eq!(visible(&db, NOTE).await.len(), 1000);
     assert_eq!(visible(&db, "app.example.like").await.len(), 300);
     server.handle.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_commits_what_came_and_the_next_start_resumes_there() {
+async fn a_stop_commits_received_events_and_the_next_start_resumes_there() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
     let jetstream = Standin::start().await;
@@ -254,7 +254,7 @@ async fn a_stop_commits_what_came_and_the_next_start_resumes_there() {
 
     jetstream.push_all(synthetic(100, 5, NOTE, BASE + 200));
     let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
-    covered(&db, BASE + 299).await;
+    wait_until_committed(&db, BASE + 299).await;
     assert_eq!(jetstream.subscriptions()[1].cursor, Some(stopped_at));
     assert_eq!(visible(&db, NOTE).await.len(), 200);
     server.handle.finish().await;

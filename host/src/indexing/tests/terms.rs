@@ -1,5 +1,5 @@
-//! A host whose lease is over: nothing of the stream is written any more, local writes are, and a later lease begins
-//! anew.
+//! A host whose lease is over writes no more changes of the stream, but still writes local ones. A later lease starts
+//! with new chunk numbers.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::indexing::apply::Item;
+use crate::indexing::apply::IndexChange;
 use crate::indexing::commit::Committer;
-use crate::indexing::status::Shared;
+use crate::indexing::status::LiveStatus;
 use crate::indexing::testing::{FakeStore, Recorder, delete};
 use crate::indexing::watermark::Ticket;
-use crate::indexing::writer::{Begin, Message, Part, WRITER_QUEUE, Writer, WriterHandle};
+use crate::indexing::writer::{InitialCursor, Message, Part, WRITER_QUEUE, Writer, WriterHandle};
 use crate::random::Random;
 use crate::store::lease::Term;
 
@@ -21,7 +21,7 @@ use super::fast;
 fn part(term: i64, chunk: u64, rkey: &str) -> Message {
     let ticket =
         Ticket { term: Term::numbered(term), chunk, parts: 1, time_us: Some(term * 100 + chunk as i64) };
-    Message::Part(Part { ticket, late: 0, items: vec![Item::Change(delete("a", rkey, 1))] })
+    Message::Part(Part { ticket, deferred: 0, changes: vec![IndexChange::Record(delete("a", rkey, 1))] })
 }
 
 fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
@@ -29,7 +29,7 @@ fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
     let (clock, timing) = (Clock::system(), fast());
     let committer = Committer::new(
         store.clone(),
-        Arc::new(Shared::new(clock.clone(), timing)),
+        Arc::new(LiveStatus::new(clock.clone(), timing)),
         Arc::new(Recorder::default()),
         clock.clone(),
         Random::seeded(1),
@@ -43,7 +43,7 @@ fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_queued_of_a_term_that_is_over_is_left_to_the_next() {
+async fn queued_changes_of_a_term_that_is_over_are_not_written() {
     let store = Arc::new(FakeStore::default());
     let queue = writer(&store);
     let local = WriterHandle::new(queue.clone());
@@ -51,19 +51,22 @@ async fn what_is_queued_of_a_term_that_is_over_is_left_to_the_next() {
     local.submit(delete("a", "local0", 1)).await.unwrap();
     assert_eq!((store.applied_changes(), store.cursor()), (2, Some(100)));
 
-    // Another host takes over, and gets further.
+    // Another host takes over and advances the cursor.
     store.begin_term(2);
     store.set_cursor(205);
     queue.send(part(1, 1, "k1")).await.unwrap();
     local.submit(delete("a", "local1", 1)).await.unwrap();
     queue.send(part(1, 2, "k2")).await.unwrap();
     let (ack, begun) = oneshot::channel();
-    queue.send(Message::Begin(Begin { term: Term::numbered(1), cursor: 7, ack })).await.unwrap();
-    assert!(begun.await.is_err(), "nothing begins in a term that is over");
+    queue
+        .send(Message::InitialCursor(InitialCursor { term: Term::numbered(1), cursor: 7, ack }))
+        .await
+        .unwrap();
+    assert!(begun.await.is_err(), "no cursor is stored in a term that is over");
     local.submit(delete("a", "local2", 1)).await.unwrap();
-    assert_eq!((store.applied_changes(), store.cursor()), (4, Some(205)), "the local ones alone");
+    assert_eq!((store.applied_changes(), store.cursor()), (4, Some(205)), "only the local changes");
 
-    // The lease comes back: chunks are counted from 0 again.
+    // This host takes the lease again: chunks are numbered from 0 again.
     store.begin_term(3);
     queue.send(part(3, 0, "k1")).await.unwrap();
     queue.send(part(3, 1, "k2")).await.unwrap();
@@ -76,10 +79,13 @@ async fn two_terms_never_share_a_transaction() {
     let store = Arc::new(FakeStore::default());
     store.begin_term(2);
     let queue = writer(&store);
-    // Both are there before the writer looks.
+    // Both are queued before the writer reads the first.
     queue.send(part(1, 0, "old")).await.unwrap();
     let (ack, begun) = oneshot::channel();
-    queue.send(Message::Begin(Begin { term: Term::numbered(2), cursor: 200, ack })).await.unwrap();
+    queue
+        .send(Message::InitialCursor(InitialCursor { term: Term::numbered(2), cursor: 200, ack }))
+        .await
+        .unwrap();
     begun.await.unwrap();
     assert_eq!((store.applied_changes(), store.cursor()), (0, Some(200)));
 }

@@ -1,4 +1,4 @@
-//! The writer by itself: grouping, local writes, a database that goes away, shutdown.
+//! The writer alone: batching, local writes, an unreachable database, shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::random::Random;
 
 use super::nsids;
 
-/// No network: these tests write locally.
+/// Never connects: these tests use local writes only.
 #[derive(Clone)]
-struct Nowhere;
+struct NeverConnects;
 
-impl Connect for Nowhere {
+impl Connect for NeverConnects {
     type Io = MaybeTlsStream<tokio::net::TcpStream>;
 
     async fn connect(&self, _: &url::Url) -> Result<WebSocketStream<Self::Io>, Error> {
@@ -34,7 +34,7 @@ fn writer(clock: Clock) -> (Arc<FakeStore>, StreamHandle) {
     let (_, tracked) = watch::channel(nsids(&[]));
     let handle = launch(
         store.clone(),
-        Nowhere,
+        NeverConnects,
         tracked,
         Arc::new(Recorder::default()),
         Arc::new(NoScripts),
@@ -47,7 +47,7 @@ fn writer(clock: Clock) -> (Arc<FakeStore>, StreamHandle) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_local_write_is_there_when_it_returns_and_is_not_kept_waiting() {
+async fn a_local_write_is_committed_at_once() {
     let (store, handle) = writer(Clock::system());
     let before = tokio::time::Instant::now();
     handle.writer().submit(delete("a", "k", 1)).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_local_write_is_there_when_it_returns_and_is_not_kept_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_writers_share_transactions() {
+async fn concurrent_local_writes_share_transactions() {
     let (store, handle) = writer(Clock::system());
     let (done, mut all) = mpsc::channel::<()>(1);
     for i in 0..500 {
@@ -73,7 +73,7 @@ async fn many_writers_share_transactions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_waits_for_the_database_which_shows_in_the_status() {
+async fn a_write_waits_for_an_unreachable_database_and_the_status_shows_it() {
     let clock = Clock::fixed(Timestamp(1_000_000));
     let (store, handle) = writer(clock.clone());
     store.fail_next(u32::MAX);
@@ -110,7 +110,7 @@ async fn shutdown_commits_what_is_queued_and_refuses_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_does_not_wait_for_ever_for_a_database_that_is_away() {
+async fn shutdown_does_not_wait_for_ever_for_an_unreachable_database() {
     let (store, handle) = writer(Clock::system());
     store.fail_next(u32::MAX);
     let write = tokio::spawn({
