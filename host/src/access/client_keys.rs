@@ -1,5 +1,5 @@
-//! Keys with which an API client is confidential to authorization servers (`private_key_jwt`): we hold them, so that we
-//! can refresh its sessions as well as it can (auth-and-clients.md §4.4).
+//! The keys with which API clients authenticate to authorization servers (`private_key_jwt`). The instance holds them,
+//! so that it can refresh a client's sessions as well as the client can (auth-and-clients.md §4.4).
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::net::{Client, Limits};
 use crate::store::StoreError;
 use crate::store::api_client_keys::{self, ClientKeyRow};
 
-/// How long a client's metadata is believed: an operator who has just changed it looks whether it worked.
+/// How long the result for a client's metadata is cached: an operator who has just changed it checks whether it worked.
 const FRESH: Duration = Duration::from_mins(1);
 
-/// Clients whose metadata is remembered.
+/// Clients whose result is cached.
 const REMEMBERED: u64 = 10_000;
 
-/// What clients' own metadata says of them, for a while.
+/// Reads from clients' published metadata whether it declares the keys held here, and caches the results.
 #[derive(Clone, Debug)]
 pub struct ClientKeys {
     net: Client,
-    /// By metadata URL: whether the client is confidential with our keys; none when nobody could say.
+    /// By metadata URL: whether the client is confidential with our keys; `None` when the metadata could not be read.
     verdicts: Cache<String, Option<bool>>,
 }
 
@@ -32,12 +32,12 @@ struct Metadata {
     jwks_uri: Option<String>,
 }
 
-/// Where an API client's public keys are.
+/// The URL of an API client's public keys.
 pub fn jwks_uri(access: &Access, client_id: &str) -> String {
     format!("{}/oauth/clients/{client_id}/jwks.json", access.origin)
 }
 
-/// A new key of a client. Its thumbprint is its id.
+/// A new key of a client. Its `kid` is its thumbprint.
 ///
 /// # Panics
 /// Never: the key is of P-256.
@@ -64,12 +64,12 @@ impl ClientKeys {
         Self { net, verdicts }
     }
 
-    /// Forgets what a client's metadata said.
+    /// Removes the cached result for a client's metadata.
     pub async fn forget(&self, client_id_url: &str) {
         self.verdicts.invalidate(client_id_url).await;
     }
 
-    /// Whether a client's metadata makes it confidential with our keys; `None` when it can't be read now.
+    /// Whether a client's metadata makes it confidential with our keys; `None` when it can't be read.
     pub async fn verdict(&self, access: &Access, id: &str, client_id_url: &str) -> Option<bool> {
         let expected = jwks_uri(access, id);
         self.verdicts
@@ -88,8 +88,8 @@ impl ClientKeys {
             .await
     }
 
-    /// The key that a session registered now belongs to. Metadata that can't be read now does not make a client with a
-    /// key another one.
+    /// The `kid` of the key that a new session is pinned to. A client that has a key counts as confidential unless its
+    /// metadata can be read and says otherwise.
     ///
     /// # Errors
     /// When the store can't be read.

@@ -1,4 +1,4 @@
-//! API keys looked up lately, so that a call with a key costs no query.
+//! Caches look-ups of admin API keys, so that most calls with a key need no query.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,11 +8,11 @@ use crate::clock::Timestamp;
 use crate::crypto::{sha256, sha256_hex};
 use crate::store::{Db, StoreError, api_keys};
 
-/// How long a looked-up key is believed. In this process a revocation works at once ([`AdminKeys::forget`]); this
-/// bounds how long another process on the same database may still accept it.
+/// How long a looked-up key is cached. In this process a revocation takes effect at once ([`AdminKeys::forget`]); this
+/// bounds how long another process on the same database may still accept the key.
 const BELIEVED_SECONDS: i64 = 5;
 
-/// Keys remembered. More are simply looked up again.
+/// Maximum number of cached keys. When it is reached, the cache is cleared.
 const MOST: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -21,15 +21,15 @@ pub struct AdminKeys(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     by_hash: HashMap<[u8; 32], (Admin, Timestamp)>,
-    /// Counts the calls of `forget`, so that a look-up which began before one isn't remembered after it.
+    /// Counts the calls of `forget`, so that a look-up which began before one isn't cached after it.
     generation: u64,
 }
 
 impl AdminKeys {
-    /// The user behind a key, with what it may do through it. `None` for unknown and revoked keys.
+    /// The user of a key, with the permissions that it has through the key. `None` for unknown and revoked keys.
     ///
     /// # Errors
-    /// When the store can't be asked.
+    /// When the store can't be read.
     pub async fn resolve(&self, db: &Db, key: &str, now: Timestamp) -> Result<Option<Admin>, StoreError> {
         let hash = sha256(key.as_bytes());
         let generation = {
@@ -54,7 +54,7 @@ impl AdminKeys {
         Ok(Some(admin))
     }
 
-    /// Forgets every key and what its user may do. To be called after a key was revoked or a user changed.
+    /// Clears the cache. Must be called after a key was revoked, or a user was deleted or its permissions changed.
     pub fn forget(&self) {
         let mut known = self.known();
         known.generation += 1;

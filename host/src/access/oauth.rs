@@ -1,5 +1,5 @@
-//! `/oauth`: which application is calling, and what it has of a user (service.md, OAuth provisioning and client types;
-//! auth-and-clients.md §4.1).
+//! `/oauth`: authenticates API clients and the sessions of their users (service.md, OAuth provisioning and client
+//! types; auth-and-clients.md §4.1).
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::{Access, ApiClient, ClientBuckets, Credential, DpopSession, PublicLim
 use crate::atproto::Did;
 use crate::http::{Error, Request};
 
-/// Who asks about a user's sessions.
+/// A caller that may access a user's sessions.
 #[derive(Clone, Debug)]
 pub enum Holder {
     /// The application itself, by its secret: all sessions of the user under it.
     Application(Arc<ApiClient>),
-    /// One device, by its DPoP key: its own session, and the list of its user's.
+    /// One device, by its DPoP key: its own session, and the devices of its user.
     Device(Arc<ApiClient>, DpopSession),
 }
 
-/// The client that the header names, not proved yet. It costs the sender a failure when there is none.
+/// The client that the header names, not authenticated yet. A missing or unknown key is charged as a failed proof.
 fn named(access: &Access, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
     sender.may_try()?;
     let key = headers.get(X_CLIENT_KEY).ok_or_else(|| Error::unauthorized("X-Client-Key header required"));
@@ -29,7 +29,7 @@ fn named(access: &Access, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Ar
     sender.charge(client, |_| true)
 }
 
-/// An application that has proved itself pays one call from a bucket of its own (its parent's too, if it has one).
+/// Charges one call to an authenticated client's bucket for `/oauth`, and to its parent's if it has one.
 fn pay(access: &Access, client: &ApiClient) -> Result<(), Error> {
     let (buckets, defaults) = (&access.buckets, &access.rate_limit);
     let buckets = ClientBuckets { buckets, defaults, now: access.clock.now(), kind: "oauth:" };
@@ -41,8 +41,8 @@ fn invalid() -> Error {
     Error::unauthorized("invalid client credentials")
 }
 
-/// An application that may provision keys and register sessions: a confidential one with its secret, a public one from
-/// its own pages. A secret is a proof, and the application pays; a page proves nothing, and its address pays.
+/// Admits a client that may provision keys and register sessions: a confidential one by its secret, a public one by the
+/// origin of its page. A secret is a proof, so the client pays; an origin proves nothing, so the sender's address pays.
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
@@ -78,18 +78,18 @@ fn prove_application(client: &ApiClient, headers: &HeaderMap) -> Result<(), Erro
     Ok(())
 }
 
-/// Who asks for an assertion of a client.
+/// A caller that requests a client assertion.
 #[derive(Clone, Debug)]
 pub enum Minter {
     /// The application itself, by its secret.
     Application,
-    /// One of its users' devices.
+    /// A device of one of its users, by its DPoP key.
     Device(DpopSession),
-    /// A page of a public client's, which has to prove a key of its own.
+    /// A page of a public client, which also has to prove by PKCE that it provisioned a key.
     Page,
 }
 
-/// The client that a request names, not proved yet: [`admit_minter`] does, once the body is read.
+/// The client that a request names, not authenticated yet: [`admit_minter`] does that once the body is read.
 ///
 /// # Errors
 /// 401, and 429 when too many proofs of the sender have failed.
@@ -97,7 +97,7 @@ pub fn admit_named(access: &Access, request: &Request) -> Result<Arc<ApiClient>,
     named(access, &Sender::of(access, request), request.headers())
 }
 
-/// A caller that may have an assertion made.
+/// Admits a caller that may request client assertions.
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
@@ -111,7 +111,7 @@ pub async fn admit_minter(access: &Access, client: &ApiClient, request: &Request
     Ok(if client.is_public() { Minter::Page } else { Minter::Application })
 }
 
-/// A caller that may ask about a user's sessions: the application with its secret, or one of the user's devices.
+/// Admits a caller that may access a user's sessions: the application by its secret, or one of the user's devices.
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
@@ -132,7 +132,7 @@ pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, 
     };
     match device(access, &sender, &client, request, token).await {
         Ok(session) => Ok(Holder::Device(client, session)),
-        // Logging out twice: to applications 404 says that it is done, and 401 that something is wrong.
+        // A second logout: applications take 404 for done, and 401 for an error.
         Err(NoDevice::Proof(Refused::UnknownKey | Refused::NoSession))
             if request.method() == Method::DELETE =>
         {
@@ -142,7 +142,7 @@ pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, 
     }
 }
 
-/// Why no device was admitted.
+/// Why a device was not admitted.
 enum NoDevice {
     Proof(Refused),
     Limit(Error),
@@ -157,7 +157,8 @@ impl From<NoDevice> for Error {
     }
 }
 
-/// The session that a proof stands for. A proof that holds is paid by the application, any other by its sender.
+/// Verifies a device's proof, and returns its session. A valid proof is charged to the client, a failed one to the
+/// sender.
 async fn device(
     access: &Access,
     sender: &Sender<'_>,
@@ -179,7 +180,7 @@ impl Holder {
         }
     }
 
-    /// Whether it may ask about this user: a device about its own alone.
+    /// Checks that it may access this user's sessions: a device only its own user's.
     ///
     /// # Errors
     /// 401.

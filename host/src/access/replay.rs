@@ -1,16 +1,16 @@
-//! Tokens that have been used, until they expire.
+//! Detects replayed service tokens: remembers used ones in memory until they expire.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use crate::crypto::sha256;
 
-/// Tokens remembered in all: some ten megabytes. Beyond it those that expire next are forgotten first, so what a
-/// flood wins is a moment.
+/// Tokens remembered in all: some ten megabytes. Beyond it, those that expire first are forgotten first, so a flood
+/// shortens the protection by moments only.
 const MOST: usize = 100_000;
 
-/// Tokens remembered of one issuer; its further ones are refused until some expire. One a second for a quarter of
-/// an hour is more than any caller needs, and keeps one issuer from pushing out the others.
+/// Tokens remembered of one issuer; further ones are rejected until some expire. One a second for a quarter of an hour
+/// is more than any caller needs. The limit keeps one issuer from evicting the tokens of others.
 const MOST_PER_ISSUER: u32 = 1000;
 
 type Id = [u8; 16];
@@ -21,17 +21,17 @@ pub(super) struct Replay(Mutex<Used>);
 #[derive(Debug, Default)]
 struct Used {
     seen: HashSet<Id>,
-    /// By expiry, with the issuer's hash so that its count can be taken back.
+    /// By expiry, with the issuer's hash so that its count can be decremented.
     by_expiry: BTreeSet<(i64, Id, Id)>,
     per_issuer: HashMap<Id, u32>,
 }
 
 impl Replay {
-    /// Notes the use of a token; `false` when it was used before, or its issuer has too many in use.
-    /// Only for tokens whose signature has been checked.
+    /// Records the use of a token; `false` when it was used before, or its issuer has too many unexpired ones. Only for
+    /// tokens whose signature has been verified.
     pub(super) fn first_use(&self, issuer: &str, jti: &str, expires: i64, now: i64) -> bool {
         let issuer_id = short(issuer.as_bytes());
-        // The issuer's hash has a fixed length, so no two pairs run together.
+        // The issuer's hash has a fixed length, so no two pairs concatenate to the same bytes.
         let id = short(&[&issuer_id[..], jti.as_bytes()].concat());
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((expiry, ..)) = used.by_expiry.first()
@@ -81,7 +81,7 @@ mod tests {
         let replay = Replay::default();
         assert!(replay.first_use("did:plc:a", "1", 100, 50));
         assert!(!replay.first_use("did:plc:a", "1", 100, 99));
-        assert!(replay.first_use("did:plc:b", "1", 100, 99), "another issuer's is another token");
+        assert!(replay.first_use("did:plc:b", "1", 100, 99), "the same jti of another issuer");
         assert!(replay.first_use("did:plc:a", "2", 100, 99));
         assert!(replay.first_use("did:plc:a", "1", 300, 200));
         assert_eq!(replay.0.lock().unwrap().seen.len(), 1);

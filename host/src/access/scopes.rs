@@ -1,4 +1,5 @@
-//! Whether scopes stay within others, with permission sets looked up among the lexicons that are here.
+//! Checks that the scopes of sessions and child clients stay within those of their API client. Permission sets are
+//! expanded with the lexicons that are uploaded here.
 
 use super::{Access, ApiClient};
 use crate::atproto::scope::{Include, Scope, ScopeError, Scopes};
@@ -18,7 +19,8 @@ pub enum NotGranted {
     Store(#[from] StoreError),
 }
 
-/// Whether a session of `client` may be registered with the scopes `asked`: within the client's own, and its parent's.
+/// Checks that a session of `client` may be registered with the scopes `asked`: they must be within the client's own,
+/// and its parent's.
 ///
 /// # Errors
 /// Names the first scope that is too much.
@@ -30,7 +32,7 @@ pub async fn registrable(access: &Access, client: &ApiClient, asked: &str) -> Re
     }
 }
 
-/// What is left of the scopes of a client's session, as text.
+/// The scopes of a session of `client` that the client and its parent still have, as text.
 ///
 /// # Errors
 /// When the store can't be read.
@@ -41,12 +43,12 @@ pub async fn left(access: &Access, client: &ApiClient, session: &str) -> Result<
     Ok(access.vault.ceilings().permits(session, &ceilings).await?.scopes.to_string())
 }
 
-/// A parent that is not active any more has none.
+/// Empty for a parent that is not active.
 fn parent_scopes(access: &Access, id: &str) -> String {
     access.clients.by_id(id).map(|parent| parent.scopes.clone()).unwrap_or_default()
 }
 
-/// Whether `asked` has `atproto` and nothing beyond `allowed`; both are scope strings.
+/// Checks that `asked` has `atproto` and nothing beyond `allowed`; both are scope strings.
 ///
 /// # Errors
 /// Names the first scope that is too much.
@@ -59,7 +61,7 @@ pub async fn within(db: &Db, allowed: &str, asked: &str) -> Result<(), NotGrante
     let find = |include: &Include| sets.get(&include.set).cloned();
     let wide = allowed.expanded(find);
     for scope in asked.iter() {
-        // As it is called, or as what it holds: one of them is enough.
+        // Covered as it is written, or with permission sets expanded: either is enough.
         let alone: Scopes = std::iter::once(scope.clone()).collect();
         if !allowed.covers(&alone) && !wide.covers(&alone.expanded(find)) {
             return Err(NotGranted::Beyond(scope.to_string()));

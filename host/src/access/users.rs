@@ -1,4 +1,4 @@
-//! Admin users: who they are, the very first one, and when they were last seen.
+//! Looks up admin users, creates the first one, and records when users and keys were last used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,27 +11,27 @@ use crate::events::Event;
 use crate::http::Error;
 use crate::store::{StoreError, api_keys, users};
 
-/// `last_used_at` is written this often at most: it tells days from months, and a write a request would cost
-/// more than the request.
+/// Minimum time between two writes of one `last_used_at`: it only has to tell days from months, and a write for each
+/// request would cost more than the request.
 const TOUCH_EVERY_SECONDS: i64 = 60;
 
-/// Users and keys whose last write is remembered. More are written more often.
+/// Users and keys whose last write is remembered. With more of them, some are written more often.
 const MOST_TOUCHED: usize = 4096;
 
 #[derive(Debug, Default)]
 pub struct Users {
-    /// Once there is a user there always is one: the super user can't be deleted. Saves the attempt to be the
-    /// first for each stranger that knocks.
+    /// Whether a user is known to exist. Never becomes false again, because the super user can't be deleted. Lets
+    /// unknown callers skip the bootstrap query.
     exist: AtomicBool,
     touched: Mutex<HashMap<String, Timestamp>>,
 }
 
 impl Users {
-    /// The user with a DID that has been proven. When there is no user at all, the caller becomes the super user:
-    /// one conditional insert decides between several that come at once.
+    /// The user with an authenticated DID. When there is no user at all, the caller becomes the super user: one
+    /// conditional insert decides between concurrent callers.
     ///
     /// # Errors
-    /// 403 when the DID is no user.
+    /// 403 when the DID is not a user.
     pub(super) async fn of_did(&self, access: &Access, did: &Did, now: Timestamp) -> Result<Admin, Error> {
         let mut user = users::get_by_did(&access.db, did.as_str()).await?;
         if user.is_none() && self.bootstrap(access, did, now).await? {
@@ -42,7 +42,7 @@ impl Users {
             .ok_or_else(|| Error::from(StoreError::Corrupt(format!("the DID of user {}", user.id))))
     }
 
-    /// Whether an account may log in: an admin user, or anybody as long as there is none.
+    /// Whether an account may log in: that of an admin user, or any account as long as there are no users.
     ///
     /// # Errors
     /// When the store can't be read.
@@ -53,7 +53,7 @@ impl Users {
         Ok(users::list(&access.db).await?.is_empty())
     }
 
-    /// Makes the DID the first user, if there is none. Whether it did.
+    /// Makes the DID the first user if there is none, and returns whether it did.
     async fn bootstrap(&self, access: &Access, did: &Did, now: Timestamp) -> Result<bool, StoreError> {
         if self.exist.load(Ordering::Relaxed) {
             return Ok(false);
@@ -69,7 +69,7 @@ impl Users {
         Ok(first)
     }
 
-    /// Notes that a user was seen.
+    /// Records that a user made a request.
     pub(super) fn touch(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
             let (db, id) = (access.db.clone(), id.to_owned());
@@ -77,7 +77,7 @@ impl Users {
         }
     }
 
-    /// Notes that an API key was used.
+    /// Records that an API key was used.
     pub(super) fn touch_key(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
             let (db, id) = (access.db.clone(), id.to_owned());
@@ -104,7 +104,7 @@ impl Users {
     }
 }
 
-/// The caller has its answer already; a missed note is not worth more than a line.
+/// The request does not depend on the write, so a failure is only logged.
 fn logged(result: Result<(), StoreError>) {
     if let Err(error) = result {
         tracing::warn!(%error, "last_used_at could not be written");
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_seen_is_written_once_a_minute() {
+    fn last_used_at_is_written_once_a_minute() {
         let users = Users::default();
         let at = |seconds: i64| Timestamp(0).plus_seconds(seconds);
         assert!(users.is_due("a", at(0)));

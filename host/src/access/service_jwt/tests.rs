@@ -18,7 +18,7 @@ struct Issuer {
     key: PrivateKey,
     cached: Option<PrivateKey>,
     look_ups: AtomicU32,
-    /// Look-ups of these never end.
+    /// Look-ups of DIDs with this prefix never end.
     stalls: &'static str,
 }
 
@@ -80,7 +80,7 @@ async fn check(header: Value, change: Value, method: Option<&str>) -> (Result<Sp
 }
 
 #[tokio::test]
-async fn good_tokens_name_their_issuer() {
+async fn valid_tokens_give_their_issuer() {
     for (algorithm, alg) in [(Algorithm::Es256, "ES256"), (Algorithm::Es256k, "ES256K")] {
         let issuer = Issuer::new(algorithm);
         for change in [
@@ -101,7 +101,7 @@ async fn good_tokens_name_their_issuer() {
 }
 
 #[tokio::test]
-async fn each_check_refuses_before_any_look_up() {
+async fn each_claim_is_checked_before_any_look_up() {
     let header = || json!({ "alg": "ES256K", "typ": "JWT" });
     let list = Some("com.example.list");
     for (header, change, method, text) in [
@@ -130,14 +130,14 @@ async fn each_check_refuses_before_any_look_up() {
 }
 
 #[tokio::test]
-async fn a_signature_gets_one_fresh_document() {
+async fn a_failed_signature_is_tried_once_with_a_fresh_document() {
     let mut issuer = Issuer::new(Algorithm::Es256);
     issuer.cached = Some(PrivateKey::generate(Algorithm::Es256, &Random::seeded(2)));
     let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({})));
     assert!(verify(&tokens(), &issuer, &token, None).await.is_ok());
     assert_eq!(issuer.look_ups.load(Ordering::Relaxed), 1);
 
-    // Cut off in the middle of the payload, the signature of something else, a key on another curve.
+    // The signature of another token, a key on another curve, an unknown issuer.
     let other = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "iat": NOW - 1 })));
     let (input, _) = token.rsplit_once('.').unwrap();
     let (_, signature) = other.rsplit_once('.').unwrap();
@@ -153,7 +153,7 @@ async fn a_signature_gets_one_fresh_document() {
 }
 
 #[tokio::test]
-async fn a_token_with_an_id_is_used_once() {
+async fn a_token_with_a_jti_can_be_used_once() {
     let issuer = Issuer::new(Algorithm::Es256);
     let tokens = tokens();
     let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "jti": "1" })));
@@ -164,8 +164,8 @@ async fn a_token_with_an_id_is_used_once() {
     assert!(verify(&tokens, &issuer, &without, None).await.is_ok());
 }
 
-/// One address names one stalling server after the other; those of others are looked up at once, and those that
-/// are known need no look-up at all.
+/// One address names one stalling server after the other. The issuers of other senders are still looked up at once, and
+/// cached ones need no look-up at all.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_tokens_whose_issuers_stall_delays_no_other_sender() {
     let mut issuer = Issuer::new(Algorithm::Es256);
@@ -196,7 +196,7 @@ async fn a_flood_of_tokens_whose_issuers_stall_delays_no_other_sender() {
     let mut call = Box::pin(tokens.verify(&issuer, &other, &good, None));
     assert!(matches!(futures_util::poll!(&mut call), std::task::Poll::Ready(Ok(_))));
     drop((call, flood));
-    // The same address, for an issuer that is known.
+    // The same address, with a cached issuer.
     issuer.cached = Some(PrivateKey::generate(Algorithm::Es256, &Random::seeded(1)));
     let looked_up = issuer.look_ups.load(Ordering::Relaxed);
     assert!(tokens.verify(&issuer, &flooder, &token(&issuer, json!({})), None).await.is_ok());
