@@ -41,7 +41,10 @@ impl Admin {
     ///
     /// # Errors
     /// 400 for a name that is not a permission, 403 for a permission that the caller does not have.
-    pub fn granting<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'static str>, Error> {
+    pub fn grantable<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<&'static str>, Error> {
         let granted = names.into_iter().map(|name| match Permission::named(name)? {
             permission if self.may(permission) => Ok(permission.as_str()),
             _ => Err(Error::forbidden("cannot grant a permission that you do not have")),
@@ -64,10 +67,10 @@ impl Admin {
     /// user has all permissions, but its keys are not super.
     pub(super) fn through_key(user: &UserRow, key_id: &str, key: &[String]) -> Option<Self> {
         let user = Self::in_person(user)?;
-        let held = if user.is_super { PermissionSet::all() } else { user.permissions };
+        let of_user = if user.is_super { PermissionSet::all() } else { user.permissions };
         Some(Self {
             is_super: false,
-            permissions: PermissionSet::from_names(key).intersection(held),
+            permissions: PermissionSet::from_names(key).intersection(of_user),
             via: Via::ApiKey(key_id.to_owned()),
             ..user
         })
@@ -79,7 +82,7 @@ impl Admin {
 /// # Errors
 /// 401 without a valid credential, 403 when the caller is not a user or lacks a permission.
 pub async fn admit(access: &Access, request: &Request, needed: PermissionSet) -> Result<Admin, Error> {
-    let admin = identify(access, request).await?;
+    let admin = authenticate(access, request).await?;
     let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else { return Ok(admin) };
     access.events.record(Event::PermissionDenied {
         caller: admin.did.to_string(),
@@ -90,7 +93,7 @@ pub async fn admit(access: &Access, request: &Request, needed: PermissionSet) ->
 }
 
 /// Authenticates the caller, in the specification's order: API key, service token, session cookie.
-async fn identify(access: &Access, request: &Request) -> Result<Admin, Error> {
+async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error> {
     let now = access.clock.now();
     let sender = Sender::of(access, request);
     let credential = Credential::of(request.headers());

@@ -47,15 +47,15 @@ pub struct ApiClient {
     warned_at: AtomicI64,
 }
 
-type ByText = HashMap<Box<str>, Arc<ApiClient>>;
+type ClientMap = HashMap<Box<str>, Arc<ApiClient>>;
 
 #[derive(Debug, Default)]
-struct Known {
-    by_key: ByText,
-    by_id: ByText,
+struct ActiveClients {
+    by_key: ClientMap,
+    by_id: ClientMap,
 }
 
-impl Known {
+impl ActiveClients {
     fn add(&mut self, row: ApiClientRow) {
         if row.is_active {
             let client = Arc::new(ApiClient::from(row));
@@ -75,7 +75,7 @@ impl Known {
 /// All active API clients, in memory. A write to one reloads that one and its children.
 #[derive(Debug, Default)]
 pub struct Clients {
-    known: RwLock<Known>,
+    known: RwLock<ActiveClients>,
     /// Serializes reloads, so that an older read never replaces a newer one.
     reloading: Mutex<()>,
 }
@@ -107,14 +107,14 @@ impl Clients {
     }
 
     pub(super) fn replace(&self, rows: Vec<ApiClientRow>) {
-        let mut new = Known::default();
+        let mut new = ActiveClients::default();
         for row in rows {
             new.add(row);
         }
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
-    fn known(&self) -> RwLockReadGuard<'_, Known> {
+    fn known(&self) -> RwLockReadGuard<'_, ActiveClients> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -27,8 +27,8 @@ impl ClientBuckets<'_> {
         self.buckets.check(&self.key(&client.key), client.limit(self.defaults), cost, self.now)
     }
 
-    fn give_back(&self, client: &ApiClient, cost: u32) {
-        self.buckets.give_back(&self.key(&client.key), client.limit(self.defaults), cost, self.now);
+    fn refund(&self, client: &ApiClient, cost: u32) {
+        self.buckets.refund(&self.key(&client.key), client.limit(self.defaults), cost, self.now);
     }
 
     fn key<'k>(&self, key: &'k str) -> Cow<'k, str> {
@@ -53,7 +53,7 @@ impl Clients {
         match buckets.take(&parent, cost) {
             Ok(shared) => Ok(own.tighter(shared)),
             Err(exhausted) => {
-                buckets.give_back(client, cost);
+                buckets.refund(client, cost);
                 Err(exhausted)
             }
         }

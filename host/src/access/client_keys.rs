@@ -13,17 +13,17 @@ use crate::store::StoreError;
 use crate::store::api_client_keys::{self, ClientKeyRow};
 
 /// How long the result for a client's metadata is cached: an operator who has just changed it checks whether it worked.
-const FRESH: Duration = Duration::from_mins(1);
+const CACHE_TIME: Duration = Duration::from_mins(1);
 
 /// Clients whose result is cached.
-const REMEMBERED: u64 = 10_000;
+const MAX_CACHED: u64 = 10_000;
 
 /// Reads from clients' published metadata whether it declares the keys held here, and caches the results.
 #[derive(Clone, Debug)]
 pub struct ClientKeys {
     net: Client,
     /// By metadata URL: whether the client is confidential with our keys; `None` when the metadata could not be read.
-    verdicts: Cache<String, Option<bool>>,
+    confidential: Cache<String, Option<bool>>,
 }
 
 #[derive(Deserialize)]
@@ -60,19 +60,19 @@ pub fn generate(access: &Access, client_id: &str) -> ClientKeyRow {
 
 impl ClientKeys {
     pub fn new(net: Client) -> Self {
-        let verdicts = Cache::builder().max_capacity(REMEMBERED).time_to_live(FRESH).build();
-        Self { net, verdicts }
+        let confidential = Cache::builder().max_capacity(MAX_CACHED).time_to_live(CACHE_TIME).build();
+        Self { net, confidential }
     }
 
     /// Removes the cached result for a client's metadata.
     pub async fn forget(&self, client_id_url: &str) {
-        self.verdicts.invalidate(client_id_url).await;
+        self.confidential.invalidate(client_id_url).await;
     }
 
     /// Whether a client's metadata makes it confidential with our keys; `None` when it can't be read.
-    pub async fn verdict(&self, access: &Access, id: &str, client_id_url: &str) -> Option<bool> {
+    pub async fn is_confidential(&self, access: &Access, id: &str, client_id_url: &str) -> Option<bool> {
         let expected = jwks_uri(access, id);
-        self.verdicts
+        self.confidential
             .get_with_by_ref(client_id_url, async {
                 let metadata: Metadata = match self.net.get_json(client_id_url, Limits::DOCUMENT_BYTES).await
                 {
@@ -93,9 +93,13 @@ impl ClientKeys {
     ///
     /// # Errors
     /// When the store can't be read.
-    pub async fn pinned(&self, access: &Access, client: &ApiClient) -> Result<Option<String>, StoreError> {
+    pub async fn kid_for_new_session(
+        &self,
+        access: &Access,
+        client: &ApiClient,
+    ) -> Result<Option<String>, StoreError> {
         let Some(key) = api_client_keys::current(&access.db, &client.id).await? else { return Ok(None) };
-        let confidential = self.verdict(access, &client.id, &client.client_id_url).await;
+        let confidential = self.is_confidential(access, &client.id, &client.client_id_url).await;
         Ok((confidential != Some(false)).then_some(key.kid))
     }
 }

@@ -39,13 +39,13 @@ pub struct Delegate {
 
 /// A caller's role in a linked account.
 #[derive(Clone, Debug)]
-pub enum Part {
+pub enum CallerRole {
     /// The caller is the account itself: it sees its delegates, removes any but the owner, and may unlink itself.
     Account,
     Delegate(Delegate),
 }
 
-impl Part {
+impl CallerRole {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Account => "account",
@@ -71,12 +71,17 @@ impl Part {
 ///
 /// # Errors
 /// As [`delegate`].
-pub async fn part(access: &Access, client: &str, account: &Did, user: &Did) -> Result<Part, Error> {
+pub async fn caller_role(
+    access: &Access,
+    client: &str,
+    account: &Did,
+    user: &Did,
+) -> Result<CallerRole, Error> {
     if account == user {
         linked(access, client, account).await?;
-        return Ok(Part::Account);
+        return Ok(CallerRole::Account);
     }
-    delegate(access, client, account, user).await.map(Part::Delegate)
+    delegate(access, client, account, user).await.map(CallerRole::Delegate)
 }
 
 /// The user's delegation for an account.

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use url::Url;
 
 use super::nonces::Nonces;
-use super::used_proofs::{Unknown, UsedProofs};
+use super::used_proofs::{UseUnknown, UsedProofs};
 use super::{ApiClient, Origins};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
@@ -22,10 +22,10 @@ pub const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// Maximum age of a proof (service.md, Limits).
-const WINDOW_SECONDS: i64 = 300;
+const MAX_AGE_SECONDS: i64 = 300;
 
 /// How far a caller's clock may be ahead of ours.
-const AHEAD_SECONDS: i64 = 30;
+const MAX_AHEAD_SECONDS: i64 = 30;
 
 /// Maximum length of a `jti`: a random string or a UUID is shorter.
 const MAX_JTI_BYTES: usize = 256;
@@ -42,7 +42,7 @@ pub struct DpopProofs {
 
 /// A proof with its access token, and the request that they came with.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct PresentedProof<'a> {
     pub method: &'a Method,
     /// As it was sent: the client chooses the percent-encoding.
     pub path: &'a str,
@@ -65,7 +65,7 @@ pub enum Refused {
     #[error("DPoP auth requires DPoP header")]
     Missing,
     #[error("more than one DPoP header")]
-    Several,
+    MultipleHeaders,
     #[error("invalid DPoP proof: {0}")]
     Malformed(#[from] ProofError),
     #[error("DPoP proof is for another method")]
@@ -73,13 +73,13 @@ pub enum Refused {
     #[error("DPoP proof is for another URL")]
     Url,
     #[error("DPoP proof is from the future")]
-    Early,
+    FromFuture,
     #[error("DPoP proof is too old")]
-    Late,
+    TooOld,
     #[error("DPoP proof has no ath")]
-    NoHash,
+    NoTokenHash,
     #[error("DPoP proof is for another access token")]
-    Hash,
+    TokenHash,
     #[error("DPoP proof has no usable jti")]
     Jti,
     #[error("no DPoP key matching proof thumbprint")]
@@ -99,7 +99,7 @@ pub enum Refused {
     #[error("DPoP proof replay detected")]
     Replayed,
     #[error(transparent)]
-    Unknown(#[from] Unknown),
+    UseUnknown(#[from] UseUnknown),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -108,7 +108,7 @@ impl Refused {
     /// Whether the sender is charged a failed proof. A missing nonce is a step of the protocol, the proof of an expired
     /// session is valid, and a failure of the database is not the sender's.
     pub fn is_failure(&self) -> bool {
-        !matches!(self, Self::Nonce(_) | Self::Expired | Self::Unknown(_) | Self::Store(_))
+        !matches!(self, Self::Nonce(_) | Self::Expired | Self::UseUnknown(_) | Self::Store(_))
     }
 }
 
@@ -133,20 +133,24 @@ impl DpopProofs {
         let mut proofs = headers.get_all(DPOP).iter();
         let proof = proofs.next().ok_or(Refused::Missing)?;
         if proofs.next().is_some() {
-            return Err(Refused::Several);
+            return Err(Refused::MultipleHeaders);
         }
         // A value that is not text does not parse as a proof.
         let proof = proof.to_str().unwrap_or_default();
-        self.verify(client, &Shown { method, path, token, proof }).await
+        self.verify(client, &PresentedProof { method, path, token, proof }).await
     }
 
     /// Verifies a proof and its access token for `client`, and returns the session.
     ///
     /// # Errors
     /// Says which check failed.
-    pub async fn verify(&self, client: &ApiClient, shown: &Shown<'_>) -> Result<DpopSession, Refused> {
-        let proof = Proof::parse(shown.proof)?;
-        self.check_claims(&proof, shown)?;
+    pub async fn verify(
+        &self,
+        client: &ApiClient,
+        presented: &PresentedProof<'_>,
+    ) -> Result<DpopSession, Refused> {
+        let proof = Proof::parse(presented.proof)?;
+        self.check_claims(&proof, presented)?;
         let stored = oauth_sessions::presented(&self.db, &client.id, &proof.thumbprint).await?;
         let stored = stored.ok_or(Refused::UnknownKey)?;
         let Presented { id: Some(id), did: Some(did), scopes, token_hash, refreshable, expires_at } = stored
@@ -155,7 +159,7 @@ impl DpopProofs {
         };
         proof.verify().map_err(|_| Refused::Signature)?;
         let registered = token_hash.unwrap_or_default();
-        if !ct_eq(sha256_hex(shown.token.as_bytes()).as_bytes(), registered.as_bytes()) {
+        if !ct_eq(sha256_hex(presented.token.as_bytes()).as_bytes(), registered.as_bytes()) {
             return Err(Refused::Token);
         }
         if let Some(nonces) = &self.nonces {
@@ -165,7 +169,7 @@ impl DpopProofs {
                 return Err(Refused::Nonce(nonces.current(now)));
             }
         }
-        let expires = Timestamp(0).plus_seconds(proof.claims.iat + WINDOW_SECONDS + 1);
+        let expires = Timestamp(0).plus_seconds(proof.claims.iat + MAX_AGE_SECONDS + 1);
         if !self.used.first_use(&proof.thumbprint, &proof.claims.jti, expires).await? {
             return Err(Refused::Replayed);
         }
@@ -177,24 +181,24 @@ impl DpopProofs {
         Ok(DpopSession { id, did, scopes: scopes.unwrap_or_default() })
     }
 
-    fn check_claims(&self, proof: &Proof<'_>, shown: &Shown<'_>) -> Result<(), Refused> {
+    fn check_claims(&self, proof: &Proof<'_>, presented: &PresentedProof<'_>) -> Result<(), Refused> {
         let claims = &proof.claims;
-        if !claims.htm.eq_ignore_ascii_case(shown.method.as_str()) {
+        if !claims.htm.eq_ignore_ascii_case(presented.method.as_str()) {
             return Err(Refused::Method);
         }
-        if !self.is_ours(&claims.htu, shown.path) {
+        if !self.matches_url(&claims.htu, presented.path) {
             return Err(Refused::Url);
         }
         let now = self.clock.now().as_seconds();
-        if claims.iat > now + AHEAD_SECONDS {
-            return Err(Refused::Early);
+        if claims.iat > now + MAX_AHEAD_SECONDS {
+            return Err(Refused::FromFuture);
         }
-        if claims.iat < now - WINDOW_SECONDS {
-            return Err(Refused::Late);
+        if claims.iat < now - MAX_AGE_SECONDS {
+            return Err(Refused::TooOld);
         }
-        let ath = claims.ath.as_deref().ok_or(Refused::NoHash)?;
-        if !ct_eq(ath.as_bytes(), token_hash(shown.token).as_bytes()) {
-            return Err(Refused::Hash);
+        let ath = claims.ath.as_deref().ok_or(Refused::NoTokenHash)?;
+        if !ct_eq(ath.as_bytes(), token_hash(presented.token).as_bytes()) {
+            return Err(Refused::TokenHash);
         }
         if claims.jti.is_empty() || claims.jti.len() > MAX_JTI_BYTES {
             return Err(Refused::Jti);
@@ -203,7 +207,7 @@ impl DpopProofs {
     }
 
     /// Whether `htu` is this path on one of our origins. Query and fragment are ignored (RFC 9449 §4.3).
-    fn is_ours(&self, htu: &str, path: &str) -> bool {
+    fn matches_url(&self, htu: &str, path: &str) -> bool {
         let Some(htu) = htu.split(['?', '#']).next() else { return false };
         let Some((_, rest)) = htu.split_once("://") else { return false };
         let named = rest.find('/').map_or("/", |slash| &rest[slash..]);
@@ -220,7 +224,7 @@ impl From<Refused> for Error {
         let text = refused.to_string();
         // RFC 9449 §7.1 and RFC 6750 §3.1: the code tells the client how to proceed.
         let code = match refused {
-            Refused::Unknown(_) => return Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
+            Refused::UseUnknown(_) => return Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
             Refused::Store(error) => return Error::from(error),
             Refused::Nonce(nonce) => {
                 let error =

@@ -53,7 +53,7 @@ impl ClientUser {
     ///
     /// # Errors
     /// 401.
-    pub fn is_top_level(&self) -> Result<(), Error> {
+    pub fn require_top_level(&self) -> Result<(), Error> {
         if self.client.parent.is_some() {
             return Err(Error::unauthorized("child clients cannot manage API clients"));
         }

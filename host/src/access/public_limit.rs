@@ -52,7 +52,7 @@ impl PublicLimit {
 
     /// A call from a page of a public client, which can prove nothing: a key pair, a row. A login takes four calls.
     /// Also limited by client, at ten times the rate of one address, which bounds the rows per hour.
-    /// [`Sender::pay_for`](super::Sender::pay_for) supplies the client's tenant.
+    /// [`Sender::pay_for_client`](super::Sender::pay_for_client) supplies the client's tenant.
     pub const APPLICATION_PAGE: Self =
         Self::by_address("application", 60.0, 1.0).and_by_target(|_| None, 600.0, 10.0);
 }

@@ -22,10 +22,10 @@ const SHARDS: usize = 16;
 
 /// Maximum number of buckets in one shard. API clients are fewer, but addresses and DIDs can be more. Beyond it, new
 /// keys share one bucket per shard, so the buckets of clients are kept separately ([`crate::access::Access::buckets`]).
-const PER_SHARD: usize = 8192;
+const MAX_PER_SHARD: usize = 8192;
 
 /// Upper bound of all times computed from a refill rate: no caller has to wait longer than a day.
-const LONGEST_WAIT_SECONDS: f64 = 86_400.0;
+const MAX_WAIT_SECONDS: f64 = 86_400.0;
 
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
@@ -85,7 +85,7 @@ impl Buckets {
     /// # Errors
     /// When the bucket holds too little; then nothing is taken.
     pub fn take(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) -> Result<Budget, Exhausted> {
-        self.change(key, limit, now, |bucket| bucket.take(limit, cost, now))
+        self.with_bucket(key, limit, now, |bucket| bucket.take(limit, cost, now))
     }
 
     /// Whether [`Self::take`] would succeed now; takes nothing.
@@ -98,16 +98,22 @@ impl Buckets {
     }
 
     /// Returns tokens that were taken for a request that another bucket could not pay for.
-    pub fn give_back(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) {
-        self.change(key, limit, now, |bucket| bucket.give_back(limit, cost, now));
+    pub fn refund(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) {
+        self.with_bucket(key, limit, now, |bucket| bucket.refund(limit, cost, now));
     }
 
-    fn change<T>(&self, key: &str, limit: Limit, now: Timestamp, change: impl FnOnce(&mut Bucket) -> T) -> T {
+    fn with_bucket<T>(
+        &self,
+        key: &str,
+        limit: Limit,
+        now: Timestamp,
+        update: impl FnOnce(&mut Bucket) -> T,
+    ) -> T {
         let mut buckets = self.shard(key);
-        let key = if buckets.len() >= PER_SHARD && !buckets.contains_key(key) { "" } else { key };
+        let key = if buckets.len() >= MAX_PER_SHARD && !buckets.contains_key(key) { "" } else { key };
         match buckets.get_mut(key) {
-            Some(bucket) => change(bucket),
-            None => change(buckets.entry(key.into()).or_insert(Bucket::full(limit, now))),
+            Some(bucket) => update(bucket),
+            None => update(buckets.entry(key.into()).or_insert(Bucket::full(limit, now))),
         }
     }
 
@@ -160,7 +166,7 @@ impl Bucket {
         })
     }
 
-    fn give_back(&mut self, limit: Limit, cost: u32, now: Timestamp) {
+    fn refund(&mut self, limit: Limit, cost: u32, now: Timestamp) {
         self.refill(limit, now);
         self.tokens = (self.tokens + f64::from(cost)).min(limit.capacity);
     }
@@ -170,7 +176,7 @@ impl Limit {
     /// Whole seconds in which this many tokens flow in.
     fn seconds_for(self, tokens: f64) -> f64 {
         let seconds = if tokens <= 0.0 { 0.0 } else { (tokens / self.refill_rate.max(0.0)).ceil() };
-        seconds.min(LONGEST_WAIT_SECONDS)
+        seconds.min(MAX_WAIT_SECONDS)
     }
 }
 
@@ -243,10 +249,10 @@ mod tests {
     fn full_buckets_are_dropped_and_their_number_is_bounded() {
         let buckets = Buckets::default();
         let count = || buckets.shards.iter().map(|s| s.lock().unwrap().len()).sum::<usize>();
-        for n in 0..(SHARDS * PER_SHARD + 20_000) {
+        for n in 0..(SHARDS * MAX_PER_SHARD + 20_000) {
             let _ = buckets.take(&n.to_string(), LIMIT, 1, at(0.0));
         }
-        assert!(count() <= SHARDS * (PER_SHARD + 1));
+        assert!(count() <= SHARDS * (MAX_PER_SHARD + 1));
         buckets.sweep(at(0.5));
         assert!(count() > 0);
         // The shared buckets were emptied, and refill last.
@@ -275,8 +281,8 @@ mod tests {
         }
         buckets.take("a", LIMIT, 8, at(0.0)).unwrap();
         assert_eq!(buckets.check("a", LIMIT, 3, at(0.0)).unwrap_err().retry_after, 1);
-        buckets.give_back("a", LIMIT, 8, at(0.0));
-        buckets.give_back("a", LIMIT, 8, at(0.0));
+        buckets.refund("a", LIMIT, 8, at(0.0));
+        buckets.refund("a", LIMIT, 8, at(0.0));
         assert_eq!(buckets.take("a", LIMIT, 1, at(0.0)).unwrap().remaining, 9);
     }
 

@@ -14,21 +14,21 @@ pub enum NotGranted {
     #[error("token must include the 'atproto' scope")]
     NoAtproto,
     #[error("scope '{0}' is not allowed for this client")]
-    Beyond(String),
+    NotAllowed(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Checks that a session of `client` may be registered with the scopes `asked`: they must be within the client's own,
+/// Checks that a session of `client` may be registered with the scopes `requested`: they must be within the client's own,
 /// and its parent's.
 ///
 /// # Errors
 /// Names the first scope that is too much.
-pub async fn registrable(access: &Access, client: &ApiClient, asked: &str) -> Result<(), NotGranted> {
-    within(&access.db, &client.scopes, asked).await?;
+pub async fn check_session(access: &Access, client: &ApiClient, requested: &str) -> Result<(), NotGranted> {
+    check_within(&access.db, &client.scopes, requested).await?;
     match &client.parent {
         None => Ok(()),
-        Some(parent) => within(&access.db, &parent_scopes(access, parent), asked).await,
+        Some(parent) => check_within(&access.db, &parent_scopes(access, parent), requested).await,
     }
 }
 
@@ -36,7 +36,7 @@ pub async fn registrable(access: &Access, client: &ApiClient, asked: &str) -> Re
 ///
 /// # Errors
 /// When the store can't be read.
-pub async fn left(access: &Access, client: &ApiClient, session: &str) -> Result<String, StoreError> {
+pub async fn remaining(access: &Access, client: &ApiClient, session: &str) -> Result<String, StoreError> {
     let mut ceilings = vec![client.scopes.clone()];
     ceilings.extend(client.parent.as_ref().map(|parent| parent_scopes(access, parent)));
     let ceilings: Vec<&str> = ceilings.iter().map(String::as_str).collect();
@@ -48,23 +48,23 @@ fn parent_scopes(access: &Access, id: &str) -> String {
     access.clients.by_id(id).map(|parent| parent.scopes.clone()).unwrap_or_default()
 }
 
-/// Checks that `asked` has `atproto` and nothing beyond `allowed`; both are scope strings.
+/// Checks that `requested` has `atproto` and nothing beyond `allowed`; both are scope strings.
 ///
 /// # Errors
 /// Names the first scope that is too much.
-pub async fn within(db: &Db, allowed: &str, asked: &str) -> Result<(), NotGranted> {
-    let (allowed, asked): (Scopes, Scopes) = (allowed.parse()?, asked.parse()?);
-    if !asked.contains(&Scope::Atproto) {
+pub async fn check_within(db: &Db, allowed: &str, requested: &str) -> Result<(), NotGranted> {
+    let (allowed, requested): (Scopes, Scopes) = (allowed.parse()?, requested.parse()?);
+    if !requested.contains(&Scope::Atproto) {
         return Err(NotGranted::NoAtproto);
     }
-    let sets = permission_sets(db, [&allowed, &asked].into_iter()).await?;
+    let sets = permission_sets(db, [&allowed, &requested].into_iter()).await?;
     let find = |include: &Include| sets.get(&include.set).cloned();
     let wide = allowed.expanded(find);
-    for scope in asked.iter() {
+    for scope in requested.iter() {
         // Covered as it is written, or with permission sets expanded: either is enough.
         let alone: Scopes = std::iter::once(scope.clone()).collect();
         if !allowed.covers(&alone) && !wide.covers(&alone.expanded(find)) {
-            return Err(NotGranted::Beyond(scope.to_string()));
+            return Err(NotGranted::NotAllowed(scope.to_string()));
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ const KEY_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
 /// Length of the part of an admin key that is stored in clear, so that its owner recognises it in a list: prefix and 8
 /// digits.
-const SHOWN: usize = ADMIN_KEY_PREFIX.len() + 8;
+const PREFIX_LENGTH: usize = ADMIN_KEY_PREFIX.len() + 8;
 
 /// The stored form of a secret: SHA-256 of the whole text as lowercase hex. The secrets are random, so neither salt nor
 /// a slow hash is needed.
@@ -44,7 +44,7 @@ impl AdminKey {
 
     /// The beginning, which lists show.
     pub fn prefix(&self) -> &str {
-        &self.0[..SHOWN]
+        &self.0[..PREFIX_LENGTH]
     }
 
     /// The hash that is stored.

@@ -13,15 +13,15 @@ use crate::http::{Error, Request};
 
 /// Failed proofs of one address: tokens, signatures, secrets. Each costs a query and a signature verification. An
 /// application's own server sends the proofs of all its users, some of which have expired, but never twenty a second.
-const FAILURES: Limit = Limit { capacity: 300.0, refill_rate: 20.0 };
+const FAILURE_LIMIT: Limit = Limit { capacity: 300.0, refill_rate: 20.0 };
 
 /// Look-ups of issuers of service tokens that one address may cause. A PDS sends the first tokens of all its users;
 /// each DID document is then cached for a quarter of an hour.
-const LOOK_UPS: Limit = Limit { capacity: 100.0, refill_rate: 10.0 };
+const LOOK_UP_LIMIT: Limit = Limit { capacity: 100.0, refill_rate: 10.0 };
 
 /// Look-ups that go to one domain, caused by all addresses together: several times what one address may cause, so that
 /// one address can't use up what the domain's users need.
-const LOOK_UPS_OF_DOMAIN: Limit = Limit { capacity: 500.0, refill_rate: 50.0 };
+const LOOK_UP_LIMIT_PER_DOMAIN: Limit = Limit { capacity: 500.0, refill_rate: 50.0 };
 
 /// The sender of a request: its network, and the buckets that it pays from.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl<'a> Sender<'a> {
     ///
     /// # Errors
     /// When the bucket of the address is empty, or the one that all callers share that name this client.
-    pub fn pay_for(&self, price: &PublicLimit, client: &Tenant) -> Result<(), Exhausted> {
+    pub fn pay_for_client(&self, price: &PublicLimit, client: &Tenant) -> Result<(), Exhausted> {
         if let Some(limit) = price.by_address {
             self.take(price.name, &self.tenant, limit)?;
         }
@@ -81,13 +81,13 @@ impl<'a> Sender<'a> {
     /// # Errors
     /// When too many have failed recently.
     pub fn may_try(&self) -> Result<(), Exhausted> {
-        self.buckets.check(&key("failure", &self.tenant), FAILURES, 1, self.now)
+        self.buckets.check(&key("failure", &self.tenant), FAILURE_LIMIT, 1, self.now)
     }
 
     /// Charges a failed proof.
     pub fn failed(&self) {
         // When the bucket is empty, the next proof is not checked.
-        let _ = self.take("failure", &self.tenant, FAILURES);
+        let _ = self.take("failure", &self.tenant, FAILURE_LIMIT);
     }
 
     /// Charges a failed proof if `outcome` is one.
@@ -104,10 +104,10 @@ impl<'a> Sender<'a> {
     /// # Errors
     /// When the address has caused too many, or too many have gone to the issuer's domain.
     pub fn pay_look_up(&self, issuer: &Did) -> Result<(), Exhausted> {
-        self.take("look-up", &self.tenant, LOOK_UPS)?;
+        self.take("look-up", &self.tenant, LOOK_UP_LIMIT)?;
         if issuer.method() == "web" {
             let host = issuer.identifier().split('%').next().unwrap_or_default();
-            self.take("look-up", &Tenant::of_host(host), LOOK_UPS_OF_DOMAIN)?;
+            self.take("look-up", &Tenant::of_host(host), LOOK_UP_LIMIT_PER_DOMAIN)?;
         }
         Ok(())
     }

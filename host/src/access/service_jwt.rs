@@ -11,8 +11,8 @@ use http::header::{HeaderValue, RETRY_AFTER};
 
 use super::Sender;
 use super::rate_limit::Exhausted;
-use super::replay::Replay;
-use super::signing_keys::{NoKey, SigningKeys};
+use super::replay::ReplayCache;
+use super::signing_keys::{SigningKeyError, SigningKeys};
 use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::crypto::jws::{self, JwsError, ServiceClaims};
@@ -21,14 +21,14 @@ use crate::fair_share::{Bounds, FairPool, Full};
 use crate::http::Error;
 
 /// Tokens that are valid for longer are rejected: a stolen one must expire soon.
-const LONGEST_LIFE_SECONDS: i64 = 3600;
+const MAX_LIFE_SECONDS: i64 = 3600;
 
 /// How far the issuer's clock may be ahead of ours in `nbf`. `exp` has no tolerance: the specification rejects a token
 /// from that second on.
-const CLOCK_SKEW_SECONDS: i64 = 60;
+const MAX_AHEAD_SECONDS: i64 = 60;
 
 /// Types of token that are signed with the same key for another purpose.
-const OTHER_TYPES: [&str; 3] = ["at+jwt", "refresh+jwt", "dpop+jwt"];
+const REJECTED_TYPES: [&str; 3] = ["at+jwt", "refresh+jwt", "dpop+jwt"];
 
 /// Look-ups of issuers, by the sender's address. Each may wait for a remote server until its timeout. The
 /// [`Resolver`](crate::identity::Resolver) bounds separately how many go to one target.
@@ -55,7 +55,7 @@ pub enum Refused {
     #[error("the service token is valid for too long")]
     TooLong,
     #[error("the service token is not valid yet")]
-    NotYet,
+    NotYetValid,
     #[error("the service token is meant for another audience")]
     Audience,
     #[error("the service token is bound to another method")]
@@ -72,13 +72,13 @@ pub enum Refused {
     Busy(#[from] Full),
     /// The sender, or all senders that name the issuer's domain, have caused too many look-ups.
     #[error("too many issuers of service tokens were looked up")]
-    Metered(Exhausted),
+    LookUpLimit(Exhausted),
 }
 
 impl Refused {
     /// Whether the token is at fault; otherwise it was not checked.
     pub fn is_failure(&self) -> bool {
-        !matches!(self, Self::Busy(_) | Self::Metered(_))
+        !matches!(self, Self::Busy(_) | Self::LookUpLimit(_))
     }
 }
 
@@ -96,14 +96,14 @@ pub struct ServiceTokens {
     /// The instance's DID.
     audience: String,
     clock: Clock,
-    replay: Replay,
+    replay: ReplayCache,
     look_ups: FairPool,
 }
 
 impl ServiceTokens {
     pub fn new(audience: String, clock: Clock) -> Self {
         let look_ups = FairPool::new("service_tokens", LOOK_UPS);
-        Self { audience, clock, replay: Replay::default(), look_ups }
+        Self { audience, clock, replay: ReplayCache::default(), look_ups }
     }
 
     /// Verifies a token. `method` is the NSID being called; `None` where there is none (`/admin`): a token that is
@@ -123,7 +123,7 @@ impl ServiceTokens {
             .header
             .typ
             .as_deref()
-            .is_some_and(|typ| OTHER_TYPES.iter().any(|t| typ.eq_ignore_ascii_case(t)))
+            .is_some_and(|typ| REJECTED_TYPES.iter().any(|t| typ.eq_ignore_ascii_case(t)))
         {
             return Err(Refused::Type);
         }
@@ -157,13 +157,13 @@ impl ServiceTokens {
         let found = if let Some(known) = keys.known(issuer, fresh).await {
             known
         } else {
-            sender.pay_look_up(issuer).map_err(Refused::Metered)?;
+            sender.pay_look_up(issuer).map_err(Refused::LookUpLimit)?;
             let _place = self.look_ups.enter(sender.tenant()).await?;
             keys.look_up(issuer, fresh).await
         };
         found.map_err(|error| match error {
-            NoKey::Busy(full) => Refused::Busy(full),
-            NoKey::Unknown(text) => Refused::Key(text),
+            SigningKeyError::Busy(full) => Refused::Busy(full),
+            SigningKeyError::Unknown(text) => Refused::Key(text),
         })
     }
 
@@ -172,11 +172,11 @@ impl ServiceTokens {
         if claims.exp <= now {
             return Err(Refused::Expired);
         }
-        if claims.exp > now + LONGEST_LIFE_SECONDS {
+        if claims.exp > now + MAX_LIFE_SECONDS {
             return Err(Refused::TooLong);
         }
-        if claims.nbf.is_some_and(|nbf| nbf > now + CLOCK_SKEW_SECONDS) {
-            return Err(Refused::NotYet);
+        if claims.nbf.is_some_and(|nbf| nbf > now + MAX_AHEAD_SECONDS) {
+            return Err(Refused::NotYetValid);
         }
         // Compared with the configured DID only: the caller chooses the Host header. Any service fragment is accepted
         // here: whether that service exists is checked where service entries are known.
@@ -197,7 +197,7 @@ impl From<Refused> for Error {
             tracing::info!(%cause, "the signing key of a service token's issuer could not be found");
         }
         match refused {
-            Refused::Metered(exhausted) => exhausted.into(),
+            Refused::LookUpLimit(exhausted) => exhausted.into(),
             Refused::Busy(full) => busy(full),
             _ => Self::unauthorized(refused.to_string()),
         }

@@ -13,10 +13,10 @@ use crate::store::used_proofs::{self, ProofId};
 use crate::store::{Db, StoreError};
 
 /// Requests that may wait for the database; further ones are rejected.
-const QUEUE: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// Ids in one statement: two parameters each, far below the databases' limits.
-const BATCH: usize = 256;
+const MAX_BATCH: usize = 256;
 
 /// How often expired ids are deleted.
 const PRUNE_EVERY: Duration = Duration::from_mins(1);
@@ -26,10 +26,10 @@ const PRUNE_ROWS: u32 = 10_000;
 
 /// Records the use of proofs. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct UsedProofs(mpsc::Sender<Use>);
+pub struct UsedProofs(mpsc::Sender<ProofUse>);
 
 #[derive(Debug)]
-struct Use {
+struct ProofUse {
     id: ProofId,
     expires_at: Timestamp,
     answer: oneshot::Sender<bool>,
@@ -38,13 +38,13 @@ struct Use {
 /// It is unknown whether the proof was used before: the database failed or is overloaded. The proof must be rejected.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("used DPoP proofs can't be looked up now")]
-pub struct Unknown;
+pub struct UseUnknown;
 
 impl UsedProofs {
     pub fn start(db: Db, clock: Clock, tasks: &TaskTracker, stop: CancellationToken) -> Self {
-        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
         // Not one of the tasks that shutdown waits for: it ends when the last `UsedProofs` is dropped.
-        tokio::spawn(keep(db.clone(), receiver));
+        tokio::spawn(insert_batches(db.clone(), receiver));
         tasks.spawn(async move {
             while stop.run_until_cancelled(tokio::time::sleep(PRUNE_EVERY)).await.is_some() {
                 if let Err(error) = prune(&db, clock.now()).await {
@@ -64,20 +64,20 @@ impl UsedProofs {
         thumbprint: &str,
         jti: &str,
         expires_at: Timestamp,
-    ) -> Result<bool, Unknown> {
+    ) -> Result<bool, UseUnknown> {
         let mut id = ProofId::default();
         // A thumbprint has a fixed length, so no two pairs concatenate to the same text.
         id.copy_from_slice(&sha256(format!("{thumbprint}{jti}").as_bytes())[..16]);
         let (answer, answered) = oneshot::channel();
-        self.0.try_send(Use { id, expires_at, answer }).map_err(|_| Unknown)?;
-        answered.await.map_err(|_| Unknown)
+        self.0.try_send(ProofUse { id, expires_at, answer }).map_err(|_| UseUnknown)?;
+        answered.await.map_err(|_| UseUnknown)
     }
 }
 
 /// Inserts the queued ids in batches, until every [`UsedProofs`] is dropped.
-async fn keep(db: Db, mut uses: mpsc::Receiver<Use>) {
-    let mut batch = Vec::with_capacity(BATCH);
-    while uses.recv_many(&mut batch, BATCH).await > 0 {
+async fn insert_batches(db: Db, mut uses: mpsc::Receiver<ProofUse>) {
+    let mut batch = Vec::with_capacity(MAX_BATCH);
+    while uses.recv_many(&mut batch, MAX_BATCH).await > 0 {
         let mut proofs: Vec<(ProofId, Timestamp)> = Vec::with_capacity(batch.len());
         for one in &batch {
             if !proofs.iter().any(|(id, _)| *id == one.id) {

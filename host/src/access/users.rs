@@ -16,14 +16,14 @@ use crate::store::{StoreError, api_keys, users};
 const TOUCH_EVERY_SECONDS: i64 = 60;
 
 /// Users and keys whose last write is remembered. With more of them, some are written more often.
-const MOST_TOUCHED: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
 #[derive(Debug, Default)]
 pub struct Users {
     /// Whether a user is known to exist. Never becomes false again, because the super user can't be deleted. Lets
     /// unknown callers skip the bootstrap query.
-    exist: AtomicBool,
-    touched: Mutex<HashMap<String, Timestamp>>,
+    has_users: AtomicBool,
+    last_writes: Mutex<HashMap<String, Timestamp>>,
 }
 
 impl Users {
@@ -55,13 +55,13 @@ impl Users {
 
     /// Makes the DID the first user if there is none, and returns whether it did.
     async fn bootstrap(&self, access: &Access, did: &Did, now: Timestamp) -> Result<bool, StoreError> {
-        if self.exist.load(Ordering::Relaxed) {
+        if self.has_users.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let permissions: Vec<&str> = Permission::ALL.iter().map(|p| p.as_str()).collect();
         let first =
             users::bootstrap(&access.db, &access.random.uuid(), did.as_str(), &permissions, now).await?;
-        self.exist.store(true, Ordering::Relaxed);
+        self.has_users.store(true, Ordering::Relaxed);
         if first {
             tracing::info!(%did, "the first caller has become the super user");
             access.events.record(Event::UserBootstrapped { did: did.to_string() });
@@ -73,7 +73,7 @@ impl Users {
     pub(super) fn touch(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
             let (db, id) = (access.db.clone(), id.to_owned());
-            access.tasks.spawn(async move { logged(users::touch(&db, &id, now).await) });
+            access.tasks.spawn(async move { log_failure(users::touch(&db, &id, now).await) });
         }
     }
 
@@ -81,23 +81,23 @@ impl Users {
     pub(super) fn touch_key(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
             let (db, id) = (access.db.clone(), id.to_owned());
-            access.tasks.spawn(async move { logged(api_keys::touch(&db, &id, now).await) });
+            access.tasks.spawn(async move { log_failure(api_keys::touch(&db, &id, now).await) });
         }
     }
 
     fn is_due(&self, id: &str, now: Timestamp) -> bool {
-        let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
-        match touched.get_mut(id) {
+        let mut last_writes = self.last_writes.lock().unwrap_or_else(PoisonError::into_inner);
+        match last_writes.get_mut(id) {
             Some(last) if last.plus_seconds(TOUCH_EVERY_SECONDS) > now => false,
             Some(last) => {
                 *last = now;
                 true
             }
             None => {
-                if touched.len() >= MOST_TOUCHED {
-                    touched.clear();
+                if last_writes.len() >= MAX_REMEMBERED {
+                    last_writes.clear();
                 }
-                touched.insert(id.to_owned(), now);
+                last_writes.insert(id.to_owned(), now);
                 true
             }
         }
@@ -105,7 +105,7 @@ impl Users {
 }
 
 /// The request does not depend on the write, so a failure is only logged.
-fn logged(result: Result<(), StoreError>) {
+fn log_failure(result: Result<(), StoreError>) {
     if let Err(error) = result {
         tracing::warn!(%error, "last_used_at could not be written");
     }

@@ -15,13 +15,13 @@ use crate::random::Random;
 use crate::store::web_sessions::{self, WebSessionRow};
 use crate::store::{Db, StoreError};
 
-const NAME: &str = "belvedere_session";
+const SESSION_COOKIE: &str = "belvedere_session";
 
 /// Binds a login to the browser that began it.
-const LOGIN_NAME: &str = "belvedere_login";
+const LOGIN_COOKIE: &str = "belvedere_login";
 
 /// A month: operators log in more often, and a lost laptop should not stay logged in for ever.
-const LIFE_SECONDS: i64 = 30 * 86_400;
+const SESSION_SECONDS: i64 = 30 * 86_400;
 
 /// A login takes minutes.
 const LOGIN_SECONDS: i64 = 15 * 60;
@@ -30,7 +30,7 @@ const LOGIN_SECONDS: i64 = 15 * 60;
 const MAX_BROWSERS: i64 = 20;
 
 /// Maximum number of browsers that one login logs out.
-const SURPLUS_STEP: u32 = 100;
+const MAX_SURPLUS: u32 = 100;
 
 /// Random bytes of an id: too many to guess.
 const ID_BYTES: usize = 32;
@@ -68,7 +68,7 @@ impl WebSessions {
         headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<Option<WebUser>, Error> {
-        let Some(id) = self.id(headers, NAME) else { return Ok(None) };
+        let Some(id) = self.id(headers, SESSION_COOKIE) else { return Ok(None) };
         let found = web_sessions::get(&self.db, &sha256_hex(id.as_bytes()), now).await;
         let Some(row) = found? else { return Ok(None) };
         if !matches!(*method, Method::GET | Method::HEAD) && !self.is_from_own_page(headers) {
@@ -104,10 +104,10 @@ impl WebSessions {
             did: did.to_string(),
             oauth_session_id: session.to_owned(),
             created_at: now,
-            expires_at: now.plus_seconds(LIFE_SECONDS),
+            expires_at: now.plus_seconds(SESSION_SECONDS),
         };
         web_sessions::create(&self.db, &row).await?;
-        Ok(self.cookie(NAME, &self.signed(&id), LIFE_SECONDS))
+        Ok(self.cookie(SESSION_COOKIE, &self.signed(&id), SESSION_SECONDS))
     }
 
     /// The PDS sessions of a user's browsers beyond [`MAX_BROWSERS`]. Ending them logs these browsers out.
@@ -115,23 +115,23 @@ impl WebSessions {
     /// # Errors
     /// When the store can't be read.
     pub async fn surplus(&self, did: &Did) -> Result<Vec<String>, StoreError> {
-        web_sessions::surplus(&self.db, did.as_str(), MAX_BROWSERS, SURPLUS_STEP).await
+        web_sessions::surplus(&self.db, did.as_str(), MAX_BROWSERS, MAX_SURPLUS).await
     }
 
     /// A cookie that removes the session cookie.
-    pub fn cleared(&self) -> HeaderValue {
-        self.cookie(NAME, "", 0)
+    pub fn removal_cookie(&self) -> HeaderValue {
+        self.cookie(SESSION_COOKIE, "", 0)
     }
 
     /// A cookie that binds a login to this browser, and the hash to compare it with later.
-    pub fn login(&self, random: &Random) -> (HeaderValue, String) {
+    pub fn login_cookie(&self, random: &Random) -> (HeaderValue, String) {
         let id = URL_SAFE_NO_PAD.encode(random.bytes::<ID_BYTES>());
-        (self.cookie(LOGIN_NAME, &self.signed(&id), LOGIN_SECONDS), sha256_hex(id.as_bytes()))
+        (self.cookie(LOGIN_COOKIE, &self.signed(&id), LOGIN_SECONDS), sha256_hex(id.as_bytes()))
     }
 
     /// Whether the request comes from the browser that a login was bound to.
-    pub fn is_login(&self, headers: &HeaderMap, bound: &str) -> bool {
-        self.id(headers, LOGIN_NAME)
+    pub fn is_login_browser(&self, headers: &HeaderMap, bound: &str) -> bool {
+        self.id(headers, LOGIN_COOKIE)
             .is_some_and(|id| ct_eq(sha256_hex(id.as_bytes()).as_bytes(), bound.as_bytes()))
     }
 

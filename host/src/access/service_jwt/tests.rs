@@ -37,14 +37,14 @@ impl Issuer {
 }
 
 impl SigningKeys for Issuer {
-    async fn known(&self, _: &Did, fresh: bool) -> Option<Result<PublicKey, NoKey>> {
+    async fn known(&self, _: &Did, fresh: bool) -> Option<Result<PublicKey, SigningKeyError>> {
         self.cached.as_ref().filter(|_| !fresh).map(|old| Ok(old.public()))
     }
 
-    async fn look_up(&self, did: &Did, _: bool) -> Result<PublicKey, NoKey> {
+    async fn look_up(&self, did: &Did, _: bool) -> Result<PublicKey, SigningKeyError> {
         self.look_ups.fetch_add(1, Ordering::Relaxed);
         match did.as_str() {
-            "did:plc:gone" => Err(NoKey::Unknown("not found".to_owned())),
+            "did:plc:gone" => Err(SigningKeyError::Unknown("not found".to_owned())),
             stalled if stalled.starts_with(self.stalls) => std::future::pending().await,
             _ => Ok(self.key.public()),
         }
@@ -182,7 +182,7 @@ async fn a_flood_of_tokens_whose_issuers_stall_delays_no_other_sender() {
         match futures_util::poll!(&mut call) {
             std::task::Poll::Pending => flood.push(call),
             std::task::Poll::Ready(outcome) => {
-                assert!(matches!(outcome, Err(Refused::Busy(Full::Tenant) | Refused::Metered(_))));
+                assert!(matches!(outcome, Err(Refused::Busy(Full::Tenant) | Refused::LookUpLimit(_))));
                 refused += 1;
             }
         }

@@ -76,7 +76,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         None => Vec::new(),
     };
     let names = template.iter().map(|permission| permission.as_str());
-    let mut granted = admin.granting(names.chain(body.permissions.iter().flatten().map(String::as_str)))?;
+    let mut granted = admin.grantable(names.chain(body.permissions.iter().flatten().map(String::as_str)))?;
     granted.sort_unstable();
     granted.dedup();
 
@@ -114,7 +114,7 @@ pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Resul
     if let Some(name) = body.grant.iter().find(|name| body.revoke.contains(name)) {
         return Err(Error::bad_request(format!("{name} can't be both granted and revoked")));
     }
-    let granted = admin.granting(body.grant.iter().map(String::as_str))?;
+    let granted = admin.grantable(body.grant.iter().map(String::as_str))?;
     let revoked = body.revoke.iter().map(|name| Permission::named(name).map(Permission::as_str));
     let revoked: Vec<&str> = revoked.collect::<Result<_, _>>()?;
 

@@ -48,7 +48,10 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         };
         return Ok(redirect(&to));
     }
-    if browser.as_deref().is_some_and(|bound| !app.access.web_sessions.is_login(request.headers(), bound)) {
+    if browser
+        .as_deref()
+        .is_some_and(|bound| !app.access.web_sessions.is_login_browser(request.headers(), bound))
+    {
         tracing::info!(did = %completed.did, "a login came back in another browser");
         return Ok(to_login("expired"));
     }

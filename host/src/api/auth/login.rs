@@ -34,7 +34,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         _ => Error::bad_request(error.to_string()),
     })?;
     let origin = app.access.origins.of_host(request.headers());
-    let (cookie, browser) = app.access.web_sessions.login(&app.random);
+    let (cookie, browser) = app.access.web_sessions.login_cookie(&app.random);
     // A loopback client is sent back to 127.0.0.1, where a cookie for localhost does not follow.
     let follows = OwnClient::of(&origin, own::SCOPES).redirect_uri.starts_with(&origin);
     let goal = Goal { return_to, browser: follows.then_some(browser), grant: None };

@@ -28,7 +28,7 @@ pub async fn logout(app: Arc<App>, request: Request) -> Result<Response, Error> 
         app.vault.end(&user.session).await?;
     }
     let mut answer = response::empty(StatusCode::NO_CONTENT);
-    answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.cleared());
+    answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.removal_cookie());
     Ok(answer)
 }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::sessions::create;
-use crate::access::{ApiClient, Minter, oauth};
+use crate::access::{ApiClient, AssertionCaller, oauth};
 use crate::app::App;
 use crate::config::Secret;
 use crate::http::{Error, Request, Response, response};
@@ -38,14 +38,14 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         return Err(Error::bad_request("provision_id and pkce_verifier must be sent together"));
     }
     let mut kid = body.kid;
-    match oauth::admit_minter(&app.access, &client, &request).await? {
-        Minter::Application => {}
+    match oauth::admit_assertion_caller(&app.access, &client, &request).await? {
+        AssertionCaller::Application => {}
         // A session goes on with the key that it began with.
-        Minter::Device(session) => {
+        AssertionCaller::Device(session) => {
             let row = oauth_sessions::get(&app.db, &session.id).await?;
             kid = kid.or_else(|| row.and_then(|row| row.assertion_kid));
         }
-        Minter::Page => {
+        AssertionCaller::Page => {
             let unproved =
                 || Error::unauthorized("provision_id and pkce_verifier, or DPoP authentication, required");
             let (id, verifier) = body.provision_id.zip(body.pkce_verifier).ok_or_else(unproved)?;

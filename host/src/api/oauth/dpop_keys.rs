@@ -59,7 +59,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         client_key: client.key.clone(),
         thumbprint: row.thumbprint,
     });
-    let confidential = app.access.client_keys.pinned(&app.access, &client).await?.is_some();
+    let confidential = app.access.client_keys.kid_for_new_session(&app.access, &client).await?.is_some();
     let answer = Answer { provision_id: row.id, dpop_key: private, confidential };
     Ok(response::json(StatusCode::CREATED, &answer))
 }

@@ -29,7 +29,8 @@ async fn client(app: &App, id: &str) -> Result<ApiClientRow, Error> {
 async fn view(app: &App, client: &ApiClientRow) -> Result<KeyView, Error> {
     let key = api_client_keys::current(&app.db, &client.id).await?;
     let key = key.ok_or_else(|| Error::not_found("the client has no key"))?;
-    let confidential = app.access.client_keys.verdict(&app.access, &client.id, &client.client_id_url).await;
+    let confidential =
+        app.access.client_keys.is_confidential(&app.access, &client.id, &client.client_id_url).await;
     Ok(KeyView { kid: key.kid, jwks_uri: client_keys::jwks_uri(&app.access, &client.id), confidential })
 }
 

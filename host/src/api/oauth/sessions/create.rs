@@ -56,14 +56,14 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     let expires_at = expires_at.map_err(|_| Error::bad_request("expires_at is not an ISO 8601 timestamp"))?;
     let key = provisioned(&app, &client, &body.provision_id, &did).await?;
     verify_pkce(&key, body.pkce_verifier.as_ref())?;
-    scopes::registrable(&app.access, &client, &body.scopes).await.map_err(not_granted)?;
+    scopes::check_session(&app.access, &client, &body.scopes).await.map_err(not_granted)?;
 
     let account = located(&app, &did, &body).await?;
     let private = app.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;
     verify_owner(&app, &account, &private, &did, &body.access_token).await?;
 
     let refresh_token = body.refresh_token.as_ref().map(|token| token.reveal().as_str());
-    let kid = app.access.client_keys.pinned(&app.access, &client).await?;
+    let kid = app.access.client_keys.kid_for_new_session(&app.access, &client).await?;
     let registration = Registration {
         key_id: &key.id,
         client_id: Some(&client.id),

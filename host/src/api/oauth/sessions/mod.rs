@@ -34,7 +34,7 @@ struct Answer<'a> {
 /// and its parent still have. By DPoP the caller's own session; by the client's secret the user's newest.
 pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
-    holder.may_see(&did)?;
+    holder.check_access_to(&did)?;
     let scopes = match &holder {
         Holder::Device(_, session) => session.scopes.clone(),
         Holder::Application(client) => {
@@ -42,7 +42,7 @@ pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Resp
             found.ok_or_else(|| Error::not_found("DPoP session not found"))?.scopes
         }
     };
-    let scopes = scopes::left(&app.access, holder.client(), &scopes).await?;
+    let scopes = scopes::remaining(&app.access, holder.client(), &scopes).await?;
     let scopes = scopes.split_ascii_whitespace().collect();
     Ok(response::json(StatusCode::OK, &Answer { did: did.as_str(), scopes }))
 }
@@ -51,7 +51,7 @@ pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Resp
 /// client, and that there are none is fine. The session ends at the authorization server too, as far as that lets us.
 pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
-    holder.may_see(&did)?;
+    holder.check_access_to(&did)?;
     let mut ended = 0;
     match &holder {
         Holder::Device(_, session) => ended += u32::from(app.vault.end(&session.id).await?),

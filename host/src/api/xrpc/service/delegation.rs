@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::access::ClientUser;
 use crate::access::delegation::{self, Role};
-use crate::access::dpop::Shown;
+use crate::access::dpop::PresentedProof;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::config::Secret;
@@ -76,7 +76,7 @@ pub async fn add_delegate(app: Arc<App>, caller: ClientUser, request: Request) -
 /// its role is `account`.
 pub async fn get_account(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let (account, client) = (query_did(&request, "did")?, &caller.client.id);
-    let own = delegation::part(&app.access, client, &account, &caller.did).await?;
+    let own = delegation::caller_role(&app.access, client, &account, &caller.did).await?;
     let all = delegates::of_account(&app.db, client, account.as_str()).await?;
     let owner = all.into_iter().find(|row| row.role == "owner");
     let answer = json!({
@@ -111,8 +111,8 @@ pub async fn link_account(app: Arc<App>, caller: ClientUser, request: Request) -
         return Err(Error::bad_request(text));
     };
     let (method, path) = (request.method(), request.uri().path());
-    let shown = Shown { method, path, token: token.reveal(), proof };
-    let session = app.access.proofs.verify(&caller.client, &shown).await?;
+    let presented = PresentedProof { method, path, token: token.reveal(), proof };
+    let session = app.access.proofs.verify(&caller.client, &presented).await?;
     if session.did != account {
         return Err(Error::bad_request("accountProof is by a session of another account"));
     }
@@ -145,7 +145,7 @@ pub async fn list_accounts(app: Arc<App>, caller: ClientUser, _request: Request)
 /// `GET delegation.listDelegates?accountDid=`: the delegates of an account, for each of them and for the account itself.
 pub async fn list_delegates(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let (account, client) = (query_did(&request, "accountDid")?, &caller.client.id);
-    delegation::part(&app.access, client, &account, &caller.did).await?;
+    delegation::caller_role(&app.access, client, &account, &caller.did).await?;
     let rows = delegates::of_account(&app.db, client, account.as_str()).await?;
     let delegates: Vec<Value> = rows
         .iter()
@@ -170,7 +170,7 @@ pub async fn remove_delegate(app: Arc<App>, caller: ClientUser, request: Request
     let body: RemoveDelegateBody = request.json()?;
     let (account, user) = (did("accountDid", &body.account_did)?, did("userDid", &body.user_did)?);
     let client = &caller.client.id;
-    let own = delegation::part(&app.access, client, &account, &caller.did).await?;
+    let own = delegation::caller_role(&app.access, client, &account, &caller.did).await?;
     let other = delegates::of_account(&app.db, client, account.as_str()).await?;
     let other = other.into_iter().find(|row| row.user_did == user.as_str());
     let other = other.and_then(|row| Role::from_name(&row.role));
@@ -201,7 +201,7 @@ pub async fn unlink_account(app: Arc<App>, caller: ClientUser, request: Request)
     let body: UnlinkAccountBody = request.json()?;
     let account = did("did", &body.did)?;
     let client = &caller.client.id;
-    if !delegation::part(&app.access, client, &account, &caller.did).await?.may_unlink() {
+    if !delegation::caller_role(&app.access, client, &account, &caller.did).await?.may_unlink() {
         return Err(Error::forbidden("that takes the role owner of this account, or the account itself"));
     }
     delegates::unlink(&app.db, client, account.as_str()).await?;

@@ -100,9 +100,9 @@ pub async fn create_api_client(
         Some(_) => return Err(Error::bad_request("Invalid client_type")),
     };
     let scopes = body.scopes.unwrap_or_else(|| "atproto".to_owned());
-    scopes::within(&app.db, &caller.client.scopes, &scopes).await.map_err(|error| match error {
+    scopes::check_within(&app.db, &caller.client.scopes, &scopes).await.map_err(|error| match error {
         NotGranted::Store(error) => Error::from(error),
-        NotGranted::Beyond(scope) => {
+        NotGranted::NotAllowed(scope) => {
             Error::bad_request(format!("scope '{scope}' is not allowed for the parent client"))
         }
         NotGranted::NoAtproto => Error::bad_request("scopes must include atproto"),
@@ -145,7 +145,7 @@ pub async fn delete_api_client(
     caller: ClientUser,
     request: Request,
 ) -> Result<Response, Error> {
-    caller.is_top_level()?;
+    caller.require_top_level()?;
     let DeleteApiClientBody { id } =
         request.json().map_err(|_| Error::bad_request("invalid request body"))?;
     owned(&app, &caller, &id).await?;
@@ -159,7 +159,7 @@ pub async fn delete_api_client(
 
 /// `GET /xrpc/dev.service.getApiClient?id=`
 pub async fn get_api_client(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
-    caller.is_top_level()?;
+    caller.require_top_level()?;
     let id = request.query("id").ok_or_else(|| Error::bad_request("id is missing"))?;
     let client = ClientView::from(owned(&app, &caller, &id).await?);
     Ok(response::json(StatusCode::OK, &json!({ "client": client })))
@@ -171,7 +171,7 @@ pub async fn list_api_clients(
     caller: ClientUser,
     _request: Request,
 ) -> Result<Response, Error> {
-    caller.is_top_level()?;
+    caller.require_top_level()?;
     let rows = api_clients::list_owned(&app.db, caller.did.as_str()).await?;
     let clients: Vec<ClientView> = rows.into_iter().map(ClientView::from).collect();
     Ok(response::json(StatusCode::OK, &json!({ "clients": clients })))
