@@ -1,9 +1,9 @@
-//! `limit` and `cursor` of a list, read the same way everywhere.
+//! Reads the query parameters of lists: `limit`, and parameters that are required.
 
 use crate::http::{Error, Request};
 
-/// What the page size of a list may be. The specification gives one default for records and one for logs, and
-/// the same upper bound for all, so that no page can be large enough to hurt.
+/// Default and maximum page size of a list. The specification gives one default for records and one for logs, and one
+/// maximum for all, which bounds the cost of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSize {
     pub default: u32,
@@ -15,7 +15,7 @@ pub const RECORDS: PageSize = PageSize { default: 20, max: 100 };
 /// The event log and other logs.
 pub const LOGS: PageSize = PageSize { default: 50, max: 100 };
 
-/// Reads `limit`, clamped to what is allowed.
+/// Reads `limit`, clamped to the allowed range.
 ///
 /// # Errors
 /// 400 when it is not a number.
@@ -27,7 +27,7 @@ pub fn limit(request: &Request, size: PageSize) -> Result<u32, Error> {
     Ok(u32::try_from(number.clamp(1, i64::from(size.max))).unwrap_or(size.default))
 }
 
-/// A query parameter that must be there and not blank.
+/// A query parameter that must be present and not blank.
 ///
 /// # Errors
 /// 400 naming it.

@@ -1,4 +1,4 @@
-//! `/oauth/sessions/{did}/devices`
+//! `/oauth/sessions/{did}/devices`: lists and ends the sessions of a user's devices.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub async fn list(app: Arc<App>, holder: Holder, request: Request) -> Result<Res
     Ok(response::json(StatusCode::OK, &devices))
 }
 
-/// `DELETE /oauth/sessions/{did}/devices/{session_id}`: log out one of the user's devices.
+/// `DELETE /oauth/sessions/{did}/devices/{session_id}`: logs out one of the user's devices.
 pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
     holder.check_access_to(&did)?;

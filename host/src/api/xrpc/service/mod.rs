@@ -1,5 +1,5 @@
-//! Methods of the service's own namespace (`SERVICE_NAMESPACE`): third parties manage their API clients, and accounts
-//! that several people write for.
+//! Methods of the service's own namespace (`SERVICE_NAMESPACE`), with which third parties manage their API clients, and
+//! linked accounts that several users write for.
 
 pub mod delegation;
 
@@ -52,11 +52,11 @@ impl From<ApiClientRow> for ClientView {
     }
 }
 
-/// A client of the caller's own.
+/// The client with this id, if the caller owns it.
 ///
 /// # Errors
-/// 404 for everybody else's.
-async fn owned(app: &App, caller: &ClientUser, id: &str) -> Result<ApiClientRow, Error> {
+/// 404 for any other client.
+async fn owned_client(app: &App, caller: &ClientUser, id: &str) -> Result<ApiClientRow, Error> {
     let row = api_clients::get(&app.db, id).await?;
     row.filter(|row| row.owner_did.as_deref() == Some(caller.did.as_str()))
         .ok_or_else(|| Error::not_found("API client not found"))
@@ -83,8 +83,8 @@ struct Answer<'a> {
     client_secret: Option<&'a str>,
 }
 
-/// `POST /xrpc/dev.service.createApiClient`: an application of the caller's own, under the one they log in with. It may
-/// never more than that one.
+/// `POST /xrpc/dev.service.createApiClient`: registers an application of the caller, as a child of the client that they
+/// are logged in with. Its permissions never exceed its parent's.
 pub async fn create_api_client(
     app: Arc<App>,
     caller: ClientUser,
@@ -138,7 +138,7 @@ struct DeleteApiClientBody {
     id: String,
 }
 
-/// `POST /xrpc/dev.service.deleteApiClient`: the client, its keys and its sessions are gone. The sessions are revoked at
+/// `POST /xrpc/dev.service.deleteApiClient`: deletes the client, its keys and its sessions. The sessions are revoked at
 /// the authorization servers in the background.
 pub async fn delete_api_client(
     app: Arc<App>,
@@ -148,7 +148,7 @@ pub async fn delete_api_client(
     caller.require_top_level()?;
     let DeleteApiClientBody { id } =
         request.json().map_err(|_| Error::bad_request("invalid request body"))?;
-    owned(&app, &caller, &id).await?;
+    owned_client(&app, &caller, &id).await?;
     let revocations = app.vault.revocations(&id).await?;
     api_clients::delete(&app.db, &id).await?;
     app.vault.revoke_all(revocations);
@@ -161,11 +161,11 @@ pub async fn delete_api_client(
 pub async fn get_api_client(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     caller.require_top_level()?;
     let id = request.query("id").ok_or_else(|| Error::bad_request("id is missing"))?;
-    let client = ClientView::from(owned(&app, &caller, &id).await?);
+    let client = ClientView::from(owned_client(&app, &caller, &id).await?);
     Ok(response::json(StatusCode::OK, &json!({ "client": client })))
 }
 
-/// `GET /xrpc/dev.service.listApiClients`: the caller's own, newest first.
+/// `GET /xrpc/dev.service.listApiClients`: the caller's own clients, newest first.
 pub async fn list_api_clients(
     app: Arc<App>,
     caller: ClientUser,
