@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_schemes_apart() {
+    fn distinguishes_schemes() {
         let of = |text: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, HeaderValue::from_static(text));

@@ -91,8 +91,8 @@ async fn valid_tokens_give_their_issuer() {
             json!({ "nbf": NOW }),
         ] {
             let token = issuer.token(json!({ "alg": alg, "typ": "JWT" }), &claims(change));
-            let spoken = verify(&tokens(), &issuer, &token, None).await.unwrap();
-            assert_eq!((spoken.did.as_str(), spoken.bound), ("did:plc:abc", false));
+            let verified = verify(&tokens(), &issuer, &token, None).await.unwrap();
+            assert_eq!((verified.did.as_str(), verified.bound), ("did:plc:abc", false));
         }
     }
     let method = Some("com.example.list");
@@ -121,11 +121,11 @@ async fn each_claim_is_checked_before_any_look_up() {
         (header(), json!({ "lxm": "com.example.other" }), list, "method"),
         (header(), json!({ "lxm": "com.example.list" }), None, "method"),
     ] {
-        let shown = format!("{header} {change}");
+        let case = format!("{header} {change}");
         let (result, look_ups) = check(header, change, method).await;
-        let error = result.expect_err(&shown).to_string();
-        assert!(error.contains(text), "{shown}: {error}");
-        assert_eq!(look_ups, 0, "{shown}");
+        let error = result.expect_err(&case).to_string();
+        assert!(error.contains(text), "{case}: {error}");
+        assert_eq!(look_ups, 0, "{case}");
     }
 }
 

@@ -63,7 +63,7 @@ struct Index {
     error: Option<String>,
 }
 
-/// `GET /admin/stats/indexes`: the record fields that queries use, what they cost, and the indexes made for them.
+/// `GET /admin/stats/indexes`: the record fields that queries use, what they cost, and the indexes created for them.
 ///
 /// The most expensive first. Uses within the last seconds may not be counted yet.
 pub async fn indexes(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {

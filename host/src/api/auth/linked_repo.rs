@@ -48,7 +48,7 @@ pub(super) async fn link(app: &App, completed: &Completed, goal: &GrantGoal) -> 
     if other.is_some_and(|other| other.id != grant.id) {
         return Ok("already_linked");
     }
-    // With fewer scopes a script would fail later, when the owner can't be asked any more.
+    // With fewer scopes, a script would fail later, without the owner there to grant them.
     let granted: Vec<&str> = completed.tokens.scope.split(' ').collect();
     if !grant.scopes.split(' ').all(|requested| granted.contains(&requested)) {
         tracing::info!(grant = grant.id, "the authorization server granted fewer scopes than requested");

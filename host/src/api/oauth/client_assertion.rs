@@ -46,9 +46,9 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
             kid = kid.or_else(|| row.and_then(|row| row.assertion_kid));
         }
         AssertionCaller::Page => {
-            let unproved =
+            let missing_proof =
                 || Error::unauthorized("provision_id and pkce_verifier, or DPoP authentication, required");
-            let (id, verifier) = body.provision_id.zip(body.pkce_verifier).ok_or_else(unproved)?;
+            let (id, verifier) = body.provision_id.zip(body.pkce_verifier).ok_or_else(missing_proof)?;
             let key = dpop_keys::get(&app.db, &id).await?;
             let key = key.filter(|key| key.client_id.as_deref() == Some(&client.id));
             let key = key.ok_or_else(|| Error::not_found("DPoP key not found"))?;

@@ -52,7 +52,7 @@ pub async fn db_info(app: Arc<App>, _admin: Admin, _request: Request) -> Result<
         server_max_connections,
         main_pool_size,
         backfill_pool_size: 0,
-        restart_recommended: server_max_connections.is_some_and(|most| i64::from(main_pool_size) > most),
+        restart_recommended: server_max_connections.is_some_and(|max| i64::from(main_pool_size) > max),
     };
     Ok(response::json(StatusCode::OK, &info))
 }

@@ -48,8 +48,8 @@ pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Resp
 }
 
 /// `DELETE /oauth/sessions/{did}`: logs out. By DPoP ends the caller's own session; by the client's secret all of the
-/// user's sessions under the client, of which there may be none. The authorization server is asked to revoke them too;
-/// if it fails to, the tokens expire there.
+/// user's sessions under the client, of which there may be none. They are revoked at the authorization server too; if
+/// that fails, the tokens expire there.
 pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
     holder.check_access_to(&did)?;
