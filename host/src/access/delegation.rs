@@ -1,5 +1,5 @@
 //! Checks callers' roles in linked accounts, which several users write for (auth-and-clients.md §10). A delegation
-//! belongs to one API client; other clients can't see it.
+//! belongs to one API client; other clients can't use it.
 
 use super::Access;
 use crate::atproto::Did;
