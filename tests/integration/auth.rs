@@ -206,7 +206,7 @@ crate::in_both_worlds! {
             ("handle=did:plc:nobodynobodynobodynobody", 502, "the DID could not be resolved"),
             ("handle=HANDLE&redirect_uri=https://evil.example", 400, "redirect_uri must be a path"),
             ("handle=HANDLE&scope=transition:email%20atproto", 400, "scope must have atproto"),
-            ("handle=HANDLE&client_id=https://app.example", 400, "logins for other applications"),
+            ("handle=HANDLE&client_id=https://app.example", 400, "client_id is not supported"),
         ] {
             let query = query.replace("HANDLE", OPERATOR);
             let answer = server.request(Method::GET, &format!("/auth/login?{query}"), &[], None).await;

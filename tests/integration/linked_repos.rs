@@ -111,7 +111,7 @@ crate::in_both_worlds! {
             assert_eq!((dead.status.as_u16(), dead.error()), (400, "the link has been used, was revoked, or has expired"));
         }
         assert_eq!(get(&world, &format!("/auth/linked-repo/info?token={token}")).await.body, json!({ "valid": false }));
-        assert!(get(&world, &format!("/link/start?token={token}")).await.text.contains("no longer good"));
+        assert!(get(&world, &format!("/link/start?token={token}")).await.text.contains("no longer valid"));
         // What the owner agreed to is declared.
         let declared = get(&world, "/oauth-client-metadata.json").await.body;
         assert!(declared["scope"].as_str().unwrap().contains("blob:image/*"), "{declared}");

@@ -1,4 +1,4 @@
-//! `/admin`: which user is calling, and what it may do (service.md, Admin API authentication).
+//! `/admin`: authenticates the calling user and checks its permissions (service.md, Admin API authentication).
 
 use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
@@ -9,26 +9,26 @@ use crate::events::Event;
 use crate::http::{Error, Request};
 use crate::store::users::UserRow;
 
-/// An authenticated admin user, with what it may do in this request.
+/// An authenticated admin user, with its permissions in this request.
 #[derive(Clone, Debug)]
 pub struct Admin {
     pub user_id: String,
     pub did: Did,
     /// The one super user, acting in person. Never true for an API key.
     pub is_super: bool,
-    /// The user's permissions; through an API key those of the key that the user holds too.
+    /// The user's permissions; through an API key only those that both the key and the user have.
     pub permissions: PermissionSet,
     pub via: Via,
 }
 
-/// How the user proved who it is.
+/// How the user authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// With the API key of this id.
+    /// With the API key that has this id.
     ApiKey(String),
-    /// With a token signed by its DID's key.
+    /// With a service token, signed with its DID's key.
     ServiceJwt,
-    /// At a browser.
+    /// With the cookie of a browser session.
     Session,
 }
 
@@ -37,11 +37,14 @@ impl Admin {
         self.is_super || self.permissions.contains(permission)
     }
 
-    /// The permissions of these names, for somebody else.
+    /// The permissions with these names, if the caller may grant them to another user or a key.
     ///
     /// # Errors
-    /// 400 for what is no permission, 403 for one that the caller does not hold.
-    pub fn granting<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'static str>, Error> {
+    /// 400 for a name that is not a permission, 403 for a permission that the caller does not have.
+    pub fn grantable<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<&'static str>, Error> {
         let granted = names.into_iter().map(|name| match Permission::named(name)? {
             permission if self.may(permission) => Ok(permission.as_str()),
             _ => Err(Error::forbidden("cannot grant a permission that you do not have")),
@@ -49,7 +52,7 @@ impl Admin {
         granted.collect()
     }
 
-    /// A user as the store has it; `None` when the store holds what is no DID.
+    /// A user who acts in person; `None` when its stored DID is invalid.
     pub(super) fn in_person(user: &UserRow) -> Option<Self> {
         Some(Self {
             user_id: user.id.clone(),
@@ -60,26 +63,26 @@ impl Admin {
         })
     }
 
-    /// What a user may do through one of its keys: what the key lists and the user holds. The super user holds
-    /// everything, but its keys are not super.
+    /// A user who acts through one of its keys, with the permissions that both the key and the user have. The super
+    /// user has all permissions, but its keys are not super.
     pub(super) fn through_key(user: &UserRow, key_id: &str, key: &[String]) -> Option<Self> {
         let user = Self::in_person(user)?;
-        let held = if user.is_super { PermissionSet::all() } else { user.permissions };
+        let of_user = if user.is_super { PermissionSet::all() } else { user.permissions };
         Some(Self {
             is_super: false,
-            permissions: PermissionSet::from_names(key).intersection(held),
+            permissions: PermissionSet::from_names(key).intersection(of_user),
             via: Via::ApiKey(key_id.to_owned()),
             ..user
         })
     }
 }
 
-/// The caller, if it is a user that has all of `needed`.
+/// Authenticates the caller, who must be a user that has all of `needed`.
 ///
 /// # Errors
-/// 401 when the caller can't be told, 403 when it is no user or lacks a permission.
+/// 401 without a valid credential, 403 when the caller is not a user or lacks a permission.
 pub async fn admit(access: &Access, request: &Request, needed: PermissionSet) -> Result<Admin, Error> {
-    let admin = identify(access, request).await?;
+    let admin = authenticate(access, request).await?;
     let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else { return Ok(admin) };
     access.events.record(Event::PermissionDenied {
         caller: admin.did.to_string(),
@@ -89,8 +92,8 @@ pub async fn admit(access: &Access, request: &Request, needed: PermissionSet) ->
     Err(Error::forbidden("insufficient permissions"))
 }
 
-/// The resolution order of the specification: API key, service token, session cookie.
-async fn identify(access: &Access, request: &Request) -> Result<Admin, Error> {
+/// Authenticates the caller, in the specification's order: API key, service token, session cookie.
+async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error> {
     let now = access.clock.now();
     let sender = Sender::of(access, request);
     let credential = Credential::of(request.headers());
@@ -107,9 +110,9 @@ async fn identify(access: &Access, request: &Request) -> Result<Admin, Error> {
             Ok(admin)
         }
         Credential::Bearer(token) => {
-            let spoken = access.tokens.verify(&access.resolver, &sender, token, None).await;
-            let did = sender.charge(spoken, service_jwt::Refused::is_failure)?.did;
-            // Everybody has a DID with a key: that it is no user's costs what a wrong key does.
+            let verified = access.tokens.verify(&access.resolver, &sender, token, None).await;
+            let did = sender.charge(verified, service_jwt::Refused::is_failure)?.did;
+            // Anyone can sign with the key of some DID: one that is not a user counts as a failed proof.
             let admin = sender.charge(access.users.of_did(access, &did, now).await, |_| true)?;
             access.users.touch(access, &admin.user_id, now);
             Ok(admin)
@@ -153,18 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn the_super_user_may_everything_in_person() {
+    fn the_super_user_has_all_permissions_in_person() {
         let admin = Admin::in_person(&user(true, &[])).unwrap();
         assert!(Permission::ALL.iter().all(|p| admin.may(*p)));
     }
 
     #[test]
-    fn a_key_may_what_it_lists_and_its_user_holds() {
+    fn a_key_has_the_permissions_that_it_lists_and_its_user_has() {
         let holder = user(false, &["stats:read", "events:read"]);
         let admin = key(&holder, &["stats:read", "users:delete"]);
         assert!(admin.may(Permission::StatsRead));
         assert!(!admin.may(Permission::EventsRead), "not listed");
-        assert!(!admin.may(Permission::UsersDelete), "not held");
+        assert!(!admin.may(Permission::UsersDelete), "not one of the user's");
     }
 
     #[test]

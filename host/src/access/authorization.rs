@@ -1,11 +1,11 @@
-//! The `Authorization` header, by scheme.
+//! Parses the `Authorization` header, by scheme.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use super::secrets::ADMIN_KEY_PREFIX;
 
-/// What a caller presents. Which of these a surface accepts is the surface's business.
+/// The credential that a caller presents. Each surface decides which of these it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential<'a> {
     /// `Bearer` with the prefix of an admin API key.
@@ -16,7 +16,7 @@ pub enum Credential<'a> {
     Dpop(&'a str),
     /// `Atproto-Space`: a space credential with an HTTP message signature.
     Space(&'a str),
-    /// A scheme that we don't know, or a header that is no text. Never falls back to a cookie.
+    /// An unknown scheme, more than one header, or a header that is not text. Never falls back to a cookie.
     Unknown,
     /// No header.
     Absent,
@@ -26,7 +26,7 @@ impl<'a> Credential<'a> {
     pub fn of(headers: &'a HeaderMap) -> Self {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else { return Self::Absent };
-        // Of two credentials nobody can say which one is meant.
+        // With two credentials it is ambiguous which one is meant.
         if values.next().is_some() {
             return Self::Unknown;
         }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_schemes_apart() {
+    fn distinguishes_schemes() {
         let of = |text: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, HeaderValue::from_static(text));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn two_headers_are_none() {
+    fn two_headers_are_an_unknown_credential() {
         let mut headers = HeaderMap::new();
         headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer a"));
         headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer b"));

@@ -1,4 +1,4 @@
-//! The applications that may call XRPC.
+//! The registry of API clients: the applications that may call XRPC.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,43 +18,44 @@ use crate::store::{Db, StoreError};
 
 pub const X_CLIENT_KEY: HeaderName = HeaderName::from_static("x-client-key");
 pub const X_CLIENT_SECRET: HeaderName = HeaderName::from_static("x-client-secret");
-/// For callers that can't set headers, like an `<img>`.
+/// Query parameter for callers that can't set headers, like an `<img>`.
 pub const CLIENT_KEY_PARAM: &str = "client_key";
 
-/// A client whose requests don't fit its registration is named in the log this often at most.
+/// Minimum time between two warnings about requests that do not match one client's registration.
 const WARN_EVERY_SECONDS: i64 = 60;
 
-/// What a request has to know of the API client that sent it.
+/// An active API client, as request handling needs it.
 #[derive(Debug)]
 pub struct ApiClient {
     pub id: String,
     pub key: String,
-    /// URL of the client's OAuth metadata, by which authorization servers know it.
+    /// URL of the client's OAuth metadata: its `client_id` at authorization servers.
     pub client_id_url: String,
-    /// Space-separated; what its sessions may ask for.
+    /// Space-separated; the most that its sessions may have.
     pub scopes: String,
-    /// The top-level client that registered it.
+    /// Id of the top-level client that registered it.
     pub parent: Option<String>,
-    /// Where its pages are. Only public clients are bound to them.
+    /// Origins of its pages. Enforced for public clients only.
     pub allowed_origins: Vec<String>,
-    /// None: a public client.
+    /// SHA-256 in hex; `None` for a public client.
     secret_hash: Option<String>,
-    /// Origins that its pages have: that of `client_uri`, and the allowed ones.
+    /// Origins expected in its requests: that of `client_uri`, and the allowed ones.
     origins: Vec<String>,
     rate_limit_capacity: Option<f64>,
     rate_limit_refill_rate: Option<f64>,
+    /// Unix seconds of the last warning about a mismatch.
     warned_at: AtomicI64,
 }
 
-type ByText = HashMap<Box<str>, Arc<ApiClient>>;
+type ClientMap = HashMap<Box<str>, Arc<ApiClient>>;
 
 #[derive(Debug, Default)]
-struct Known {
-    by_key: ByText,
-    by_id: ByText,
+struct ActiveClients {
+    by_key: ClientMap,
+    by_id: ClientMap,
 }
 
-impl Known {
+impl ActiveClients {
     fn add(&mut self, row: ApiClientRow) {
         if row.is_active {
             let client = Arc::new(ApiClient::from(row));
@@ -63,7 +64,7 @@ impl Known {
         }
     }
 
-    /// Forgets a client and its children.
+    /// Removes a client and its children.
     fn remove(&mut self, id: &str) {
         let is_gone = |client: &ApiClient| client.id == id || client.parent.as_deref() == Some(id);
         self.by_key.retain(|_, client| !is_gone(client));
@@ -71,26 +72,26 @@ impl Known {
     }
 }
 
-/// All active API clients, in memory. A change of one replaces that one and its children.
+/// All active API clients, in memory. A write to one reloads that one and its children.
 #[derive(Debug, Default)]
 pub struct Clients {
-    known: RwLock<Known>,
-    /// Reloads happen one after the other, so that an older read never replaces a newer one.
+    known: RwLock<ActiveClients>,
+    /// Serializes reloads, so that an older read never replaces a newer one.
     reloading: Mutex<()>,
 }
 
 impl Clients {
-    /// Takes over what the store has now. To be called after every change.
+    /// Replaces all clients with those in the store.
     ///
     /// # Errors
-    /// When the store can't be read; the clients known before stay.
+    /// When the store can't be read; then the previous clients stay.
     pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
         let _one_at_a_time = self.reloading.lock().await;
         self.replace(api_clients::list(db, None).await?);
         Ok(())
     }
 
-    /// Takes over what the store has now of one client and its children: of one that is gone, that it is gone.
+    /// Replaces one client and its children with those in the store; a deleted client is removed.
     ///
     /// # Errors
     /// As [`Self::reload`].
@@ -106,14 +107,14 @@ impl Clients {
     }
 
     pub(super) fn replace(&self, rows: Vec<ApiClientRow>) {
-        let mut new = Known::default();
+        let mut new = ActiveClients::default();
         for row in rows {
             new.add(row);
         }
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
-    fn known(&self) -> RwLockReadGuard<'_, Known> {
+    fn known(&self) -> RwLockReadGuard<'_, ActiveClients> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,12 +144,12 @@ impl Clients {
 }
 
 impl ApiClient {
-    /// Whose share its calls take: a child's are its parent's.
+    /// The tenant whose share its calls take: that of its parent for a child client.
     pub fn tenant(&self) -> Tenant {
         Tenant::client(self.parent.as_deref().unwrap_or(&self.id))
     }
 
-    /// The client's bucket; each number falls back to the instance's default for itself.
+    /// Size and refill rate of the client's bucket. Each falls back to the instance's default on its own.
     pub fn limit(&self, defaults: &config::RateLimit) -> Limit {
         Limit {
             capacity: self.rate_limit_capacity.unwrap_or(f64::from(defaults.capacity)),
@@ -156,7 +157,7 @@ impl ApiClient {
         }
     }
 
-    /// Whether it can keep no secret: an application in a browser or on a phone.
+    /// Whether it is a public client: an application in a browser or on a phone, which can't keep a secret.
     pub fn is_public(&self) -> bool {
         self.secret_hash.is_none()
     }
@@ -167,15 +168,15 @@ impl ApiClient {
         self.secret_hash.as_ref().is_some_and(|known| ct_eq(hash.as_bytes(), known.as_bytes()))
     }
 
-    /// Compares the request with the registration. A mismatch is logged and not refused (service.md, XRPC client
+    /// Compares the request with the registration. A mismatch is logged, never rejected (service.md, XRPC client
     /// identification 3).
     pub fn check_softly(&self, request: &Request, now: Timestamp) {
         let mismatch = match request.headers().get(ORIGIN) {
-            Some(origin) if !self.origins.iter().any(|known| known == origin) => "the Origin is not its own",
+            Some(origin) if !self.origins.iter().any(|known| known == origin) => "unknown Origin",
             Some(_) => return,
             None => match (request.headers().get(X_CLIENT_SECRET), &self.secret_hash) {
-                (Some(secret), Some(_)) if !self.has_secret(secret) => "the X-Client-Secret is wrong",
-                (Some(_), None) => "it has no secret, yet sent one",
+                (Some(secret), Some(_)) if !self.has_secret(secret) => "wrong X-Client-Secret",
+                (Some(_), None) => "X-Client-Secret sent by a public client",
                 _ => return,
             },
         };
@@ -190,7 +191,7 @@ impl ApiClient {
             tracing::warn!(
                 client_id = self.id,
                 request_id = request.id,
-                "a request does not fit its API client: {mismatch}"
+                "a request does not match the registration of its API client: {mismatch}"
             );
         }
     }
@@ -255,7 +256,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_header_comes_before_the_parameter() {
+    fn the_header_takes_precedence_over_the_parameter() {
         let clients = Clients::default();
         clients.replace(vec![row("bvc_a", true), row("bvc_b", true), row("bvc_off", false)]);
         let id = |uri: &str, headers: &[(&str, &str)]| {
@@ -272,14 +273,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_limit_falls_back_for_itself() {
+    fn capacity_and_refill_rate_fall_back_separately() {
         let defaults = config::RateLimit { capacity: 100, refill_rate: 2.0 };
         let client = ApiClient::from(row("bvc_a", true));
         assert_eq!(client.limit(&defaults), Limit { capacity: 5.0, refill_rate: 2.0 });
     }
 
     #[test]
-    fn a_mismatch_is_noted_once_a_minute() {
+    fn a_mismatch_is_logged_once_a_minute() {
         let client = ApiClient::from(row("bvc_a", true));
         let warned = || client.warned_at.load(Ordering::Relaxed);
         for fits in [

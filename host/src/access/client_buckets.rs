@@ -1,4 +1,4 @@
-//! What API clients pay their calls from.
+//! Charges calls to the token buckets of API clients.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct ClientBuckets<'a> {
     pub buckets: &'a Buckets,
     pub defaults: &'a config::RateLimit,
     pub now: Timestamp,
-    /// Before the client's key in the bucket's: each kind has buckets of its own.
+    /// Prefix of the bucket's key: each kind of calls has buckets of its own.
     pub kind: &'static str,
 }
 
@@ -27,8 +27,8 @@ impl ClientBuckets<'_> {
         self.buckets.check(&self.key(&client.key), client.limit(self.defaults), cost, self.now)
     }
 
-    fn give_back(&self, client: &ApiClient, cost: u32) {
-        self.buckets.give_back(&self.key(&client.key), client.limit(self.defaults), cost, self.now);
+    fn refund(&self, client: &ApiClient, cost: u32) {
+        self.buckets.refund(&self.key(&client.key), client.limit(self.defaults), cost, self.now);
     }
 
     fn key<'k>(&self, key: &'k str) -> Cow<'k, str> {
@@ -37,8 +37,8 @@ impl ClientBuckets<'_> {
 }
 
 impl Clients {
-    /// Pays a call from the client's bucket, and a child's from its parent's too: however many children a client has,
-    /// together they spend what their parent may. Gives what is left in the emptier one.
+    /// Charges a call to the client's bucket, and for a child client to its parent's too: however many children a
+    /// client has, together they spend no more than it may. Returns the budget of the emptier bucket.
     ///
     /// # Errors
     /// When either holds too little; nothing is taken then.
@@ -53,7 +53,7 @@ impl Clients {
         match buckets.take(&parent, cost) {
             Ok(shared) => Ok(own.tighter(shared)),
             Err(exhausted) => {
-                buckets.give_back(client, cost);
+                buckets.refund(client, cost);
                 Err(exhausted)
             }
         }
@@ -97,16 +97,16 @@ mod tests {
         let (buckets, defaults) = (Buckets::default(), config::RateLimit { capacity: 100, refill_rate: 2.0 });
         let buckets = ClientBuckets { buckets: &buckets, defaults: &defaults, now: Timestamp(0), kind: "" };
         let pay = |key: &str| clients.pay(&buckets, &clients.get(key).unwrap(), 1);
-        // A child has its own limit too, and where that is the smaller one it counts.
+        // A child has its own limit too, which applies when it is the smaller one.
         assert_eq!(pay("bvc_small").unwrap().remaining, 0);
         assert!(pay("bvc_small").is_err());
-        // The parent may spend 5, one of which is gone; which of the children does is all the same.
+        // The parent may spend 5, and 1 is spent. It does not matter which child spends the others.
         for n in 0..4 {
             assert_eq!(pay(&format!("bvc_{n}")).unwrap().remaining, 3 - n);
         }
         assert!(pay("bvc_9").is_err() && pay("bvc_a").is_err());
         assert!(clients.can_pay(&buckets, &clients.get("bvc_9").unwrap(), 1).is_err());
-        // What the parent could not pay, the child did not either.
+        // When the parent's bucket was too empty, nothing was taken from the child's.
         let later = ClientBuckets { now: Timestamp(3_000_000), ..buckets };
         let paid = clients.pay(&later, &clients.get("bvc_9").unwrap(), 1).unwrap();
         assert_eq!((paid.limit, paid.remaining), (5, 4));

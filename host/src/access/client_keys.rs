@@ -1,5 +1,5 @@
-//! Keys with which an API client is confidential to authorization servers (`private_key_jwt`): we hold them, so that we
-//! can refresh its sessions as well as it can (auth-and-clients.md §4.4).
+//! The keys with which API clients authenticate to authorization servers (`private_key_jwt`). The instance holds them,
+//! so that it can refresh a client's sessions as well as the client can (auth-and-clients.md §4.4).
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::net::{Client, Limits};
 use crate::store::StoreError;
 use crate::store::api_client_keys::{self, ClientKeyRow};
 
-/// How long a client's metadata is believed: an operator who has just changed it looks whether it worked.
-const FRESH: Duration = Duration::from_mins(1);
+/// How long the result for a client's metadata is cached: an operator who has just changed it checks whether it worked.
+const CACHE_TIME: Duration = Duration::from_mins(1);
 
-/// Clients whose metadata is remembered.
-const REMEMBERED: u64 = 10_000;
+/// Clients whose result is cached.
+const MAX_CACHED: u64 = 10_000;
 
-/// What clients' own metadata says of them, for a while.
+/// Reads from clients' published metadata whether it declares the keys held here, and caches the results.
 #[derive(Clone, Debug)]
 pub struct ClientKeys {
     net: Client,
-    /// By metadata URL: whether the client is confidential with our keys; none when nobody could say.
-    verdicts: Cache<String, Option<bool>>,
+    /// By metadata URL: whether the client is confidential with our keys; `None` when the metadata could not be read.
+    confidential: Cache<String, Option<bool>>,
 }
 
 #[derive(Deserialize)]
@@ -32,12 +32,12 @@ struct Metadata {
     jwks_uri: Option<String>,
 }
 
-/// Where an API client's public keys are.
+/// The URL of an API client's public keys.
 pub fn jwks_uri(access: &Access, client_id: &str) -> String {
     format!("{}/oauth/clients/{client_id}/jwks.json", access.origin)
 }
 
-/// A new key of a client. Its thumbprint is its id.
+/// A new key of a client. Its `kid` is its thumbprint.
 ///
 /// # Panics
 /// Never: the key is of P-256.
@@ -60,19 +60,19 @@ pub fn generate(access: &Access, client_id: &str) -> ClientKeyRow {
 
 impl ClientKeys {
     pub fn new(net: Client) -> Self {
-        let verdicts = Cache::builder().max_capacity(REMEMBERED).time_to_live(FRESH).build();
-        Self { net, verdicts }
+        let confidential = Cache::builder().max_capacity(MAX_CACHED).time_to_live(CACHE_TIME).build();
+        Self { net, confidential }
     }
 
-    /// Forgets what a client's metadata said.
+    /// Removes the cached result for a client's metadata.
     pub async fn forget(&self, client_id_url: &str) {
-        self.verdicts.invalidate(client_id_url).await;
+        self.confidential.invalidate(client_id_url).await;
     }
 
-    /// Whether a client's metadata makes it confidential with our keys; `None` when it can't be read now.
-    pub async fn verdict(&self, access: &Access, id: &str, client_id_url: &str) -> Option<bool> {
+    /// Whether a client's metadata makes it confidential with our keys; `None` when it can't be read.
+    pub async fn is_confidential(&self, access: &Access, id: &str, client_id_url: &str) -> Option<bool> {
         let expected = jwks_uri(access, id);
-        self.verdicts
+        self.confidential
             .get_with_by_ref(client_id_url, async {
                 let metadata: Metadata = match self.net.get_json(client_id_url, Limits::DOCUMENT_BYTES).await
                 {
@@ -88,14 +88,18 @@ impl ClientKeys {
             .await
     }
 
-    /// The key that a session registered now belongs to. Metadata that can't be read now does not make a client with a
-    /// key another one.
+    /// The `kid` of the key that a new session is pinned to. A client that has a key counts as confidential unless its
+    /// metadata can be read and says otherwise.
     ///
     /// # Errors
     /// When the store can't be read.
-    pub async fn pinned(&self, access: &Access, client: &ApiClient) -> Result<Option<String>, StoreError> {
+    pub async fn kid_for_new_session(
+        &self,
+        access: &Access,
+        client: &ApiClient,
+    ) -> Result<Option<String>, StoreError> {
         let Some(key) = api_client_keys::current(&access.db, &client.id).await? else { return Ok(None) };
-        let confidential = self.verdict(access, &client.id, &client.client_id_url).await;
+        let confidential = self.is_confidential(access, &client.id, &client.client_id_url).await;
         Ok((confidential != Some(false)).then_some(key.kid))
     }
 }

@@ -1,5 +1,5 @@
-//! Who may do what for an account that several people write for (auth-and-clients.md §10). All of it is within one API
-//! client: another application knows nothing of it.
+//! Checks callers' roles in linked accounts, which several users write for (auth-and-clients.md §10). A delegation
+//! belongs to one API client; other clients can't use it.
 
 use super::Access;
 use crate::atproto::Did;
@@ -8,11 +8,11 @@ use crate::store::delegates::{self, DelegateRow};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Is told of the account, and no more.
+    /// Sees the account and its delegates.
     Member,
-    /// Writes, and looks after members.
+    /// Also writes to the account, and adds and removes members.
     Admin,
-    /// Linked the account, and may undo it.
+    /// Linked the account. Also adds and removes admins, and may unlink the account.
     Owner,
 }
 
@@ -37,15 +37,15 @@ pub struct Delegate {
     pub role: Role,
 }
 
-/// A caller's part in an account.
+/// A caller's role in a linked account.
 #[derive(Clone, Debug)]
-pub enum Part {
-    /// The caller is the account itself: it sees who writes for it, and ends that.
+pub enum CallerRole {
+    /// The caller is the account itself: it sees its delegates, removes any but the owner, and may unlink itself.
     Account,
     Delegate(Delegate),
 }
 
-impl Part {
+impl CallerRole {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Account => "account",
@@ -53,12 +53,12 @@ impl Part {
         }
     }
 
-    /// Whether it may end the delegation as a whole.
+    /// Whether it may unlink the account.
     pub fn may_unlink(&self) -> bool {
         matches!(self, Self::Account | Self::Delegate(Delegate { role: Role::Owner, .. }))
     }
 
-    /// Whether it may take the part of another with this role.
+    /// Whether it may remove a delegate with this role.
     pub fn may_remove(&self, other: Role) -> bool {
         match self {
             Self::Account => true,
@@ -67,22 +67,28 @@ impl Part {
     }
 }
 
-/// The caller's part in an account, be it that the caller is the account.
+/// The caller's role in a linked account, which may be the caller itself.
 ///
 /// # Errors
 /// As [`delegate`].
-pub async fn part(access: &Access, client: &str, account: &Did, user: &Did) -> Result<Part, Error> {
+pub async fn caller_role(
+    access: &Access,
+    client: &str,
+    account: &Did,
+    user: &Did,
+) -> Result<CallerRole, Error> {
     if account == user {
         linked(access, client, account).await?;
-        return Ok(Part::Account);
+        return Ok(CallerRole::Account);
     }
-    delegate(access, client, account, user).await.map(Part::Delegate)
+    delegate(access, client, account, user).await.map(CallerRole::Delegate)
 }
 
-/// A delegate of an account.
+/// The user's delegation for an account.
 ///
 /// # Errors
-/// 404 for an account that is not linked, 403 for a user who has no part in it.
+/// 404 for an account that is not linked, 403 for one that is linked under another client only, and for a user that is
+/// not a delegate.
 pub async fn delegate(access: &Access, client: &str, account: &Did, user: &Did) -> Result<Delegate, Error> {
     let all = linked(access, client, account).await?;
     let row = all.into_iter().find(|row| row.user_did == user.as_str());
@@ -90,7 +96,7 @@ pub async fn delegate(access: &Access, client: &str, account: &Did, user: &Did) 
     Ok(Delegate { role: Role::from_name(&row.role).unwrap_or(Role::Member), row })
 }
 
-/// All delegates of an account that is linked.
+/// All delegates of a linked account.
 async fn linked(access: &Access, client: &str, account: &Did) -> Result<Vec<DelegateRow>, Error> {
     let all = delegates::of_account(&access.db, client, account.as_str()).await?;
     if all.is_empty() {
@@ -102,10 +108,10 @@ async fn linked(access: &Access, client: &str, account: &Did) -> Result<Vec<Dele
     Ok(all)
 }
 
-/// As [`delegate`], for what takes at least a role.
+/// As [`delegate`], requiring `role` or a higher one.
 ///
 /// # Errors
-/// 403 for less.
+/// As [`delegate`], and 403 for a lower role.
 pub async fn at_least(
     access: &Access,
     client: &str,
@@ -115,7 +121,7 @@ pub async fn at_least(
 ) -> Result<Delegate, Error> {
     let found = delegate(access, client, account, user).await?;
     if found.role < role {
-        return Err(Error::forbidden(format!("that takes the role {} of this account", role.as_str())));
+        return Err(Error::forbidden(format!("requires the role {} in this account", role.as_str())));
     }
     Ok(found)
 }

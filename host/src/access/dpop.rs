@@ -1,14 +1,14 @@
-//! DPoP on requests to us (RFC 9449 §4.3; auth-and-clients.md §5): an application shows the access token of a user's
-//! session and proves with the session's key that it is its own. Every check is made, in this order: the form, the
-//! method, the URL, the time, the token's hash, the key, the session, the signature, the token, the nonce, and last
-//! whether the proof was used before; only then is it used up.
+//! Verifies DPoP proofs on requests to us (RFC 9449 §4.3; auth-and-clients.md §5): an application sends the access
+//! token of a user's session, and proves that it has the session's key. The checks, in this order: form, method, URL,
+//! time, token hash, key, session, signature, token, nonce, replay. Only a proof that passes the others is marked as
+//! used.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
 use url::Url;
 
 use super::nonces::Nonces;
-use super::used_proofs::{Unknown, UsedProofs};
+use super::used_proofs::{UseUnknown, UsedProofs};
 use super::{ApiClient, Origins};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
@@ -21,16 +21,16 @@ use crate::store::{Db, StoreError};
 pub const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// A proof is good for this long (service.md, Limits).
-const WINDOW_SECONDS: i64 = 300;
+/// Maximum age of a proof (service.md, Limits).
+const MAX_AGE_SECONDS: i64 = 300;
 
 /// How far a caller's clock may be ahead of ours.
-const AHEAD_SECONDS: i64 = 30;
+const MAX_AHEAD_SECONDS: i64 = 30;
 
-/// A `jti` is a random string or a UUID; what is longer is somebody's payload.
+/// Maximum length of a `jti`: a random string or a UUID is shorter.
 const MAX_JTI_BYTES: usize = 256;
 
-/// Checks proofs, and remembers those used. Cheap to clone.
+/// Verifies proofs, and rejects those used before. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DpopProofs {
     db: Db,
@@ -40,17 +40,17 @@ pub struct DpopProofs {
     nonces: Option<Nonces>,
 }
 
-/// What a caller shows.
+/// A proof with its access token, and the request that they came with.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct PresentedProof<'a> {
     pub method: &'a Method,
-    /// As it was sent: percent-encoding is the client's to choose.
+    /// As it was sent: the client chooses the percent-encoding.
     pub path: &'a str,
     pub token: &'a str,
     pub proof: &'a str,
 }
 
-/// The session that a caller has proved to hold.
+/// The session whose key a caller has proved to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DpopSession {
     pub id: String,
@@ -59,13 +59,13 @@ pub struct DpopSession {
     pub scopes: String,
 }
 
-/// Why a proof is refused.
+/// Why a proof is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     #[error("DPoP auth requires DPoP header")]
     Missing,
     #[error("more than one DPoP header")]
-    Several,
+    MultipleHeaders,
     #[error("invalid DPoP proof: {0}")]
     Malformed(#[from] ProofError),
     #[error("DPoP proof is for another method")]
@@ -73,13 +73,13 @@ pub enum Refused {
     #[error("DPoP proof is for another URL")]
     Url,
     #[error("DPoP proof is from the future")]
-    Early,
+    FromFuture,
     #[error("DPoP proof is too old")]
-    Late,
+    TooOld,
     #[error("DPoP proof has no ath")]
-    NoHash,
+    NoTokenHash,
     #[error("DPoP proof is for another access token")]
-    Hash,
+    TokenHash,
     #[error("DPoP proof has no usable jti")]
     Jti,
     #[error("no DPoP key matching proof thumbprint")]
@@ -90,7 +90,7 @@ pub enum Refused {
     Signature,
     #[error("access token is not the one the session was registered with")]
     Token,
-    /// The PDS's token is over, and nothing can renew it.
+    /// The PDS's access token has expired, and there is no refresh token.
     #[error("token_expired")]
     Expired,
     /// With the nonce to use.
@@ -99,16 +99,16 @@ pub enum Refused {
     #[error("DPoP proof replay detected")]
     Replayed,
     #[error(transparent)]
-    Unknown(#[from] Unknown),
+    UseUnknown(#[from] UseUnknown),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Refused {
-    /// Whether the sender is at fault. A missing nonce is a step of the protocol, an expired session was proved, and what the
-    /// database can't say is nobody's fault.
+    /// Whether the sender is charged a failed proof. A missing nonce is a step of the protocol, the proof of an expired
+    /// session is valid, and a failure of the database is not the sender's.
     pub fn is_failure(&self) -> bool {
-        !matches!(self, Self::Nonce(_) | Self::Expired | Self::Unknown(_) | Self::Store(_))
+        !matches!(self, Self::Nonce(_) | Self::Expired | Self::UseUnknown(_) | Self::Store(_))
     }
 }
 
@@ -118,7 +118,7 @@ impl DpopProofs {
         Self { db, clock, origins, used, nonces }
     }
 
-    /// The session that a request's headers prove, of a client.
+    /// Verifies the DPoP header of a request of `client`, and returns the session.
     ///
     /// # Errors
     /// Says which check failed.
@@ -133,30 +133,33 @@ impl DpopProofs {
         let mut proofs = headers.get_all(DPOP).iter();
         let proof = proofs.next().ok_or(Refused::Missing)?;
         if proofs.next().is_some() {
-            return Err(Refused::Several);
+            return Err(Refused::MultipleHeaders);
         }
-        // What is no text fails as a proof.
+        // A value that is not text does not parse as a proof.
         let proof = proof.to_str().unwrap_or_default();
-        self.verify(client, &Shown { method, path, token, proof }).await
+        self.verify(client, &PresentedProof { method, path, token, proof }).await
     }
 
-    /// The session that a proof and its token stand for, of a client.
+    /// Verifies a proof and its access token for `client`, and returns the session.
     ///
     /// # Errors
     /// Says which check failed.
-    pub async fn verify(&self, client: &ApiClient, shown: &Shown<'_>) -> Result<DpopSession, Refused> {
-        let proof = Proof::parse(shown.proof)?;
-        self.check_claims(&proof, shown)?;
-        let presented = oauth_sessions::presented(&self.db, &client.id, &proof.thumbprint).await?;
-        let presented = presented.ok_or(Refused::UnknownKey)?;
-        let Presented { id: Some(id), did: Some(did), scopes, token_hash, refreshable, expires_at } =
-            presented
+    pub async fn verify(
+        &self,
+        client: &ApiClient,
+        presented: &PresentedProof<'_>,
+    ) -> Result<DpopSession, Refused> {
+        let proof = Proof::parse(presented.proof)?;
+        self.check_claims(&proof, presented)?;
+        let stored = oauth_sessions::presented(&self.db, &client.id, &proof.thumbprint).await?;
+        let stored = stored.ok_or(Refused::UnknownKey)?;
+        let Presented { id: Some(id), did: Some(did), scopes, token_hash, refreshable, expires_at } = stored
         else {
             return Err(Refused::NoSession);
         };
         proof.verify().map_err(|_| Refused::Signature)?;
         let registered = token_hash.unwrap_or_default();
-        if !ct_eq(sha256_hex(shown.token.as_bytes()).as_bytes(), registered.as_bytes()) {
+        if !ct_eq(sha256_hex(presented.token.as_bytes()).as_bytes(), registered.as_bytes()) {
             return Err(Refused::Token);
         }
         if let Some(nonces) = &self.nonces {
@@ -166,7 +169,7 @@ impl DpopProofs {
                 return Err(Refused::Nonce(nonces.current(now)));
             }
         }
-        let expires = Timestamp(0).plus_seconds(proof.claims.iat + WINDOW_SECONDS + 1);
+        let expires = Timestamp(0).plus_seconds(proof.claims.iat + MAX_AGE_SECONDS + 1);
         if !self.used.first_use(&proof.thumbprint, &proof.claims.jti, expires).await? {
             return Err(Refused::Replayed);
         }
@@ -174,28 +177,28 @@ impl DpopProofs {
             return Err(Refused::Expired);
         }
         let did = Did::try_from(did.as_str());
-        let did = did.map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: its DID is none")))?;
+        let did = did.map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: invalid DID")))?;
         Ok(DpopSession { id, did, scopes: scopes.unwrap_or_default() })
     }
 
-    fn check_claims(&self, proof: &Proof<'_>, shown: &Shown<'_>) -> Result<(), Refused> {
+    fn check_claims(&self, proof: &Proof<'_>, presented: &PresentedProof<'_>) -> Result<(), Refused> {
         let claims = &proof.claims;
-        if !claims.htm.eq_ignore_ascii_case(shown.method.as_str()) {
+        if !claims.htm.eq_ignore_ascii_case(presented.method.as_str()) {
             return Err(Refused::Method);
         }
-        if !self.is_ours(&claims.htu, shown.path) {
+        if !self.matches_url(&claims.htu, presented.path) {
             return Err(Refused::Url);
         }
         let now = self.clock.now().as_seconds();
-        if claims.iat > now + AHEAD_SECONDS {
-            return Err(Refused::Early);
+        if claims.iat > now + MAX_AHEAD_SECONDS {
+            return Err(Refused::FromFuture);
         }
-        if claims.iat < now - WINDOW_SECONDS {
-            return Err(Refused::Late);
+        if claims.iat < now - MAX_AGE_SECONDS {
+            return Err(Refused::TooOld);
         }
-        let ath = claims.ath.as_deref().ok_or(Refused::NoHash)?;
-        if !ct_eq(ath.as_bytes(), token_hash(shown.token).as_bytes()) {
-            return Err(Refused::Hash);
+        let ath = claims.ath.as_deref().ok_or(Refused::NoTokenHash)?;
+        if !ct_eq(ath.as_bytes(), token_hash(presented.token).as_bytes()) {
+            return Err(Refused::TokenHash);
         }
         if claims.jti.is_empty() || claims.jti.len() > MAX_JTI_BYTES {
             return Err(Refused::Jti);
@@ -203,8 +206,8 @@ impl DpopProofs {
         Ok(())
     }
 
-    /// Whether `htu` is this path on one of our origins. Query and fragment don't count (RFC 9449 §4.3).
-    fn is_ours(&self, htu: &str, path: &str) -> bool {
+    /// Whether `htu` is this path on one of our origins. Query and fragment are ignored (RFC 9449 §4.3).
+    fn matches_url(&self, htu: &str, path: &str) -> bool {
         let Some(htu) = htu.split(['?', '#']).next() else { return false };
         let Some((_, rest)) = htu.split_once("://") else { return false };
         let named = rest.find('/').map_or("/", |slash| &rest[slash..]);
@@ -219,9 +222,9 @@ impl DpopProofs {
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {
         let text = refused.to_string();
-        // RFC 9449 §7.1 and RFC 6750 §3.1: what a client can do about it.
+        // RFC 9449 §7.1 and RFC 6750 §3.1: the code tells the client how to proceed.
         let code = match refused {
-            Refused::Unknown(_) => return Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
+            Refused::UseUnknown(_) => return Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
             Refused::Store(error) => return Error::from(error),
             Refused::Nonce(nonce) => {
                 let error =

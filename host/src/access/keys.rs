@@ -1,4 +1,4 @@
-//! API keys looked up lately, so that a call with a key costs no query.
+//! Caches look-ups of admin API keys, so that most calls with a key need no query.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,35 +8,35 @@ use crate::clock::Timestamp;
 use crate::crypto::{sha256, sha256_hex};
 use crate::store::{Db, StoreError, api_keys};
 
-/// How long a looked-up key is believed. In this process a revocation works at once ([`AdminKeys::forget`]); this
-/// bounds how long another process on the same database may still accept it.
-const BELIEVED_SECONDS: i64 = 5;
+/// How long a looked-up key is cached. In this process a revocation takes effect at once ([`AdminKeys::forget`]); this
+/// bounds how long another process on the same database may still accept the key.
+const CACHE_SECONDS: i64 = 5;
 
-/// Keys remembered. More are simply looked up again.
-const MOST: usize = 1024;
-
-#[derive(Debug, Default)]
-pub struct AdminKeys(Mutex<Known>);
+/// Maximum number of cached keys. When it is reached, the cache is cleared.
+const MAX_CACHED: usize = 1024;
 
 #[derive(Debug, Default)]
-struct Known {
+pub struct AdminKeys(Mutex<KeyCache>);
+
+#[derive(Debug, Default)]
+struct KeyCache {
     by_hash: HashMap<[u8; 32], (Admin, Timestamp)>,
-    /// Counts the calls of `forget`, so that a look-up which began before one isn't remembered after it.
+    /// Counts the calls of `forget`, so that a look-up which began before one isn't cached after it.
     generation: u64,
 }
 
 impl AdminKeys {
-    /// The user behind a key, with what it may do through it. `None` for unknown and revoked keys.
+    /// The user of a key, with the permissions that it has through the key. `None` for unknown and revoked keys.
     ///
     /// # Errors
-    /// When the store can't be asked.
+    /// When the store can't be read.
     pub async fn resolve(&self, db: &Db, key: &str, now: Timestamp) -> Result<Option<Admin>, StoreError> {
         let hash = sha256(key.as_bytes());
         let generation = {
-            let known = self.known();
-            match known.by_hash.get(&hash) {
+            let cache = self.cache();
+            match cache.by_hash.get(&hash) {
                 Some((admin, until)) if *until > now => return Ok(Some(admin.clone())),
-                _ => known.generation,
+                _ => cache.generation,
             }
         };
         let Some((row, user)) = api_keys::find_by_hash(db, &sha256_hex(key.as_bytes())).await? else {
@@ -44,24 +44,24 @@ impl AdminKeys {
         };
         let admin = Admin::through_key(&user, &row.id, &row.permissions)
             .ok_or_else(|| StoreError::Corrupt(format!("the DID of user {}", user.id)))?;
-        let mut known = self.known();
-        if known.generation == generation {
-            if known.by_hash.len() >= MOST {
-                known.by_hash.clear();
+        let mut cache = self.cache();
+        if cache.generation == generation {
+            if cache.by_hash.len() >= MAX_CACHED {
+                cache.by_hash.clear();
             }
-            known.by_hash.insert(hash, (admin.clone(), now.plus_seconds(BELIEVED_SECONDS)));
+            cache.by_hash.insert(hash, (admin.clone(), now.plus_seconds(CACHE_SECONDS)));
         }
         Ok(Some(admin))
     }
 
-    /// Forgets every key and what its user may do. To be called after a key was revoked or a user changed.
+    /// Clears the cache. Must be called after a key was revoked, or a user was deleted or its permissions changed.
     pub fn forget(&self) {
-        let mut known = self.known();
-        known.generation += 1;
-        known.by_hash.clear();
+        let mut cache = self.cache();
+        cache.generation += 1;
+        cache.by_hash.clear();
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn cache(&self) -> MutexGuard<'_, KeyCache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

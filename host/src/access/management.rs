@@ -1,5 +1,5 @@
-//! Procedures by which third parties manage what is theirs: a user's DPoP session under a top-level client (service.md,
-//! Third-party client management).
+//! Authenticates calls to the service's own methods, by which third parties manage their API clients and linked
+//! accounts: the caller needs a user's DPoP session (service.md, Third-party client management).
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::atproto::Did;
 use crate::http::{Error, Request};
 use crate::pds::Authority;
 
-/// A user, through the client that they log in with.
+/// A user, and the API client that they are logged in with.
 #[derive(Clone, Debug)]
 pub struct ClientUser {
     pub client: Arc<ApiClient>,
     pub did: Did,
-    /// The session that the user proved to hold, by id.
+    /// Id of the session that the user proved to hold.
     pub session: Arc<str>,
     budget: Option<Budget>,
 }
 
-/// Tells who calls, as for every other method, and that it is by DPoP.
+/// Authenticates the caller as for every other XRPC method, but accepts DPoP only.
 ///
 /// # Errors
 /// 401 with the specification's texts, 429 when the bucket is empty.
@@ -39,22 +39,22 @@ pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<C
         (Some(client), Some(did), Authority::Session { id: session, .. }) => {
             Ok(ClientUser { client, did, session, budget })
         }
-        // A DPoP session has both.
+        // Not reached: a DPoP session has a client and a user.
         _ => Err(refused(Error::unauthorized("requires DPoP authentication"))),
     }
 }
 
 impl ClientUser {
-    /// What the client has left after this call.
+    /// The client's remaining budget after this call.
     pub fn budget(&self) -> Option<Budget> {
         self.budget
     }
 
-    /// Refuses clients that have a parent themselves.
+    /// Rejects child clients.
     ///
     /// # Errors
     /// 401.
-    pub fn is_top_level(&self) -> Result<(), Error> {
+    pub fn require_top_level(&self) -> Result<(), Error> {
         if self.client.parent.is_some() {
             return Err(Error::unauthorized("child clients cannot manage API clients"));
         }

@@ -1,7 +1,8 @@
-//! Who is calling and what they may do.
+//! Authenticates requests, checks permissions and charges rate limits.
 //!
-//! Three surfaces: `/admin` ([`admin`]: a user and a permission), `/xrpc` ([`xrpc`]: an API client, and perhaps a user)
-//! and `/oauth` ([`oauth`]: an API client, and what it has of a user). Every rule that says no says it here, so that a handler only runs for a caller that may call it.
+//! Three surfaces: `/admin` ([`admin`]: a user with a permission), `/xrpc` ([`xrpc`]: an API client, perhaps a user)
+//! and `/oauth` ([`oauth`]: an API client, perhaps a session of one of its users). Every check happens here, so that a
+//! handler only runs for a caller that may call it.
 
 pub mod admin;
 mod authorization;
@@ -52,7 +53,7 @@ pub use dpop::{DpopProofs, DpopSession};
 pub use keys::AdminKeys;
 pub use management::ClientUser;
 pub use nonces::Nonces;
-pub use oauth::{Holder, Minter};
+pub use oauth::{AssertionCaller, Holder};
 pub use origins::Origins;
 pub use permission::{Permission, PermissionSet};
 pub use public_limit::PublicLimit;
@@ -66,7 +67,7 @@ pub use users::Users;
 pub use web::{WebSessions, WebUser};
 pub use xrpc::{Admission, Costs, Rejected};
 
-/// What it takes to say who is calling and what they may do.
+/// What authentication and authorization of requests need.
 #[derive(Debug)]
 pub struct Access {
     pub db: Db,
@@ -77,31 +78,31 @@ pub struct Access {
     pub resolver: Resolver,
     /// The sessions with users' PDSs.
     pub vault: Vault,
-    /// Work that a request began and that outlives its answer.
+    /// Background work that outlives the request that started it.
     pub tasks: TaskTracker,
     /// Our own origin: `https://HOST`.
     pub origin: String,
     pub proxies: TrustedProxies,
-    /// What a client may spend whose own settings do not say.
+    /// Rate limit of API clients without one of their own.
     pub rate_limit: RateLimit,
     pub clients: Clients,
     pub admin_keys: AdminKeys,
     pub users: Users,
-    /// Origins that are our own.
+    /// The instance's own origins.
     pub origins: Origins,
-    /// Browsers that are logged in.
+    /// Sessions of browsers that are logged in.
     pub web_sessions: WebSessions,
     /// Checks DPoP proofs and remembers the used ones.
     pub proofs: DpopProofs,
     /// Checks service tokens and remembers the used ones.
     pub tokens: ServiceTokens,
-    /// What API clients may spend.
+    /// Token buckets of API clients.
     pub buckets: Buckets,
-    /// What callers without a client may spend: addresses, targets, DIDs. Apart from the clients', because anybody can
-    /// have so many of these that they share buckets.
+    /// Token buckets of addresses, targets and DIDs. Separate from the clients' buckets, because an attacker can use so
+    /// many of these keys that they share buckets.
     pub sender_buckets: Buckets,
-    /// What calls cost whose lexicon does not say.
+    /// Costs of calls whose lexicon sets none.
     pub costs: Costs,
-    /// Keys of API clients, for authorization servers.
+    /// Keys with which API clients authenticate to authorization servers.
     pub client_keys: ClientKeys,
 }

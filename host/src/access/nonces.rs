@@ -1,5 +1,5 @@
-//! Nonces that we want in DPoP proofs (RFC 9449 §9), when the operator asks for them. Nothing is stored: a nonce is the
-//! instance's signature of its time, so all hosts with the same secret take each other's.
+//! Makes and checks nonces for DPoP proofs (RFC 9449 §9), if the operator requires them. Nothing is stored: a nonce is
+//! a MAC of its time period, so all hosts with the same secret accept each other's.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,11 +7,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::clock::Timestamp;
 use crate::crypto::{MacKey, ct_eq};
 
-/// Seconds after which there is a new nonce. The one before is good too, so that nobody is caught in between.
-const LIFE_SECONDS: i64 = 120;
+/// Seconds after which the nonce changes. The previous one is accepted too, so that no client fails at the change.
+const PERIOD_SECONDS: i64 = 120;
 
-/// Bytes of a tag that are shown: too many to guess.
-const SHOWN: usize = 16;
+/// Bytes of the MAC in a nonce: too many to guess.
+const NONCE_BYTES: usize = 16;
 
 #[derive(Clone, Debug)]
 pub struct Nonces(MacKey);
@@ -23,17 +23,17 @@ impl Nonces {
     }
 
     pub fn current(&self, now: Timestamp) -> String {
-        self.of_period(now.as_seconds().div_euclid(LIFE_SECONDS))
+        self.of_period(now.as_seconds().div_euclid(PERIOD_SECONDS))
     }
 
-    /// Whether a nonce is the current one or the one before.
+    /// Whether a nonce is the current or the previous one.
     pub fn accept(&self, nonce: &str, now: Timestamp) -> bool {
-        let period = now.as_seconds().div_euclid(LIFE_SECONDS);
+        let period = now.as_seconds().div_euclid(PERIOD_SECONDS);
         [period, period - 1].iter().any(|period| ct_eq(self.of_period(*period).as_bytes(), nonce.as_bytes()))
     }
 
     fn of_period(&self, period: i64) -> String {
-        URL_SAFE_NO_PAD.encode(&self.0.tag(&period.to_be_bytes())[..SHOWN])
+        URL_SAFE_NO_PAD.encode(&self.0.tag(&period.to_be_bytes())[..NONCE_BYTES])
     }
 }
 
@@ -42,12 +42,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nonce_is_good_for_its_time_and_the_next() {
-        let (nonces, start) = (Nonces::new("secret"), Timestamp(0).plus_seconds(LIFE_SECONDS * 1_000_000));
+    fn a_nonce_is_valid_for_its_period_and_the_next() {
+        let (nonces, start) = (Nonces::new("secret"), Timestamp(0).plus_seconds(PERIOD_SECONDS * 1_000_000));
         let nonce = nonces.current(start);
         let after = |seconds| nonces.accept(&nonce, start.plus_seconds(seconds));
-        assert!(after(0) && after(LIFE_SECONDS) && after(2 * LIFE_SECONDS - 1));
-        assert!(!after(2 * LIFE_SECONDS) && !after(-1));
+        assert!(after(0) && after(PERIOD_SECONDS) && after(2 * PERIOD_SECONDS - 1));
+        assert!(!after(2 * PERIOD_SECONDS) && !after(-1));
         assert!(!nonces.accept("", start) && !Nonces::new("other").accept(&nonce, start));
     }
 }

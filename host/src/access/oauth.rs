@@ -1,5 +1,5 @@
-//! `/oauth`: which application is calling, and what it has of a user (service.md, OAuth provisioning and client types;
-//! auth-and-clients.md §4.1).
+//! `/oauth`: authenticates API clients and the sessions of their users (service.md, OAuth provisioning and client
+//! types; auth-and-clients.md §4.1).
 
 use std::sync::Arc;
 
@@ -12,24 +12,25 @@ use super::{Access, ApiClient, ClientBuckets, Credential, DpopSession, PublicLim
 use crate::atproto::Did;
 use crate::http::{Error, Request};
 
-/// Who asks about a user's sessions.
+/// A caller that may access a user's sessions.
 #[derive(Clone, Debug)]
 pub enum Holder {
     /// The application itself, by its secret: all sessions of the user under it.
     Application(Arc<ApiClient>),
-    /// One device, by its DPoP key: its own session, and the list of its user's.
+    /// One device, by its DPoP key: its own session, and the devices of its user.
     Device(Arc<ApiClient>, DpopSession),
 }
 
-/// The client that the header names, not proved yet. It costs the sender a failure when there is none.
-fn named(access: &Access, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
+/// The client that the header names, not authenticated yet. A missing or unknown key is charged as a failed proof.
+fn named_client(access: &Access, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
     sender.may_try()?;
     let key = headers.get(X_CLIENT_KEY).ok_or_else(|| Error::unauthorized("X-Client-Key header required"));
-    let client = key.and_then(|key| access.clients.get(key.to_str().unwrap_or_default()).ok_or_else(invalid));
+    let client = key
+        .and_then(|key| access.clients.get(key.to_str().unwrap_or_default()).ok_or_else(invalid_credentials));
     sender.charge(client, |_| true)
 }
 
-/// An application that has proved itself pays one call from a bucket of its own (its parent's too, if it has one).
+/// Charges one call to an authenticated client's bucket for `/oauth`, and to its parent's if it has one.
 fn pay(access: &Access, client: &ApiClient) -> Result<(), Error> {
     let (buckets, defaults) = (&access.buckets, &access.rate_limit);
     let buckets = ClientBuckets { buckets, defaults, now: access.clock.now(), kind: "oauth:" };
@@ -37,34 +38,39 @@ fn pay(access: &Access, client: &ApiClient) -> Result<(), Error> {
     Ok(())
 }
 
-fn invalid() -> Error {
+fn invalid_credentials() -> Error {
     Error::unauthorized("invalid client credentials")
 }
 
-/// An application that may provision keys and register sessions: a confidential one with its secret, a public one from
-/// its own pages. A secret is a proof, and the application pays; a page proves nothing, and its address pays.
+/// Admits a client that may provision keys and register sessions: a confidential one by its secret, a public one by the
+/// origin of its page. A secret is a proof, so the client pays; an origin proves nothing, so the sender's address pays.
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
 pub fn admit_application(access: &Access, request: &Request) -> Result<Arc<ApiClient>, Error> {
     let sender = Sender::of(access, request);
-    let client = named(access, &sender, request.headers())?;
-    prove(access, &sender, &client, request.headers())?;
+    let client = named_client(access, &sender, request.headers())?;
+    authenticate_and_charge(access, &sender, &client, request.headers())?;
     Ok(client)
 }
 
-fn prove(access: &Access, sender: &Sender<'_>, client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
-    sender.charge(prove_application(client, headers), |_| true)?;
+fn authenticate_and_charge(
+    access: &Access,
+    sender: &Sender<'_>,
+    client: &ApiClient,
+    headers: &HeaderMap,
+) -> Result<(), Error> {
+    sender.charge(check_secret_or_origin(client, headers), |_| true)?;
     if client.is_public() {
-        return Ok(sender.pay_for(&PublicLimit::APPLICATION_PAGE, &client.tenant())?);
+        return Ok(sender.pay_for_client(&PublicLimit::APPLICATION_PAGE, &client.tenant())?);
     }
     pay(access, client)
 }
 
-fn prove_application(client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
+fn check_secret_or_origin(client: &ApiClient, headers: &HeaderMap) -> Result<(), Error> {
     match headers.get(X_CLIENT_SECRET) {
-        Some(secret) if !client.has_secret(secret) => return Err(invalid()),
-        None if !client.is_public() => return Err(invalid()),
+        Some(secret) if !client.has_secret(secret) => return Err(invalid_credentials()),
+        None if !client.is_public() => return Err(invalid_credentials()),
         _ => {}
     }
     if client.is_public() && !client.allowed_origins.is_empty() {
@@ -78,50 +84,54 @@ fn prove_application(client: &ApiClient, headers: &HeaderMap) -> Result<(), Erro
     Ok(())
 }
 
-/// Who asks for an assertion of a client.
+/// A caller that requests a client assertion.
 #[derive(Clone, Debug)]
-pub enum Minter {
+pub enum AssertionCaller {
     /// The application itself, by its secret.
     Application,
-    /// One of its users' devices.
+    /// A device of one of its users, by its DPoP key.
     Device(DpopSession),
-    /// A page of a public client's, which has to prove a key of its own.
+    /// A page of a public client, which also has to prove by PKCE that it provisioned a key.
     Page,
 }
 
-/// The client that a request names, not proved yet: [`admit_minter`] does, once the body is read.
+/// The client that a request names, not authenticated yet: [`admit_assertion_caller`] does that once the body is read.
 ///
 /// # Errors
 /// 401, and 429 when too many proofs of the sender have failed.
 pub fn admit_named(access: &Access, request: &Request) -> Result<Arc<ApiClient>, Error> {
-    named(access, &Sender::of(access, request), request.headers())
+    named_client(access, &Sender::of(access, request), request.headers())
 }
 
-/// A caller that may have an assertion made.
+/// Admits a caller that may request client assertions.
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
-pub async fn admit_minter(access: &Access, client: &ApiClient, request: &Request) -> Result<Minter, Error> {
+pub async fn admit_assertion_caller(
+    access: &Access,
+    client: &ApiClient,
+    request: &Request,
+) -> Result<AssertionCaller, Error> {
     let sender = Sender::of(access, request);
     if let Credential::Dpop(token) = Credential::of(request.headers()) {
-        let session = device(access, &sender, client, request, token).await?;
-        return Ok(Minter::Device(session));
+        let session = authenticate_device(access, &sender, client, request, token).await?;
+        return Ok(AssertionCaller::Device(session));
     }
-    prove(access, &sender, client, request.headers())?;
-    Ok(if client.is_public() { Minter::Page } else { Minter::Application })
+    authenticate_and_charge(access, &sender, client, request.headers())?;
+    Ok(if client.is_public() { AssertionCaller::Page } else { AssertionCaller::Application })
 }
 
-/// A caller that may ask about a user's sessions: the application with its secret, or one of the user's devices.
+/// Admits a caller that may access a user's sessions: the application by its secret, or one of the user's devices.
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
 pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, Error> {
     let sender = Sender::of(access, request);
-    let client = named(access, &sender, request.headers())?;
+    let client = named_client(access, &sender, request.headers())?;
     if let Some(secret) = request.headers().get(X_CLIENT_SECRET) {
         if !client.has_secret(secret) {
             sender.failed();
-            return Err(invalid());
+            return Err(invalid_credentials());
         }
         pay(access, &client)?;
         return Ok(Holder::Application(client));
@@ -130,10 +140,10 @@ pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, 
         sender.failed();
         return Err(Error::unauthorized("X-Client-Secret or DPoP authentication required"));
     };
-    match device(access, &sender, &client, request, token).await {
+    match authenticate_device(access, &sender, &client, request, token).await {
         Ok(session) => Ok(Holder::Device(client, session)),
-        // Logging out twice: to applications 404 says that it is done, and 401 that something is wrong.
-        Err(NoDevice::Proof(Refused::UnknownKey | Refused::NoSession))
+        // A second logout: applications take 404 for done, and 401 for an error.
+        Err(DeviceError::Proof(Refused::UnknownKey | Refused::NoSession))
             if request.method() == Method::DELETE =>
         {
             Err(Error::not_found("DPoP session not found"))
@@ -142,33 +152,34 @@ pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, 
     }
 }
 
-/// Why no device was admitted.
-enum NoDevice {
+/// Why a device was not admitted.
+enum DeviceError {
     Proof(Refused),
     Limit(Error),
 }
 
-impl From<NoDevice> for Error {
-    fn from(refused: NoDevice) -> Self {
+impl From<DeviceError> for Error {
+    fn from(refused: DeviceError) -> Self {
         match refused {
-            NoDevice::Proof(refused) => refused.into(),
-            NoDevice::Limit(error) => error,
+            DeviceError::Proof(refused) => refused.into(),
+            DeviceError::Limit(error) => error,
         }
     }
 }
 
-/// The session that a proof stands for. A proof that holds is paid by the application, any other by its sender.
-async fn device(
+/// Verifies a device's proof, and returns its session. A valid proof is charged to the client, a failed one to the
+/// sender.
+async fn authenticate_device(
     access: &Access,
     sender: &Sender<'_>,
     client: &ApiClient,
     request: &Request,
     token: &str,
-) -> Result<DpopSession, NoDevice> {
+) -> Result<DpopSession, DeviceError> {
     let (method, path) = (request.method(), request.uri().path());
     let proved = access.proofs.verify_request(client, method, path, request.headers(), token).await;
-    let session = sender.charge(proved, Refused::is_failure).map_err(NoDevice::Proof)?;
-    pay(access, client).map_err(NoDevice::Limit)?;
+    let session = sender.charge(proved, Refused::is_failure).map_err(DeviceError::Proof)?;
+    pay(access, client).map_err(DeviceError::Limit)?;
     Ok(session)
 }
 
@@ -179,11 +190,11 @@ impl Holder {
         }
     }
 
-    /// Whether it may ask about this user: a device about its own alone.
+    /// Checks that it may access this user's sessions: a device only its own user's.
     ///
     /// # Errors
     /// 401.
-    pub fn may_see(&self, did: &Did) -> Result<(), Error> {
+    pub fn check_access_to(&self, did: &Did) -> Result<(), Error> {
         match self {
             Self::Device(_, session) if session.did != *did => {
                 Err(Error::unauthorized("the DPoP session belongs to another account"))

@@ -1,5 +1,5 @@
-//! Origins that are the instance's own: PUBLIC_URL and the registered domains. What a proof, a cookie, a redirect or a
-//! page may name is compared with these, never with a Host header, which is the caller's to choose.
+//! The registry of the instance's own origins: PUBLIC_URL and the registered domains. Origins in proofs, cookies,
+//! redirects and pages are compared with these, never with a Host header, which the caller chooses.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use http::header::HOST;
 /// The origins, replaced as a whole when domains change. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Origins {
-    /// That of PUBLIC_URL.
+    /// The origin of PUBLIC_URL.
     own: Arc<str>,
     all: Arc<ArcSwap<Vec<String>>>,
 }
 
 impl Origins {
-    /// With PUBLIC_URL's origin alone.
+    /// With PUBLIC_URL's origin only.
     pub fn new(own: &str) -> Self {
         Self { own: own.into(), all: Arc::new(ArcSwap::from_pointee(vec![own.to_owned()])) }
     }
 
-    /// From now on these, beside PUBLIC_URL's.
+    /// Replaces all origins but PUBLIC_URL's.
     pub fn replace(&self, domains: impl IntoIterator<Item = String>) {
         let mut all = vec![self.own.to_string()];
         all.extend(domains.into_iter().filter(|url| **url != *self.own));
@@ -32,8 +32,8 @@ impl Origins {
         self.all.load().iter().any(|own| own == origin)
     }
 
-    /// The origin that a request came to, as its Host says; PUBLIC_URL's when that is none of ours (a proxy may have
-    /// another name for us).
+    /// Our origin that the Host header names; PUBLIC_URL's when it names none of ours (a proxy may use another name for
+    /// us).
     pub fn of_host(&self, headers: &HeaderMap) -> String {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let all = self.all.load();

@@ -20,22 +20,22 @@ macro_rules! permissions {
                 match self { $($(Self::$variant => $key,)+)+ }
             }
 
-            /// A few words for a list.
+            /// Display name, for lists.
             pub const fn name(self) -> &'static str {
                 match self { $($(Self::$variant => $name,)+)+ }
             }
 
-            /// One sentence for whoever grants it.
+            /// One sentence for the admin who grants it.
             pub const fn description(self) -> &'static str {
                 match self { $($(Self::$variant => $description,)+)+ }
             }
 
-            /// The heading it stands under.
+            /// Its heading in the catalogue.
             pub const fn category(self) -> &'static str {
                 match self { $($(Self::$variant => $category,)+)+ }
             }
 
-            /// Reads `resource:action`; `None` for a name that is no permission.
+            /// Parses `resource:action`; `None` for a name that is not a permission.
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $($($key => Some(Self::$variant),)+)+ _ => None }
             }
@@ -44,10 +44,10 @@ macro_rules! permissions {
 }
 
 impl Permission {
-    /// As [`Permission::parse`], for what a caller wrote.
+    /// As [`Permission::parse`], for names in requests.
     ///
     /// # Errors
-    /// 400 for a name that is no permission.
+    /// 400 for a name that is not a permission.
     pub fn named(text: &str) -> Result<Self, Error> {
         Self::parse(text).ok_or_else(|| Error::bad_request(format!("{text} is not a permission")))
     }
@@ -57,7 +57,7 @@ permissions! {
     "Lexicons" {
         LexiconsCreate "lexicons:create" "Create lexicons" "Upload lexicons and follow lexicons of the network.";
         LexiconsRead "lexicons:read" "Read lexicons" "See the uploaded lexicons.";
-        LexiconsDelete "lexicons:delete" "Delete lexicons" "Remove lexicons; what they indexed stays.";
+        LexiconsDelete "lexicons:delete" "Delete lexicons" "Remove lexicons; indexed records stay.";
     }
     "Records" {
         RecordsRead "records:read" "Read records" "See the indexed records.";
@@ -73,7 +73,7 @@ permissions! {
         ScriptVariablesCreate "script-variables:create" "Set script variables"
             "Create and replace the variables that scripts read.";
         ScriptVariablesRead "script-variables:read" "Read script variables"
-            "See the names of script variables and the beginnings of their values.";
+            "See the names of script variables and the first characters of their values.";
         ScriptVariablesDelete "script-variables:delete" "Delete script variables" "Remove script variables.";
     }
     "Users" {
@@ -83,9 +83,9 @@ permissions! {
         UsersDelete "users:delete" "Delete users" "Remove admin users.";
     }
     "API Keys" {
-        ApiKeysCreate "api-keys:create" "Create API keys" "Make API keys of one's own.";
-        ApiKeysRead "api-keys:read" "Read API keys" "See one's own API keys.";
-        ApiKeysDelete "api-keys:delete" "Revoke API keys" "Revoke one's own API keys.";
+        ApiKeysCreate "api-keys:create" "Create API keys" "Create your own API keys.";
+        ApiKeysRead "api-keys:read" "Read API keys" "See your own API keys.";
+        ApiKeysDelete "api-keys:delete" "Revoke API keys" "Revoke your own API keys.";
     }
     "Backfill" {
         BackfillCreate "backfill:create" "Run backfills" "Start, pause, resume and cancel backfill jobs.";
@@ -117,16 +117,16 @@ permissions! {
         ApiClientsDelete "api-clients:delete" "Delete API clients" "Remove applications and their children.";
     }
     "Dead Letters" {
-        DeadLettersRead "dead-letters:read" "Read dead letters" "See what record and label scripts failed on.";
+        DeadLettersRead "dead-letters:read" "Read dead letters" "See events whose script failed.";
         DeadLettersManage "dead-letters:manage" "Manage dead letters" "Dismiss, retry and reindex dead letters.";
     }
     "Spaces" {
-        SpacesCreate "spaces:create" "Create spaces" "Make permissioned spaces.";
+        SpacesCreate "spaces:create" "Create spaces" "Create permissioned spaces.";
         SpacesRead "spaces:read" "Read spaces" "See permissioned spaces.";
         SpacesUpdate "spaces:update" "Update spaces" "Change permissioned spaces.";
         SpacesDelete "spaces:delete" "Delete spaces" "Remove permissioned spaces.";
         SpacesManageMembers "spaces:manage-members" "Manage members" "Add and remove members of spaces.";
-        SpacesManageInvites "spaces:manage-invites" "Manage invites" "Make and revoke invites to spaces.";
+        SpacesManageInvites "spaces:manage-invites" "Manage invites" "Create and revoke invites to spaces.";
         SpacesManageRecords "spaces:manage-records" "Manage space records" "Write and remove records in spaces.";
         SpacesManageCredentials "spaces:manage-credentials" "Manage credentials" "Issue and revoke credentials.";
     }
@@ -152,7 +152,7 @@ impl fmt::Display for Permission {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct PermissionSet(u64);
 
-// The set has a bit for each of them.
+// The set has one bit for each permission.
 const _: () = assert!(Permission::ALL.len() <= u64::BITS as usize);
 
 impl PermissionSet {
@@ -179,7 +179,7 @@ impl PermissionSet {
         Permission::ALL.iter().copied().filter(move |p| self.contains(*p))
     }
 
-    /// From stored names. A name that is no permission (of a newer version, say) grants nothing.
+    /// From stored names. An unknown name (from a newer version, for example) grants nothing.
     pub fn from_names<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Self {
         names.into_iter().filter_map(|name| Permission::parse(name.as_ref())).collect()
     }

@@ -1,18 +1,18 @@
-//! How often calls may be made that need no proof, by the sender's address and by the target that they name. Every public route of the
-//! table names one of these.
+//! Rate limits of routes that need no authentication, by the sender's address and by the target that the request names.
+//! Every public route of the route table has one of these.
 //!
-//! Behind a proxy that nobody named (`TRUSTED_PROXIES`) all callers are one address: the numbers are such that
-//! a small instance works all the same.
+//! Behind a proxy that is missing in `TRUSTED_PROXIES`, all callers share one address. The limits are high enough that
+//! a small instance still works then.
 
 use super::rate_limit::Limit;
 use crate::atproto::Did;
 use crate::fair_share::Tenant;
 use crate::http::Request;
 
-/// Finds the target that a request names.
+/// Extracts the target that a request names.
 type Target = fn(&Request) -> Option<Tenant>;
 
-/// How often a call may be made: it takes one token from each bucket that is named.
+/// The limit of a public route: a call takes one token from each bucket that is set.
 #[derive(Clone, Copy, Debug)]
 pub struct PublicLimit {
     /// Buckets of the same name are shared.
@@ -30,32 +30,34 @@ impl PublicLimit {
         Self { by_target: Some((target, Limit { capacity, refill_rate })), ..self }
     }
 
-    /// Answered from memory, and asked by supervisors that must always get an answer.
+    /// Unlimited: answered from memory, for supervisors that must always get an answer.
     pub const FREE: Self = Self { name: "free", by_address: None, by_target: None };
 
-    /// A look at the database: load balancers ask every second, each from its own address.
+    /// A readiness check, which queries the database. Load balancers send one a second, each from its own address.
     pub const PROBE: Self = Self::by_address("probe", 600.0, 100.0);
 
-    /// A few queries, or a page: what a browser or an authorization server asks for now and then.
+    /// A few queries or a page, which browsers and authorization servers request now and then.
     pub const PAGE: Self = Self::by_address("page", 300.0, 20.0);
 
     /// A picture of up to 5 MiB, decoded for each request.
     pub const PICTURE: Self = Self::by_address("picture", 30.0, 2.0);
 
-    /// Requests to the user's servers and a row. By the domain of the user's handle or did:web too, so that we are no
-    /// weapon against it; ten times what one address may, so that it takes ten to keep a domain's users out.
+    /// Requests to the user's servers and a row. Also limited by the domain of the user's handle or did:web, so that
+    /// the instance can't be used to attack it: at ten times the rate of one address, so that it takes ten addresses to
+    /// lock out a domain's users.
     pub const LOGIN: Self = Self::by_address("login", 30.0, 0.5).and_by_target(login_target, 100.0, 5.0);
 
-    /// A write, and after a login requests to the user's server.
+    /// A write, and after a login requests to the user's servers.
     pub const CALLBACK: Self = Self::by_address("callback", 60.0, 1.0);
 
-    /// A call of a public application's page, which can prove nothing: a key pair, a row. A login takes four. By
-    /// the application too: the rows that an hour can bring are bounded. Ten times what one address may.
+    /// A call from a page of a public client, which can prove nothing: a key pair, a row. A login takes four calls.
+    /// Also limited by client, at ten times the rate of one address, which bounds the rows per hour.
+    /// [`Sender::pay_for_client`](super::Sender::pay_for_client) supplies the client's tenant.
     pub const APPLICATION_PAGE: Self =
         Self::by_address("application", 60.0, 1.0).and_by_target(|_| None, 600.0, 10.0);
 }
 
-/// The domain that a login goes to first. A did:plc is its own target: its server is not known yet.
+/// The domain that a login contacts first. A did:plc is its own target: its server is not known yet.
 fn login_target(request: &Request) -> Option<Tenant> {
     let handle = request.query("handle")?;
     let handle = handle.trim().trim_start_matches('@');
@@ -77,7 +79,7 @@ mod tests {
     use crate::http::request::NO_PEER;
 
     #[test]
-    fn a_login_names_a_domain() {
+    fn the_target_of_a_login_is_a_domain() {
         let target = |query: &str| {
             let (head, ()) = http::Request::get(format!("/auth/login{query}")).body(()).unwrap().into_parts();
             let request = Request {

@@ -1,7 +1,7 @@
-//! Token buckets (admin-api.md §13): each API client may spend what has flowed into its bucket.
+//! Implements token buckets (admin-api.md §13), which limit the calls of API clients, addresses, targets and DIDs.
 //!
-//! Buckets live in memory, start full and refill continuously. A full bucket is the same as none, so one that has
-//! become full again is dropped.
+//! Buckets live in memory, start full and refill continuously. A full bucket equals a missing one, so buckets that are
+//! full again are dropped.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,18 +14,18 @@ use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use crate::clock::Timestamp;
 use crate::http::Error;
 
-/// How often idle buckets are dropped.
+/// How often full buckets are dropped.
 pub const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
-/// Locks, so that clients seldom wait for each other.
+/// Number of shards, each with its own lock, so that clients seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// Buckets in one shard. API clients are fewer; what could grow are the buckets of addresses and DIDs. Beyond it new
-/// keys share one bucket per shard, and so those of clients are kept apart ([`crate::access::Access::buckets`]).
-const PER_SHARD: usize = 8192;
+/// Maximum number of buckets in one shard. API clients are fewer, but addresses and DIDs can be more. Beyond it, new
+/// keys share one bucket per shard, so the buckets of clients are kept separately ([`crate::access::Access::buckets`]).
+const MAX_PER_SHARD: usize = 8192;
 
-/// No caller is told to wait longer than a day, whatever the numbers say.
-const LONGEST_WAIT_SECONDS: f64 = 86_400.0;
+/// Upper bound of all times computed from a refill rate: no caller has to wait longer than a day.
+const MAX_WAIT_SECONDS: f64 = 86_400.0;
 
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
@@ -35,11 +35,11 @@ const RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     pub capacity: f64,
-    /// Tokens per second. Not above 0 means that nothing flows in.
+    /// Tokens per second. With 0 or less the bucket does not refill.
     pub refill_rate: f64,
 }
 
-/// What is left after a request was paid for.
+/// The remaining budget after a request was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub limit: u64,
@@ -49,20 +49,20 @@ pub struct Budget {
     pub reset: i64,
 }
 
-/// The bucket holds too little.
+/// The bucket holds too few tokens for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted {
     pub limit: u64,
     pub reset: i64,
-    /// Seconds until the same request could be paid for.
+    /// Seconds until the bucket holds enough for the same request.
     pub retry_after: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     tokens: f64,
-    at: Timestamp,
-    /// When it is full again, if nothing is taken meanwhile.
+    updated_at: Timestamp,
+    /// When it is full again, if no more is taken.
     full_at: Timestamp,
 }
 
@@ -79,35 +79,41 @@ impl Default for Buckets {
 }
 
 impl Buckets {
-    /// Takes `cost` tokens from the bucket of `key`. A request dearer than the whole bucket takes all of it, or
-    /// it could never be made.
+    /// Takes `cost` tokens from the bucket of `key`. A request that costs more than the whole bucket takes all of it;
+    /// otherwise it could never be made.
     ///
     /// # Errors
-    /// When too little is left; nothing is taken then.
+    /// When the bucket holds too little; then nothing is taken.
     pub fn take(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) -> Result<Budget, Exhausted> {
-        self.change(key, limit, now, |bucket| bucket.take(limit, cost, now))
+        self.with_bucket(key, limit, now, |bucket| bucket.take(limit, cost, now))
     }
 
     /// Whether [`Self::take`] would succeed now; takes nothing.
     ///
     /// # Errors
-    /// When too little is left.
+    /// When the bucket holds too little.
     pub fn check(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) -> Result<(), Exhausted> {
         let mut bucket = self.shard(key).get(key).copied().unwrap_or(Bucket::full(limit, now));
         bucket.take(limit, cost, now).map(drop)
     }
 
-    /// Gives back what was taken for a request that could not be paid for in full.
-    pub fn give_back(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) {
-        self.change(key, limit, now, |bucket| bucket.give_back(limit, cost, now));
+    /// Returns tokens that were taken for a request that another bucket could not pay for.
+    pub fn refund(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) {
+        self.with_bucket(key, limit, now, |bucket| bucket.refund(limit, cost, now));
     }
 
-    fn change<T>(&self, key: &str, limit: Limit, now: Timestamp, change: impl FnOnce(&mut Bucket) -> T) -> T {
+    fn with_bucket<T>(
+        &self,
+        key: &str,
+        limit: Limit,
+        now: Timestamp,
+        update: impl FnOnce(&mut Bucket) -> T,
+    ) -> T {
         let mut buckets = self.shard(key);
-        let key = if buckets.len() >= PER_SHARD && !buckets.contains_key(key) { "" } else { key };
+        let key = if buckets.len() >= MAX_PER_SHARD && !buckets.contains_key(key) { "" } else { key };
         match buckets.get_mut(key) {
-            Some(bucket) => change(bucket),
-            None => change(buckets.entry(key.into()).or_insert(Bucket::full(limit, now))),
+            Some(bucket) => update(bucket),
+            None => update(buckets.entry(key.into()).or_insert(Bucket::full(limit, now))),
         }
     }
 
@@ -127,15 +133,15 @@ impl Buckets {
 
 impl Bucket {
     fn full(limit: Limit, now: Timestamp) -> Self {
-        Self { tokens: limit.capacity, at: now, full_at: now }
+        Self { tokens: limit.capacity, updated_at: now, full_at: now }
     }
 
-    /// Adds what has flowed in.
+    /// Adds the tokens that have flowed in.
     fn refill(&mut self, limit: Limit, now: Timestamp) {
-        // A clock that was set back gives nothing and takes nothing.
-        let elapsed = (now.0 - self.at.0).max(0) as f64 / 1e6;
+        // A clock that was set back adds nothing and takes nothing.
+        let elapsed = (now.0 - self.updated_at.0).max(0) as f64 / 1e6;
         self.tokens = (self.tokens + elapsed * limit.refill_rate.max(0.0)).min(limit.capacity);
-        self.at = now;
+        self.updated_at = now;
     }
 
     fn take(&mut self, limit: Limit, cost: u32, now: Timestamp) -> Result<Budget, Exhausted> {
@@ -160,7 +166,7 @@ impl Bucket {
         })
     }
 
-    fn give_back(&mut self, limit: Limit, cost: u32, now: Timestamp) {
+    fn refund(&mut self, limit: Limit, cost: u32, now: Timestamp) {
         self.refill(limit, now);
         self.tokens = (self.tokens + f64::from(cost)).min(limit.capacity);
     }
@@ -170,18 +176,18 @@ impl Limit {
     /// Whole seconds in which this many tokens flow in.
     fn seconds_for(self, tokens: f64) -> f64 {
         let seconds = if tokens <= 0.0 { 0.0 } else { (tokens / self.refill_rate.max(0.0)).ceil() };
-        seconds.min(LONGEST_WAIT_SECONDS)
+        seconds.min(MAX_WAIT_SECONDS)
     }
 }
 
 impl Budget {
-    /// Of two buckets that a call was paid from, the one that has less left.
+    /// Of the budgets of two buckets that a call was charged to, the smaller one.
     #[must_use]
     pub fn tighter(self, other: Self) -> Self {
         if other.remaining < self.remaining { other } else { self }
     }
 
-    /// The headers that tell a caller how much it has left.
+    /// The response headers that tell a caller its budget.
     pub fn headers(&self) -> [(HeaderName, HeaderValue); 3] {
         [(LIMIT, self.limit.into()), (REMAINING, self.remaining.into()), (RESET, self.reset.into())]
     }
@@ -223,39 +229,39 @@ mod tests {
     }
 
     #[test]
-    fn odd_numbers_end_in_sane_answers() {
+    fn extreme_numbers_give_valid_results() {
         let buckets = Buckets::default();
         let stuck = Limit { capacity: 1.0, refill_rate: 0.0 };
         assert!(buckets.take("a", stuck, 1, at(0.0)).is_ok());
         assert_eq!(buckets.take("a", stuck, 1, at(5.0)).unwrap_err().retry_after, 86_400);
-        // Dearer than the bucket: takes all of it.
+        // Costs more than the capacity: takes the whole bucket.
         assert_eq!(buckets.take("b", LIMIT, 50, at(0.0)).unwrap().remaining, 0);
         assert_eq!(buckets.take("b", LIMIT, 50, at(0.0)).unwrap_err().retry_after, 5);
-        // Free, and a clock that goes back.
+        // No cost, and a clock that was set back.
         assert!(buckets.take("b", LIMIT, 0, at(-100.0)).is_ok());
-        // A capacity that was lowered takes effect at once.
+        // A lowered capacity takes effect at once.
         assert!(buckets.take("c", LIMIT, 0, at(0.0)).is_ok());
         let lower = Limit { capacity: 3.0, ..LIMIT };
         assert_eq!(buckets.take("c", lower, 1, at(0.0)).unwrap().remaining, 2);
     }
 
     #[test]
-    fn full_buckets_go_and_their_number_is_bounded() {
+    fn full_buckets_are_dropped_and_their_number_is_bounded() {
         let buckets = Buckets::default();
         let count = || buckets.shards.iter().map(|s| s.lock().unwrap().len()).sum::<usize>();
-        for n in 0..(SHARDS * PER_SHARD + 20_000) {
+        for n in 0..(SHARDS * MAX_PER_SHARD + 20_000) {
             let _ = buckets.take(&n.to_string(), LIMIT, 1, at(0.0));
         }
-        assert!(count() <= SHARDS * (PER_SHARD + 1));
+        assert!(count() <= SHARDS * (MAX_PER_SHARD + 1));
         buckets.sweep(at(0.5));
         assert!(count() > 0);
-        // The shared ones were emptied, and take longest.
+        // The shared buckets were emptied, and refill last.
         buckets.sweep(at(6.0));
         assert_eq!(count(), 0);
     }
 
     #[test]
-    fn a_slow_bucket_is_not_forgotten_before_it_is_full() {
+    fn a_slow_bucket_is_kept_until_it_is_full() {
         let buckets = Buckets::default();
         let slow = Limit { capacity: 2.0, refill_rate: 0.001 };
         for _ in 0..2 {
@@ -268,15 +274,15 @@ mod tests {
     }
 
     #[test]
-    fn looking_takes_nothing_and_what_is_given_back_counts() {
+    fn checks_take_nothing_and_refunds_are_added() {
         let buckets = Buckets::default();
         for _ in 0..20 {
             assert!(buckets.check("a", LIMIT, 10, at(0.0)).is_ok());
         }
         buckets.take("a", LIMIT, 8, at(0.0)).unwrap();
         assert_eq!(buckets.check("a", LIMIT, 3, at(0.0)).unwrap_err().retry_after, 1);
-        buckets.give_back("a", LIMIT, 8, at(0.0));
-        buckets.give_back("a", LIMIT, 8, at(0.0));
+        buckets.refund("a", LIMIT, 8, at(0.0));
+        buckets.refund("a", LIMIT, 8, at(0.0));
         assert_eq!(buckets.take("a", LIMIT, 1, at(0.0)).unwrap().remaining, 9);
     }
 

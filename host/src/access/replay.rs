@@ -1,49 +1,49 @@
-//! Tokens that have been used, until they expire.
+//! Detects replayed service tokens: remembers used ones in memory until they expire.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use crate::crypto::sha256;
 
-/// Tokens remembered in all: some ten megabytes. Beyond it those that expire next are forgotten first, so what a
-/// flood wins is a moment.
-const MOST: usize = 100_000;
+/// Tokens remembered in all: some ten megabytes. Beyond it, those that expire first are forgotten first, so a flood
+/// shortens the protection by moments only.
+const MAX_TOKENS: usize = 100_000;
 
-/// Tokens remembered of one issuer; its further ones are refused until some expire. One a second for a quarter of
-/// an hour is more than any caller needs, and keeps one issuer from pushing out the others.
-const MOST_PER_ISSUER: u32 = 1000;
+/// Tokens remembered of one issuer; further ones are rejected until some expire. One a second for a quarter of an hour
+/// is more than any caller needs. The limit keeps one issuer from evicting the tokens of others.
+const MAX_TOKENS_PER_ISSUER: u32 = 1000;
 
 type Id = [u8; 16];
 
 #[derive(Debug, Default)]
-pub(super) struct Replay(Mutex<Used>);
+pub(super) struct ReplayCache(Mutex<UsedTokens>);
 
 #[derive(Debug, Default)]
-struct Used {
+struct UsedTokens {
     seen: HashSet<Id>,
-    /// By expiry, with the issuer's hash so that its count can be taken back.
+    /// By expiry, with the issuer's hash so that its count can be decremented.
     by_expiry: BTreeSet<(i64, Id, Id)>,
     per_issuer: HashMap<Id, u32>,
 }
 
-impl Replay {
-    /// Notes the use of a token; `false` when it was used before, or its issuer has too many in use.
-    /// Only for tokens whose signature has been checked.
+impl ReplayCache {
+    /// Records the use of a token; `false` when it was used before, or its issuer has too many unexpired ones. Only for
+    /// tokens whose signature has been verified.
     pub(super) fn first_use(&self, issuer: &str, jti: &str, expires: i64, now: i64) -> bool {
-        let issuer_id = short(issuer.as_bytes());
-        // The issuer's hash has a fixed length, so no two pairs run together.
-        let id = short(&[&issuer_id[..], jti.as_bytes()].concat());
+        let issuer_id = short_hash(issuer.as_bytes());
+        // The issuer's hash has a fixed length, so no two pairs concatenate to the same bytes.
+        let id = short_hash(&[&issuer_id[..], jti.as_bytes()].concat());
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((expiry, ..)) = used.by_expiry.first()
-            && (*expiry <= now || used.seen.len() >= MOST)
+            && (*expiry <= now || used.seen.len() >= MAX_TOKENS)
         {
-            used.forget_first();
+            used.remove_first();
         }
         if used.seen.contains(&id) {
             return false;
         }
         let count = used.per_issuer.entry(issuer_id).or_default();
-        if *count >= MOST_PER_ISSUER {
+        if *count >= MAX_TOKENS_PER_ISSUER {
             return false;
         }
         *count += 1;
@@ -53,8 +53,8 @@ impl Replay {
     }
 }
 
-impl Used {
-    fn forget_first(&mut self) {
+impl UsedTokens {
+    fn remove_first(&mut self) {
         let Some((_, id, issuer)) = self.by_expiry.pop_first() else { return };
         self.seen.remove(&id);
         if let Some(count) = self.per_issuer.get_mut(&issuer) {
@@ -66,7 +66,7 @@ impl Used {
     }
 }
 
-fn short(data: &[u8]) -> Id {
+fn short_hash(data: &[u8]) -> Id {
     let mut id = Id::default();
     id.copy_from_slice(&sha256(data)[..16]);
     id
@@ -78,10 +78,10 @@ mod tests {
 
     #[test]
     fn a_token_is_used_once_until_it_expires() {
-        let replay = Replay::default();
+        let replay = ReplayCache::default();
         assert!(replay.first_use("did:plc:a", "1", 100, 50));
         assert!(!replay.first_use("did:plc:a", "1", 100, 99));
-        assert!(replay.first_use("did:plc:b", "1", 100, 99), "another issuer's is another token");
+        assert!(replay.first_use("did:plc:b", "1", 100, 99), "the same jti of another issuer");
         assert!(replay.first_use("did:plc:a", "2", 100, 99));
         assert!(replay.first_use("did:plc:a", "1", 300, 200));
         assert_eq!(replay.0.lock().unwrap().seen.len(), 1);
@@ -89,15 +89,15 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_in_all_and_per_issuer() {
-        let replay = Replay::default();
+        let replay = ReplayCache::default();
         let used = (0..1100).filter(|n| replay.first_use("did:plc:a", &n.to_string(), 100, 0)).count();
-        assert_eq!(used, MOST_PER_ISSUER as usize);
+        assert_eq!(used, MAX_TOKENS_PER_ISSUER as usize);
         for issuer in 0..110 {
             for n in 0..1000 {
                 replay.first_use(&issuer.to_string(), &n.to_string(), 100 + n, 0);
             }
         }
         let used = replay.0.lock().unwrap();
-        assert!(used.seen.len() <= MOST && used.by_expiry.len() == used.seen.len());
+        assert!(used.seen.len() <= MAX_TOKENS && used.by_expiry.len() == used.seen.len());
     }
 }

@@ -1,29 +1,30 @@
-//! The random strings that callers prove themselves with. Each kind has its prefix; only hashes are stored.
+//! Generates keys and secrets of callers. Each kind has its prefix; of secrets only hashes are stored.
 
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::random::Random;
 
-/// Client keys identify an application; they are public.
+/// Client keys: they name an application, and are public.
 pub const CLIENT_KEY_PREFIX: &str = "bvc_";
 /// Client secrets of confidential applications.
 pub const CLIENT_SECRET_PREFIX: &str = "bvs_";
 /// Admin API keys.
 pub const ADMIN_KEY_PREFIX: &str = "bva_";
 
-/// Provisioned DPoP keys: a name, which is good for nothing without the client's credentials.
+/// Ids of provisioned DPoP keys. Not a secret: useless without the client's credentials.
 pub const PROVISION_PREFIX: &str = "bvp_";
 
 /// Random bytes in a client key, an admin key and a provision id: too many to guess.
 const KEY_BYTES: usize = 16;
 /// Random bytes in a client secret.
 const SECRET_BYTES: usize = 32;
-/// How much of an admin key is kept in clear, so that its owner recognises it in a list: prefix and 8 digits.
-const SHOWN: usize = ADMIN_KEY_PREFIX.len() + 8;
+/// Length of the part of an admin key that is stored in clear, so that its owner recognises it in a list: prefix and 8
+/// digits.
+const PREFIX_LENGTH: usize = ADMIN_KEY_PREFIX.len() + 8;
 
-/// How the store keeps a secret: SHA-256 of the whole text as lowercase hex. The secrets are random, so no salt
-/// and no slow hash is needed.
+/// The stored form of a secret: SHA-256 of the whole text as lowercase hex. The secrets are random, so neither salt nor
+/// a slow hash is needed.
 pub fn hash(secret: &str) -> String {
     hex::encode(Sha256::digest(secret.as_bytes()))
 }
@@ -41,17 +42,17 @@ impl AdminKey {
         Self(Zeroizing::new(format!("{ADMIN_KEY_PREFIX}{}", random.hex(KEY_BYTES))))
     }
 
-    /// The beginning, by which lists show it.
+    /// The beginning, which lists show.
     pub fn prefix(&self) -> &str {
-        &self.0[..SHOWN]
+        &self.0[..PREFIX_LENGTH]
     }
 
-    /// What is stored.
+    /// The hash that is stored.
     pub fn hash(&self) -> String {
         hash(&self.0)
     }
 
-    /// The key itself, for the one answer that shows it.
+    /// The key itself, for the only response that shows it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -85,12 +86,12 @@ impl ClientCredentials {
         &self.key
     }
 
-    /// What is stored of the secret.
+    /// The hash that is stored of the secret.
     pub fn secret_hash(&self) -> Option<String> {
         self.secret.as_deref().map(|secret| hash(secret))
     }
 
-    /// The secret itself, for the one answer that shows it.
+    /// The secret itself, for the only response that shows it.
     pub fn reveal_secret(&self) -> Option<&str> {
         self.secret.as_deref().map(String::as_str)
     }
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn have_the_shape_of_their_kind() {
+    fn keys_and_secrets_have_the_specified_format() {
         let random = Random::seeded(7);
         let key = AdminKey::generate(&random);
         assert_eq!(key.reveal().len(), 4 + 32);

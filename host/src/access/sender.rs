@@ -1,6 +1,5 @@
-//! Who sends a request, as far as that is known without a proof: an address. What costs something before the caller has
-//! proved to be somebody is paid from buckets of the address, and of the target that the request names; never from
-//! those of the application that it names.
+//! Charges work that is done before a caller has authenticated. It is paid from buckets of the caller's network address
+//! and of the target that the request names, never from those of the API client that it names: a name is no proof.
 
 use std::net::IpAddr;
 
@@ -12,19 +11,19 @@ use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
 
-/// Proofs of one address that may fail: tokens, signatures, secrets. An application's own server sends the proofs of all
-/// its users, some of which have expired; nobody's fail twenty times a second. Each costs a query and a signature.
-const FAILURES: Limit = Limit { capacity: 300.0, refill_rate: 20.0 };
+/// Failed proofs of one address: tokens, signatures, secrets. Each costs a query and a signature verification. An
+/// application's own server sends the proofs of all its users, some of which have expired, but never twenty a second.
+const FAILURE_LIMIT: Limit = Limit { capacity: 300.0, refill_rate: 20.0 };
 
-/// Look-ups of issuers of service tokens that one address may cause. A PDS sends the first tokens of all its users, and each
-/// document is then remembered for a quarter of an hour.
-const LOOK_UPS: Limit = Limit { capacity: 100.0, refill_rate: 10.0 };
+/// Look-ups of issuers of service tokens that one address may cause. A PDS sends the first tokens of all its users;
+/// each DID document is then cached for a quarter of an hour.
+const LOOK_UP_LIMIT: Limit = Limit { capacity: 100.0, refill_rate: 10.0 };
 
-/// Look-ups that go to one domain, from all addresses: several times what one address may cause, so that one
-/// address alone can't use up what a domain's users need.
-const LOOK_UPS_OF_DOMAIN: Limit = Limit { capacity: 500.0, refill_rate: 50.0 };
+/// Look-ups that go to one domain, caused by all addresses together: several times what one address may cause, so that
+/// one address can't use up what the domain's users need.
+const LOOK_UP_LIMIT_PER_DOMAIN: Limit = Limit { capacity: 500.0, refill_rate: 50.0 };
 
-/// The sender of a request.
+/// The sender of a request: its network, and the buckets that it pays from.
 #[derive(Debug)]
 pub struct Sender<'a> {
     buckets: &'a Buckets,
@@ -47,10 +46,10 @@ impl<'a> Sender<'a> {
         &self.tenant
     }
 
-    /// Pays what a route costs.
+    /// Charges a call of a public route.
     ///
     /// # Errors
-    /// 429 when the address, or the target that it names, has spent its share.
+    /// 429 when the bucket of the address, or that of the target that the request names, is empty.
     pub fn pay(&self, price: &PublicLimit, request: &Request) -> Result<(), Error> {
         if let Some(limit) = price.by_address {
             self.take(price.name, &self.tenant, limit)?;
@@ -63,11 +62,11 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Pays what an unproved call in a client's name costs.
+    /// Charges an unauthenticated call that names a client.
     ///
     /// # Errors
-    /// When the address has spent its share, or all together have spent what may be done in the client's name.
-    pub fn pay_for(&self, price: &PublicLimit, client: &Tenant) -> Result<(), Exhausted> {
+    /// When the bucket of the address is empty, or the one that all callers share that name this client.
+    pub fn pay_for_client(&self, price: &PublicLimit, client: &Tenant) -> Result<(), Exhausted> {
         if let Some(limit) = price.by_address {
             self.take(price.name, &self.tenant, limit)?;
         }
@@ -77,21 +76,21 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Whether a proof of this sender is looked at.
+    /// Whether a proof of this sender is checked at all.
     ///
     /// # Errors
-    /// When too many have failed lately.
+    /// When too many have failed recently.
     pub fn may_try(&self) -> Result<(), Exhausted> {
-        self.buckets.check(&key("failure", &self.tenant), FAILURES, 1, self.now)
+        self.buckets.check(&key("failure", &self.tenant), FAILURE_LIMIT, 1, self.now)
     }
 
-    /// A proof was looked at and did not hold.
+    /// Charges a failed proof.
     pub fn failed(&self) {
-        // When nothing is left, the next one is not looked at.
-        let _ = self.take("failure", &self.tenant, FAILURES);
+        // When the bucket is empty, the next proof is not checked.
+        let _ = self.take("failure", &self.tenant, FAILURE_LIMIT);
     }
 
-    /// Charges the sender when `outcome` is a failed proof.
+    /// Charges a failed proof if `outcome` is one.
     pub fn charge<T, E>(&self, outcome: Result<T, E>, is_failure: impl FnOnce(&E) -> bool) -> Result<T, E> {
         outcome.inspect_err(|error| {
             if is_failure(error) {
@@ -100,27 +99,27 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// Pays for a look-up of an issuer whose document is not known here.
+    /// Charges a look-up of an issuer whose DID document is not cached.
     ///
     /// # Errors
-    /// When the address has caused too many, or too many go to the issuer's domain.
+    /// When the address has caused too many, or too many have gone to the issuer's domain.
     pub fn pay_look_up(&self, issuer: &Did) -> Result<(), Exhausted> {
-        self.take("look-up", &self.tenant, LOOK_UPS)?;
+        self.take("look-up", &self.tenant, LOOK_UP_LIMIT)?;
         if issuer.method() == "web" {
             let host = issuer.identifier().split('%').next().unwrap_or_default();
-            self.take("look-up", &Tenant::of_host(host), LOOK_UPS_OF_DOMAIN)?;
+            self.take("look-up", &Tenant::of_host(host), LOOK_UP_LIMIT_PER_DOMAIN)?;
         }
         Ok(())
     }
 
-    fn take(&self, what: &str, whose: &Tenant, limit: Limit) -> Result<(), Exhausted> {
-        self.buckets.take(&key(what, whose), limit, 1, self.now).map(drop)
+    fn take(&self, kind: &str, tenant: &Tenant, limit: Limit) -> Result<(), Exhausted> {
+        self.buckets.take(&key(kind, tenant), limit, 1, self.now).map(drop)
     }
 }
 
-/// A space is in no name.
-fn key(what: &str, whose: &Tenant) -> String {
-    format!("{what} {whose}")
+/// Unambiguous, because `kind` contains no space.
+fn key(kind: &str, tenant: &Tenant) -> String {
+    format!("{kind} {tenant}")
 }
 
 #[cfg(test)]
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_the_senders_own() {
+    fn failures_block_only_their_sender() {
         let buckets = Buckets::default();
         let sender = |last| Sender::new(&buckets, address(last), Timestamp(0));
         for _ in 0..300 {
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_are_bounded_by_address_and_by_domain() {
+    fn look_ups_are_limited_by_address_and_by_domain() {
         let buckets = Buckets::default();
         let did = |text: String| Did::try_from(text.as_str()).unwrap();
         let tries = |last: u8, domain: &str, of: u32| {

@@ -1,8 +1,8 @@
-//! Service-auth tokens (service.md, Admin API authentication 2; auth-and-clients.md §6): a DID's own key says
-//! that its holder is calling this instance.
+//! Verifies service-auth tokens (service.md, Admin API authentication 2; auth-and-clients.md §6): JWTs, signed with a
+//! DID's key, which prove that the DID is calling this instance.
 //!
-//! Nothing of a token is believed before its signature verifies. What can be refused without a key is refused first,
-//! and a key that is known is used; only then the issuer is looked up, which the sender pays for.
+//! No claim is trusted before the signature verifies. The checks that need no key come first, then a cached key is
+//! used; only then the issuer is looked up, which is charged to the sender.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use http::header::{HeaderValue, RETRY_AFTER};
 
 use super::Sender;
 use super::rate_limit::Exhausted;
-use super::replay::Replay;
-use super::signing_keys::{NoKey, SigningKeys};
+use super::replay::ReplayCache;
+use super::signing_keys::{SigningKeyError, SigningKeys};
 use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::crypto::jws::{self, JwsError, ServiceClaims};
@@ -20,30 +20,30 @@ use crate::crypto::{HighS, PublicKey};
 use crate::fair_share::{Bounds, FairPool, Full};
 use crate::http::Error;
 
-/// Tokens that live longer are refused: a stolen one must end soon.
-const LONGEST_LIFE_SECONDS: i64 = 3600;
+/// Tokens that are valid for longer are rejected: a stolen one must expire soon.
+const MAX_LIFE_SECONDS: i64 = 3600;
 
-/// How far another's clock may be ahead of ours in `nbf`. `exp` has no slack: the specification refuses a token
-/// at its very second.
-const CLOCK_SKEW_SECONDS: i64 = 60;
+/// How far the issuer's clock may be ahead of ours in `nbf`. `exp` has no tolerance: the specification rejects a token
+/// from that second on.
+const MAX_AHEAD_SECONDS: i64 = 60;
 
-/// Kinds of token that are signed with the same key and mean something else.
-const OTHER_TYPES: [&str; 3] = ["at+jwt", "refresh+jwt", "dpop+jwt"];
+/// Types of token that are signed with the same key for another purpose.
+const REJECTED_TYPES: [&str; 3] = ["at+jwt", "refresh+jwt", "dpop+jwt"];
 
-/// Look-ups of unknown issuers, by the sender's address. Each may wait for another server until its timeout; where they
-/// go is bounded by the [`Resolver`](crate::identity::Resolver) for itself.
+/// Look-ups of issuers, by the sender's address. Each may wait for a remote server until its timeout. The
+/// [`Resolver`](crate::identity::Resolver) bounds separately how many go to one target.
 const LOOK_UPS: Bounds = Bounds {
     places: 64,
-    // An address that only names servers that stall holds an eighth of the places.
+    // An address that only names stalling servers holds an eighth of the places.
     per_tenant: 8,
     waiting: 256,
-    // A PDS that sends the first calls of many users waits a moment; a flood is refused.
+    // A PDS that sends the first calls of many users waits a moment; a flood is rejected.
     waiting_per_tenant: 64,
-    // As long as one look-up may take.
+    // The longest that one look-up may take.
     patience: Duration::from_secs(10),
 };
 
-/// Why a token is refused.
+/// Why a token is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     #[error("invalid service token: {0}")]
@@ -55,7 +55,7 @@ pub enum Refused {
     #[error("the service token is valid for too long")]
     TooLong,
     #[error("the service token is not valid yet")]
-    NotYet,
+    NotYetValid,
     #[error("the service token is meant for another audience")]
     Audience,
     #[error("the service token is bound to another method")]
@@ -70,44 +70,44 @@ pub enum Refused {
     Replayed,
     #[error("too many issuers of service tokens are being looked up: {0}")]
     Busy(#[from] Full),
-    /// The sender, or all who name the issuer's domain, have caused too many look-ups.
+    /// The sender, or all senders that name the issuer's domain, have caused too many look-ups.
     #[error("too many issuers of service tokens were looked up")]
-    Metered(Exhausted),
+    LookUpLimit(Exhausted),
 }
 
 impl Refused {
-    /// Whether the token is at fault; else it was not looked at.
+    /// Whether the token is at fault; otherwise it was not checked.
     pub fn is_failure(&self) -> bool {
-        !matches!(self, Self::Busy(_) | Self::Metered(_))
+        !matches!(self, Self::Busy(_) | Self::LookUpLimit(_))
     }
 }
 
-/// Who a token speaks for.
+/// The content of a verified token: its issuer, who is the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spoken {
     pub did: Did,
-    /// For the method that is called and no other (`lxm`).
+    /// Whether it is valid for the called method only (`lxm`).
     pub bound: bool,
 }
 
-/// Checks tokens and remembers those used.
+/// Verifies tokens, and rejects those used before.
 #[derive(Debug)]
 pub struct ServiceTokens {
     /// The instance's DID.
     audience: String,
     clock: Clock,
-    replay: Replay,
+    replay: ReplayCache,
     look_ups: FairPool,
 }
 
 impl ServiceTokens {
     pub fn new(audience: String, clock: Clock) -> Self {
         let look_ups = FairPool::new("service_tokens", LOOK_UPS);
-        Self { audience, clock, replay: Replay::default(), look_ups }
+        Self { audience, clock, replay: ReplayCache::default(), look_ups }
     }
 
-    /// Who signed the token. `method` is the NSID being called; `None` where there is none (`/admin`),
-    /// and then a token that is bound to a method is refused: whoever got it for that method got it for no more.
+    /// Verifies a token. `method` is the NSID being called; `None` where there is none (`/admin`): a token that is
+    /// bound to a method is then rejected, because it was issued for that method only.
     ///
     /// # Errors
     /// Says which check failed.
@@ -123,7 +123,7 @@ impl ServiceTokens {
             .header
             .typ
             .as_deref()
-            .is_some_and(|typ| OTHER_TYPES.iter().any(|t| typ.eq_ignore_ascii_case(t)))
+            .is_some_and(|typ| REJECTED_TYPES.iter().any(|t| typ.eq_ignore_ascii_case(t)))
         {
             return Err(Refused::Type);
         }
@@ -132,7 +132,7 @@ impl ServiceTokens {
         let issuer = Did::try_from(claims.iss.as_str()).map_err(|_| Refused::Issuer)?;
 
         let key = self.key(keys, sender, &issuer, false).await?;
-        // Libraries in use emit high-S signatures too; malleability gains nothing here, replay goes by `jti`.
+        // Some libraries emit high-S signatures. Malleability is harmless here: replays are detected by `jti`.
         if jws.verify(&key, HighS::Accept).is_err() {
             // The key may have been rotated since its document was cached.
             let key = self.key(keys, sender, &issuer, true).await?;
@@ -146,7 +146,7 @@ impl ServiceTokens {
         Ok(Spoken { did: issuer, bound: claims.lxm.is_some() })
     }
 
-    /// The key that is known, or that a look-up finds, which the sender pays for.
+    /// The issuer's key: the cached one, or one that is looked up and charged to the sender.
     async fn key(
         &self,
         keys: &impl SigningKeys,
@@ -157,13 +157,13 @@ impl ServiceTokens {
         let found = if let Some(known) = keys.known(issuer, fresh).await {
             known
         } else {
-            sender.pay_look_up(issuer).map_err(Refused::Metered)?;
+            sender.pay_look_up(issuer).map_err(Refused::LookUpLimit)?;
             let _place = self.look_ups.enter(sender.tenant()).await?;
             keys.look_up(issuer, fresh).await
         };
         found.map_err(|error| match error {
-            NoKey::Busy(full) => Refused::Busy(full),
-            NoKey::Unknown(text) => Refused::Key(text),
+            SigningKeyError::Busy(full) => Refused::Busy(full),
+            SigningKeyError::Unknown(text) => Refused::Key(text),
         })
     }
 
@@ -172,14 +172,14 @@ impl ServiceTokens {
         if claims.exp <= now {
             return Err(Refused::Expired);
         }
-        if claims.exp > now + LONGEST_LIFE_SECONDS {
+        if claims.exp > now + MAX_LIFE_SECONDS {
             return Err(Refused::TooLong);
         }
-        if claims.nbf.is_some_and(|nbf| nbf > now + CLOCK_SKEW_SECONDS) {
-            return Err(Refused::NotYet);
+        if claims.nbf.is_some_and(|nbf| nbf > now + MAX_AHEAD_SECONDS) {
+            return Err(Refused::NotYetValid);
         }
-        // Compared with the configured DID only: the Host header is the caller's to choose. Which fragments are
-        // offered, and to whom, is decided where service entries are known.
+        // Compared with the configured DID only: the caller chooses the Host header. Any service fragment is accepted
+        // here: whether that service exists is checked where service entries are known.
         let audience = claims.aud.split_once('#').map_or(claims.aud.as_str(), |(did, _)| did);
         if audience != self.audience {
             return Err(Refused::Audience);
@@ -197,14 +197,14 @@ impl From<Refused> for Error {
             tracing::info!(%cause, "the signing key of a service token's issuer could not be found");
         }
         match refused {
-            Refused::Metered(exhausted) => exhausted.into(),
+            Refused::LookUpLimit(exhausted) => exhausted.into(),
             Refused::Busy(full) => busy(full),
             _ => Self::unauthorized(refused.to_string()),
         }
     }
 }
 
-/// 429 to a caller who has too many look-ups under way, 503 when all together have. Either is over in seconds.
+/// 429 to a sender with too many look-ups in progress, 503 when there are too many in all. Either passes in seconds.
 fn busy(full: Full) -> Error {
     let status = match full {
         Full::Tenant => StatusCode::TOO_MANY_REQUESTS,

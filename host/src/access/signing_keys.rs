@@ -1,4 +1,4 @@
-//! Keys of the issuers of service tokens: from their DID documents.
+//! Finds the signing keys of service token issuers, in their DID documents.
 
 use std::sync::Arc;
 
@@ -7,46 +7,59 @@ use crate::crypto::PublicKey;
 use crate::fair_share::Full;
 use crate::identity::{DidDocument, IdentityError, Resolver};
 
-/// Where the keys of issuers come from.
+/// A source of issuers' keys.
 pub trait SigningKeys: Send + Sync {
-    /// What is known of the `#atproto` key of a DID without asking another server, if anything. With `fresh` only what
-    /// [`Self::look_up`] could not better.
-    fn known(&self, did: &Did, fresh: bool) -> impl Future<Output = Option<Result<PublicKey, NoKey>>> + Send;
+    /// The result for the `#atproto` key of a DID that needs no call to another server; `None` when it takes a look-up.
+    /// With `fresh`, only a result that a fresh [`Self::look_up`] would return too.
+    fn known(
+        &self,
+        did: &Did,
+        fresh: bool,
+    ) -> impl Future<Output = Option<Result<PublicKey, SigningKeyError>>> + Send;
 
-    /// The `#atproto` key of a DID's document; `fresh` past the cache.
-    fn look_up(&self, did: &Did, fresh: bool) -> impl Future<Output = Result<PublicKey, NoKey>> + Send;
+    /// The `#atproto` key in a DID's document; `fresh` bypasses the cache.
+    fn look_up(
+        &self,
+        did: &Did,
+        fresh: bool,
+    ) -> impl Future<Output = Result<PublicKey, SigningKeyError>> + Send;
 }
 
 /// Why there is no key. The text is for the log.
 #[derive(Debug, thiserror::Error)]
-pub enum NoKey {
-    /// A DID document could not be had, or has no usable key.
+pub enum SigningKeyError {
+    /// The DID document could not be fetched, or has no usable key.
     #[error("{0}")]
     Unknown(String),
-    /// Too many look-ups are under way.
+    /// Too many look-ups are in progress.
     #[error(transparent)]
     Busy(Full),
 }
 
 impl SigningKeys for Resolver {
-    async fn known(&self, did: &Did, fresh: bool) -> Option<Result<PublicKey, NoKey>> {
+    async fn known(&self, did: &Did, fresh: bool) -> Option<Result<PublicKey, SigningKeyError>> {
         let known = if fresh { self.known_fresh(did).await } else { Self::known(self, did).await };
         known.map(|document| key_of(did, &document))
     }
 
-    async fn look_up(&self, did: &Did, fresh: bool) -> Result<PublicKey, NoKey> {
+    async fn look_up(&self, did: &Did, fresh: bool) -> Result<PublicKey, SigningKeyError> {
         let document = if fresh { self.refresh(did).await } else { self.resolve(did).await };
         key_of(did, &document)
     }
 }
 
-fn key_of(did: &Did, document: &Result<Arc<DidDocument>, IdentityError>) -> Result<PublicKey, NoKey> {
+fn key_of(
+    did: &Did,
+    document: &Result<Arc<DidDocument>, IdentityError>,
+) -> Result<PublicKey, SigningKeyError> {
     match document {
         Ok(document) => {
             let key = document.signing_key().cloned();
-            key.ok_or_else(|| NoKey::Unknown(format!("the document of {did} has no #atproto key")))
+            key.ok_or_else(|| {
+                SigningKeyError::Unknown(format!("the DID document of {did} has no #atproto key"))
+            })
         }
-        Err(IdentityError::Busy(full)) => Err(NoKey::Busy(*full)),
-        Err(error) => Err(NoKey::Unknown(error.to_string())),
+        Err(IdentityError::Busy(full)) => Err(SigningKeyError::Busy(*full)),
+        Err(error) => Err(SigningKeyError::Unknown(error.to_string())),
     }
 }

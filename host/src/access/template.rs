@@ -1,4 +1,4 @@
-//! Named sets of permissions to give a new user (admin-api.md §6).
+//! Permission templates: named sets of permissions for new users (admin-api.md §6).
 
 use super::{Permission, PermissionSet};
 
@@ -12,7 +12,7 @@ pub enum Template {
 
 use Permission as P;
 
-/// Reads everything that is no secret.
+/// Reads everything that is not secret.
 const VIEWER: &[Permission] = &[
     P::LexiconsRead,
     P::RecordsRead,
@@ -26,11 +26,11 @@ const VIEWER: &[Permission] = &[
     P::DeadLettersRead,
 ];
 
-/// What an operator has beyond a viewer: keeps the service going.
+/// The additional permissions of an operator, who keeps the service running.
 const OPERATOR: &[Permission] =
     &[P::BackfillCreate, P::ApiKeysCreate, P::ApiKeysDelete, P::DeadLettersManage];
 
-/// What a manager has beyond an operator: changes what the service does, but not who its users are.
+/// The additional permissions of a manager, who changes what the service does, but not who its users are.
 const MANAGER: &[Permission] = &[
     P::LexiconsCreate,
     P::LexiconsDelete,

@@ -1,5 +1,5 @@
-//! DPoP proofs are good for one use, on all hosts and after every restart: their ids are kept in the database until they
-//! have expired. Many requests share one statement.
+//! Detects replayed DPoP proofs, on all hosts and across restarts: the ids of used proofs are kept in the database
+//! until they expire. Concurrent requests share one statement.
 
 use std::time::Duration;
 
@@ -12,72 +12,72 @@ use crate::crypto::sha256;
 use crate::store::used_proofs::{self, ProofId};
 use crate::store::{Db, StoreError};
 
-/// Requests that may wait for the database; more are turned away.
-const QUEUE: usize = 1024;
+/// Requests that may wait for the database; further ones are rejected.
+const MAX_WAITING: usize = 1024;
 
-/// Ids in one statement: two parameters each, far below what databases take.
-const BATCH: usize = 256;
+/// Ids in one statement: two parameters each, far below the databases' limits.
+const MAX_BATCH: usize = 256;
 
-/// How often those that have expired are forgotten.
+/// How often expired ids are deleted.
 const PRUNE_EVERY: Duration = Duration::from_mins(1);
 
-/// Rows that one statement forgets, so that no other writer waits long.
+/// Rows that one statement deletes, so that no other writer waits long.
 const PRUNE_ROWS: u32 = 10_000;
 
-/// Asks whether a proof is used for the first time. Cheap to clone.
+/// Records the use of proofs. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct UsedProofs(mpsc::Sender<Use>);
+pub struct UsedProofs(mpsc::Sender<ProofUse>);
 
 #[derive(Debug)]
-struct Use {
+struct ProofUse {
     id: ProofId,
     expires_at: Timestamp,
     answer: oneshot::Sender<bool>,
 }
 
-/// The database could not say; the proof must not be taken.
+/// It is unknown whether the proof was used before: the database failed or is overloaded. The proof must be rejected.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("used DPoP proofs can't be looked up now")]
-pub struct Unknown;
+pub struct UseUnknown;
 
 impl UsedProofs {
     pub fn start(db: Db, clock: Clock, tasks: &TaskTracker, stop: CancellationToken) -> Self {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        // Not one of the tasks that shutdown waits for: it ends with the last request that may ask.
-        tokio::spawn(keep(db.clone(), receiver));
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        // Not one of the tasks that shutdown waits for: it ends when the last `UsedProofs` is dropped.
+        tokio::spawn(insert_batches(db.clone(), receiver));
         tasks.spawn(async move {
             while stop.run_until_cancelled(tokio::time::sleep(PRUNE_EVERY)).await.is_some() {
                 if let Err(error) = prune(&db, clock.now()).await {
-                    tracing::warn!(%error, "used DPoP proofs could not be cleared up");
+                    tracing::warn!(%error, "expired DPoP proof ids could not be deleted");
                 }
             }
         });
         Self(sender)
     }
 
-    /// Notes the use of a proof; `false` when it was used before. Only for proofs whose signature has been checked.
+    /// Records the use of a proof; `false` when it was used before. Only for proofs whose signature has been verified.
     ///
     /// # Errors
-    /// When nobody can say, or too many ask.
+    /// When the database fails, or too many requests wait for it.
     pub async fn first_use(
         &self,
         thumbprint: &str,
         jti: &str,
         expires_at: Timestamp,
-    ) -> Result<bool, Unknown> {
+    ) -> Result<bool, UseUnknown> {
         let mut id = ProofId::default();
-        // A thumbprint has a fixed length, so no two pairs run together.
+        // A thumbprint has a fixed length, so no two pairs concatenate to the same text.
         id.copy_from_slice(&sha256(format!("{thumbprint}{jti}").as_bytes())[..16]);
         let (answer, answered) = oneshot::channel();
-        self.0.try_send(Use { id, expires_at, answer }).map_err(|_| Unknown)?;
-        answered.await.map_err(|_| Unknown)
+        self.0.try_send(ProofUse { id, expires_at, answer }).map_err(|_| UseUnknown)?;
+        answered.await.map_err(|_| UseUnknown)
     }
 }
 
-/// Ends when nobody can ask any more.
-async fn keep(db: Db, mut uses: mpsc::Receiver<Use>) {
-    let mut batch = Vec::with_capacity(BATCH);
-    while uses.recv_many(&mut batch, BATCH).await > 0 {
+/// Inserts the queued ids in batches, until every [`UsedProofs`] is dropped.
+async fn insert_batches(db: Db, mut uses: mpsc::Receiver<ProofUse>) {
+    let mut batch = Vec::with_capacity(MAX_BATCH);
+    while uses.recv_many(&mut batch, MAX_BATCH).await > 0 {
         let mut proofs: Vec<(ProofId, Timestamp)> = Vec::with_capacity(batch.len());
         for one in &batch {
             if !proofs.iter().any(|(id, _)| *id == one.id) {
@@ -87,14 +87,14 @@ async fn keep(db: Db, mut uses: mpsc::Receiver<Use>) {
         match used_proofs::keep(&db, &proofs).await {
             Ok(mut fresh) => {
                 for one in batch.drain(..) {
-                    // Of the same proof twice in a batch, the first use is it.
-                    let place = fresh.iter().position(|id| *id == one.id);
-                    let _ = one.answer.send(place.map(|place| fresh.swap_remove(place)).is_some());
+                    // When a batch has the same proof twice, only the first counts as the first use.
+                    let index = fresh.iter().position(|id| *id == one.id);
+                    let _ = one.answer.send(index.map(|index| fresh.swap_remove(index)).is_some());
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "DPoP proofs are refused: their use can't be noted");
-                // Whoever waits hears it by the end of their channel.
+                tracing::error!(%error, "DPoP proofs are rejected: their use can't be recorded");
+                // Dropping the channels fails the requests that wait.
                 batch.clear();
             }
         }

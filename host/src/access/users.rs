@@ -1,4 +1,4 @@
-//! Admin users: who they are, the very first one, and when they were last seen.
+//! Looks up admin users, creates the first one, and records when users and keys were last used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,27 +11,27 @@ use crate::events::Event;
 use crate::http::Error;
 use crate::store::{StoreError, api_keys, users};
 
-/// `last_used_at` is written this often at most: it tells days from months, and a write a request would cost
-/// more than the request.
+/// Minimum time between two writes of one `last_used_at`: it only has to tell days from months, and a write for each
+/// request would cost more than the request.
 const TOUCH_EVERY_SECONDS: i64 = 60;
 
-/// Users and keys whose last write is remembered. More are written more often.
-const MOST_TOUCHED: usize = 4096;
+/// Users and keys whose last write is remembered. With more of them, some are written more often.
+const MAX_REMEMBERED: usize = 4096;
 
 #[derive(Debug, Default)]
 pub struct Users {
-    /// Once there is a user there always is one: the super user can't be deleted. Saves the attempt to be the
-    /// first for each stranger that knocks.
-    exist: AtomicBool,
-    touched: Mutex<HashMap<String, Timestamp>>,
+    /// Whether a user is known to exist. Never becomes false again, because the super user can't be deleted. Lets
+    /// unknown callers skip the bootstrap query.
+    has_users: AtomicBool,
+    last_writes: Mutex<HashMap<String, Timestamp>>,
 }
 
 impl Users {
-    /// The user with a DID that has been proven. When there is no user at all, the caller becomes the super user:
-    /// one conditional insert decides between several that come at once.
+    /// The user with an authenticated DID. When there is no user at all, the caller becomes the super user: one
+    /// conditional insert decides between concurrent callers.
     ///
     /// # Errors
-    /// 403 when the DID is no user.
+    /// 403 when the DID is not a user.
     pub(super) async fn of_did(&self, access: &Access, did: &Did, now: Timestamp) -> Result<Admin, Error> {
         let mut user = users::get_by_did(&access.db, did.as_str()).await?;
         if user.is_none() && self.bootstrap(access, did, now).await? {
@@ -42,7 +42,7 @@ impl Users {
             .ok_or_else(|| Error::from(StoreError::Corrupt(format!("the DID of user {}", user.id))))
     }
 
-    /// Whether an account may log in: an admin user, or anybody as long as there is none.
+    /// Whether an account may log in: that of an admin user, or any account as long as there are no users.
     ///
     /// # Errors
     /// When the store can't be read.
@@ -53,15 +53,15 @@ impl Users {
         Ok(users::list(&access.db).await?.is_empty())
     }
 
-    /// Makes the DID the first user, if there is none. Whether it did.
+    /// Makes the DID the first user if there is none, and returns whether it did.
     async fn bootstrap(&self, access: &Access, did: &Did, now: Timestamp) -> Result<bool, StoreError> {
-        if self.exist.load(Ordering::Relaxed) {
+        if self.has_users.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let permissions: Vec<&str> = Permission::ALL.iter().map(|p| p.as_str()).collect();
         let first =
             users::bootstrap(&access.db, &access.random.uuid(), did.as_str(), &permissions, now).await?;
-        self.exist.store(true, Ordering::Relaxed);
+        self.has_users.store(true, Ordering::Relaxed);
         if first {
             tracing::info!(%did, "the first caller has become the super user");
             access.events.record(Event::UserBootstrapped { did: did.to_string() });
@@ -69,43 +69,43 @@ impl Users {
         Ok(first)
     }
 
-    /// Notes that a user was seen.
+    /// Records that a user made a request.
     pub(super) fn touch(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
             let (db, id) = (access.db.clone(), id.to_owned());
-            access.tasks.spawn(async move { logged(users::touch(&db, &id, now).await) });
+            access.tasks.spawn(async move { log_failure(users::touch(&db, &id, now).await) });
         }
     }
 
-    /// Notes that an API key was used.
+    /// Records that an API key was used.
     pub(super) fn touch_key(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
             let (db, id) = (access.db.clone(), id.to_owned());
-            access.tasks.spawn(async move { logged(api_keys::touch(&db, &id, now).await) });
+            access.tasks.spawn(async move { log_failure(api_keys::touch(&db, &id, now).await) });
         }
     }
 
     fn is_due(&self, id: &str, now: Timestamp) -> bool {
-        let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
-        match touched.get_mut(id) {
+        let mut last_writes = self.last_writes.lock().unwrap_or_else(PoisonError::into_inner);
+        match last_writes.get_mut(id) {
             Some(last) if last.plus_seconds(TOUCH_EVERY_SECONDS) > now => false,
             Some(last) => {
                 *last = now;
                 true
             }
             None => {
-                if touched.len() >= MOST_TOUCHED {
-                    touched.clear();
+                if last_writes.len() >= MAX_REMEMBERED {
+                    last_writes.clear();
                 }
-                touched.insert(id.to_owned(), now);
+                last_writes.insert(id.to_owned(), now);
                 true
             }
         }
     }
 }
 
-/// The caller has its answer already; a missed note is not worth more than a line.
-fn logged(result: Result<(), StoreError>) {
+/// The request does not depend on the write, so a failure is only logged.
+fn log_failure(result: Result<(), StoreError>) {
     if let Err(error) = result {
         tracing::warn!(%error, "last_used_at could not be written");
     }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_seen_is_written_once_a_minute() {
+    fn last_used_at_is_written_once_a_minute() {
         let users = Users::default();
         let at = |seconds: i64| Timestamp(0).plus_seconds(seconds);
         assert!(users.is_due("a", at(0)));

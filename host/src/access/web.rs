@@ -1,5 +1,5 @@
-//! Browsers that are logged in: a signed cookie with a random id, and a row that says whose it is. Logging out removes
-//! the row, so a copied cookie is worth nothing then.
+//! Creates and checks browser sessions: a signed cookie with a random id, and a row that names its user. Logging out
+//! removes the row, which makes every copy of the cookie worthless.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,22 +15,22 @@ use crate::random::Random;
 use crate::store::web_sessions::{self, WebSessionRow};
 use crate::store::{Db, StoreError};
 
-const NAME: &str = "belvedere_session";
+const SESSION_COOKIE: &str = "belvedere_session";
 
 /// Binds a login to the browser that began it.
-const LOGIN_NAME: &str = "belvedere_login";
+const LOGIN_COOKIE: &str = "belvedere_login";
 
-/// A month: whoever looks after an instance comes by more often, and a lost laptop should not be a key for ever.
-const LIFE_SECONDS: i64 = 30 * 86_400;
+/// A month: operators log in more often, and a lost laptop should not stay logged in for ever.
+const SESSION_SECONDS: i64 = 30 * 86_400;
 
 /// A login takes minutes.
 const LOGIN_SECONDS: i64 = 15 * 60;
 
-/// Browsers of one user that are logged in at the same time. One more logs out the one that logged in first.
+/// Browsers that one user may be logged in with. One more logs out the one that logged in first.
 const MAX_BROWSERS: i64 = 20;
 
-/// Browsers that one login logs out at most.
-const SURPLUS_STEP: u32 = 100;
+/// Maximum number of browsers that one login logs out.
+const MAX_SURPLUS: u32 = 100;
 
 /// Random bytes of an id: too many to guess.
 const ID_BYTES: usize = 32;
@@ -44,31 +44,31 @@ pub struct WebSessions {
     secure: bool,
 }
 
-/// Somebody at a browser.
+/// A user who is logged in with a browser.
 #[derive(Clone, Debug)]
 pub struct WebUser {
     pub did: Did,
-    /// The session with their PDS that the login made.
+    /// Id of the session with their PDS that the login created.
     pub session: String,
 }
 
 impl WebSessions {
-    /// `secret` is the instance's session secret; `secure`, that users reach it by https.
+    /// `secret` is the instance's session secret; `secure` says that users reach the instance by https.
     pub fn new(db: Db, secret: &str, origins: Origins, secure: bool) -> Self {
         Self { db, key: MacKey::derive(secret.as_bytes(), "web session"), origins, secure }
     }
 
-    /// Who a request's cookie belongs to. `None` without one, and for one that is no good.
+    /// The user that a request's cookie belongs to. `None` without a cookie, and for an invalid or expired one.
     ///
     /// # Errors
-    /// 403 for a write that may have come from another's page: the cookie is sent whether its owner wants it or not.
+    /// 403 for a write that may come from a page of another site (CSRF): browsers send the cookie with it too.
     pub async fn user(
         &self,
         method: &Method,
         headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<Option<WebUser>, Error> {
-        let Some(id) = self.id(headers, NAME) else { return Ok(None) };
+        let Some(id) = self.id(headers, SESSION_COOKIE) else { return Ok(None) };
         let found = web_sessions::get(&self.db, &sha256_hex(id.as_bytes()), now).await;
         let Some(row) = found? else { return Ok(None) };
         if !matches!(*method, Method::GET | Method::HEAD) && !self.is_from_own_page(headers) {
@@ -79,7 +79,7 @@ impl WebSessions {
         Ok(Some(WebUser { did, session: row.oauth_session_id }))
     }
 
-    /// Browsers say where a request comes from: `Origin` with every write, `Sec-Fetch-Site` on top.
+    /// Browsers send the origin of a page in `Origin` with every write, and `Sec-Fetch-Site` in addition.
     fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
         if let Some(origin) = headers.get(ORIGIN) {
             return origin.to_str().is_ok_and(|origin| self.origins.contains(origin));
@@ -87,7 +87,7 @@ impl WebSessions {
         headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin" || site == "none")
     }
 
-    /// Logs a browser in; the cookie to set.
+    /// Logs a browser in, and returns the cookie to set.
     ///
     /// # Errors
     /// When the store can't be written.
@@ -104,34 +104,34 @@ impl WebSessions {
             did: did.to_string(),
             oauth_session_id: session.to_owned(),
             created_at: now,
-            expires_at: now.plus_seconds(LIFE_SECONDS),
+            expires_at: now.plus_seconds(SESSION_SECONDS),
         };
         web_sessions::create(&self.db, &row).await?;
-        Ok(self.cookie(NAME, &self.signed(&id), LIFE_SECONDS))
+        Ok(self.cookie(SESSION_COOKIE, &self.signed(&id), SESSION_SECONDS))
     }
 
-    /// The sessions with their PDS of a user's browsers beyond [`MAX_BROWSERS`]: to be ended, and with them those.
+    /// The PDS sessions of a user's browsers beyond [`MAX_BROWSERS`]. Ending them logs these browsers out.
     ///
     /// # Errors
     /// When the store can't be read.
     pub async fn surplus(&self, did: &Did) -> Result<Vec<String>, StoreError> {
-        web_sessions::surplus(&self.db, did.as_str(), MAX_BROWSERS, SURPLUS_STEP).await
+        web_sessions::surplus(&self.db, did.as_str(), MAX_BROWSERS, MAX_SURPLUS).await
     }
 
-    /// The cookie that removes the session's.
-    pub fn cleared(&self) -> HeaderValue {
-        self.cookie(NAME, "", 0)
+    /// A cookie that removes the session cookie.
+    pub fn removal_cookie(&self) -> HeaderValue {
+        self.cookie(SESSION_COOKIE, "", 0)
     }
 
     /// A cookie that binds a login to this browser, and the hash to compare it with later.
-    pub fn login(&self, random: &Random) -> (HeaderValue, String) {
+    pub fn login_cookie(&self, random: &Random) -> (HeaderValue, String) {
         let id = URL_SAFE_NO_PAD.encode(random.bytes::<ID_BYTES>());
-        (self.cookie(LOGIN_NAME, &self.signed(&id), LOGIN_SECONDS), sha256_hex(id.as_bytes()))
+        (self.cookie(LOGIN_COOKIE, &self.signed(&id), LOGIN_SECONDS), sha256_hex(id.as_bytes()))
     }
 
-    /// Whether it is the browser that a login was bound to.
-    pub fn is_login(&self, headers: &HeaderMap, bound: &str) -> bool {
-        self.id(headers, LOGIN_NAME)
+    /// Whether the request comes from the browser that a login was bound to.
+    pub fn is_login_browser(&self, headers: &HeaderMap, bound: &str) -> bool {
+        self.id(headers, LOGIN_COOKIE)
             .is_some_and(|id| ct_eq(sha256_hex(id.as_bytes()).as_bytes(), bound.as_bytes()))
     }
 

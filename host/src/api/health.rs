@@ -1,4 +1,4 @@
-//! `/health`, `/livez`, `/readyz`: for people, for the process's supervisor, for the load balancer.
+//! `/health`, `/livez`, `/readyz`: reports health to people, the process's supervisor and the load balancer.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::indexing::Stall;
 
-/// `GET /health`: `ok`, and nothing is looked at (service.md).
+/// `GET /health`: always `ok`, without any check (service.md).
 pub async fn health(_app: Arc<App>, _request: Request) -> Result<Response, Error> {
     Ok(response::text(StatusCode::OK, Bytes::from_static(b"ok")))
 }
 
-/// `GET /livez`: 200 while nothing has happened that only a restart cures.
+/// `GET /livez`: 200 unless something has happened that only a restart fixes.
 pub async fn livez(app: Arc<App>, request: Request) -> Result<Response, Error> {
     match app.stream.status().stalled {
         Some(Stall::Broken { .. }) => {
@@ -36,7 +36,7 @@ struct Checks {
     database: Check,
     migrations: Check,
     stream: Check,
-    /// False while the server finishes its last requests.
+    /// Failed while the server finishes its last requests before a shutdown.
     accepting: Check,
 }
 
@@ -50,7 +50,7 @@ struct Check {
 impl Check {
     const OK: Self = Self { ok: true, reason: None };
 
-    fn but(reason: impl Into<String>) -> Self {
+    fn ok_with(reason: impl Into<String>) -> Self {
         Self { ok: true, reason: Some(reason.into()) }
     }
 
@@ -59,17 +59,17 @@ impl Check {
     }
 }
 
-/// `GET /readyz`: 200 when requests can be served in full, else 503 with the reasons. Recovers by itself.
+/// `GET /readyz`: 200 when requests can be served in full, otherwise 503 with the reasons. Recovers without a restart.
 pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error> {
-    let looked = app.readiness.look(&app.db, app.clock.now()).await;
+    let found = app.readiness.look(&app.db, app.clock.now()).await;
     let accepting = if app.lifecycle.drain.is_cancelled() {
         Check::failed("the server is shutting down")
     } else {
         Check::OK
     };
     let checks = Checks {
-        database: looked.database.into(),
-        migrations: looked.migrations.into(),
+        database: found.database.into(),
+        migrations: found.migrations.into(),
         stream: stream(&app),
         accepting,
     };
@@ -89,10 +89,12 @@ impl From<Result<(), String>> for Check {
 fn stream(app: &App) -> Check {
     let status = app.stream.status();
     match status.stalled {
-        None if status.standby => Check::but("another host follows the stream"),
+        None if status.standby => Check::ok_with("another host follows the stream"),
         None => Check::OK,
         Some(Stall::Database { since }) => Check::failed(format!("nothing could be committed since {since}")),
         Some(Stall::Broken { since }) => Check::failed(format!("the stream broke at {since}: restart")),
-        Some(Stall::Disconnected { since }) => Check::failed(format!("no Jetstream server since {since}")),
+        Some(Stall::Disconnected { since }) => {
+            Check::failed(format!("not connected to a Jetstream server since {since}"))
+        }
     }
 }

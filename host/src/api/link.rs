@@ -1,4 +1,4 @@
-//! `/link/*`: the pages that the owner of a repo sees.
+//! `/link/*`: renders the pages that the owner of a repo sees while linking it.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use askama::Template;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
 
-use crate::api::auth::linked_repo::invited;
+use crate::api::auth::linked_repo::find_invite;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 
-/// A page without scripts, in no frame, that tells nobody where it was.
+/// A page that runs no scripts, can't be framed and sends no referrer.
 fn page(template: &impl Template) -> Result<Response, Error> {
     let html = template.render().map_err(Error::internal)?;
     let mut answer = response::text(StatusCode::OK, html);
@@ -31,19 +31,19 @@ struct ResultPage {
     text: &'static str,
 }
 
-/// `GET /link/result?status=`: how it ended.
+/// `GET /link/result?status=`: whether the repo was linked.
 pub async fn result(_app: Arc<App>, request: Request) -> Result<Response, Error> {
     let (title, text) = match request.query("status").as_deref() {
         Some("success") => ("Done", "Your repo is linked. You can close this page."),
         Some("expired") => {
-            ("This link is no longer good", "It was used or has expired. Ask for another one.")
+            ("This link is no longer valid", "It was used or has expired. Ask for another one.")
         }
         Some("gone") => ("This request was withdrawn", "Nothing was linked."),
         Some("mismatch") => {
             ("That was another account", "This link was made for a different account. Nothing was linked.")
         }
-        Some("already_linked") => ("This account is linked already", "Nothing has changed."),
-        _ => ("That did not work", "Nothing was linked. You can open the link once more and try again."),
+        Some("already_linked") => ("This account is already linked", "Nothing has changed."),
+        _ => ("That did not work", "Nothing was linked. You can open the link again and retry."),
     };
     page(&ResultPage { title, text })
 }
@@ -61,17 +61,17 @@ struct StartPage<'a> {
 
 #[derive(Template)]
 #[template(path = "link_result.html")]
-struct Dead<'a> {
+struct InvalidLinkPage<'a> {
     title: &'a str,
     text: &'a str,
 }
 
-/// `GET /link/start?token=`: what the owner of a repo is asked for, and by whom.
+/// `GET /link/start?token=`: shows the owner of a repo which access is requested, and by which instance.
 pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let token = request.query("token").unwrap_or_default();
-    let Some((_, grant)) = invited(&app, &token).await? else {
-        let text = "It has been used, was revoked, or has expired. Ask whoever sent it for another one.";
-        return page(&Dead { title: "This link is no longer good", text });
+    let Some((_, grant)) = find_invite(&app, &token).await? else {
+        let text = "It has been used, was revoked, or has expired. Ask the sender for another one.";
+        return page(&InvalidLinkPage { title: "This link is no longer valid", text });
     };
     let app_name = app.settings.get("app_name");
     page(&StartPage {

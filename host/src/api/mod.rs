@@ -1,4 +1,5 @@
-//! One resource, one file, and an endpoint of its own where it is long; the path of the file follows the URL. `routes.rs` is the whole table.
+//! The HTTP endpoints: one file per resource, with a file of its own for a long endpoint. The path of a file follows
+//! the URL. `routes.rs` is the whole route table.
 
 pub mod admin;
 pub mod auth;

@@ -1,4 +1,4 @@
-//! `limit` and `cursor` of a list, read the same way everywhere.
+//! Reads the query parameters of lists: `limit`, and parameters that are required.
 
 use crate::http::{Error, Request};
 use crate::query::PageSize;
@@ -11,7 +11,7 @@ pub fn limit(request: &Request, size: PageSize) -> Result<u32, Error> {
     size.read(request.query("limit").as_deref()).map_err(|invalid| Error::bad_request(invalid.to_string()))
 }
 
-/// A query parameter that must be there and not blank.
+/// A query parameter that must be present and not blank.
 ///
 /// # Errors
 /// 400 naming it.

@@ -1,10 +1,10 @@
-//! A field of a partial update as JSON says it: absent, null, or a value.
+//! Deserializes a field of a partial update: absent, null, or a value.
 
 use serde::{Deserialize, Deserializer};
 
 use crate::store::Patch;
 
-/// Null clears and a value sets; absence is the default, so the field needs `#[serde(default)]`.
+/// Null clears and a value sets. An absent field must give the default, so the field needs `#[serde(default)]`.
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Patch<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Option::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))
@@ -22,7 +22,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_absent_null_and_a_value_apart() {
+    fn distinguishes_absent_null_and_a_value() {
         let read = |text| serde_json::from_str::<Body>(text).unwrap().a;
         assert_eq!(read("{}"), Patch::Keep);
         assert_eq!(read(r#"{"a":null}"#), Patch::Clear);

@@ -1,4 +1,4 @@
-//! `/settings`: what everybody may see of the instance's settings.
+//! `/settings`: serves the public part of the instance's settings.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use crate::http::{Error, Request, Response, response};
 use crate::settings::logo;
 use crate::store::{StoreError, settings};
 
-/// A picture may be a document with scripts in it (SVG): opened by itself, it may do nothing in this origin's name.
-const ALONE: HeaderValue = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
+/// An SVG image may contain scripts: when it is opened as a document, they must not run in this origin.
+const SANDBOX_POLICY: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
 
 /// `GET /settings/logo`: the logo that an admin stored. 404 when there is none.
 pub async fn logo(app: Arc<App>, _request: Request) -> Result<Response, Error> {
@@ -23,7 +24,7 @@ pub async fn logo(app: Arc<App>, _request: Request) -> Result<Response, Error> {
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::try_from(kind).map_err(|_| broken())?);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
-    headers.insert(CONTENT_SECURITY_POLICY, ALONE);
+    headers.insert(CONTENT_SECURITY_POLICY, SANDBOX_POLICY);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(answer)
 }

@@ -1,4 +1,4 @@
-//! Documents that others fetch by a fixed address.
+//! Serves documents at fixed paths: the instance's OAuth client metadata.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::http::{Error, Request, Response, response};
 use crate::oauth::{OwnClient, own};
 use crate::store::{StoreError, linked_repos};
 
-/// `GET /oauth-client-metadata.json`: the instance as an OAuth client, at the origin that was asked.
+/// `GET /oauth-client-metadata.json`: the instance's OAuth client metadata for the origin that the request came to.
 pub async fn client_metadata(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let origin = app.access.origins.of_host(request.headers());
     let setting = |name: &str| app.settings.get(name);
@@ -20,14 +20,14 @@ pub async fn client_metadata(app: Arc<App>, request: Request) -> Result<Response
         ("tos_uri", setting("tos_uri")),
         ("policy_uri", setting("policy_uri")),
     ];
-    let scopes = declared(&app).await?;
+    let scopes = declared_scopes(&app).await?;
     let metadata =
         OwnClient::of(&origin, &scopes).metadata(&origin, &scopes, app.sessions.authorizations.key(), &texts);
     Ok(response::json(StatusCode::OK, &metadata))
 }
 
-/// What logins ask for, and every linked repo.
-async fn declared(app: &App) -> Result<String, StoreError> {
+/// All scopes that logins and linked repos request.
+async fn declared_scopes(app: &App) -> Result<String, StoreError> {
     let grants = linked_repos::list(&app.db).await?;
     let mut scopes: Vec<&str> = own::SCOPES.split(' ').collect();
     for scope in grants.iter().flat_map(|grant| grant.scopes.split(' ')) {

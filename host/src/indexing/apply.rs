@@ -15,7 +15,7 @@ use super::throttle::Throttle;
 /// A change of the index, made from one event. The writer commits a repo's changes in order.
 #[derive(Debug)]
 pub(super) enum IndexChange {
-    Change(Change),
+    Record(Change),
     Account(AccountChange),
 }
 

@@ -43,7 +43,7 @@ crate::in_both_worlds! {
         for (body, status, error) in [
             (json!({}), 400, "invalid request body"),
             (json!({ "issuer": "https://as.example/path" }), 400, "issuer must be an origin"),
-            (json!({ "issuer": ISSUER, "kid": "unknown" }), 400, "the client has no key of this kid"),
+            (json!({ "issuer": ISSUER, "kid": "unknown" }), 400, "the client has no key with this kid"),
             (json!({ "issuer": ISSUER, "provision_id": "x" }), 400, "provision_id and pkce_verifier must be sent together"),
         ] {
             let answer = app.post(server, PATH, &[], &body).await;

@@ -18,7 +18,7 @@ struct Issuer {
     key: PrivateKey,
     cached: Option<PrivateKey>,
     look_ups: AtomicU32,
-    /// Look-ups of these never end.
+    /// Look-ups of DIDs with this prefix never end.
     stalls: &'static str,
 }
 
@@ -37,14 +37,14 @@ impl Issuer {
 }
 
 impl SigningKeys for Issuer {
-    async fn known(&self, _: &Did, fresh: bool) -> Option<Result<PublicKey, NoKey>> {
+    async fn known(&self, _: &Did, fresh: bool) -> Option<Result<PublicKey, SigningKeyError>> {
         self.cached.as_ref().filter(|_| !fresh).map(|old| Ok(old.public()))
     }
 
-    async fn look_up(&self, did: &Did, _: bool) -> Result<PublicKey, NoKey> {
+    async fn look_up(&self, did: &Did, _: bool) -> Result<PublicKey, SigningKeyError> {
         self.look_ups.fetch_add(1, Ordering::Relaxed);
         match did.as_str() {
-            "did:plc:gone" => Err(NoKey::Unknown("not found".to_owned())),
+            "did:plc:gone" => Err(SigningKeyError::Unknown("not found".to_owned())),
             stalled if stalled.starts_with(self.stalls) => std::future::pending().await,
             _ => Ok(self.key.public()),
         }
@@ -80,7 +80,7 @@ async fn check(header: Value, change: Value, method: Option<&str>) -> (Result<Sp
 }
 
 #[tokio::test]
-async fn good_tokens_name_their_issuer() {
+async fn valid_tokens_give_their_issuer() {
     for (algorithm, alg) in [(Algorithm::Es256, "ES256"), (Algorithm::Es256k, "ES256K")] {
         let issuer = Issuer::new(algorithm);
         for change in [
@@ -91,8 +91,8 @@ async fn good_tokens_name_their_issuer() {
             json!({ "nbf": NOW }),
         ] {
             let token = issuer.token(json!({ "alg": alg, "typ": "JWT" }), &claims(change));
-            let spoken = verify(&tokens(), &issuer, &token, None).await.unwrap();
-            assert_eq!((spoken.did.as_str(), spoken.bound), ("did:plc:abc", false));
+            let verified = verify(&tokens(), &issuer, &token, None).await.unwrap();
+            assert_eq!((verified.did.as_str(), verified.bound), ("did:plc:abc", false));
         }
     }
     let method = Some("com.example.list");
@@ -101,7 +101,7 @@ async fn good_tokens_name_their_issuer() {
 }
 
 #[tokio::test]
-async fn each_check_refuses_before_any_look_up() {
+async fn each_claim_is_checked_before_any_look_up() {
     let header = || json!({ "alg": "ES256K", "typ": "JWT" });
     let list = Some("com.example.list");
     for (header, change, method, text) in [
@@ -121,23 +121,23 @@ async fn each_check_refuses_before_any_look_up() {
         (header(), json!({ "lxm": "com.example.other" }), list, "method"),
         (header(), json!({ "lxm": "com.example.list" }), None, "method"),
     ] {
-        let shown = format!("{header} {change}");
+        let case = format!("{header} {change}");
         let (result, look_ups) = check(header, change, method).await;
-        let error = result.expect_err(&shown).to_string();
-        assert!(error.contains(text), "{shown}: {error}");
-        assert_eq!(look_ups, 0, "{shown}");
+        let error = result.expect_err(&case).to_string();
+        assert!(error.contains(text), "{case}: {error}");
+        assert_eq!(look_ups, 0, "{case}");
     }
 }
 
 #[tokio::test]
-async fn a_signature_gets_one_fresh_document() {
+async fn a_failed_signature_is_tried_once_with_a_fresh_document() {
     let mut issuer = Issuer::new(Algorithm::Es256);
     issuer.cached = Some(PrivateKey::generate(Algorithm::Es256, &Random::seeded(2)));
     let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({})));
     assert!(verify(&tokens(), &issuer, &token, None).await.is_ok());
     assert_eq!(issuer.look_ups.load(Ordering::Relaxed), 1);
 
-    // Cut off in the middle of the payload, the signature of something else, a key on another curve.
+    // The signature of another token, a key on another curve, an unknown issuer.
     let other = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "iat": NOW - 1 })));
     let (input, _) = token.rsplit_once('.').unwrap();
     let (_, signature) = other.rsplit_once('.').unwrap();
@@ -153,7 +153,7 @@ async fn a_signature_gets_one_fresh_document() {
 }
 
 #[tokio::test]
-async fn a_token_with_an_id_is_used_once() {
+async fn a_token_with_a_jti_can_be_used_once() {
     let issuer = Issuer::new(Algorithm::Es256);
     let tokens = tokens();
     let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "jti": "1" })));
@@ -164,8 +164,8 @@ async fn a_token_with_an_id_is_used_once() {
     assert!(verify(&tokens, &issuer, &without, None).await.is_ok());
 }
 
-/// One address names one stalling server after the other; those of others are looked up at once, and those that
-/// are known need no look-up at all.
+/// One address names one stalling server after the other. The issuers of other senders are still looked up at once, and
+/// cached ones need no look-up at all.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_tokens_whose_issuers_stall_delays_no_other_sender() {
     let mut issuer = Issuer::new(Algorithm::Es256);
@@ -182,7 +182,7 @@ async fn a_flood_of_tokens_whose_issuers_stall_delays_no_other_sender() {
         match futures_util::poll!(&mut call) {
             std::task::Poll::Pending => flood.push(call),
             std::task::Poll::Ready(outcome) => {
-                assert!(matches!(outcome, Err(Refused::Busy(Full::Tenant) | Refused::Metered(_))));
+                assert!(matches!(outcome, Err(Refused::Busy(Full::Tenant) | Refused::LookUpLimit(_))));
                 refused += 1;
             }
         }
@@ -196,7 +196,7 @@ async fn a_flood_of_tokens_whose_issuers_stall_delays_no_other_sender() {
     let mut call = Box::pin(tokens.verify(&issuer, &other, &good, None));
     assert!(matches!(futures_util::poll!(&mut call), std::task::Poll::Ready(Ok(_))));
     drop((call, flood));
-    // The same address, for an issuer that is known.
+    // The same address, with a cached issuer.
     issuer.cached = Some(PrivateKey::generate(Algorithm::Es256, &Random::seeded(1)));
     let looked_up = issuer.look_ups.load(Ordering::Relaxed);
     assert!(tokens.verify(&issuer, &flooder, &token(&issuer, json!({})), None).await.is_ok());

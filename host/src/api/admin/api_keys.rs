@@ -1,4 +1,4 @@
-//! `/admin/api-keys`
+//! `/admin/api-keys`: creates, lists and revokes the caller's own API keys.
 
 use std::sync::Arc;
 
@@ -59,13 +59,13 @@ struct Answer<'a> {
     permissions: &'a [String],
 }
 
-/// `POST /admin/api-keys`: a key for the caller, with permissions that the caller holds. Shown once.
+/// `POST /admin/api-keys`: creates a key for the caller, with permissions that the caller has. The key is shown once.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let body: Body = request.json()?;
     if body.name.trim().is_empty() {
         return Err(Error::bad_request("name must not be blank"));
     }
-    let permissions = admin.granting(body.permissions.iter().map(String::as_str))?;
+    let permissions = admin.grantable(body.permissions.iter().map(String::as_str))?;
     let key = AdminKey::generate(&app.random);
     let new = NewApiKey {
         id: &app.random.uuid(),
@@ -93,7 +93,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     Ok(response::json(StatusCode::CREATED, &answer))
 }
 
-/// `DELETE /admin/api-keys/{id}`: the key stops working at once; its row stays as a record.
+/// `DELETE /admin/api-keys/{id}`: revokes a key, which stops working at once. Its row is kept.
 pub async fn revoke(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     if !api_keys::revoke(&app.db, id, &admin.user_id, app.clock.now()).await? {

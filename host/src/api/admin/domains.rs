@@ -1,4 +1,4 @@
-//! `/admin/domains`: origins that the instance is reached by, each an OAuth client of its own.
+//! `/admin/domains`: manages the origins that the instance is reached by, each an OAuth client of its own.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ struct Body {
     url: String,
 }
 
-/// `POST /admin/domains`: the instance is reached by another origin from now on.
+/// `POST /admin/domains`: adds an origin that the instance is reached by.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let Body { url } = request.json()?;
     check(&url, app.identity.is_loopback)?;
@@ -62,7 +62,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     Ok(response::json(StatusCode::CREATED, &DomainView::from(domain)))
 }
 
-/// An origin as browsers write it; with TLS, unless the instance is on loopback itself.
+/// Checks for an origin as browsers write it, with https unless the instance itself is on loopback.
 fn check(url: &str, loopback: bool) -> Result<(), Error> {
     if origin_of(url).as_deref() != Some(url) {
         return Err(Error::bad_request("url must be an origin: scheme and host, no path, no trailing slash"));
@@ -73,8 +73,8 @@ fn check(url: &str, loopback: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// `POST /admin/domains/{id}/primary`: the one before is it no more, in the same transaction. PUBLIC_URL's origin becomes
-/// the primary again at the next start.
+/// `POST /admin/domains/{id}/primary`: makes a domain the primary one instead of the previous one, in one transaction.
+/// PUBLIC_URL's origin becomes the primary again at the next start.
 pub async fn primary(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     if !domains::set_primary(&app.db, id, app.clock.now()).await? {

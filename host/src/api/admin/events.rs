@@ -1,4 +1,4 @@
-//! `/admin/events`
+//! `/admin/events`: lists the event log.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     let limit = paging::limit(&request, PageSize::LOGS)?;
     let filter = filter(&request)?;
 
-    // What the caller just did is in the answer.
+    // Makes sure that the caller's own last actions are in the answer.
     app.events.flush().await;
     let mut rows = events::list(&app.db, &filter, limit + 1).await?;
     let more = rows.len() > limit as usize;
@@ -78,14 +78,14 @@ fn filter(request: &Request) -> Result<EventFilter, Error> {
     })
 }
 
-/// A list with commas; blanks count for nothing.
+/// Splits a comma-separated parameter; blank parts are dropped.
 fn separated(request: &Request, name: &str) -> Vec<String> {
     let text = request.query(name).unwrap_or_default();
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// The specification's cursor is the time of the last event. Two events of one microsecond are told apart by the
-/// id behind it, which a client that made its own timestamp can leave out.
+/// The specification's cursor is the time of the last event. The id behind it distinguishes events of one microsecond;
+/// a client that builds a cursor from a timestamp of its own can omit it.
 fn cursor(created_at: Timestamp, id: &str) -> String {
     format!("{created_at}_{id}")
 }

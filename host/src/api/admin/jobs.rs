@@ -1,4 +1,4 @@
-//! `/admin/jobs`
+//! `/admin/jobs`: lists, cancels, pauses and resumes background jobs.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
     jobs::get(&app.db, id).await?.ok_or_else(not_found)
 }
 
-/// Takes the one step that fits the job's status; 409 when none does.
+/// Changes the job's status by the step that begins with it; 409 when there is none. Each step is (from, to).
 async fn step(app: &App, id: &str, steps: &[(&str, &str)], verb: &str) -> Result<(JobRow, String), Error> {
     let job = find(app, id).await?;
     if let Some(status) = jobs::transition(&app.db, id, steps, app.clock.now()).await? {
@@ -76,7 +76,7 @@ impl JobView {
 #[derive(Serialize)]
 struct Answer {
     jobs: Vec<JobView>,
-    /// Null at the end.
+    /// Null on the last page.
     cursor: Option<String>,
 }
 
@@ -93,7 +93,7 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     Ok(response::json(StatusCode::OK, &Answer { jobs, cursor }))
 }
 
-/// The time of the last job, and its id for those of one microsecond.
+/// Parses a cursor: the time of the last job, and its id, which distinguishes jobs of one microsecond.
 fn keyset(text: &str) -> Result<JobKeyset, Error> {
     let bad = || Error::bad_request("cursor must be the cursor of an earlier answer");
     let (time, id) = text.split_once('_').ok_or_else(bad)?;
@@ -107,7 +107,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
     Ok(response::json(StatusCode::OK, &view))
 }
 
-/// `POST /admin/jobs/{id}/cancel`: a job that does not run is cancelled at once, a running one is asked to stop.
+/// `POST /admin/jobs/{id}/cancel`: cancels a job that is not running at once; requests a running one to stop.
 pub async fn cancel(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let (job, status) = step(
         &app,
@@ -123,13 +123,13 @@ pub async fn cancel(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     Ok(answer(&status))
 }
 
-/// `POST /admin/jobs/{id}/pause`: a running job is asked to stop; it begins again when it is resumed.
+/// `POST /admin/jobs/{id}/pause`: requests a running job to stop. It starts from the beginning when it is resumed.
 pub async fn pause(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let (_, status) = step(&app, request.param("id"), &[("running", "pausing")], "paused").await?;
     Ok(answer(&status))
 }
 
-/// `POST /admin/jobs/{id}/resume`: a paused job waits for its turn again, from the top.
+/// `POST /admin/jobs/{id}/resume`: queues a paused job again. It starts from the beginning.
 pub async fn resume(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let (_, status) = step(&app, request.param("id"), &[("paused", "pending")], "resumed").await?;
     app.scripting.jobs.wake();

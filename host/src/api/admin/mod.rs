@@ -1,4 +1,4 @@
-//! `/admin/*`: for operators. Each route names its permission in the route table.
+//! `/admin/*`: endpoints for operators. Each route names its permission in the route table.
 
 pub mod api_clients;
 pub mod api_keys;

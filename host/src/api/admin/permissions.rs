@@ -1,4 +1,4 @@
-//! `/admin/permissions`
+//! `/admin/permissions`: lists the permissions and templates that can be granted.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ struct TemplateView {
     permissions: Vec<&'static str>,
 }
 
-/// Spaces are off until they exist, and what is off is not offered.
+/// Prefix of the permissions of spaces, which are not implemented, so that the permissions are not offered.
 const SPACES: &str = "spaces:";
 
-/// `GET /admin/permissions`: what can be granted, and the templates.
+/// `GET /admin/permissions`: the permissions that can be granted, and the templates.
 pub async fn list(_app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let offered = |p: &Permission| !p.as_str().starts_with(SPACES);
     let answer = Answer {

@@ -1,4 +1,4 @@
-//! `/admin/records`
+//! `/admin/records`: lists and deletes indexed records.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ struct RecordView {
     indexed_at: Timestamp,
     updated_at: Timestamp,
     record: Box<RawValue>,
-    /// Labels come with the labelers.
+    /// Always empty until labelers are supported.
     labels: [(); 0],
 }
 
@@ -56,7 +56,7 @@ impl RecordView {
     }
 }
 
-/// `GET /admin/records`: the records of one collection, newest first, with what the index knows of each.
+/// `GET /admin/records`: the records of one collection, newest first, with their index metadata.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let collection = paging::required(&request, "collection")?;
     let collection =
@@ -73,7 +73,7 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     Ok(response::json(StatusCode::OK, &answer))
 }
 
-/// `DELETE /admin/records/collection?collection=`: empty one collection of the index.
+/// `DELETE /admin/records/collection?collection=`: deletes all records of one collection from the index.
 pub async fn collection(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let collection = paging::required(&request, "collection")?;
     let collection =
@@ -95,8 +95,8 @@ pub async fn collections(app: Arc<App>, _admin: Admin, _request: Request) -> Res
     Ok(response::json(StatusCode::OK, &json!({ "collections": collections })))
 }
 
-/// `DELETE /admin/records?uri=`: take one record out of the index. The repo keeps it, and a later event of the
-/// stream brings it back.
+/// `DELETE /admin/records?uri=`: deletes one record from the index. The repo keeps it, and a later event of the stream
+/// indexes it again.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let uri = paging::required(&request, "uri")?;
     let uri = RecordUri::parse(&uri).map_err(|e| Error::bad_request(e.to_string()))?;

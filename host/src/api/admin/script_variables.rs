@@ -1,4 +1,4 @@
-//! `/admin/script-variables`
+//! `/admin/script-variables`: sets, lists and deletes the variables that scripts read.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::http::{Error, Request, Response, response};
 use crate::scripts::variables::{self, MAX_COUNT, MAX_KEY, MAX_VALUE};
 use crate::store::script_variables;
 
-/// Characters of a value that its preview shows, when there are more.
-const SHOWN: usize = 4;
+/// Characters of a value that its preview shows, if the value is longer.
+const PREVIEW_CHARS: usize = 4;
 
 #[derive(Serialize)]
 struct VariableView {
     key: String,
-    /// Null when the value can't be decrypted any more.
+    /// Null when the value can't be decrypted.
     preview: Option<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
 
-/// `GET /admin/script-variables`: the names, and as much of the values as tells one from another.
+/// `GET /admin/script-variables`: the names, and previews of the values.
 pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let rows = script_variables::list(&app.db).await?;
     let views: Vec<VariableView> = rows
@@ -41,26 +41,26 @@ pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Res
 }
 
 fn preview(value: &str) -> String {
-    match value.char_indices().nth(SHOWN) {
+    match value.char_indices().nth(PREVIEW_CHARS) {
         Some((end, _)) => format!("{}****", &value[..end]),
         None => "*".repeat(value.chars().count()),
     }
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct Body {
     key: String,
     value: String,
 }
 
-/// `POST /admin/script-variables`: set a variable, replacing what it was.
+/// `POST /admin/script-variables`: sets a variable, replacing its previous value.
 pub async fn upsert(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let Asked { key, value } = request.json()?;
+    let Body { key, value } = request.json()?;
     check(&key, &value)?;
     let sealed = variables::seal(&app.sealing, &app.random, &key, &value);
     let now = app.clock.now();
     if !script_variables::upsert(&app.db, &key, &sealed, MAX_COUNT, now).await? {
-        return Err(Error::bad_request(format!("there are {MAX_COUNT} variables already; delete some")));
+        return Err(Error::bad_request(format!("there are already {MAX_COUNT} variables; delete some")));
     }
     app.changed(Topic::ScriptVariables).await?;
     app.events.record(Event::ScriptVariableUpserted { actor: admin.did.to_string(), key });
@@ -77,7 +77,7 @@ fn check(key: &str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// `DELETE /admin/script-variables/{key}`: runs that begin from now on see nil.
+/// `DELETE /admin/script-variables/{key}`: deletes a variable; runs that begin afterwards read nil.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let key = request.param("key").to_owned();
     if !script_variables::delete(&app.db, &key).await? {

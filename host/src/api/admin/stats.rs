@@ -1,4 +1,4 @@
-//! `/admin/stats`
+//! `/admin/stats`: reports record counts, field indexes and the costs of scripts.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Resp
 
 #[derive(Serialize)]
 struct IndexesAnswer {
-    /// The most that the server makes; 0 when it makes none.
+    /// Maximum number of indexes that the server creates; 0 when it creates none.
     limit: u32,
     indexes: Vec<Index>,
 }
@@ -51,21 +51,21 @@ struct Index {
     /// `candidate` (no index yet), `building`, `ready` or `failed`.
     state: &'static str,
     calls: i64,
-    /// Calls that no index answered.
+    /// Calls that were answered without an index.
     scans: i64,
-    /// Milliseconds that those took together.
+    /// Milliseconds that these took in all.
     scan_ms: f64,
     last_used_at: Timestamp,
-    /// Since when it is ready.
+    /// When it became ready.
     built_at: Option<Timestamp>,
     /// Milliseconds that the build took.
     build_ms: Option<f64>,
     error: Option<String>,
 }
 
-/// `GET /admin/stats/indexes`: the record fields that queries use, what they cost, and the indexes made for them.
+/// `GET /admin/stats/indexes`: the record fields that queries use, what they cost, and the indexes created for them.
 ///
-/// The dearest first. What was used within the last seconds may not be counted yet.
+/// The most expensive first. Uses within the last seconds may not be counted yet.
 pub async fn indexes(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let entries = table::list(&app.db).await?;
     let indexes = entries.into_iter().map(Index::from).collect();
@@ -104,18 +104,18 @@ struct Script {
     id: String,
     runs: u64,
     failures: u64,
-    /// Milliseconds on the processor, all runs together.
+    /// Milliseconds of CPU time of all runs.
     cpu_ms: f64,
     fuel: u64,
-    /// Milliseconds from beginning to end of one run.
+    /// Milliseconds from begin to end of one run.
     p50_ms: Option<f64>,
     p99_ms: Option<f64>,
     last_run_at: Option<Timestamp>,
 }
 
-/// `GET /admin/stats/scripts`: what each script of this server has cost since it was loaded.
+/// `GET /admin/stats/scripts`: what each script has cost on this server since it was loaded.
 ///
-/// The dearest first.
+/// The most expensive first.
 pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let mut tallies = app.scripting.library.tallies();
     tallies.sort_by(|(a_id, a), (b_id, b)| b.guest_time.cmp(&a.guest_time).then_with(|| a_id.cmp(b_id)));

@@ -1,4 +1,4 @@
-//! `/admin/users`
+//! `/admin/users`: manages admin users and their permissions.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl From<UserRow> for UserView {
     }
 }
 
-/// `GET /admin/users`: all of them, oldest first.
+/// `GET /admin/users`: all users, oldest first.
 pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let rows = users::list(&app.db).await?;
     let views: Vec<UserView> = rows.into_iter().map(UserView::from).collect();
@@ -76,14 +76,14 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         None => Vec::new(),
     };
     let names = template.iter().map(|permission| permission.as_str());
-    let mut granted = admin.granting(names.chain(body.permissions.iter().flatten().map(String::as_str)))?;
+    let mut granted = admin.grantable(names.chain(body.permissions.iter().flatten().map(String::as_str)))?;
     granted.sort_unstable();
     granted.dedup();
 
     let row = users::create(&app.db, &app.random.uuid(), did.as_str(), &granted, app.clock.now())
         .await
         .map_err(|error| match error {
-            StoreError::Conflict(_) => Error::conflict(format!("{did} is a user already")),
+            StoreError::Conflict(_) => Error::conflict(format!("{did} is already a user")),
             other => Error::from(other),
         })?;
     app.events.record(Event::UserCreated {
@@ -103,8 +103,8 @@ struct PermissionsBody {
     revoke: Vec<String>,
 }
 
-/// `PATCH /admin/users/{id}/permissions`: gives and takes permissions of another user. Keys of the user that list more than it holds
-/// lose that at once.
+/// `PATCH /admin/users/{id}/permissions`: grants and revokes permissions of another user. The user's API keys lose
+/// revoked permissions at once.
 pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     if id == admin.user_id {
@@ -114,7 +114,7 @@ pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Resul
     if let Some(name) = body.grant.iter().find(|name| body.revoke.contains(name)) {
         return Err(Error::bad_request(format!("{name} can't be both granted and revoked")));
     }
-    let granted = admin.granting(body.grant.iter().map(String::as_str))?;
+    let granted = admin.grantable(body.grant.iter().map(String::as_str))?;
     let revoked = body.revoke.iter().map(|name| Permission::named(name).map(Permission::as_str));
     let revoked: Vec<&str> = revoked.collect::<Result<_, _>>()?;
 
@@ -139,12 +139,12 @@ struct TransferSuperBody {
     target_user_id: String,
 }
 
-/// `POST /admin/users/transfer-super`: makes another user the super user. Only the super user in person may; it keeps the
-/// permissions that it holds by name.
+/// `POST /admin/users/transfer-super`: makes another user the super user. Only the super user in person may call this;
+/// it keeps the permissions that are listed for it.
 pub async fn transfer_super(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let TransferSuperBody { target_user_id: to } = request.json()?;
     if to == admin.user_id {
-        return Err(Error::bad_request("you are the super user already"));
+        return Err(Error::bad_request("you are already the super user"));
     }
     if !users::transfer_super(&app.db, &admin.user_id, &to).await? {
         return Err(not_found());
@@ -170,9 +170,9 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     };
     app.changed(Topic::Admins).await?;
     for session in sessions {
-        // The cookie is worth nothing already; this ends what the login gave us at the PDS.
+        // The cookie is already invalid; this ends the session with the PDS that the login created.
         if let Err(error) = app.sessions.vault.end(&session).await {
-            tracing::warn!(%error, session, "the PDS session of a deleted user is left to run out");
+            tracing::warn!(%error, session, "the PDS session of a deleted user could not be ended");
         }
     }
     app.events.record(Event::UserDeleted { actor: admin.did.to_string(), id: id.to_owned() });

@@ -1,4 +1,5 @@
-//! `GET /auth/callback`: the user is back from their authorization server. Whatever comes of it ends on a page.
+//! `GET /auth/callback`: completes an authorization when the user returns from their authorization server. Failures are
+//! shown on a page too.
 
 use std::sync::Arc;
 
@@ -48,14 +49,17 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         };
         return Ok(redirect(&to));
     }
-    if browser.as_deref().is_some_and(|bound| !app.access.web_sessions.is_login(request.headers(), bound)) {
-        tracing::info!(did = %completed.did, "a login came back in another browser");
+    if browser
+        .as_deref()
+        .is_some_and(|bound| !app.access.web_sessions.is_login_browser(request.headers(), bound))
+    {
+        tracing::info!(did = %completed.did, "a login was completed in another browser than it began in");
         return Ok(to_login("expired"));
     }
     if !app.access.users.may_log_in(&app.access, &completed.did).await? {
         return Ok(to_login("not_authorized"));
     }
-    let session = keep(&app, &completed).await?;
+    let session = store_session(&app, &completed).await?;
     let now = app.clock.now();
     let cookie = app.access.web_sessions.create(&app.random, &completed.did, &session, now).await?;
     for surplus in app.access.web_sessions.surplus(&completed.did).await? {
@@ -66,8 +70,8 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     Ok(answer)
 }
 
-/// Keeps the session with the PDS; its id.
-pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Error> {
+/// Stores the session with the PDS, and returns its id.
+pub(super) async fn store_session(app: &App, completed: &Completed) -> Result<String, Error> {
     let Completed { did, account, client, kid, key, tokens, .. } = completed;
     let key_id = secrets::provision_id(&app.random);
     let row = DpopKeyRow {
@@ -76,7 +80,7 @@ pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Err
         client_id: None,
         thumbprint: jwk::thumbprint(&key.public()).unwrap_or_default(),
         pkce_challenge: None,
-        // Bound when the session is registered: until then the sweep takes it for unused.
+        // Set when the session is registered: until then the sweep treats the key as unused.
         did: None,
         created_at: app.clock.now(),
     };
@@ -95,7 +99,7 @@ pub(super) async fn keep(app: &App, completed: &Completed) -> Result<String, Err
         assertion_kid: kid.as_deref(),
     };
     let id = app.sessions.vault.register(&registration).await?;
-    id.ok_or_else(|| Error::internal("a key that was just made is gone"))
+    id.ok_or_else(|| Error::internal("a DPoP key that was just created is gone"))
 }
 
 fn to_login(error: &str) -> Response {

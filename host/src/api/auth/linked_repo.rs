@@ -1,4 +1,4 @@
-//! `/auth/linked-repo/*`: the owner of a repo follows an invite.
+//! `/auth/linked-repo/*`: lets the owner of a repo follow an invite, and links the repo.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use serde_json::json;
 use url::form_urlencoded;
 
 use crate::access::Sender;
-use crate::api::auth::callback::keep;
-use crate::api::auth::login::refused;
+use crate::api::auth::callback::store_session;
+use crate::api::auth::login::begin_error;
 use crate::api::auth::redirect;
 use crate::app::App;
 use crate::atproto::Did;
@@ -19,8 +19,11 @@ use crate::oauth::{Completed, Goal, GrantGoal};
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow, InviteRow};
 
-/// The invite of a link's token and its grant, if it is still good.
-pub(in crate::api) async fn invited(app: &App, token: &str) -> Result<Option<(InviteRow, GrantRow)>, Error> {
+/// The invite with this token, and its grant, if the invite is still valid.
+pub(in crate::api) async fn find_invite(
+    app: &App,
+    token: &str,
+) -> Result<Option<(InviteRow, GrantRow)>, Error> {
     let id = sha256_hex(token.as_bytes());
     let invite = linked_repos::get_invite(&app.db, &id, app.clock.now()).await?;
     let Some(invite) = invite else { return Ok(None) };
@@ -28,12 +31,12 @@ pub(in crate::api) async fn invited(app: &App, token: &str) -> Result<Option<(In
     Ok(grant.map(|grant| (invite, grant)))
 }
 
-/// What `/link/result` is told.
+/// Links the account that completed the authorization; returns the `status` for `/link/result`.
 pub(super) async fn link(app: &App, completed: &Completed, goal: &GrantGoal) -> Result<&'static str, Error> {
     let Some(grant) = linked_repos::get(&app.db, &goal.id).await? else { return Ok("gone") };
     if let Some(invite) = &goal.invite {
-        let good = linked_repos::get_invite(&app.db, invite, app.clock.now()).await?;
-        if good.is_none() {
+        let valid = linked_repos::get_invite(&app.db, invite, app.clock.now()).await?;
+        if valid.is_none() {
             return Ok("expired");
         }
     }
@@ -45,13 +48,13 @@ pub(super) async fn link(app: &App, completed: &Completed, goal: &GrantGoal) -> 
     if other.is_some_and(|other| other.id != grant.id) {
         return Ok("already_linked");
     }
-    // Less than was asked for would fail later, in some script, with nobody there to ask.
-    let given: Vec<&str> = completed.tokens.scope.split(' ').collect();
-    if !grant.scopes.split(' ').all(|asked| given.contains(&asked)) {
-        tracing::info!(grant = grant.id, "the authorization server gave less than was asked for");
+    // With fewer scopes, a script would fail later, without the owner there to grant them.
+    let granted: Vec<&str> = completed.tokens.scope.split(' ').collect();
+    if !grant.scopes.split(' ').all(|requested| granted.contains(&requested)) {
+        tracing::info!(grant = grant.id, "the authorization server granted fewer scopes than requested");
         return Ok("failed");
     }
-    let session = keep(app, completed).await?;
+    let session = store_session(app, completed).await?;
     match linked_repos::authorize(&app.db, &grant.id, did, &session, app.clock.now()).await {
         Ok(true) => {}
         refused => {
@@ -70,10 +73,10 @@ pub(super) async fn link(app: &App, completed: &Completed, goal: &GrantGoal) -> 
     Ok("success")
 }
 
-/// `GET /auth/linked-repo/info?token=`: what an invite is for.
+/// `GET /auth/linked-repo/info?token=`: describes an invite.
 pub async fn info(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let token = request.query("token").unwrap_or_default();
-    let Some((invite, grant)) = invited(&app, &token).await? else {
+    let Some((invite, grant)) = find_invite(&app, &token).await? else {
         return Ok(response::json(StatusCode::OK, &json!({ "valid": false })));
     };
     let scopes: Vec<&str> = grant.scopes.split(' ').collect();
@@ -89,12 +92,12 @@ pub async fn info(app: Arc<App>, request: Request) -> Result<Response, Error> {
     Ok(response::json(StatusCode::OK, &info))
 }
 
-/// `GET /auth/linked-repo/start?token=&handle=`: on to the page that says what is asked, or with a handle to that account's
-/// authorization server.
+/// `GET /auth/linked-repo/start?token=&handle=`: redirects to the page that shows what is requested, or with a handle
+/// to that account's authorization server.
 pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let token = request.query("token").unwrap_or_default();
-    let dead = || Error::bad_request("the link has been used, was revoked, or has expired");
-    let (invite, grant) = invited(&app, &token).await?.ok_or_else(dead)?;
+    let invalid_link = || Error::bad_request("the link has been used, was revoked, or has expired");
+    let (invite, grant) = find_invite(&app, &token).await?.ok_or_else(invalid_link)?;
     let handle = request.query("handle").filter(|handle| !handle.trim().is_empty());
     let Some(handle) = handle else {
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
@@ -120,6 +123,6 @@ pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let origin = app.access.origins.of_host(request.headers());
     let sender = Sender::of(&app.access, &request);
     let url = app.sessions.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
-    let url = url.map_err(refused)?;
+    let url = url.map_err(begin_error)?;
     Ok(redirect(url.as_str()))
 }

@@ -1,4 +1,4 @@
-//! `GET /auth/login?handle=`: begins a login; the page goes to the URL in the answer.
+//! `GET /auth/login?handle=`: begins a login. The answer has the URL that the page must navigate to.
 
 use std::sync::Arc;
 
@@ -14,14 +14,16 @@ use crate::http::{Error, Request, Response, response};
 use crate::identity::HandleError;
 use crate::oauth::{AuthorizationError, Goal, OwnClient, own};
 
-/// Where a login ends that does not say.
+/// The `redirect_uri` of a login without one.
 const DEFAULT_RETURN: &str = "/dashboard/";
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let named = request.query("handle").filter(|handle| !handle.trim().is_empty());
-    let named = named.ok_or_else(|| Error::bad_request("handle is missing: a handle or a DID"))?;
+    let named = named.ok_or_else(|| Error::bad_request("handle is missing: send a handle or a DID"))?;
     if request.query("client_id").is_some() {
-        return Err(Error::bad_request("logins for other applications are theirs to make"));
+        return Err(Error::bad_request(
+            "client_id is not supported: other applications run their own logins",
+        ));
     }
     let scope = request.query("scope").unwrap_or_else(|| "atproto".to_owned());
     check_scope(&scope)?;
@@ -34,13 +36,13 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         _ => Error::bad_request(error.to_string()),
     })?;
     let origin = app.access.origins.of_host(request.headers());
-    let (cookie, browser) = app.access.web_sessions.login(&app.random);
-    // A loopback client is sent back to 127.0.0.1, where a cookie for localhost does not follow.
+    let (cookie, browser) = app.access.web_sessions.login_cookie(&app.random);
+    // A loopback client is redirected back to 127.0.0.1, where a cookie for localhost is not sent.
     let follows = OwnClient::of(&origin, own::SCOPES).redirect_uri.starts_with(&origin);
     let goal = Goal { return_to, browser: follows.then_some(browser), grant: None };
     let sender = Sender::of(&app.access, &request);
     let url = app.sessions.authorizations.begin(&did, &origin, &scope, goal, sender.tenant()).await;
-    let url = url.map_err(refused)?;
+    let url = url.map_err(begin_error)?;
     let mut answer = response::json(StatusCode::OK, &json!({ "url": url.as_str() }));
     answer.headers_mut().insert(SET_COOKIE, cookie);
     Ok(answer)
@@ -48,8 +50,8 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
 
 fn check_scope(scope: &str) -> Result<(), Error> {
     let parsed = |text: &str| text.parse::<Scopes>().map_err(|error| Error::bad_request(error.to_string()));
-    let (asked, most) = (parsed(scope)?, parsed(own::SCOPES)?);
-    if !asked.contains(&Scope::Atproto) || !most.covers(&asked) {
+    let (requested, allowed) = (parsed(scope)?, parsed(own::SCOPES)?);
+    if !requested.contains(&Scope::Atproto) || !allowed.covers(&requested) {
         return Err(Error::bad_request(format!(
             "scope must have atproto, and nothing beyond {}",
             own::SCOPES
@@ -58,7 +60,7 @@ fn check_scope(scope: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Only our own pages are returned to: a path, or a URL on an origin of ours.
+/// Rejects redirects to other sites: only a path, or a URL on one of our origins, is allowed.
 fn check_return(origins: &Origins, to: &str) -> Result<(), Error> {
     let is_path = to.starts_with('/') && !to.starts_with("//") && !to.contains('\\');
     let is_own = || Url::parse(to).is_ok_and(|url| origins.contains(&url.origin().ascii_serialization()));
@@ -68,8 +70,8 @@ fn check_return(origins: &Origins, to: &str) -> Result<(), Error> {
     Err(Error::bad_request("redirect_uri must be a path, or a URL of this instance"))
 }
 
-/// The answer when a flow can't begin.
-pub(in crate::api) fn refused(error: AuthorizationError) -> Error {
+/// Maps a failure to begin an authorization to a response.
+pub(in crate::api) fn begin_error(error: AuthorizationError) -> Error {
     match error {
         AuthorizationError::Store(error) => Error::from(error),
         AuthorizationError::TooMany => Error::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_returns_to_our_own_pages() {
+    fn a_login_redirects_only_to_own_pages() {
         let origins = Origins::new("https://own.example");
         for good in ["/", "/dashboard/?a=b", "https://own.example/page"] {
             assert!(check_return(&origins, good).is_ok(), "{good}");
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_asks_for_what_the_instance_declares() {
+    fn a_login_requests_only_scopes_that_the_instance_declares() {
         assert!(check_scope("atproto").is_ok() && check_scope("atproto transition:generic").is_ok());
         assert!(
             check_scope("transition:generic").is_err() && check_scope("atproto transition:email").is_err()

@@ -1,4 +1,4 @@
-//! `/auth/*`: users log in with their PDS.
+//! `/auth/*`: logs users in with their PDS.
 
 pub mod callback;
 pub mod linked_repo;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 
-/// 303: the page is another than the one that was asked for. Only for URLs of ours, and those that were checked.
+/// A redirect with 303. Only for our own URLs, and for URLs that were checked.
 fn redirect(to: &str) -> Response {
     let mut answer = response::empty(StatusCode::SEE_OTHER);
     let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/"));
@@ -21,22 +21,22 @@ fn redirect(to: &str) -> Response {
     answer
 }
 
-/// `POST /auth/logout`: ends the session with the PDS, and with it this browser's. Without one there is nothing to do.
+/// `POST /auth/logout`: ends the session with the PDS, and thereby the browser session. Without one it does nothing.
 pub async fn logout(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
     if let Some(user) = user {
         app.sessions.vault.end(&user.session).await?;
     }
     let mut answer = response::empty(StatusCode::NO_CONTENT);
-    answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.cleared());
+    answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.removal_cookie());
     Ok(answer)
 }
 
-/// `GET /auth/me`: who is logged in, and whether as one of the admin users.
+/// `GET /auth/me`: the user who is logged in, and whether it is an admin user.
 pub async fn me(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
     let user = user.ok_or_else(|| Error::unauthorized("not authenticated"))?;
-    // Before there is any user, the first to come becomes the super user.
+    // As long as there are no users, the first one to log in becomes the super user.
     let is_admin = app.access.users.may_log_in(&app.access, &user.did).await?;
     Ok(response::json(StatusCode::OK, &json!({ "did": user.did.as_str(), "is_admin": is_admin })))
 }

@@ -1,4 +1,4 @@
-//! What the fields of an API client must be. Names in messages are those of the column.
+//! Validates the fields of an API client. Messages name fields by their column.
 
 use url::Url;
 
@@ -7,7 +7,7 @@ use crate::http::Error;
 /// Redirect URIs or origins of one client: far more than any app has, few enough to keep a row small.
 const MAX_URIS: usize = 64;
 
-/// Bytes of a name or a URI.
+/// Maximum bytes of a name or a URI.
 const MAX_TEXT: usize = 2048;
 
 pub(in crate::api) fn text(name: &'static str, value: &str) -> Result<(), Error> {
@@ -28,7 +28,7 @@ pub(in crate::api) fn web_url(name: &'static str, value: &str) -> Result<(), Err
     }
 }
 
-/// Native apps redirect to schemes of their own, so any absolute URI will do.
+/// Native apps redirect to schemes of their own, so any absolute URI is allowed.
 pub(in crate::api) fn redirect_uris(values: &[String]) -> Result<(), Error> {
     if values.len() > MAX_URIS {
         return Err(Error::bad_request(format!("redirect_uris has more than {MAX_URIS} entries")));

@@ -1,4 +1,4 @@
-//! Registering API clients: what admins and third parties have in common.
+//! Registers API clients, for admins and for third parties.
 
 pub(in crate::api) mod check;
 
@@ -11,13 +11,13 @@ use crate::http::Error;
 use crate::store::StoreError;
 use crate::store::api_clients::{self, ApiClientRow, Caps, Created};
 
-/// API clients that there may be. They are held in memory, each with a bucket.
+/// Maximum numbers of API clients. They are kept in memory, each with a bucket.
 const CAPS: Caps = Caps {
-    // Some twenty megabytes.
+    // About twenty megabytes.
     all: 10_000,
-    // A tenth: one application whose users make clients of their own leaves room for the others.
+    // A tenth: an application whose users register clients can't use up the limit for all.
     of_parent: 1_000,
-    // Far more than anybody looks after.
+    // Far more than one user needs.
     of_owner: 100,
 };
 
@@ -38,7 +38,7 @@ impl ClientType {
     }
 }
 
-/// What whoever registers a client says of it.
+/// The fields of a client to register.
 #[derive(Debug)]
 pub(in crate::api) struct NewClient {
     pub name: String,
@@ -50,17 +50,17 @@ pub(in crate::api) struct NewClient {
     pub allowed_origins: Vec<String>,
     pub rate_limit_capacity: Option<i64>,
     pub rate_limit_refill_rate: Option<f64>,
-    /// DID of whoever registers it.
+    /// DID of the user who registers it.
     pub created_by: String,
-    /// A third party's: the client that it belongs to, and whose it is.
+    /// For a third party's client: the id of its parent client, and the DID of its owner.
     pub parent: Option<(String, String)>,
 }
 
 impl NewClient {
-    /// Stores the client, which works from here on; its credentials are shown once.
+    /// Stores the client, which is active when this returns. Its credentials are shown once.
     ///
     /// # Errors
-    /// 400 for what a field can't be and when there are too many clients, 409 when the metadata URL is another client's.
+    /// 400 for an invalid field and when there are too many clients, 409 when another client has the metadata URL.
     pub(in crate::api) async fn register(
         self,
         app: &App,

@@ -1,5 +1,5 @@
-//! `POST /oauth/client-assertion`: an application that is confidential to authorization servers with a key that we hold
-//! gets a JWT that says so, good for one exchange with one server.
+//! `POST /oauth/client-assertion`: signs a JWT with which an application, whose key we hold, authenticates to one
+//! authorization server for one exchange.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::sessions::create;
-use crate::access::{ApiClient, Minter, oauth};
+use crate::access::{ApiClient, AssertionCaller, oauth};
 use crate::app::App;
 use crate::config::Secret;
 use crate::http::{Error, Request, Response, response};
@@ -38,17 +38,17 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         return Err(Error::bad_request("provision_id and pkce_verifier must be sent together"));
     }
     let mut kid = body.kid;
-    match oauth::admit_minter(&app.access, &client, &request).await? {
-        Minter::Application => {}
-        // A session goes on with the key that it began with.
-        Minter::Device(session) => {
+    match oauth::admit_assertion_caller(&app.access, &client, &request).await? {
+        AssertionCaller::Application => {}
+        // A session keeps the key that it began with.
+        AssertionCaller::Device(session) => {
             let row = oauth_sessions::get(&app.db, &session.id).await?;
             kid = kid.or_else(|| row.and_then(|row| row.assertion_kid));
         }
-        Minter::Page => {
-            let unproved =
+        AssertionCaller::Page => {
+            let missing_proof =
                 || Error::unauthorized("provision_id and pkce_verifier, or DPoP authentication, required");
-            let (id, verifier) = body.provision_id.zip(body.pkce_verifier).ok_or_else(unproved)?;
+            let (id, verifier) = body.provision_id.zip(body.pkce_verifier).ok_or_else(missing_proof)?;
             let key = dpop_keys::get(&app.db, &id).await?;
             let key = key.filter(|key| key.client_id.as_deref() == Some(&client.id));
             let key = key.ok_or_else(|| Error::not_found("DPoP key not found"))?;
@@ -59,7 +59,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         Some(kid) => api_client_keys::get(&app.db, &client.id, kid).await,
         None => api_client_keys::current(&app.db, &client.id).await,
     };
-    let missing = if kid.is_some() { "the client has no key of this kid" } else { "the client has no key" };
+    let missing = if kid.is_some() { "the client has no key with this kid" } else { "the client has no key" };
     let key = key?.ok_or_else(|| Error::bad_request(missing))?;
     let private = app.sessions.vault.open_client_key(&key.kid, &key.sealed).map_err(Error::internal)?;
     let (id, now) = (&client.client_id_url, app.clock.now());

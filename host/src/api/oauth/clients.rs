@@ -1,4 +1,4 @@
-//! `/oauth/clients/{id}`
+//! `/oauth/clients/{id}`: publishes the keys of API clients.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::api_client_keys;
 
-/// `GET /oauth/clients/{id}/jwks.json`: an API client's public keys, for authorization servers. A client that does not
-/// exist has none either, so that nobody can tell them apart; one that was just deleted keeps them until its sessions are
-/// revoked.
+/// `GET /oauth/clients/{id}/jwks.json`: an API client's public keys, for authorization servers. The answer for a client
+/// that does not exist is the same as for one without keys, so that it does not reveal which clients exist. A client
+/// that was just deleted keeps its keys until its sessions are revoked.
 pub async fn jwks(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let keys = api_client_keys::list(&app.db, request.param("id")).await?;
     let mut keys: Vec<String> = keys.into_iter().map(|key| key.public_jwk).collect();

@@ -1,5 +1,5 @@
-//! `POST /oauth/dpop-keys`: a new key pair for the application, which it uses for its OAuth flow with a user's PDS. The
-//! private key is shown here and never again; we keep it to act for the user later.
+//! `POST /oauth/dpop-keys`: generates a key pair, which the application uses for its OAuth flow with a user's PDS. The
+//! private key is shown in this response only; the instance stores it to call the PDS for the user later.
 
 use std::sync::Arc;
 
@@ -25,23 +25,23 @@ struct Body {
 struct Answer {
     provision_id: String,
     dpop_key: Value,
-    /// Whether the application authenticates to authorization servers with assertions of ours.
+    /// Whether the application authenticates to authorization servers with our client assertions.
     confidential: bool,
 }
 
 pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> Result<Response, Error> {
     let body: Body = request.json()?;
     let pkce_challenge = match body.pkce_challenge {
-        Some(challenge) if client.is_public() => Some(checked(challenge)?),
+        Some(challenge) if client.is_public() => Some(check_challenge(challenge)?),
         None if client.is_public() => {
             return Err(Error::bad_request("public clients must provide pkce_challenge"));
         }
-        // A confidential client proves itself with its secret.
+        // A confidential client authenticates with its secret.
         _ => None,
     };
     let key = PrivateKey::generate(Algorithm::Es256, &app.random);
     let (Some(private), Some(thumbprint)) = (jwk::private_jwk(&key), jwk::thumbprint(&key.public())) else {
-        return Err(Error::internal("a key of another curve was made"));
+        return Err(Error::internal("the generated key is not a P-256 key"));
     };
     let id = secrets::provision_id(&app.random);
     let row = DpopKeyRow {
@@ -59,13 +59,13 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         client_key: client.key.clone(),
         thumbprint: row.thumbprint,
     });
-    let confidential = app.access.client_keys.pinned(&app.access, &client).await?.is_some();
+    let confidential = app.access.client_keys.kid_for_new_session(&app.access, &client).await?.is_some();
     let answer = Answer { provision_id: row.id, dpop_key: private, confidential };
     Ok(response::json(StatusCode::CREATED, &answer))
 }
 
-/// S256 of RFC 7636 §4.2: base64url of 32 bytes.
-fn checked(challenge: String) -> Result<String, Error> {
+/// Checks an S256 challenge (RFC 7636 §4.2): base64url of 32 bytes.
+fn check_challenge(challenge: String) -> Result<String, Error> {
     if URL_SAFE_NO_PAD.decode(&challenge).is_ok_and(|hash| hash.len() == 32) {
         return Ok(challenge);
     }

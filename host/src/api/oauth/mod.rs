@@ -1,4 +1,5 @@
-//! `/oauth/*`: applications get DPoP keys and register the sessions that they made with them.
+//! `/oauth/*`: endpoints where applications get DPoP keys, and register and end the sessions that they create with
+//! them.
 
 pub mod client_assertion;
 pub mod clients;

@@ -1,4 +1,4 @@
-//! `/admin/api-clients/{id}/auth-key`: keys with which a client authenticates to authorization servers.
+//! `/admin/api-clients/{id}/auth-key`: manages the keys with which a client authenticates to authorization servers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::http::{Error, Request, Response, response};
 use crate::store::api_client_keys;
 use crate::store::api_clients::{self, ApiClientRow};
 
-/// A client's current key, and whether the client's metadata lets it count.
+/// A client's current key, and whether the client's metadata declares it.
 #[derive(Serialize)]
 struct KeyView {
     kid: String,
@@ -29,11 +29,12 @@ async fn client(app: &App, id: &str) -> Result<ApiClientRow, Error> {
 async fn view(app: &App, client: &ApiClientRow) -> Result<KeyView, Error> {
     let key = api_client_keys::current(&app.db, &client.id).await?;
     let key = key.ok_or_else(|| Error::not_found("the client has no key"))?;
-    let confidential = app.access.client_keys.verdict(&app.access, &client.id, &client.client_id_url).await;
+    let confidential =
+        app.access.client_keys.is_confidential(&app.access, &client.id, &client.client_id_url).await;
     Ok(KeyView { kid: key.kid, jwks_uri: client_keys::jwks_uri(&app.access, &client.id), confidential })
 }
 
-/// `GET /admin/api-clients/{id}/auth-keys`: all keys, with the sessions that began with them.
+/// `GET /admin/api-clients/{id}/auth-keys`: all keys, with the number of sessions that began with each.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
     let keys = api_client_keys::in_use(&app.db, &client.id).await?;
@@ -53,7 +54,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
     Ok(response::json(StatusCode::OK, &view(&app, &client).await?))
 }
 
-/// `POST /admin/api-clients/{id}/auth-key`: makes a key, unless the client has one.
+/// `POST /admin/api-clients/{id}/auth-key`: creates a key, unless the client has one.
 pub async fn create(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
     let key = client_keys::generate(&app.access, &client.id);
@@ -62,20 +63,20 @@ pub async fn create(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     Ok(response::json(status, &view(&app, &client).await?))
 }
 
-/// `POST /admin/api-clients/{id}/auth-key/recheck`: reads the client's metadata anew, and says whether it counts.
+/// `POST /admin/api-clients/{id}/auth-key/recheck`: reads the client's metadata again, past the cache.
 pub async fn recheck(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
     app.access.client_keys.forget(&client.client_id_url).await;
     Ok(response::json(StatusCode::OK, &view(&app, &client).await?))
 }
 
-/// `DELETE /admin/api-clients/{id}/auth-key/{kid}`: a key that got out must not be good for anything any more. Sessions that
-/// began with it can't be refreshed without, and go too.
+/// `DELETE /admin/api-clients/{id}/auth-key/{kid}`: deletes a key that may have leaked, and the sessions that began
+/// with it, which can't be refreshed without it.
 pub async fn revoke(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
     let (keys, sessions) = api_client_keys::revoke(&app.db, &client.id, Some(request.param("kid"))).await?;
     if keys == 0 {
-        return Err(Error::not_found("the client has no key of this kid"));
+        return Err(Error::not_found("the client has no key with this kid"));
     }
     Ok(response::json(StatusCode::OK, &json!({ "revoked": keys, "sessions_destroyed": sessions })))
 }
@@ -87,8 +88,7 @@ pub async fn revoke_all(app: Arc<App>, _admin: Admin, request: Request) -> Resul
     Ok(response::json(StatusCode::OK, &json!({ "revoked": keys, "sessions_destroyed": sessions })))
 }
 
-/// `POST /admin/api-clients/{id}/auth-key/rotate`: a new key for new sessions; those that began with the one before go on
-/// with it.
+/// `POST /admin/api-clients/{id}/auth-key/rotate`: creates a new key for new sessions; existing sessions keep theirs.
 pub async fn rotate(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
     let key = client_keys::generate(&app.access, &client.id);

@@ -1,4 +1,4 @@
-//! `/admin/api-clients`
+//! `/admin/api-clients`: registers, lists, changes and deletes API clients.
 
 pub mod auth_key;
 
@@ -61,7 +61,7 @@ impl From<ApiClientRow> for ClientView {
     }
 }
 
-/// `GET /admin/api-clients`: newest first, or with `?parent_id=` the children of one.
+/// `GET /admin/api-clients`: all clients, newest first; with `?parent_id=` only the children of that one.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let parent = request.query("parent_id").filter(|p| !p.is_empty());
     let rows = api_clients::list(&app.db, parent.as_deref()).await?;
@@ -104,7 +104,8 @@ struct Answer<'a> {
     client_type: ClientType,
 }
 
-/// `POST /admin/api-clients`: register an application. Its key works from the answer on; its secret is shown once.
+/// `POST /admin/api-clients`: registers an application. Its key works when the answer is sent; its secret is shown
+/// once.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let body: CreateBody = request.json()?;
     let client_type = body.client_type;
@@ -148,7 +149,7 @@ struct UpdateBody {
     scopes: Option<String>,
     #[serde(default)]
     allowed_origins: Patch<Vec<String>>,
-    /// Null goes back to the instance's default; so does the next.
+    /// Null restores the instance's default; also in the next field.
     #[serde(default)]
     rate_limit_capacity: Patch<i64>,
     #[serde(default)]
@@ -156,7 +157,7 @@ struct UpdateBody {
     is_active: Option<bool>,
 }
 
-/// `PUT /admin/api-clients/{id}`: change what is sent, leave the rest. Deactivating reaches the children too.
+/// `PUT /admin/api-clients/{id}`: changes the fields that are sent. Deactivating a client affects its children too.
 pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     let body: UpdateBody = request.json()?;
@@ -196,7 +197,7 @@ fn check_body(body: &UpdateBody) -> Result<(), Error> {
     Ok(())
 }
 
-/// `DELETE /admin/api-clients/{id}`: the client and its children are gone at once. Their sessions are revoked at the
+/// `DELETE /admin/api-clients/{id}`: deletes the client and its children at once. Their sessions are revoked at the
 /// authorization servers in the background.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");

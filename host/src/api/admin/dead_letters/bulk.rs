@@ -1,5 +1,5 @@
-//! `/admin/dead-letters/bulk`: the same for many letters. One that fails does not stop the others; the answer says what
-//! became of each.
+//! `/admin/dead-letters/bulk`: dismisses, retries or reindexes many letters. A failure does not stop the rest; the
+//! answer has a result for each letter.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
 
-/// Letters that one request works on. More are done by asking again: the answer says how many are left.
-const MOST: u32 = 1_000;
+/// Maximum letters of one request. The answer says how many are left for further requests.
+const MAX_LETTERS: u32 = 1_000;
 
 #[derive(Deserialize)]
-struct Asked {
+struct Body {
     ids: Option<Vec<String>>,
     #[serde(default)]
     all: bool,
@@ -27,10 +27,10 @@ struct Asked {
 
 #[derive(Serialize)]
 struct Answer {
-    /// Whether all went well.
+    /// Whether every letter succeeded.
     ok: bool,
     results: Vec<Outcome>,
-    /// Unresolved letters that were asked for and not reached.
+    /// Matching unresolved letters beyond the maximum of one request.
     remaining: i64,
 }
 
@@ -42,16 +42,16 @@ struct Outcome {
     error: Option<String>,
 }
 
-/// What is done to each.
+/// The operation on each letter.
 #[derive(Clone, Copy)]
-enum Work {
+enum Operation {
     Dismiss,
     Retry,
     Reindex,
 }
 
-impl Work {
-    async fn on(self, app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+impl Operation {
+    async fn run(self, app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
         match self {
             Self::Dismiss => super::dismiss_one(app, admin, row).await,
             Self::Retry => super::retry_one(app, admin, row).await,
@@ -60,29 +60,29 @@ impl Work {
     }
 }
 
-/// Works on each letter that a request names: its `ids`, or with `all` every unresolved one, oldest last.
-async fn each(app: &App, admin: &Admin, request: &Request, work: Work) -> Result<Response, Error> {
-    let asked: Asked = request.json()?;
+/// Runs the operation on each letter that a request names: its `ids`, or with `all` every unresolved one, newest first.
+async fn run(app: &App, admin: &Admin, request: &Request, operation: Operation) -> Result<Response, Error> {
+    let body: Body = request.json()?;
     let mut results = Vec::new();
     let mut remaining = 0;
-    if asked.all {
-        let filter = LetterFilter { collection: asked.collection, resolved: Some(false), before: None };
-        let rows = dead_letters::list(&app.db, &filter, MOST).await?;
+    if body.all {
+        let filter = LetterFilter { collection: body.collection, resolved: Some(false), before: None };
+        let rows = dead_letters::list(&app.db, &filter, MAX_LETTERS).await?;
         if let Some(last) = rows.last() {
             let older = LetterFilter { before: Some(last.id), ..filter };
             remaining = dead_letters::count(&app.db, &older).await?;
         }
         for row in rows {
-            results.push(outcome(row.id.to_string(), work.on(app, admin, &row).await));
+            results.push(outcome(row.id.to_string(), operation.run(app, admin, &row).await));
         }
     } else {
-        let ids = asked.ids.ok_or_else(|| Error::bad_request("give ids, or all: true"))?;
-        if ids.len() > MOST as usize {
-            return Err(Error::bad_request(format!("at most {MOST} ids at a time")));
+        let ids = body.ids.ok_or_else(|| Error::bad_request("send ids, or all: true"))?;
+        if ids.len() > MAX_LETTERS as usize {
+            return Err(Error::bad_request(format!("at most {MAX_LETTERS} ids at a time")));
         }
         for id in ids {
             let done = match find(app, &id).await {
-                Ok(row) => work.on(app, admin, &row).await,
+                Ok(row) => operation.run(app, admin, &row).await,
                 Err(error) => Err(error),
             };
             results.push(outcome(id, done));
@@ -94,22 +94,22 @@ async fn each(app: &App, admin: &Admin, request: &Request, work: Work) -> Result
 
 fn outcome(id: String, done: Result<(), Error>) -> Outcome {
     if let Err(Error { cause: Some(cause), .. }) = &done {
-        tracing::warn!(dead_letter = id, error = %cause, "a dead letter could not be worked on");
+        tracing::warn!(dead_letter = id, error = %cause, "a bulk operation failed on a dead letter");
     }
     Outcome { id, ok: done.is_ok(), error: done.err().map(|error| error.error.into_owned()) }
 }
 
 /// `POST /admin/dead-letters/bulk/dismiss`
 pub async fn dismiss(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    each(&app, &admin, &request, Work::Dismiss).await
+    run(&app, &admin, &request, Operation::Dismiss).await
 }
 
 /// `POST /admin/dead-letters/bulk/reindex`
 pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    each(&app, &admin, &request, Work::Reindex).await
+    run(&app, &admin, &request, Operation::Reindex).await
 }
 
 /// `POST /admin/dead-letters/bulk/retry`
 pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    each(&app, &admin, &request, Work::Retry).await
+    run(&app, &admin, &request, Operation::Retry).await
 }

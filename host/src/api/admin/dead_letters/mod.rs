@@ -1,4 +1,4 @@
-//! `/admin/dead-letters`
+//! `/admin/dead-letters`: lists, dismisses, retries and reindexes events whose script failed.
 
 pub mod bulk;
 
@@ -22,7 +22,8 @@ use crate::query::PageSize;
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
 use crate::store::index::{Change, Delete, Upsert};
 
-/// `collection` and `resolved`: absent or `false` is what is unresolved, `true` what is resolved, anything else both.
+/// Reads `collection` and `resolved` from the query: absent or `false` selects unresolved letters, `true` resolved
+/// ones, any other value both.
 fn filter(request: &Request) -> LetterFilter {
     let resolved = match request.query("resolved").as_deref() {
         None | Some("" | "false") => Some(false),
@@ -37,31 +38,33 @@ fn not_found() -> Error {
     Error::not_found("dead letter not found")
 }
 
-/// The letter that a path or a bulk request names. Ids are numbers, shown as text.
+/// The letter that a path or a bulk request names. Ids are numbers, written as text.
 async fn find(app: &App, id: &str) -> Result<LetterRow, Error> {
     let id = id.parse().map_err(|_| not_found())?;
     dead_letters::get(&app.db, id).await?.ok_or_else(not_found)
 }
 
-/// A letter that can still be worked on.
-fn unresolved(row: &LetterRow) -> Result<(), Error> {
+/// Checks that a letter is not resolved.
+fn check_unresolved(row: &LetterRow) -> Result<(), Error> {
     if row.resolved_at.is_some() {
-        return Err(Error::not_found("the dead letter is resolved already"));
+        return Err(Error::not_found("the dead letter is already resolved"));
     }
     Ok(())
 }
 
-/// Makes the index what the script decided, and the letter resolved. Nothing newer is overwritten.
-async fn store(app: &App, row: &LetterRow, change: Change) -> Result<(), Error> {
+/// Applies the script's decision to the index, and resolves the letter. A newer version of the record is not
+/// overwritten.
+async fn apply(app: &App, row: &LetterRow, change: Change) -> Result<(), Error> {
     let closed = |_| Error::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
     app.stream.writer().submit(change).await.map_err(closed)?;
     dead_letters::resolve(&app.db, row.id, app.clock.now()).await.map_err(Error::from).map(drop)
 }
 
-/// What the caller is told, after the letter was: its own script's failure is a 500, with the text in the letter.
-async fn refused(app: &App, row: &LetterRow, error: AgainError) -> Error {
+/// Records a script failure on the dead letter, and maps the error to a response. A script failure is a 500, with its
+/// text in the letter.
+async fn record_failure(app: &App, row: &LetterRow, error: AgainError) -> Error {
     match error {
-        AgainError::NotARecord => Error::bad_request("only dead letters of record events can be tried again"),
+        AgainError::NotARecord => Error::bad_request("only dead letters of record events can be retried"),
         AgainError::NoScript => Error::not_found(error.to_string()),
         AgainError::Unreadable(what) => Error::internal(format!("dead letter {}: {what}", row.id)),
         AgainError::Failed(failure) => {
@@ -90,7 +93,7 @@ struct LetterView {
     resolved_at: Option<Timestamp>,
 }
 
-/// With the record, or the whole label.
+/// A letter with the record, or the whole label.
 #[derive(Serialize)]
 struct Detail {
     #[serde(flatten)]
@@ -129,7 +132,7 @@ impl Detail {
 #[derive(Serialize)]
 struct Answer {
     dead_letters: Vec<LetterView>,
-    /// Only when there are more.
+    /// Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
@@ -161,7 +164,7 @@ pub async fn count(app: Arc<App>, _admin: Admin, request: Request) -> Result<Res
     Ok(response::json(StatusCode::OK, &json!({ "count": count })))
 }
 
-/// `POST /admin/dead-letters/{id}/dismiss`: seen, and nothing to be done. Doing it again changes nothing.
+/// `POST /admin/dead-letters/{id}/dismiss`: resolves the letter and leaves the index as it is. Idempotent.
 pub async fn dismiss(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let row = find(&app, request.param("id")).await?;
     dismiss_one(&app, &admin, &row).await?;
@@ -181,8 +184,8 @@ async fn dismiss_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Er
     Ok(())
 }
 
-/// `POST /admin/dead-letters/{id}/reindex`: the record as its PDS has it now goes through everything an event goes
-/// through.
+/// `POST /admin/dead-letters/{id}/reindex`: fetches the record from its PDS, and indexes it as an event would be,
+/// script included.
 pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let row = find(&app, request.param("id")).await?;
     reindex_one(&app, &admin, &row).await?;
@@ -190,8 +193,8 @@ pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> Result<Re
 }
 
 async fn reindex_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
-    unresolved(row)?;
-    let done = index_again(app, row).await;
+    check_unresolved(row)?;
+    let done = fetch_and_index(app, row).await;
     app.events.record(Event::DeadLetterReindexed {
         actor: admin.did.to_string(),
         id: row.id.to_string(),
@@ -201,25 +204,25 @@ async fn reindex_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Er
     done
 }
 
-async fn index_again(app: &App, row: &LetterRow) -> Result<(), Error> {
+async fn fetch_and_index(app: &App, row: &LetterRow) -> Result<(), Error> {
     let event = match event_of(&row.letter) {
         Ok(event) => event,
-        Err(error) => return Err(refused(app, row, error).await),
+        Err(error) => return Err(record_failure(app, row, error).await),
     };
     let uri = event.change.uri();
     let fetched = fetch::record(&app.outbound.net, &app.outbound.resolver, &uri).await.map_err(|error| {
-        let told =
+        let public =
             Error::new(StatusCode::INTERNAL_SERVER_ERROR, "the record could not be fetched from its PDS");
-        Error { cause: Some(Box::new(error)), ..told }
+        Error { cause: Some(Box::new(error)), ..public }
     })?;
-    match app.scripting.events.index(current(event, fetched)).await {
-        Ok(stored) => store(app, row, stored.change).await,
-        Err(error) => Err(refused(app, row, error).await),
+    match app.scripting.events.index(current_event(event, fetched)).await {
+        Ok(stored) => apply(app, row, stored.change).await,
+        Err(error) => Err(record_failure(app, row, error).await),
     }
 }
 
-/// The event that leads to what the PDS has.
-fn current(event: RecordEvent, found: Option<Found>) -> RecordEvent {
+/// The event that makes the index match the PDS.
+fn current_event(event: RecordEvent, found: Option<Found>) -> RecordEvent {
     let (did, collection, rkey, rev) = match event.change {
         Change::Upsert(Upsert { did, collection, rkey, rev, .. })
         | Change::Delete(Delete { did, collection, rkey, rev }) => (did, collection, rkey, rev),
@@ -233,8 +236,8 @@ fn current(event: RecordEvent, found: Option<Found>) -> RecordEvent {
     RecordEvent { action, change }
 }
 
-/// `POST /admin/dead-letters/{id}/retry`: the script that is bound now decides about the event as it came, and its word
-/// is stored.
+/// `POST /admin/dead-letters/{id}/retry`: runs the script that is currently bound on the original event, and applies
+/// its decision to the index.
 pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let row = find(&app, request.param("id")).await?;
     retry_one(&app, &admin, &row).await?;
@@ -242,10 +245,10 @@ pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Resp
 }
 
 async fn retry_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
-    unresolved(row)?;
+    check_unresolved(row)?;
     let done = match app.scripting.events.again(row).await {
-        Ok(stored) => store(app, row, stored.change).await,
-        Err(error) => Err(refused(app, row, error).await),
+        Ok(stored) => apply(app, row, stored.change).await,
+        Err(error) => Err(record_failure(app, row, error).await),
     };
     app.events.record(Event::DeadLetterRetried {
         actor: admin.did.to_string(),

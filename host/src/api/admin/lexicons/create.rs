@@ -1,5 +1,5 @@
-//! `POST /admin/lexicons`: upload a lexicon, or a newer revision of one. It works from the answer on, for requests
-//! and for the running stream.
+//! `POST /admin/lexicons`: uploads a lexicon, or a newer revision of one. It applies to requests and to the running
+//! stream before the answer is sent.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::store::{self, lexicons::NewLexicon};
 
 #[derive(Deserialize)]
 struct Body {
-    /// Kept to the letter: what was uploaded is what is shown.
+    /// Kept verbatim: the lexicon is shown as it was uploaded.
     lexicon_json: Box<RawValue>,
     #[serde(default = "yes")]
     backfill: bool,
     target_collection: Option<String>,
     token_cost: Option<i64>,
-    /// What a procedure without a script does.
+    /// The write that a procedure without a script does.
     action: Option<Action>,
 }
 
@@ -46,11 +46,11 @@ fn yes() -> bool {
 struct Answer<'a> {
     id: &'a str,
     revision: i64,
-    /// Null: uploading starts no backfill.
+    /// Always null: uploading starts no backfill.
     backfill_job_id: Option<&'a str>,
 }
 
-/// What is wrong with an upload, beyond its JSON.
+/// Why an upload is invalid.
 #[derive(Debug, thiserror::Error)]
 enum Invalid {
     #[error("lexicon_json is not JSON: {0}")]
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_the_specification_names() {
+    fn keeps_the_fields_of_the_specification() {
         let lexicon =
             check(&body(json!({ "target_collection": "com.example.note", "token_cost": 5 }))).unwrap();
         assert_eq!(lexicon.id, "com.example.list");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn names_the_invalid_field() {
         for (more, text) in [
             (json!({ "target_collection": "nope" }), "target_collection is not an NSID"),
             (json!({ "token_cost": -1 }), "token_cost"),

@@ -1,4 +1,4 @@
-//! `/admin/lexicons`
+//! `/admin/lexicons`: uploads, lists and deletes lexicons.
 
 pub mod create;
 
@@ -17,7 +17,7 @@ use crate::http::{Error, Request, Response, response};
 use crate::store;
 use crate::store::lexicons::LexiconRow;
 
-/// A list item; the single answer adds the document.
+/// A lexicon as lists show it; the answer for a single lexicon adds the document.
 #[derive(Debug, Serialize)]
 struct LexiconView {
     id: String,
@@ -88,7 +88,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
     Ok(response::json(StatusCode::OK, &LexiconView::full(row)))
 }
 
-/// `DELETE /admin/lexicons/{id}`: the method is gone at once; indexed records and scripts stay.
+/// `DELETE /admin/lexicons/{id}`: a method stops working at once; indexed records and scripts stay.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     if !store::lexicons::delete(&app.db, id).await? {

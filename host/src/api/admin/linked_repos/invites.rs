@@ -1,4 +1,5 @@
-//! Links by which the owner of a repo agrees. The token is in the link alone; what is stored can't be turned back.
+//! Creates, lists and revokes invites: links with which the owner of a repo authorizes a grant. Only the link has the
+//! token; its hash is stored.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::crypto::sha256_hex;
 use crate::http::{Error, Request, Response, response};
 use crate::store::linked_repos::{self, InviteRow};
 
-/// `GET /admin/linked-repos/{id}/invites`: those that are still good.
+/// `GET /admin/linked-repos/{id}/invites`: the invites that are still valid.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let grant = grant(&app, request.param("id")).await?;
     let rows = linked_repos::invites(&app.db, &grant.id, app.clock.now()).await?;
@@ -24,9 +25,10 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     Ok(response::json(StatusCode::OK, &json!({ "invites": invites })))
 }
 
-/// service.md, Limits.
+/// Default lifetime of an invite (service.md, Limits).
 const DEFAULT_SECONDS: i64 = 7 * 86_400;
-const SECONDS: std::ops::RangeInclusive<i64> = 60..=2_592_000;
+/// Allowed lifetimes of an invite (service.md, Limits).
+const ALLOWED_SECONDS: std::ops::RangeInclusive<i64> = 60..=2_592_000;
 
 /// Random bytes of a token: too many to guess.
 const TOKEN_BYTES: usize = 32;
@@ -41,7 +43,7 @@ pub async fn create(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     let grant = grant(&app, request.param("id")).await?;
     let body: Body = if request.body.is_empty() { Body::default() } else { request.json()? };
     let seconds = body.expires_in.unwrap_or(DEFAULT_SECONDS);
-    if !SECONDS.contains(&seconds) {
+    if !ALLOWED_SECONDS.contains(&seconds) {
         return Err(Error::bad_request("expires_in must be 60 to 2592000 seconds"));
     }
     let token = URL_SAFE_NO_PAD.encode(app.random.bytes::<TOKEN_BYTES>());

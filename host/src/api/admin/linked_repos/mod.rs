@@ -1,4 +1,4 @@
-//! `/admin/linked-repos`: repos whose owners let the instance write to them.
+//! `/admin/linked-repos`: manages grants, by which owners of repos let the instance write to them.
 
 pub mod invites;
 
@@ -24,10 +24,10 @@ async fn grant(app: &App, id: &str) -> Result<GrantRow, Error> {
     row.ok_or_else(|| Error::not_found("linked repo not found"))
 }
 
-/// Triggers that a grant is bound to.
+/// Checks the names of the triggers that a grant is bound to.
 ///
 /// # Errors
-/// 400 for what is none.
+/// 400 for a name that is not a trigger.
 fn check_scripts(scripts: &[String]) -> Result<(), Error> {
     match scripts.iter().find(|name| !crate::repos::linked::is_trigger(name)) {
         Some(name) => Err(Error::bad_request(format!("scripts: {name:?} is not a trigger"))),
@@ -77,7 +77,7 @@ pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Res
     Ok(response::json(StatusCode::OK, &json!({ "linked_repos": grants })))
 }
 
-/// Characters of a reason: it is read on a page.
+/// Maximum characters of a reason: it is shown on a page.
 const MAX_REASON: usize = 1000;
 
 #[derive(Deserialize)]
@@ -89,7 +89,8 @@ struct CreateBody {
     scripts: Vec<String>,
 }
 
-/// `POST /admin/linked-repos`: ask for the right to write to a repo: of one account, or of whoever gets the invite.
+/// `POST /admin/linked-repos`: creates a grant to write to the repo of one account, or of the account whose owner
+/// accepts the invite.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let body: CreateBody = request.json()?;
     let scopes = scopes(&body.scopes).map_err(Error::bad_request)?;
@@ -126,7 +127,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         created_at: app.clock.now(),
     };
     linked_repos::create(&app.db, &grant).await.map_err(|error| match error {
-        StoreError::Conflict(_) => Error::conflict("the account has a linked repo already"),
+        StoreError::Conflict(_) => Error::conflict("the account already has a linked repo"),
         other => Error::from(other),
     })?;
     let (actor, id) = (admin.did.to_string(), grant.id.clone());
@@ -139,7 +140,8 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     Ok(response::json(StatusCode::OK, &GrantView::from(grant)))
 }
 
-/// `POST /admin/linked-repos/{id}/authorize`: where the account's owner, who is the admin here, goes to agree.
+/// `POST /admin/linked-repos/{id}/authorize`: the URL where the account's owner, who is the calling admin, authorizes
+/// the grant.
 pub async fn authorize(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let grant = grant(&app, request.param("id")).await?;
     let did = grant.did.as_deref().and_then(|did| Did::try_from(did).ok());
@@ -165,7 +167,7 @@ struct UpdateBody {
     scripts: Vec<String>,
 }
 
-/// `PATCH /admin/linked-repos/{id}`: which scripts may use it. Its scopes never change: they are what was agreed to.
+/// `PATCH /admin/linked-repos/{id}`: sets which scripts may use it. Its scopes never change: the owner agreed to them.
 pub async fn update(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let UpdateBody { scripts } = request.json()?;
     check_scripts(&scripts)?;
@@ -174,7 +176,8 @@ pub async fn update(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     Ok(response::json(StatusCode::OK, &GrantView::from(grant(&app, id).await?)))
 }
 
-/// `DELETE /admin/linked-repos/{id}`: the grant, its invites and its session. What was agreed to at the PDS stays there.
+/// `DELETE /admin/linked-repos/{id}`: deletes the grant, its invites and its session. The authorization at the PDS
+/// stays.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     if !linked_repos::delete(&app.db, id).await? {

@@ -1,4 +1,4 @@
-//! What a script must be before it is stored.
+//! Validates a script before it is stored.
 
 use http::StatusCode;
 
@@ -6,10 +6,10 @@ use crate::http::Error;
 use crate::scripts::{CompiledScript, Engine, FailureKind};
 use crate::trigger::Trigger;
 
-/// Bytes of a description.
+/// Maximum bytes of a description.
 const MAX_DESCRIPTION: usize = 300;
 
-/// Runs the script once in a bare sandbox, as every run of it will begin: it must load and define `handle`.
+/// Loads the script once in a bare sandbox, as every run of it will: it must load and define `handle`.
 pub(super) async fn check_source(
     engine: &Engine,
     trigger: Trigger,
@@ -39,7 +39,7 @@ pub(super) fn check_description(description: Option<String>) -> Result<Option<St
     }
 }
 
-/// The methods that a script names, `None` when there are none.
+/// The XRPC methods that a script names; `None` when there are none.
 pub(super) fn outbound_xrpcs(script: &CompiledScript) -> Option<Vec<String>> {
     Some(script.methods().to_vec()).filter(|methods| !methods.is_empty())
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_have_a_bound_and_empty_is_none() {
+    fn descriptions_are_limited_and_empty_is_none() {
         assert_eq!(check_description(Some(String::new())).unwrap(), None);
         assert!(check_description(Some("x".repeat(300))).unwrap().is_some());
         assert_eq!(check_description(Some("x".repeat(301))).unwrap_err().status, 400);

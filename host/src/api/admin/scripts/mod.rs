@@ -1,4 +1,4 @@
-//! `/admin/scripts`
+//! `/admin/scripts`: stores, lists, changes and deletes scripts.
 
 mod body;
 
@@ -60,7 +60,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
 }
 
 #[derive(Deserialize)]
-struct CreateAsked {
+struct CreateBody {
     id: String,
     body: String,
     #[serde(default = "lua")]
@@ -72,9 +72,9 @@ fn lua() -> String {
     "lua".to_owned()
 }
 
-/// `POST /admin/scripts`: bind a script to a trigger, replacing the one that was there.
+/// `POST /admin/scripts`: binds a script to a trigger, replacing the previous one.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: CreateAsked = request.json()?;
+    let body: CreateBody = request.json()?;
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     check_type(&body.script_type)?;
     let description = check_description(body.description)?;
@@ -101,7 +101,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 }
 
 #[derive(Deserialize)]
-struct UpdateAsked {
+struct UpdateBody {
     body: Option<String>,
     script_type: Option<String>,
     #[serde(default)]
@@ -111,7 +111,7 @@ struct UpdateAsked {
 /// `PATCH /admin/scripts/{id}`: a new body, another description, or both.
 pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    let body: UpdateAsked = request.json()?;
+    let body: UpdateBody = request.json()?;
     if body.body.is_none() && body.script_type.is_none() && body.description == Patch::Keep {
         return Err(Error::bad_request("nothing to change: send body or description"));
     }
@@ -150,7 +150,7 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     Ok(response::json(StatusCode::OK, &ScriptView::from(row)))
 }
 
-/// `DELETE /admin/scripts/{id}`: the built-in behaviour is back at once.
+/// `DELETE /admin/scripts/{id}`: deletes a script; the built-in behaviour applies again at once.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     if !scripts::delete(&app.db, id).await? {

@@ -1,4 +1,4 @@
-//! `/admin/settings/logo`: a picture for consent screens and the dashboard, served at `/settings/logo`.
+//! `/admin/settings/logo`: stores the logo for consent screens and the dashboard, which `/settings/logo` serves.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::http::{Error, Request, Response, response};
 use crate::settings::logo;
 use crate::store::settings;
 
-/// `PUT /admin/settings/logo`: the picture is the body, its type the `Content-Type`.
+/// `PUT /admin/settings/logo`: stores the image in the body, with the `Content-Type` of the request.
 pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let kind = std::str::from_utf8(kind).unwrap_or_default().trim().to_ascii_lowercase();
     if !logo::is_image(&kind) {
-        return Err(Error::bad_request("the Content-Type must be the picture's, like image/png"));
+        return Err(Error::bad_request("the Content-Type must be that of an image, like image/png"));
     }
     if request.body.is_empty() {
-        return Err(Error::bad_request("the body must be the picture"));
+        return Err(Error::bad_request("the body must be the image"));
     }
     let text = logo::to_text(&kind, &request.body);
     settings::set(&app.db, logo::KEY, &text, app.clock.now()).await?;
@@ -33,7 +33,7 @@ pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-/// `DELETE /admin/settings/logo`: 204, also when there is none.
+/// `DELETE /admin/settings/logo`: 204, also when no logo is stored.
 pub async fn delete(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
     if settings::delete(&app.db, logo::KEY).await? {
         let (actor, key) = (admin.did.to_string(), logo::KEY.to_owned());

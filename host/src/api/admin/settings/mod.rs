@@ -1,4 +1,4 @@
-//! `/admin/settings`: what operators change while the server runs.
+//! `/admin/settings`: manages the settings that operators change while the server runs.
 
 pub mod logo;
 pub mod xrpc_proxy;
@@ -25,7 +25,7 @@ struct SettingView {
 
 /// `GET /admin/settings`: every setting that has a value, and where it comes from.
 pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    // Another host may have changed some a moment ago.
+    // Another host may have just changed a setting.
     app.reload(&Topic::Settings).await?;
     let settings = app.settings.list().into_iter();
     let views: Vec<_> = settings.map(|(key, value, source)| SettingView { key, value, source }).collect();
@@ -39,7 +39,7 @@ struct DbInfo {
     main_pool_size: u32,
     /// Backfill takes its connections from the main pool.
     backfill_pool_size: u32,
-    /// The server takes fewer connections than the pool may open; a smaller DATABASE_MAX_CONNECTIONS helps.
+    /// The database server allows fewer connections than the pool may open: lower DATABASE_MAX_CONNECTIONS.
     restart_recommended: bool,
 }
 
@@ -52,7 +52,7 @@ pub async fn db_info(app: Arc<App>, _admin: Admin, _request: Request) -> Result<
         server_max_connections,
         main_pool_size,
         backfill_pool_size: 0,
-        restart_recommended: server_max_connections.is_some_and(|most| i64::from(main_pool_size) > most),
+        restart_recommended: server_max_connections.is_some_and(|max| i64::from(main_pool_size) > max),
     };
     Ok(response::json(StatusCode::OK, &info))
 }
@@ -62,7 +62,7 @@ struct Body {
     value: String,
 }
 
-/// `PUT /admin/settings/{key}`: stores a value, which wins over the environment's.
+/// `PUT /admin/settings/{key}`: stores a value, which overrides the environment's.
 pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let (key, Body { value }) = (request.param("key").to_owned(), request.json()?);
     check(&key, &value).map_err(|refused| Error::bad_request(refused.to_string()))?;
@@ -76,7 +76,7 @@ pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-/// `DELETE /admin/settings/{key}`: the environment's value counts again. 404 when none is stored.
+/// `DELETE /admin/settings/{key}`: the environment's value applies again. 404 when none is stored.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let key = request.param("key").to_owned();
     if !settings::delete(&app.db, &key).await? {

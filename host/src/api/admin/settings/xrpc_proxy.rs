@@ -1,4 +1,4 @@
-//! `/admin/settings/xrpc-proxy`: which methods without a lexicon here are forwarded.
+//! `/admin/settings/xrpc-proxy`: configures which methods without a lexicon here are forwarded.
 
 use std::sync::Arc;
 

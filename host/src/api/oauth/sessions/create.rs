@@ -1,5 +1,5 @@
-//! `POST /oauth/sessions`: the application hands over the tokens that it got with a provisioned key. Where they are good,
-//! and whose they are, is asked of the account's own PDS; what the application says of it only has to agree.
+//! `POST /oauth/sessions`: registers the tokens that an application got with a provisioned key. The account's DID
+//! document names its PDS, and the PDS confirms whose token it is; what the application sends only has to agree.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crate::pds::sweep::PROVISION_SECONDS;
 use crate::store::dpop_keys::{self, DpopKeyRow};
 use crate::store::oauth_sessions;
 
-/// Devices of one user under one application: more than anybody has at hand. One more ends the session that was renewed
-/// longest ago; refusing it would lock users out whose applications never log out.
+/// Sessions of one user under one application: more than one user's devices. One more ends the session that was renewed
+/// longest ago; rejecting it would lock out users of applications that never log out.
 const MAX_DEVICES: i64 = 50;
 
 #[derive(Deserialize)]
@@ -54,16 +54,16 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     let did = Did::try_from(body.did.as_str()).map_err(|_| Error::bad_request("did is not a DID"))?;
     let expires_at = body.expires_at.as_deref().map(Timestamp::parse).transpose();
     let expires_at = expires_at.map_err(|_| Error::bad_request("expires_at is not an ISO 8601 timestamp"))?;
-    let key = provisioned(&app, &client, &body.provision_id, &did).await?;
+    let key = provisioned_key(&app, &client, &body.provision_id, &did).await?;
     verify_pkce(&key, body.pkce_verifier.as_ref())?;
-    scopes::registrable(&app.access, &client, &body.scopes).await.map_err(not_granted)?;
+    scopes::check_session(&app.access, &client, &body.scopes).await.map_err(not_granted)?;
 
-    let account = located(&app, &did, &body).await?;
+    let account = discover_account(&app, &did, &body).await?;
     let private = app.sessions.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;
     verify_owner(&app, &account, &private, &did, &body.access_token).await?;
 
     let refresh_token = body.refresh_token.as_ref().map(|token| token.reveal().as_str());
-    let kid = app.access.client_keys.pinned(&app.access, &client).await?;
+    let kid = app.access.client_keys.kid_for_new_session(&app.access, &client).await?;
     let registration = Registration {
         key_id: &key.id,
         client_id: Some(&client.id),
@@ -102,8 +102,8 @@ async fn end_surplus(app: &App, client: &ApiClient, did: &Did, newest: &str) -> 
     Ok(())
 }
 
-/// The key, if it is this client's to use for this account.
-async fn provisioned(app: &App, client: &ApiClient, id: &str, did: &Did) -> Result<DpopKeyRow, Error> {
+/// The provisioned key, if this client may use it for this account.
+async fn provisioned_key(app: &App, client: &ApiClient, id: &str, did: &Did) -> Result<DpopKeyRow, Error> {
     let unknown = || Error::not_found("DPoP key not found");
     let key = dpop_keys::get(&app.db, id).await?.ok_or_else(unknown)?;
     if key.client_id.as_deref() != Some(&client.id) {
@@ -111,7 +111,7 @@ async fn provisioned(app: &App, client: &ApiClient, id: &str, did: &Did) -> Resu
     }
     match &key.did {
         Some(bound) if bound != did.as_str() => Err(bound_elsewhere()),
-        // The sweep may not have come by yet.
+        // Expired, though the sweep has not deleted it yet.
         None if key.created_at.plus_seconds(PROVISION_SECONDS) <= app.clock.now() => {
             Err(Error::not_found("DPoP key has expired: provision another one"))
         }
@@ -123,7 +123,7 @@ fn bound_elsewhere() -> Error {
     Error::unauthorized("provision_id is in use for another account")
 }
 
-/// RFC 7636 §4.6, between the application that asked for the key and the one that registers the session.
+/// Verifies PKCE (RFC 7636 §4.6): the application that registers the session must have requested the key.
 pub(in crate::api::oauth) fn verify_pkce(
     key: &DpopKeyRow,
     verifier: Option<&Secret<String>>,
@@ -144,14 +144,14 @@ fn not_granted(error: NotGranted) -> Error {
     }
 }
 
-/// Where the account lives and who speaks for it: its DID document's and its PDS's word.
-async fn located(app: &App, did: &Did, body: &Body) -> Result<Account, Error> {
+/// The account's PDS and authorization server, from its DID document and its PDS. The request must not name others.
+async fn discover_account(app: &App, did: &Did, body: &Body) -> Result<Account, Error> {
     let account = app.sessions.discovery.account(did).await.map_err(|error| {
         let status = if error.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::BAD_REQUEST };
         Error::new(status, error.to_string())
     })?;
-    let differs = |said: &Option<String>, found: &str| {
-        said.as_deref().is_some_and(|said| origin_of(said).as_deref() != Some(found))
+    let differs = |sent: &Option<String>, found: &str| {
+        sent.as_deref().is_some_and(|sent| origin_of(sent).as_deref() != Some(found))
     };
     if differs(&body.pds_url, &account.pds) {
         return Err(Error::bad_request(format!("pds_url is not the account's PDS, {}", account.pds)));
@@ -165,7 +165,8 @@ async fn located(app: &App, did: &Did, body: &Body) -> Result<Account, Error> {
     Ok(account)
 }
 
-/// Asks the PDS whose token it is, with a proof by the provisioned key: so it is good there, and bound to that key.
+/// Calls the PDS with the token and a proof by the provisioned key: shows that the token is valid there, bound to that
+/// key, and this account's.
 async fn verify_owner(
     app: &App,
     account: &Account,

@@ -1,4 +1,4 @@
-//! `/oauth/sessions/{did}/devices`
+//! `/oauth/sessions/{did}/devices`: lists and ends the sessions of a user's devices.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ struct Device {
 /// `GET /oauth/sessions/{did}/devices`: the user's sessions under the client, oldest first.
 pub async fn list(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
-    holder.may_see(&did)?;
+    holder.check_access_to(&did)?;
     let rows = oauth_sessions::devices(&app.db, &holder.client().id, did.as_str()).await?;
     let mut devices = Vec::with_capacity(rows.len());
     for row in rows {
-        let left = scopes::left(&app.access, holder.client(), &row.scopes).await?;
+        let left = scopes::remaining(&app.access, holder.client(), &row.scopes).await?;
         devices.push(Device {
             id: row.id,
             dpop_key_id: row.key_id,
@@ -41,10 +41,10 @@ pub async fn list(app: Arc<App>, holder: Holder, request: Request) -> Result<Res
     Ok(response::json(StatusCode::OK, &devices))
 }
 
-/// `DELETE /oauth/sessions/{did}/devices/{session_id}`: log out one of the user's devices.
+/// `DELETE /oauth/sessions/{did}/devices/{session_id}`: logs out one of the user's devices.
 pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
-    holder.may_see(&did)?;
+    holder.check_access_to(&did)?;
     let id = request.param("session_id");
     let client = holder.client();
     let devices = oauth_sessions::devices(&app.db, &client.id, did.as_str()).await?;

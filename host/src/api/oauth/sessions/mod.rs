@@ -1,4 +1,4 @@
-//! `/oauth/sessions`
+//! `/oauth/sessions`: registers, shows and ends the sessions of applications' users.
 
 pub mod create;
 pub mod devices;
@@ -15,12 +15,12 @@ use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::store::oauth_sessions;
 
-/// The DID in the path. Clients put it there as it is, and then `%3A` in a did:web is a part of it; or percent-encoded,
-/// and then its percent sign is `%25`, which no DID has of its own.
+/// The DID in the path. Clients send it either verbatim, where `%3A` in a did:web is part of the DID, or
+/// percent-encoded, where that percent sign becomes `%25`, which no DID contains.
 fn did(request: &Request) -> Result<Did, Error> {
     let raw = request.uri().path().split('/').nth(3).unwrap_or_default();
-    let as_it_is = !raw.contains("%25") && Did::try_from(raw).is_ok();
-    Did::try_from(if as_it_is { raw } else { request.param("did") })
+    let is_verbatim = !raw.contains("%25") && Did::try_from(raw).is_ok();
+    Did::try_from(if is_verbatim { raw } else { request.param("did") })
         .map_err(|_| Error::bad_request("the path does not name a DID"))
 }
 
@@ -30,11 +30,11 @@ struct Answer<'a> {
     scopes: Vec<&'a str>,
 }
 
-/// `GET /oauth/sessions/{did}`: what a session may do: of the scopes it was registered with those that the application
-/// and its parent still have. By DPoP the caller's own session; by the client's secret the user's newest.
+/// `GET /oauth/sessions/{did}`: the scopes of a session: those that it was registered with and that the application and
+/// its parent still have. By DPoP the caller's own session; by the client's secret the user's newest.
 pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
-    holder.may_see(&did)?;
+    holder.check_access_to(&did)?;
     let scopes = match &holder {
         Holder::Device(_, session) => session.scopes.clone(),
         Holder::Application(client) => {
@@ -42,16 +42,17 @@ pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Resp
             found.ok_or_else(|| Error::not_found("DPoP session not found"))?.scopes
         }
     };
-    let scopes = scopes::left(&app.access, holder.client(), &scopes).await?;
+    let scopes = scopes::remaining(&app.access, holder.client(), &scopes).await?;
     let scopes = scopes.split_ascii_whitespace().collect();
     Ok(response::json(StatusCode::OK, &Answer { did: did.as_str(), scopes }))
 }
 
-/// `DELETE /oauth/sessions/{did}`: log out. By DPoP the one session; by the client's secret all of the user's under the
-/// client, and that there are none is fine. The session ends at the authorization server too, as far as that lets us.
+/// `DELETE /oauth/sessions/{did}`: logs out. By DPoP ends the caller's own session; by the client's secret all of the
+/// user's sessions under the client, of which there may be none. They are revoked at the authorization server too; if
+/// that fails, the tokens expire there.
 pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
-    holder.may_see(&did)?;
+    holder.check_access_to(&did)?;
     let mut ended = 0;
     match &holder {
         Holder::Device(_, session) => ended += u32::from(app.sessions.vault.end(&session.id).await?),

@@ -1,4 +1,5 @@
-//! `dev.service.delegation.*`: accounts that several users of an application write for.
+//! `dev.service.delegation.*`: links accounts that several users of an application write for, and manages their
+//! delegates.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::access::ClientUser;
 use crate::access::delegation::{self, Role};
-use crate::access::dpop::Shown;
+use crate::access::dpop::PresentedProof;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::config::Secret;
@@ -26,8 +27,8 @@ fn query_did(request: &Request, name: &'static str) -> Result<Did, Error> {
     did(name, &text)
 }
 
-/// Delegates of one account: more than any editorial team, few enough to be read whole.
-const MOST: usize = 200;
+/// Maximum delegates of one account: more than any editorial team, few enough to read all at once.
+const MAX_DELEGATES: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,8 +38,8 @@ struct AddDelegateBody {
     role: String,
 }
 
-/// `POST delegation.addDelegate`: another user writes for the account (`admin`), or is told of it (`member`). Owners name
-/// both, admins members.
+/// `POST delegation.addDelegate`: adds a user who may write to the account (`admin`), or only see it (`member`). Owners
+/// add both, admins add members.
 pub async fn add_delegate(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let body: AddDelegateBody = request.json()?;
     let (account, user) = (did("accountDid", &body.account_did)?, did("userDid", &body.user_did)?);
@@ -49,8 +50,8 @@ pub async fn add_delegate(app: Arc<App>, caller: ClientUser, request: Request) -
     let needed = if role == Role::Admin { Role::Owner } else { Role::Admin };
     delegation::at_least(&app.access, client, &account, &caller.did, needed).await?;
     let known = delegates::of_account(&app.db, client, account.as_str()).await?;
-    if known.len() >= MOST {
-        return Err(Error::bad_request(format!("the account has {MOST} delegates already")));
+    if known.len() >= MAX_DELEGATES {
+        return Err(Error::bad_request(format!("the account already has {MAX_DELEGATES} delegates")));
     }
     let row = DelegateRow {
         account_did: account.to_string(),
@@ -72,11 +73,11 @@ pub async fn add_delegate(app: Arc<App>, caller: ClientUser, request: Request) -
     Ok(response::json(StatusCode::CREATED, &json!({})))
 }
 
-/// `GET delegation.getAccount?did=`: the caller's part in an account, and who linked it. The account itself may ask too;
-/// its role is `account`.
+/// `GET delegation.getAccount?did=`: the caller's role in an account, and who linked it. The account itself may call
+/// this too; its role is `account`.
 pub async fn get_account(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let (account, client) = (query_did(&request, "did")?, &caller.client.id);
-    let own = delegation::part(&app.access, client, &account, &caller.did).await?;
+    let own = delegation::caller_role(&app.access, client, &account, &caller.did).await?;
     let all = delegates::of_account(&app.db, client, account.as_str()).await?;
     let owner = all.into_iter().find(|row| row.role == "owner");
     let answer = json!({
@@ -98,8 +99,8 @@ struct LinkAccountBody {
     account_proof: Option<String>,
 }
 
-/// `POST delegation.linkAccount`: the caller becomes the owner of an account that others may write for. That its holder
-/// agrees is shown by a proof with that account's own session: who has none can't give it away.
+/// `POST delegation.linkAccount`: makes the caller the owner of an account that other users may then write for. A proof
+/// with that account's own session shows that its holder agrees.
 pub async fn link_account(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let body: LinkAccountBody = request.json()?;
     let account = did("did", &body.did)?;
@@ -107,12 +108,12 @@ pub async fn link_account(app: Arc<App>, caller: ClientUser, request: Request) -
         return Err(Error::bad_request("you can't link your own account"));
     }
     let (Some(token), Some(proof)) = (&body.account_token, &body.account_proof) else {
-        let text = "accountToken and accountProof must show that the account's holder agrees";
+        let text = "accountToken and accountProof are required: they show that the account's holder agrees";
         return Err(Error::bad_request(text));
     };
     let (method, path) = (request.method(), request.uri().path());
-    let shown = Shown { method, path, token: token.reveal(), proof };
-    let session = app.access.proofs.verify(&caller.client, &shown).await?;
+    let presented = PresentedProof { method, path, token: token.reveal(), proof };
+    let session = app.access.proofs.verify(&caller.client, &presented).await?;
     if session.did != account {
         return Err(Error::bad_request("accountProof is by a session of another account"));
     }
@@ -132,7 +133,7 @@ pub async fn link_account(app: Arc<App>, caller: ClientUser, request: Request) -
     Ok(response::json(StatusCode::CREATED, &json!({ "did": account })))
 }
 
-/// `GET delegation.listAccounts`: what the caller has a part in.
+/// `GET delegation.listAccounts`: the accounts that the caller is a delegate of.
 pub async fn list_accounts(app: Arc<App>, caller: ClientUser, _request: Request) -> Result<Response, Error> {
     let rows = delegates::of_user(&app.db, &caller.client.id, caller.did.as_str()).await?;
     let accounts: Vec<Value> = rows
@@ -142,10 +143,10 @@ pub async fn list_accounts(app: Arc<App>, caller: ClientUser, _request: Request)
     Ok(response::json(StatusCode::OK, &json!({ "accounts": accounts })))
 }
 
-/// `GET delegation.listDelegates?accountDid=`: the delegates of an account, for each of them and for the account itself.
+/// `GET delegation.listDelegates?accountDid=`: the delegates of an account. For its delegates and the account itself.
 pub async fn list_delegates(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let (account, client) = (query_did(&request, "accountDid")?, &caller.client.id);
-    delegation::part(&app.access, client, &account, &caller.did).await?;
+    delegation::caller_role(&app.access, client, &account, &caller.did).await?;
     let rows = delegates::of_account(&app.db, client, account.as_str()).await?;
     let delegates: Vec<Value> = rows
         .iter()
@@ -164,22 +165,22 @@ struct RemoveDelegateBody {
     user_did: String,
 }
 
-/// `POST delegation.removeDelegate`: never the owner; an admin removes members, the owner and the account itself remove
-/// admins too, and every delegate may leave.
+/// `POST delegation.removeDelegate`: removes a delegate, but never the owner. Admins remove members, the owner and the
+/// account itself remove admins too, and every delegate may remove themselves.
 pub async fn remove_delegate(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let body: RemoveDelegateBody = request.json()?;
     let (account, user) = (did("accountDid", &body.account_did)?, did("userDid", &body.user_did)?);
     let client = &caller.client.id;
-    let own = delegation::part(&app.access, client, &account, &caller.did).await?;
+    let own = delegation::caller_role(&app.access, client, &account, &caller.did).await?;
     let other = delegates::of_account(&app.db, client, account.as_str()).await?;
     let other = other.into_iter().find(|row| row.user_did == user.as_str());
     let other = other.and_then(|row| Role::from_name(&row.role));
-    let other = other.ok_or_else(|| Error::not_found("the user is no delegate of this account"))?;
+    let other = other.ok_or_else(|| Error::not_found("the user is not a delegate of this account"))?;
     if other == Role::Owner {
         return Err(Error::forbidden("the owner can't be removed: unlink the account instead"));
     }
     if user != caller.did && !own.may_remove(other) {
-        return Err(Error::forbidden("only those of a higher role may remove a delegate"));
+        return Err(Error::forbidden("removing a delegate requires a higher role than theirs"));
     }
     delegates::remove(&app.db, client, account.as_str(), user.as_str()).await?;
     app.events.record(Event::DelegateRemoved {
@@ -195,14 +196,14 @@ struct UnlinkAccountBody {
     did: String,
 }
 
-/// `POST delegation.unlinkAccount`: by its owner or by the account itself. Its delegates and its sessions under the
-/// application go with it; an account that does it itself stays logged in where it does it.
+/// `POST delegation.unlinkAccount`: unlinks an account; for its owner and the account itself. Removes its delegates and
+/// ends its sessions under the application, except the caller's own when the account itself calls this.
 pub async fn unlink_account(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
     let body: UnlinkAccountBody = request.json()?;
     let account = did("did", &body.did)?;
     let client = &caller.client.id;
-    if !delegation::part(&app.access, client, &account, &caller.did).await?.may_unlink() {
-        return Err(Error::forbidden("that takes the role owner of this account, or the account itself"));
+    if !delegation::caller_role(&app.access, client, &account, &caller.did).await?.may_unlink() {
+        return Err(Error::forbidden("requires the role owner in this account, or the account itself"));
     }
     delegates::unlink(&app.db, client, account.as_str()).await?;
     for device in oauth_sessions::devices(&app.db, client, account.as_str()).await? {

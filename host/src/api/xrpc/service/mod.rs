@@ -1,5 +1,5 @@
-//! Methods of the service's own namespace (`SERVICE_NAMESPACE`): third parties manage their API clients, and accounts
-//! that several people write for.
+//! Methods of the service's own namespace (`SERVICE_NAMESPACE`), with which third parties manage their API clients, and
+//! linked accounts that several users write for.
 
 pub mod delegation;
 
@@ -52,11 +52,11 @@ impl From<ApiClientRow> for ClientView {
     }
 }
 
-/// A client of the caller's own.
+/// The client with this id, if the caller owns it.
 ///
 /// # Errors
-/// 404 for everybody else's.
-async fn owned(app: &App, caller: &ClientUser, id: &str) -> Result<ApiClientRow, Error> {
+/// 404 for any other client.
+async fn owned_client(app: &App, caller: &ClientUser, id: &str) -> Result<ApiClientRow, Error> {
     let row = api_clients::get(&app.db, id).await?;
     row.filter(|row| row.owner_did.as_deref() == Some(caller.did.as_str()))
         .ok_or_else(|| Error::not_found("API client not found"))
@@ -83,8 +83,8 @@ struct Answer<'a> {
     client_secret: Option<&'a str>,
 }
 
-/// `POST /xrpc/dev.service.createApiClient`: an application of the caller's own, under the one they log in with. It may
-/// never more than that one.
+/// `POST /xrpc/dev.service.createApiClient`: registers an application of the caller, as a child of the client that they
+/// are logged in with. Its permissions never exceed its parent's.
 pub async fn create_api_client(
     app: Arc<App>,
     caller: ClientUser,
@@ -100,9 +100,9 @@ pub async fn create_api_client(
         Some(_) => return Err(Error::bad_request("Invalid client_type")),
     };
     let scopes = body.scopes.unwrap_or_else(|| "atproto".to_owned());
-    scopes::within(&app.db, &caller.client.scopes, &scopes).await.map_err(|error| match error {
+    scopes::check_within(&app.db, &caller.client.scopes, &scopes).await.map_err(|error| match error {
         NotGranted::Store(error) => Error::from(error),
-        NotGranted::Beyond(scope) => {
+        NotGranted::NotAllowed(scope) => {
             Error::bad_request(format!("scope '{scope}' is not allowed for the parent client"))
         }
         NotGranted::NoAtproto => Error::bad_request("scopes must include atproto"),
@@ -138,17 +138,17 @@ struct DeleteApiClientBody {
     id: String,
 }
 
-/// `POST /xrpc/dev.service.deleteApiClient`: the client, its keys and its sessions are gone. The sessions are revoked at
+/// `POST /xrpc/dev.service.deleteApiClient`: deletes the client, its keys and its sessions. The sessions are revoked at
 /// the authorization servers in the background.
 pub async fn delete_api_client(
     app: Arc<App>,
     caller: ClientUser,
     request: Request,
 ) -> Result<Response, Error> {
-    caller.is_top_level()?;
+    caller.require_top_level()?;
     let DeleteApiClientBody { id } =
         request.json().map_err(|_| Error::bad_request("invalid request body"))?;
-    owned(&app, &caller, &id).await?;
+    owned_client(&app, &caller, &id).await?;
     let revocations = app.sessions.vault.revocations(&id).await?;
     api_clients::delete(&app.db, &id).await?;
     app.sessions.vault.revoke_all(revocations);
@@ -159,19 +159,19 @@ pub async fn delete_api_client(
 
 /// `GET /xrpc/dev.service.getApiClient?id=`
 pub async fn get_api_client(app: Arc<App>, caller: ClientUser, request: Request) -> Result<Response, Error> {
-    caller.is_top_level()?;
+    caller.require_top_level()?;
     let id = request.query("id").ok_or_else(|| Error::bad_request("id is missing"))?;
-    let client = ClientView::from(owned(&app, &caller, &id).await?);
+    let client = ClientView::from(owned_client(&app, &caller, &id).await?);
     Ok(response::json(StatusCode::OK, &json!({ "client": client })))
 }
 
-/// `GET /xrpc/dev.service.listApiClients`: the caller's own, newest first.
+/// `GET /xrpc/dev.service.listApiClients`: the caller's own clients, newest first.
 pub async fn list_api_clients(
     app: Arc<App>,
     caller: ClientUser,
     _request: Request,
 ) -> Result<Response, Error> {
-    caller.is_top_level()?;
+    caller.require_top_level()?;
     let rows = api_clients::list_owned(&app.db, caller.did.as_str()).await?;
     let clients: Vec<ClientView> = rows.into_iter().map(ClientView::from).collect();
     Ok(response::json(StatusCode::OK, &json!({ "clients": clients })))
