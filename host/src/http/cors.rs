@@ -1,4 +1,4 @@
-//! Cross-origin requests (auth-and-clients.md §12).
+//! The CORS policy: answers preflights and adds CORS headers to responses (auth-and-clients.md §12).
 //!
 //! Every origin may call, because clients authenticate with keys and tokens. Only the instance's own origins may send
 //! cookies, because browsers attach cookies without the user's consent.

@@ -179,7 +179,7 @@ impl Http {
 
 /// 503: this client, or all clients together, have too much response data unread.
 fn overloaded() -> Error {
-    Error::new(StatusCode::SERVICE_UNAVAILABLE, "too many answers wait to be read")
+    Error::new(StatusCode::SERVICE_UNAVAILABLE, "too many responses wait to be read")
         .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
@@ -187,7 +187,7 @@ fn overloaded() -> Error {
 fn response_dropped() -> Error {
     Error::new(
         StatusCode::SERVICE_UNAVAILABLE,
-        "the request was carried out, but there is no room for its answer",
+        "the request was carried out, but its response was dropped: too many wait to be read",
     )
 }
 

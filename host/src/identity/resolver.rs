@@ -103,7 +103,7 @@ impl Resolver {
     }
 
     /// Fetches the document again, for example when a signature does not match the cached key. Returns the cached
-    /// document when it was fetched less than [`MIN_REFRESH_SECONDS`] ago, or when the fetch fails.
+    /// document when it was fetched less than `MIN_REFRESH_SECONDS` ago, or when the fetch fails.
     ///
     /// # Errors
     /// As [`Self::resolve`].

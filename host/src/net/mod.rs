@@ -59,7 +59,7 @@ impl Limits {
     pub const DOCUMENT_BYTES: usize = 1 << 20;
 }
 
-/// The body of a request.
+/// The body of an outbound request.
 #[derive(Debug)]
 pub struct Outgoing(reqwest::Body);
 
@@ -105,7 +105,7 @@ pub enum NetError {
     /// More redirects than the caller allows.
     #[error("more than {0} redirects")]
     Redirects(u8),
-    #[error("the answer is not what was asked for: {0}")]
+    #[error("unexpected response: {0}")]
     Malformed(String),
     #[error("connection failed: {0}")]
     Transport(String),

@@ -139,7 +139,7 @@ crate::in_both_worlds! {
             (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": [format!("{}/path", pds.url())] }))), "its issuer is not an origin"),
             (Box::new(move |pds| pds.instead(resource, 200, json!(endless))), "larger than"),
-            (Box::new(|pds| pds.instead(resource, 200, json!("text"))), "not what was asked for"),
+            (Box::new(|pds| pds.instead(resource, 200, json!("text"))), "unexpected response"),
             (Box::new(|pds| pds.instead(resource, 404, json!({}))), "404"),
             (Box::new(|pds| pds.redirect(resource, "https://evil.example/")), "302"),
             (Box::new(|pds| pds.instead(metadata, 200, json!({ "issuer": "https://evil.example",

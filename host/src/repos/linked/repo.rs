@@ -223,7 +223,8 @@ impl LinkedRepo {
 
 /// URI and CID of a written record, as texts.
 fn uri_and_cid(record: Option<(RecordUri, Cid)>) -> Result<(String, String), GrantError> {
-    let (uri, cid) = record.ok_or_else(|| PdsError::Malformed("it does not say what it wrote".to_owned()))?;
+    let (uri, cid) =
+        record.ok_or_else(|| PdsError::Malformed("it does not name the written record".to_owned()))?;
     Ok((uri.to_string(), cid.to_string()))
 }
 
