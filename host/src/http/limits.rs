@@ -55,17 +55,17 @@ pub const MIN_READ_BYTES: u64 = MIN_READ_RATE * TICK.as_secs() * STALL_TICKS as 
 pub const UNSENT_BYTES: u32 = 128 * 1024;
 
 /// Unread response bytes on one connection that need no reservation: about the size of the connection's own buffers.
-pub const FREE_ANSWER_BYTES: usize = 64 * 1024;
+pub const FREE_RESPONSE_BYTES: usize = 64 * 1024;
 
-/// Bytes in one unit of [`ANSWERS`], and in one piece of an HTTP/2 response.
-pub const ANSWER_PIECE: usize = 16 * 1024;
+/// Bytes in one unit of [`RESPONSE_MEMORY`], and in one piece of an HTTP/2 response.
+pub const RESPONSE_PIECE: usize = 16 * 1024;
 
 /// Response bytes that one HTTP/2 connection may leave unread, in addition to one response of any size: a page of
 /// records takes up to a megabyte, and browsers read a few at a time.
 pub const MAX_UNREAD_PER_CONNECTION: usize = 16 * 1024 * 1024;
 
-/// Memory of unread responses, in units of [`ANSWER_PIECE`]. Tenants are client addresses.
-pub const ANSWERS: Bounds = Bounds {
+/// Memory of unread responses, in units of [`RESPONSE_PIECE`]. Tenants are client addresses.
+pub const RESPONSE_MEMORY: Bounds = Bounds {
     // 256 MiB: affordable on the smallest supported machine.
     places: 16_384,
     // 32 MiB: four of the largest responses of scripts, or 32 pages of records.
@@ -82,7 +82,7 @@ pub const H2_STREAMS: u32 = 128;
 
 /// Bytes of one response that the HTTP/2 library buffers. More gains nothing: it takes the next piece as soon as one is
 /// written.
-pub const H2_SEND_BUFFER: usize = 2 * ANSWER_PIECE;
+pub const H2_SEND_BUFFER: usize = 2 * RESPONSE_PIECE;
 
 /// Pause of the accept loop when no file descriptor is left, so that it does not spin.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

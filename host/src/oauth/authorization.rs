@@ -179,9 +179,9 @@ impl Authorizations {
             ("code_challenge_method", "S256"),
             ("login_hint", did.as_str()),
         ];
-        let identity = client.identity(&self.key);
+        let credentials = client.credentials(&self.key);
         let request_uri =
-            flow::push_request(&self.dpop_client, &account.server, &identity, &key, &request).await?;
+            flow::push_request(&self.dpop_client, &account.server, &credentials, &key, &request).await?;
         let pending = PendingFlow {
             did: did.clone(),
             issuer: account.server.issuer.clone(),
@@ -255,10 +255,10 @@ impl Authorizations {
         let key =
             PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| AuthorizationError::Expired)?;
         let client = OwnClient::of(&pending.origin, declared_scopes(&pending.scope));
-        let identity = client.identity(&self.key);
+        let credentials = client.credentials(&self.key);
         let redirect = client.redirect_uri.clone();
         let answer = (code, pending.verifier.as_str(), redirect.as_str());
-        let tokens = flow::exchange(&self.dpop_client, &account.server, &identity, &key, answer).await?;
+        let tokens = flow::exchange(&self.dpop_client, &account.server, &credentials, &key, answer).await?;
         if tokens.sub.as_deref() != Some(pending.did.as_str()) {
             return Err(AuthorizationError::Account);
         }

@@ -26,7 +26,7 @@ const JTI_BYTES: usize = 16;
 
 /// How an OAuth client authenticates to authorization servers.
 #[derive(Debug)]
-pub struct ClientIdentity {
+pub struct ClientCredentials {
     /// URL of the client's metadata.
     pub client_id: String,
     /// The key for client assertions, with its id; `None` for public clients.
@@ -105,7 +105,7 @@ pub fn assertion(
 pub async fn push_request(
     dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     request: &[(&str, &str)],
 ) -> Result<String, FlowError> {
@@ -122,7 +122,7 @@ pub async fn push_request(
 pub async fn exchange(
     dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     (code, verifier, redirect_uri): (&str, &str, &str),
 ) -> Result<Tokens, FlowError> {
@@ -142,7 +142,7 @@ pub async fn exchange(
 pub async fn refresh(
     dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     refresh_token: &str,
 ) -> Result<Tokens, FlowError> {
@@ -157,7 +157,7 @@ pub async fn refresh(
 pub async fn revoke(
     dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     token: &str,
 ) -> Result<(), FlowError> {
@@ -169,7 +169,7 @@ async fn post(
     dpop_client: &Courier,
     server: &AuthorizationServer,
     url: &str,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     form: &[(&str, &str)],
 ) -> Result<Fetched, FlowError> {
@@ -191,7 +191,7 @@ async fn post(
 fn form_body(
     dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     form: &[(&str, &str)],
 ) -> Bytes {
     let mut body = form_urlencoded::Serializer::new(String::new());

@@ -18,5 +18,5 @@ pub(crate) use discovery::origin_of;
 pub use discovery::{Account, AuthorizationServer, Discovery, DiscoveryError};
 pub(crate) use dpop_client::error_code;
 pub use dpop_client::{Courier, Parcel};
-pub use flow::{ClientIdentity, FlowError, Tokens};
+pub use flow::{ClientCredentials, FlowError, Tokens};
 pub use own::{OwnClient, OwnKey};

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use url::Url;
 
-use super::ClientIdentity;
+use super::ClientCredentials;
 use crate::crypto::{Algorithm, PrivateKey, jwk};
 
 /// The scopes that the instance requests when its users log in.
@@ -72,9 +72,9 @@ impl OwnClient {
     }
 
     /// How the client authenticates.
-    pub fn identity(&self, key: &OwnKey) -> ClientIdentity {
+    pub fn credentials(&self, key: &OwnKey) -> ClientCredentials {
         let key = if self.confidential { key.key().map(|own| (key.kid(), own)) } else { None };
-        ClientIdentity { client_id: self.client_id.clone(), key }
+        ClientCredentials { client_id: self.client_id.clone(), key }
     }
 
     /// The metadata document. `texts` are the names and links that admins set.
@@ -139,6 +139,6 @@ mod tests {
         assert_eq!((&metadata["client_name"], metadata.get("tos_uri")), (&json!("A"), None));
         assert_eq!(metadata["jwks"]["keys"][0]["kid"], key.kid().as_str());
         assert!(!metadata.to_string().contains("\"d\""));
-        assert!(own.identity(&key).key.is_some());
+        assert!(own.credentials(&key).key.is_some());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::SessionOf;
+use super::SessionSelector;
 use crate::atproto::Did;
 
 /// What a caller has proved about stored sessions. The API client that a request names is not part of it: client keys
@@ -36,13 +36,13 @@ impl Authority {
 
     /// The session for calls to the PDS of `user`, or with `account` to that of an account that `user` writes for.
     /// Accounts are shared within an API client, so `account` requires a proved session of one.
-    pub fn session_of<'a>(&'a self, user: &'a Did, account: Option<&'a Did>) -> Option<SessionOf<'a>> {
+    pub fn session_of<'a>(&'a self, user: &'a Did, account: Option<&'a Did>) -> Option<SessionSelector<'a>> {
         match (self, account) {
             (Self::None, _) => None,
-            (_, Some(did)) => Some(SessionOf::Account { did, client: Some(self.client()?) }),
-            (Self::Session { id, .. }, None) => Some(SessionOf::Id(id)),
+            (_, Some(did)) => Some(SessionSelector::Account { did, client: Some(self.client()?) }),
+            (Self::Session { id, .. }, None) => Some(SessionSelector::Id(id)),
             (Self::Newest { client }, None) => {
-                Some(SessionOf::Account { did: user, client: client.as_deref() })
+                Some(SessionSelector::Account { did: user, client: client.as_deref() })
             }
         }
     }
@@ -64,16 +64,16 @@ mod tests {
         assert_eq!(which(&Authority::None, Some(&team)), None);
 
         let dpop = Authority::Session { id: "s1".into(), client: client() };
-        assert_eq!(which(&dpop, None), Some(format!("{:?}", SessionOf::Id("s1"))));
-        let of_team = SessionOf::Account { did: &team, client: Some("app") };
+        assert_eq!(which(&dpop, None), Some(format!("{:?}", SessionSelector::Id("s1"))));
+        let of_team = SessionSelector::Account { did: &team, client: Some("app") };
         assert_eq!(which(&dpop, Some(&team)), Some(format!("{of_team:?}")));
 
         let cookie = Authority::Session { id: "s2".into(), client: None };
-        assert_eq!(which(&cookie, None), Some(format!("{:?}", SessionOf::Id("s2"))));
+        assert_eq!(which(&cookie, None), Some(format!("{:?}", SessionSelector::Id("s2"))));
         assert_eq!(which(&cookie, Some(&team)), None, "accounts are shared within an API client");
 
         let job = Authority::Newest { client: client() };
-        let newest = SessionOf::Account { did: &user, client: Some("app") };
+        let newest = SessionSelector::Account { did: &user, client: Some("app") };
         assert_eq!(which(&job, None), Some(format!("{newest:?}")));
     }
 }

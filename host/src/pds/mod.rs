@@ -25,7 +25,7 @@ pub use bound::BoundSession;
 pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_sets};
 pub use places::PdsPlaces;
 pub use revocation::Revocations;
-pub use session::{Credential, Session, SessionOf, Sessions};
+pub use session::{Credential, Session, SessionSelector, Sessions};
 pub use vault::{Registration, RenewError, Vault};
 
 use bytes::Bytes;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::{RenewError, Vault};
-use crate::oauth::ClientIdentity;
+use crate::oauth::ClientCredentials;
 use crate::store::StoreError;
 use crate::store::api_client_keys::{self, ClientKeyRow};
 use crate::store::oauth_sessions::{self, SessionRow};
@@ -97,7 +97,7 @@ impl Vault {
                 }
                 None => None,
             };
-            self.revoke_as(row, &ClientIdentity { client_id: row.oauth_client_id.clone(), key }).await
+            self.revoke_as(row, &ClientCredentials { client_id: row.oauth_client_id.clone(), key }).await
         };
         match revoked.await {
             Ok(()) => true,

@@ -74,7 +74,7 @@ fn bearer(token: &Secret<String>) -> Result<HeaderValue, PdsError> {
 
 /// Selects a session.
 #[derive(Clone, Copy, Debug)]
-pub enum SessionOf<'a> {
+pub enum SessionSelector<'a> {
     /// The session with this id.
     Id(&'a str),
     /// The newest session of an account: of those that an API client (by id) registered, or of the logins at the
@@ -106,12 +106,12 @@ impl Sessions {
     ///
     /// # Errors
     /// When the sessions can't be read.
-    pub async fn find(&self, which: SessionOf<'_>) -> Result<Option<Arc<Session>>, StoreError> {
+    pub async fn find(&self, which: SessionSelector<'_>) -> Result<Option<Arc<Session>>, StoreError> {
         Ok(match (self, which) {
-            (Self::Fixed(sessions), SessionOf::Account { did, .. }) => sessions.get(did).cloned(),
-            (Self::Fixed(_), SessionOf::Id(_)) => None,
-            (Self::Stored(vault), SessionOf::Id(id)) => vault.by_id(id).await?.map(Arc::new),
-            (Self::Stored(vault), SessionOf::Account { did, client }) => {
+            (Self::Fixed(sessions), SessionSelector::Account { did, .. }) => sessions.get(did).cloned(),
+            (Self::Fixed(_), SessionSelector::Id(_)) => None,
+            (Self::Stored(vault), SessionSelector::Id(id)) => vault.by_id(id).await?.map(Arc::new),
+            (Self::Stored(vault), SessionSelector::Account { did, client }) => {
                 vault.newest(did, client).await?.map(Arc::new)
             }
         })

@@ -157,7 +157,7 @@ async fn a_credential_is_never_shown() {
     let sessions = Sessions::fixed([session]);
     let has = async |sessions: &Sessions, text| {
         let did = Did::try_from(text).unwrap();
-        sessions.find(SessionOf::Account { did: &did, client: None }).await.unwrap().is_some()
+        sessions.find(SessionSelector::Account { did: &did, client: None }).await.unwrap().is_some()
     };
     assert!(has(&sessions, ALICE).await && !has(&sessions, "did:plc:bob").await);
     assert!(!has(&Sessions::none(), ALICE).await);

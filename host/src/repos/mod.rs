@@ -14,7 +14,7 @@ use crate::fair_share::Tenant;
 use crate::indexing::WriterHandle;
 use crate::lexicons::Registry;
 use crate::net;
-use crate::pds::{Action, Agent, Committed, PdsPlaces, Session, SessionOf, Sessions, Write};
+use crate::pds::{Action, Agent, Committed, PdsPlaces, Session, SessionSelector, Sessions, Write};
 use crate::store::index::{Change, Delete, Upsert};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
@@ -83,7 +83,7 @@ impl Repos {
     ///
     /// # Errors
     /// When the sessions can't be read.
-    pub async fn session(&self, which: SessionOf<'_>) -> Result<Option<Arc<Session>>, StoreError> {
+    pub async fn session(&self, which: SessionSelector<'_>) -> Result<Option<Arc<Session>>, StoreError> {
         self.0.sessions.find(which).await
     }
 

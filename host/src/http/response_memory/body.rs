@@ -57,7 +57,7 @@ impl TrackedResponse {
         charge: Charge,
         place: Option<Place>,
     ) -> Arc<Self> {
-        let copied = bytes.len() > limits::ANSWER_PIECE;
+        let copied = bytes.len() > limits::RESPONSE_PIECE;
         let (handed_out, written, evicted) = Default::default();
         let state = State { rest: bytes, handed_out, written, evicted, pace: Pace::default(), charge, place };
         let response =
@@ -102,7 +102,7 @@ impl TrackedResponse {
         if state.rest.is_empty() {
             return None;
         }
-        let length = state.rest.len().min(limits::ANSWER_PIECE);
+        let length = state.rest.len().min(limits::RESPONSE_PIECE);
         let mut bytes = state.rest.split_to(length);
         if self.copied {
             bytes = Bytes::copy_from_slice(&bytes);

@@ -2,7 +2,7 @@
 //!
 //! A response stays in memory until its client has read it, and a client may read slowly on purpose. Unread bytes are
 //! bounded for the whole server and per client address by a fair pool, and per connection by a counter. Up to
-//! [`limits::FREE_ANSWER_BYTES`] per connection need no reservation. On HTTP/1.1, where a connection has one response
+//! [`limits::FREE_RESPONSE_BYTES`] per connection need no reservation. On HTTP/1.1, where a connection has one response
 //! at a time, such small responses are not even counted.
 
 mod body;
@@ -45,7 +45,7 @@ pub(super) struct Reservation {
 
 impl ResponseMemory {
     pub(super) fn new() -> Self {
-        Self { pool: FairPool::new("answers", limits::ANSWERS) }
+        Self { pool: FairPool::new("answers", limits::RESPONSE_MEMORY) }
     }
 
     /// Whether to refuse a request before it runs, because its response could not be kept: when the connection has too
@@ -65,17 +65,19 @@ impl ResponseMemory {
     ) -> Result<Reservation, Overloaded> {
         let length = length(response.body());
         if !connection.is_h2() {
-            if length <= limits::FREE_ANSWER_BYTES {
+            if length <= limits::FREE_RESPONSE_BYTES {
                 return Ok(Reservation::default());
             }
             return Ok(Reservation { place: Some(self.enter_pool(client, length).await?), charge: None });
         }
         let charge = Charge::new(connection, length);
         let unread = connection.unread();
-        if unread <= limits::FREE_ANSWER_BYTES {
+        if unread <= limits::FREE_RESPONSE_BYTES {
             return Ok(Reservation { place: None, charge: Some(charge) });
         }
-        if length > limits::FREE_ANSWER_BYTES && unread > length && unread > limits::MAX_UNREAD_PER_CONNECTION
+        if length > limits::FREE_RESPONSE_BYTES
+            && unread > length
+            && unread > limits::MAX_UNREAD_PER_CONNECTION
         {
             return Err(Overloaded);
         }
@@ -157,7 +159,7 @@ impl AsRef<[u8]> for ReservedBytes {
 }
 
 fn units(bytes: usize) -> usize {
-    bytes.div_ceil(limits::ANSWER_PIECE)
+    bytes.div_ceil(limits::RESPONSE_PIECE)
 }
 
 fn length(body: &Body) -> usize {

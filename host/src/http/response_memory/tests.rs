@@ -98,7 +98,7 @@ async fn slow_readers_take_no_more_than_their_address_s_share() {
     for (_, head) in &refused {
         assert!(head.starts_with("HTTP/1.1 503") && head.contains("retry-after: 1"), "{head}");
     }
-    assert_eq!(running.http.reserved_units(), limits::ANSWERS.per_tenant);
+    assert_eq!(running.http.reserved_units(), limits::RESPONSE_MEMORY.per_tenant);
 
     // A change is refused before it runs; small responses and other addresses are served.
     let (_, head) = head_only(&running, "127.0.0.1", "POST", "/change").await;
@@ -146,7 +146,7 @@ async fn a_closed_window_releases_its_responses_after_the_stall_time() {
         answers.push(sender.send_request(get("/small")).await.unwrap());
     }
     assert!(answers.iter().all(|answer| answer.status() == StatusCode::OK));
-    assert!(running.http.reserved_units() >= 13 * MIB / limits::ANSWER_PIECE);
+    assert!(running.http.reserved_units() >= 13 * MIB / limits::RESPONSE_PIECE);
     // HEAD requests, whose responses need no window, keep the connection active.
     let alive = tokio::spawn(async move {
         loop {
@@ -188,7 +188,7 @@ async fn a_stalled_response_does_not_close_its_connection() {
     }
     let reserved = running.http.reserved_units();
     assert!(
-        reserved < MIB / limits::ANSWER_PIECE,
+        reserved < MIB / limits::RESPONSE_PIECE,
         "{reserved} units of the stalled response are still reserved"
     );
     assert!(stalled.into_body().collect().await.is_err(), "the rest of it is gone");
@@ -214,8 +214,8 @@ async fn a_connection_with_many_streams_is_bounded() {
         assert_eq!(refused.headers()[RETRY_AFTER], "1");
     }
     // The refusals are responses too, and take a unit each.
-    let reserved = running.http.reserved_units() * limits::ANSWER_PIECE;
-    let refusals = (answers.len() - served) * limits::ANSWER_PIECE;
+    let reserved = running.http.reserved_units() * limits::RESPONSE_PIECE;
+    let refusals = (answers.len() - served) * limits::RESPONSE_PIECE;
     assert!(reserved <= limits::MAX_UNREAD_PER_CONNECTION + refusals, "{reserved}");
 }
 
@@ -223,12 +223,12 @@ async fn a_connection_with_many_streams_is_bounded() {
 async fn reading_clients_get_every_byte() {
     let routes = vec![
         (Method::GET, "/large", bytes_of(8 * MIB + 5)),
-        (Method::GET, "/piece", bytes_of(limits::ANSWER_PIECE)),
+        (Method::GET, "/piece", bytes_of(limits::RESPONSE_PIECE)),
         (Method::GET, "/none", bytes_of(0)),
     ];
     let running = start_with_tick(routes, limits::TICK);
     let (mut h2, _connection) = http2_client(&running, 64 * 1024).await;
-    for (path, length) in [("/large", 8 * MIB + 5), ("/piece", limits::ANSWER_PIECE), ("/none", 0)] {
+    for (path, length) in [("/large", 8 * MIB + 5), ("/piece", limits::RESPONSE_PIECE), ("/none", 0)] {
         let answer = h2.send_request(get(path)).await.unwrap();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         assert!(body.len() == length && body.iter().all(|byte| *byte == b'x'), "{path}: {}", body.len());

@@ -22,7 +22,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey};
 use crate::fair_share::{Bounds, FairPool, Full, Tenant};
-use crate::oauth::{ClientIdentity, Courier, Discovery, DiscoveryError, FlowError, OwnKey, flow};
+use crate::oauth::{ClientCredentials, Courier, Discovery, DiscoveryError, FlowError, OwnKey, flow};
 use crate::pds::{BoundSession, Credential, EffectiveScopesCache, Session};
 use crate::random::Random;
 use crate::store::oauth_sessions::{self, SessionRow};
@@ -270,14 +270,14 @@ impl Vault {
     }
 
     async fn revoke(&self, row: &SessionRow) -> Result<(), RenewError> {
-        self.revoke_as(row, &self.client_identity(row).await?).await
+        self.revoke_as(row, &self.client_credentials(row).await?).await
     }
 
     /// Revokes a session at its authorization server, authenticated as `client`.
     pub(super) async fn revoke_as(
         &self,
         row: &SessionRow,
-        client: &ClientIdentity,
+        client: &ClientCredentials,
     ) -> Result<(), RenewError> {
         let issuer = Url::parse(&row.issuer).ok();
         let host = issuer.as_ref().and_then(Url::host_str).unwrap_or_default();
@@ -291,7 +291,7 @@ impl Vault {
     }
 
     /// How the session's client authenticates to its authorization server.
-    async fn client_identity(&self, row: &SessionRow) -> Result<ClientIdentity, RenewError> {
+    async fn client_credentials(&self, row: &SessionRow) -> Result<ClientCredentials, RenewError> {
         let key = match (&row.client_id, &row.assertion_kid) {
             (Some(client), Some(kid)) => {
                 let key = api_client_keys::get(&self.0.db, client, kid).await?;
@@ -305,7 +305,7 @@ impl Vault {
             (None, Some(_)) => return Err(RenewError::NoClientKey),
             (_, None) => None,
         };
-        Ok(ClientIdentity { client_id: row.oauth_client_id.clone(), key })
+        Ok(ClientCredentials { client_id: row.oauth_client_id.clone(), key })
     }
 
     /// Seals the key with which an API client authenticates.

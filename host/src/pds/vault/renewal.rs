@@ -88,7 +88,7 @@ impl Vault {
         let old: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
         let refresh_token = old.refresh_token.ok_or(RenewError::Ended)?;
         let key = self.open_key(&row.key_id, &row.sealed_key)?;
-        let client = self.client_identity(row).await?;
+        let client = self.client_credentials(row).await?;
         let server = self.0.discovery.server(&row.issuer).await?;
         let tokens = flow::refresh(&self.0.dpop_client, &server, &client, &key, &refresh_token).await?;
         if tokens.sub.as_deref().is_some_and(|sub| sub != row.did) {
