@@ -217,7 +217,7 @@ crate::in_both_worlds! {
         // A handle stands for a DID only if that DID knows it.
         server.dns.txt("_atproto.alice.example", &format!("did={ALICE}"));
         let answer = server.request(Method::GET, "/auth/login?handle=@Alice.example", &[], None).await;
-        assert!(answer.error().starts_with("the handle is claimed by"), "{}", answer.text);
+        assert!(answer.error().starts_with("the handle resolves to"), "{}", answer.text);
     }
 
     async fn the_metadata_is_that_of_the_origin(world) {

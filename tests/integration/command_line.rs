@@ -131,7 +131,7 @@ fn doctor_in_an_empty_folder_names_the_way_on_and_makes_no_database() {
     let database = dir.path().join("data/belvedere.db");
     let text = doctor();
     assert!(!text.contains("no such table") && !text.contains("FAIL  database"), "{text}");
-    assert!(text.contains("is not there yet; the next start makes it, or belvedere migrate"), "{text}");
+    assert!(text.contains("does not exist yet; the next start or belvedere migrate creates it"), "{text}");
     assert!(text.contains("not migrated yet"), "{text}");
     assert!(!database.exists(), "doctor made a database");
 

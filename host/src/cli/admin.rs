@@ -1,12 +1,12 @@
-//! `belvedere admin`: for operators without a browser. Whoever can run it holds the database already, so it asks
-//! for no proof.
+//! `belvedere admin`: manages users and admin API keys without a browser. It does not authenticate, because who can run
+//! it has access to the database.
 
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 
-use super::{complain, say};
+use super::{print_error, print_line};
 use crate::access::{AdminKey, Permission, PermissionSet, Template};
 use crate::app::{open_store, script_access};
 use crate::atproto::Did;
@@ -20,16 +20,16 @@ use crate::store::users::{self, UserRow};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print a new admin API key for a DID; makes it a user first if need be, the very first one super user
+    /// Print a new admin API key for a DID; creates the user if there is none, and the first user of all as super user
     CreateKey {
         /// The user's DID, as did:plc:… or did:web:…
         #[arg(long)]
         did: String,
-        /// What the key is for, as lists show it
+        /// The key's name in lists
         #[arg(long, default_value = "command line")]
         name: String,
-        /// A template (viewer, operator, manager, full_access) or permissions, comma-separated [default: all that
-        /// the user has; full_access for a new user]
+        /// A template (viewer, operator, manager, full_access) or a comma-separated list of permissions [default: those
+        /// of the user; full_access for a new user]
         #[arg(long, value_name = "TEMPLATE or LIST")]
         permissions: Option<String>,
     },
@@ -49,9 +49,9 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     let key = create_key(&db, &events, &random, clock.now(), &did, &name, wanted).await;
     events.flush().await;
     db.close().await;
-    // The key alone goes to standard output, so that a script can take it.
-    complain(&"this key is shown only once:");
-    say(&key?.reveal());
+    // Only the key goes to standard output, so that a shell script can capture it.
+    print_error(&"this key is shown only once:");
+    print_line(&key?.reveal());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -78,13 +78,14 @@ async fn create_key(
     name: &str,
     wanted: Option<PermissionSet>,
 ) -> anyhow::Result<AdminKey> {
-    let user = user(db, events, random, now, did, wanted).await?;
-    let held =
+    let user = find_or_create_user(db, events, random, now, did, wanted).await?;
+    let available =
         if user.is_super { PermissionSet::all() } else { PermissionSet::from_names(&user.permissions) };
-    let granted = wanted.unwrap_or(held);
-    let lacking: Vec<&str> = granted.iter().filter(|p| !held.contains(*p)).map(Permission::as_str).collect();
+    let granted = wanted.unwrap_or(available);
+    let lacking: Vec<&str> =
+        granted.iter().filter(|p| !available.contains(*p)).map(Permission::as_str).collect();
     if !lacking.is_empty() {
-        bail!("the user {did} lacks {}; a key can't have more than its user", lacking.join(", "));
+        bail!("the user {did} lacks {}; a key can't have more permissions than its user", lacking.join(", "));
     }
     let key = AdminKey::generate(random);
     let names: Vec<&str> = granted.iter().map(Permission::as_str).collect();
@@ -106,8 +107,8 @@ async fn create_key(
     Ok(key)
 }
 
-/// The user with this DID; made one if it is none, super user if it is the first.
-async fn user(
+/// Returns the user with this DID, and creates it if there is none; the first user of all becomes the super user.
+async fn find_or_create_user(
     db: &Db,
     events: &EventLog,
     random: &Random,
@@ -120,13 +121,13 @@ async fn user(
     }
     let all: Vec<&str> = Permission::ALL.iter().map(|p| p.as_str()).collect();
     if users::bootstrap(db, &random.uuid(), did.as_str(), &all, now).await? {
-        complain(&format_args!("{did} is the first user and so the super user"));
+        print_error(&format_args!("created {did} as the first user and super user"));
         events.record(Event::UserBootstrapped { did: did.to_string() });
-        return users::get_by_did(db, did.as_str()).await?.context("the user is gone again");
+        return users::get_by_did(db, did.as_str()).await?.context("the user was deleted meanwhile");
     }
     let names: Vec<&str> = wanted.unwrap_or_else(PermissionSet::all).iter().map(Permission::as_str).collect();
     let user = users::create(db, &random.uuid(), did.as_str(), &names, now).await?;
-    complain(&format_args!("{did} is a user now"));
+    print_error(&format_args!("created the user {did}"));
     events.record(Event::UserCreated {
         actor: None,
         did: did.to_string(),
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_did_becomes_super_and_the_next_what_it_is_given() {
+    async fn the_first_did_becomes_super_user_and_the_next_gets_the_given_permissions() {
         let ((db, _dir), random, now) = (db().await, Random::seeded(1), Timestamp(1));
         let (events, _) = EventLog::start(db.clone(), Clock::fixed(now), random.clone());
         let first = Did::try_from("did:plc:first").unwrap();

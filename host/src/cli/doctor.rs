@@ -1,9 +1,9 @@
-//! `belvedere doctor`: looks at everything the server needs, and says what to do about what is missing.
+//! `belvedere doctor`: checks everything that the server needs, and prints what to do about each problem.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::{FAILED, say};
+use super::{FAILED, print_line};
 use crate::app::{engine_config, net_client, script_access};
 use crate::config::Config;
 use crate::net;
@@ -11,24 +11,24 @@ use crate::scripts::Engine;
 use crate::store::script_sql::{self, RawError, ScriptWalls};
 use crate::store::{Backend, Db};
 
-/// Longer than a healthy server needs from the other end of the world.
+/// Time limit of each network check, ample for a healthy server.
 const NETWORK_TIME: Duration = Duration::from_secs(10);
 
-/// What we read of an answer; only that there is one matters.
+/// Bytes of a response that are read; its content is ignored.
 const ANSWER_BYTES: usize = 64 * 1024;
 
-/// What to do when scripts' SQL has no role of its own.
-const ROLE_FIX: &str = "Let the server's role make it (ALTER ROLE … CREATEROLE, then belvedere migrate), or make a role \
-    that may log in and nothing else and name it in SCRIPT_DATABASE_URL, or accept one wall with SCRIPT_SQL=guarded: \
-    docs/operations.md, Database rights";
+/// Advice when the database role of scripts' SQL is missing.
+const ROLE_FIX: &str = "Let the server's role create it (ALTER ROLE … CREATEROLE, then belvedere migrate), or create a \
+    role that may only log in and set SCRIPT_DATABASE_URL, or run scripts' SQL under the server's role with \
+    SCRIPT_SQL=guarded: docs/operations.md, Database rights";
 
-/// What is missing where nothing bounds temporary files.
+/// Advice when nothing bounds the temporary files of scripts' SQL.
 const UNBOUNDED_FILES: &str = ". Its statements may fill the database's disk with temporary files, for some seconds each: \
     set temp_file_limit for it, or let the server do it (docs/operations.md, Database rights)";
 
-const MAKE_IT: &str = "the next start makes it, or belvedere migrate";
+const CREATE_LATER: &str = "the next start or belvedere migrate creates it";
 
-/// One thing looked at: what it is, and how it is or what to do.
+/// The result of one check: its subject, and its state or the advice.
 struct Finding {
     what: String,
     result: Result<String, String>,
@@ -43,7 +43,7 @@ impl Finding {
 pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let identity = config.server.identity(config.server.port);
     let mut findings = vec![
-        // It would not have come this far with a wrong one.
+        // A wrong configuration would have ended the command already.
         Finding::new("configuration", Ok(format!("{} as {}", identity.origin, identity.did))),
         Finding::new("data folder", data_folder(config)),
         Finding::new("proxies", Ok(config.server.proxy_advice().unwrap_or("nothing to set").to_owned())),
@@ -58,10 +58,10 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let mut sound = true;
     for Finding { what, result } in findings {
         match result {
-            Ok(text) => say(&format_args!("ok    {what}: {text}")),
+            Ok(text) => print_line(&format_args!("ok    {what}: {text}")),
             Err(text) => {
                 sound = false;
-                say(&format_args!("FAIL  {what}: {text}"));
+                print_line(&format_args!("FAIL  {what}: {text}"));
             }
         }
     }
@@ -85,11 +85,11 @@ async fn database(config: &Config) -> Vec<Finding> {
     let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
     match Db::exists(&config.database.url) {
         Ok(true) => {}
-        // Opening it would make it.
+        // Opening it would create it.
         Ok(false) => {
             return vec![
-                Finding::new("database", Ok(format!("{shown} is not there yet; {MAKE_IT}"))),
-                Finding::new("migrations", Ok(to_apply(Db::all_migrations(&config.database.url)))),
+                Finding::new("database", Ok(format!("{shown} does not exist yet; {CREATE_LATER}"))),
+                Finding::new("migrations", Ok(pending_migrations(Db::all_migrations(&config.database.url)))),
             ];
         }
         Err(error) => {
@@ -123,49 +123,51 @@ async fn database(config: &Config) -> Vec<Finding> {
         "migrations",
         match pending {
             Ok(0) => Ok("all applied".to_owned()),
-            Ok(count) => Ok(to_apply(count)),
+            Ok(count) => Ok(pending_migrations(count)),
             Err(error) => Err(error.to_string()),
         },
     ));
     if db.backend() == Backend::Postgres
-        && let Ok(Some(most)) = db.server_max_connections().await
+        && let Ok(Some(max)) = db.server_max_connections().await
     {
         let ours = i64::from(config.database.max_connections);
         findings.push(Finding::new(
             "connections",
-            if ours < most {
-                Ok(format!("{ours} of the server's {most}"))
+            if ours < max {
+                Ok(format!("{ours} of the server's {max}"))
             } else {
-                Err(format!("the pool wants {ours}, the server has {most}: lower DATABASE_MAX_CONNECTIONS"))
+                Err(format!("the pool needs {ours}, the server has {max}: lower DATABASE_MAX_CONNECTIONS"))
             },
         ));
     }
-    // The first migration makes the role of scripts' SQL.
-    if is_migrated && let Some(finding) = walls(&db).await {
+    // The first migration creates the role of scripts' SQL.
+    if is_migrated && let Some(finding) = script_sql_protection(&db).await {
         findings.push(finding);
     }
     db.close().await;
     findings
 }
 
-/// What stands between scripts' SQL and the other tables.
-async fn walls(db: &Db) -> Option<Finding> {
+/// Checks how scripts' SQL is kept from the server's tables.
+async fn script_sql_protection(db: &Db) -> Option<Finding> {
     let result = match script_sql::walls(db).await {
         Ok(ScriptWalls::Sqlite) => return None,
         Ok(ScriptWalls::GuardAndRole { name, bounds_files }) => {
-            let walls = format!("two walls: each statement is checked, and runs under the role {name}");
+            let protection = format!("each statement is checked and runs under the role {name}");
             let files = if bounds_files { "" } else { UNBOUNDED_FILES };
-            Ok(format!("{walls}{files}"))
+            Ok(format!("{protection}{files}"))
         }
-        Ok(ScriptWalls::Guard) => Ok("one wall: each statement is checked (SCRIPT_SQL=guarded)".to_owned()),
-        Err(RawError::NoRole(reason)) => Err(format!("{reason}, so db.raw refuses to work. {ROLE_FIX}")),
+        Ok(ScriptWalls::Guard) => {
+            Ok("each statement is checked, but runs under the server's role (SCRIPT_SQL=guarded)".to_owned())
+        }
+        Err(RawError::NoRole(reason)) => Err(format!("{reason}, so db.raw is disabled. {ROLE_FIX}")),
         Err(error) => Err(error.to_string()),
     };
     Some(Finding::new("scripts' SQL", result))
 }
 
-fn to_apply(count: usize) -> String {
-    format!("not migrated yet, {count} to apply; the next start does it, or belvedere migrate")
+fn pending_migrations(count: usize) -> String {
+    format!("not migrated yet, {count} to apply; the next start or belvedere migrate applies them")
 }
 
 async fn engine(config: &Config) -> Result<String, String> {
@@ -187,10 +189,10 @@ async fn network(config: &Config, net: &net::Client) -> Vec<Finding> {
     futures_util::future::join_all(checks).await
 }
 
-/// Whether the server behind a URL answers at all; what it says to a bare GET does not matter.
+/// Checks that the server of a URL answers a GET, with any status.
 async fn reach(net: &net::Client, variable: &str, url: &str) -> Result<String, String> {
     let started = Instant::now();
-    // ws and wss are http and https until the upgrade.
+    // A WebSocket handshake is an HTTP request, so ws is checked as http and wss as https.
     let url = url.strip_prefix("ws").map_or_else(|| url.to_owned(), |rest| format!("http{rest}"));
     let limits = net::Limits { max_bytes: ANSWER_BYTES, total: NETWORK_TIME };
     match net.get(&url, limits).await {

@@ -1,17 +1,17 @@
-//! `belvedere guest prepare`: compiles the script engine's image ahead of time, in a container image for one.
+//! `belvedere guest prepare`: compiles the script engine ahead of time, for example while a container image is built.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::say;
+use super::print_line;
 use crate::app::engine_config;
 use crate::config::Config;
 use crate::scripts;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Compile the image and keep it under the data folder, so that the first start is as fast as the others
+    /// Compile the script engine into the data folder, so that the first start is as fast as the others
     Prepare,
 }
 
@@ -19,7 +19,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     match command {
         Command::Prepare => {
             let path = scripts::prepare(&engine_config(config).cache_dir).await?;
-            say(&path.display());
+            print_line(&path.display());
             Ok(ExitCode::SUCCESS)
         }
     }

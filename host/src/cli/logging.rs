@@ -1,8 +1,7 @@
-//! The log: lines on standard error, as text or JSON.
+//! Writes log lines to standard error, as text or JSON.
 //!
-//! Lines are gathered and written a few times a second by a thread of their own, so that a request never waits
-//! for a terminal or a pipe. Warnings and errors are written at once, and so is everything before the process
-//! ends.
+//! A background thread writes buffered lines every [`WRITE_INTERVAL`], so that a request does not wait for a terminal
+//! or a pipe. Warnings and errors are written immediately, and the rest before the process ends.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,19 +13,19 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config::{LogFormat, Observe};
 
-/// How long a line may wait for others. Nobody notices, and a busy server writes once for hundreds.
-const GATHER: Duration = Duration::from_millis(50);
+/// How long lines are buffered. A busy server then writes hundreds at a time.
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Gathered bytes that are written at once, whoever is asking: the bound of what may wait.
-const MOST: usize = 256 * 1024;
+/// When this many bytes are buffered, the thread that logs writes them itself.
+const MAX_BUFFERED: usize = 256 * 1024;
 
-/// Starts logging. Lines that were not written yet are when [`Logs::flush`] is called.
+/// Starts logging. [`Logs::flush`] has to be called before the process ends.
 pub(super) fn start(observe: &Observe) -> Logs {
     let logs = Logs::start();
     let filter = EnvFilter::builder().parse_lossy(&observe.log_filter);
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs.clone()).with_ansi(is_terminal());
-    // Fails only when a subscriber is set already, as in tests.
+    // Fails only when a subscriber is already set, as in tests.
     let _ = match observe.log_format {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().flatten_event(true).with_ansi(false).try_init(),
@@ -39,27 +38,27 @@ fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// A panic is a line of the log like everything else, with its place.
+/// Logs panics as error lines, with their source location.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
         let text = panic.payload_as_str().unwrap_or("(no text)");
         let backtrace = std::backtrace::Backtrace::capture();
-        tracing::error!(place, %backtrace, "panic: {text}");
+        tracing::error!(location, %backtrace, "panic: {text}");
     }));
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Buffer {
     lines: Mutex<Vec<u8>>,
     filled: Condvar,
-    /// Held while writing, so that two batches don't change places.
+    /// Locked while writing, so that batches stay in order.
     writing: Mutex<()>,
 }
 
-/// Where lines are gathered. Cheap to clone.
+/// The buffer of log lines. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Logs(Arc<Shared>);
+pub(super) struct Logs(Arc<Buffer>);
 
 impl Logs {
     fn start() -> Self {
@@ -72,20 +71,20 @@ impl Logs {
                     lines = writer.0.filled.wait(lines).unwrap_or_else(PoisonError::into_inner);
                 }
                 drop(lines);
-                std::thread::sleep(GATHER);
+                std::thread::sleep(WRITE_INTERVAL);
                 writer.flush();
             }
         });
-        // Without the thread lines still come out, whenever enough have gathered and at the end.
+        // Without the thread, lines are still written when the buffer is full and at the end.
         drop(spawned);
         logs
     }
 
-    /// Writes everything that has gathered.
+    /// Writes all buffered lines.
     pub(super) fn flush(&self) {
         let _one_at_a_time = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = std::mem::take(&mut *self.lines());
-        // A log that can't be written can't be complained about either.
+        // A failure can't be reported anywhere.
         let _ = io::stderr().write_all(&lines);
     }
 
@@ -94,11 +93,11 @@ impl Logs {
     }
 }
 
-/// One line on its way.
+/// One line that is being formatted.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     logs: &'a Logs,
-    at_once: bool,
+    flush_on_drop: bool,
 }
 
 impl Write for Line<'_> {
@@ -108,7 +107,7 @@ impl Write for Line<'_> {
             self.logs.0.filled.notify_one();
         }
         lines.extend_from_slice(bytes);
-        self.at_once |= lines.len() >= MOST;
+        self.flush_on_drop |= lines.len() >= MAX_BUFFERED;
         Ok(bytes.len())
     }
 
@@ -119,7 +118,7 @@ impl Write for Line<'_> {
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
-        if self.at_once {
+        if self.flush_on_drop {
             self.logs.flush();
         }
     }
@@ -129,10 +128,10 @@ impl<'a> MakeWriter<'a> for Logs {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
-        Line { logs: self, at_once: false }
+        Line { logs: self, flush_on_drop: false }
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
-        Line { logs: self, at_once: *meta.level() <= Level::WARN }
+        Line { logs: self, flush_on_drop: *meta.level() <= Level::WARN }
     }
 }

@@ -1,10 +1,10 @@
-//! `belvedere migrate`: for deployments that migrate before they start the new version.
+//! `belvedere migrate`: migrates the database, for deployments that do so before they start a new version.
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use super::say;
+use super::print_line;
 use crate::app::script_access;
 use crate::config::Config;
 use crate::store::Db;
@@ -22,17 +22,17 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     } else {
         db.prepare_script_role().await;
     }
-    say(&format_args!("{shown}: {pending} migrations applied"));
+    print_line(&format_args!("{shown}: {pending} migrations applied"));
     match script_sql::walls(&db).await {
         Ok(ScriptWalls::Sqlite) => {}
         Ok(ScriptWalls::Guard) => {
-            say(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)"));
+            print_line(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)"));
         }
         Ok(ScriptWalls::GuardAndRole { name, .. }) => {
-            say(&format_args!("scripts' SQL runs under the role {name}"));
+            print_line(&format_args!("scripts' SQL runs under the role {name}"));
         }
-        // Everything else works.
-        Err(error) => say(&format_args!("{error}")),
+        // Only db.raw is affected, so the migration still succeeds.
+        Err(error) => print_line(&format_args!("{error}")),
     }
     db.close().await;
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
-//! The command line: serve, migrate, doctor, admin, script, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, script, guest.
 //!
-//! Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong (retrying won't help; systemd's
-//! `RestartPreventExitStatus=2`).
+//! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
+//! (systemd's `RestartPreventExitStatus=2`).
 
 mod admin;
 mod doctor;
@@ -21,10 +21,11 @@ use crate::config::{self, Config};
 const FAILED: u8 = 1;
 const MISCONFIGURED: u8 = 2;
 
-/// After how many tasks a busy worker looks at its sockets: after each. Tokio's own 61 suits tasks of microseconds; a
-/// script burns its fuel for a tenth of a millisecond or two at a time, and a request would wait for several of those at
-/// each of its steps. What it costs lists and scripts is within the spread of their figures (docs/performance.md).
-pub(crate) const SOCKETS_EVERY: u32 = 1;
+/// Tokio's event interval: a busy worker polls its sockets after every task. Tokio's default of 61 suits tasks of
+/// microseconds, but a script runs for a tenth of a millisecond or two at a time, and a request would wait for several
+/// of them at each of its steps. The cost for lists and scripts is within the noise of the measurements
+/// (docs/performance.md).
+pub(crate) const EVENT_INTERVAL: u32 = 1;
 
 /// Belvedere, an atproto AppView server: lexicons in, indexed collections and scripted XRPC out.
 ///
@@ -42,28 +43,28 @@ pub struct Cli {
 enum Command {
     /// Run the server (the default)
     Serve,
-    /// Bring the database's schema up to date, and end
+    /// Migrate the database's schema and exit
     Migrate,
-    /// Check configuration, database, script engine and network, and say what to do
+    /// Check configuration, database, script engine and network, and print what to do about problems
     Doctor,
     /// Manage users and keys without a browser
     #[command(subcommand)]
     Admin(admin::Command),
-    /// Check scripts, and carry them between files and a server
+    /// Check scripts, and copy them between files and a server
     #[command(subcommand)]
     Script(script::Command),
-    /// The script engine's precompiled image
+    /// Precompile the script engine
     #[command(subcommand)]
     Guest(guest::Command),
 }
 
 impl Cli {
-    /// Does what was asked for.
+    /// Runs the command.
     pub fn run(self) -> ExitCode {
         let config = match self.args.check() {
             Ok(config) => config,
             Err(problems) => {
-                complain(&problems);
+                print_error(&problems);
                 return ExitCode::from(MISCONFIGURED);
             }
         };
@@ -72,14 +73,14 @@ impl Cli {
         let code = match runtime() {
             Ok(runtime) => {
                 let result = runtime.block_on(run(command, config));
-                // What is still blocked (a DNS look-up, say) must not keep the process.
+                // Does not wait for blocking tasks that are still running, such as DNS look-ups.
                 runtime.shutdown_background();
                 result
             }
             Err(error) => Err(anyhow::Error::from(error).context("the runtime can't be started")),
         };
         let code = code.unwrap_or_else(|error| {
-            complain(&format_args!("{error:#}"));
+            print_error(&format_args!("{error:#}"));
             ExitCode::from(FAILED)
         });
         logs.flush();
@@ -88,7 +89,7 @@ impl Cli {
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().event_interval(SOCKETS_EVERY).enable_all().build()
+    tokio::runtime::Builder::new_multi_thread().event_interval(EVENT_INTERVAL).enable_all().build()
 }
 
 async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
@@ -102,17 +103,18 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Writes a line for whoever started the command. That nobody reads it is no reason to fail.
-fn say(text: &dyn std::fmt::Display) {
+/// Writes a line to standard output. Ignores errors, such as a closed pipe.
+fn print_line(text: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-fn complain(text: &dyn std::fmt::Display) {
-    report(&format_args!("belvedere: {text}"));
+/// Writes an error or a notice to standard error.
+fn print_error(text: &dyn std::fmt::Display) {
+    print_stderr(&format_args!("belvedere: {text}"));
 }
 
-/// Writes a line to standard error as it is: for messages that begin with their place in a file.
-fn report(text: &dyn std::fmt::Display) {
+/// Writes a line to standard error without a prefix, for messages that begin with FILE:LINE.
+fn print_stderr(text: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound_and_help_names_every_variable() {
+    fn the_command_line_is_valid_and_help_names_every_variable() {
         Cli::command().debug_assert();
         let help = Cli::command().render_long_help().to_string();
         for variable in [

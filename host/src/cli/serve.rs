@@ -1,4 +1,4 @@
-//! `belvedere serve`: start, serve, drain.
+//! `belvedere serve`: starts the server, serves until a signal arrives, and shuts down.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-use super::{FAILED, say};
+use super::{FAILED, print_line};
 use crate::api::routes;
 use crate::app::App;
 use crate::config::Config;
@@ -16,17 +16,17 @@ use crate::lifecycle::{DRAIN_TIME, Lifecycle, notify};
 use crate::methods::InProcess;
 use crate::store::users;
 
-/// What is left to do after the last request: the stream's last commit, events, the database's log.
+/// Time limit of the steps after the last request: the stream's last commit, the event log, closing the database.
 const FINISH_TIME: Duration = Duration::from_secs(12);
 
-/// Seconds, from a constant answer to a script at its limit.
+/// Histogram buckets in seconds, from a constant response to a script at its time limit.
 const DURATION_BUCKETS: &[f64] =
     &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let lifecycle = Lifecycle::default();
     lifecycle.watch_signals().context("signals can't be handled")?;
-    // First of all: whoever comes while we start waits for an answer instead of being refused.
+    // First of all, so that clients that connect during the start wait instead of being refused.
     let address = config.server.address();
     let listener = server::bind(address).with_context(|| {
         format!(
@@ -58,7 +58,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         tokio::spawn(server::serve(listener, http, lifecycle.drain.clone(), lifecycle.stop.clone()));
     let socket = app.config.observe.notify_socket.as_deref();
     notify(socket, "READY=1");
-    greet(&app, port).await;
+    print_greeting(&app, port).await;
 
     lifecycle.drain.cancelled().await;
     notify(socket, "STOPPING=1");
@@ -72,7 +72,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     Ok(if drained && finished { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// In the order in which things depend on each other.
+/// Finishes background work, in order of dependency.
 async fn finish(app: &App) {
     app.stream.finish().await;
     app.tasks.wait().await;
@@ -80,7 +80,7 @@ async fn finish(app: &App) {
     app.db.close().await;
 }
 
-/// Serves `/metrics` on a listener of its own, so that the public port never shows them.
+/// Serves `/metrics` on a listener of its own, so that the metrics are not on the public port.
 fn start_metrics(config: &Config) -> anyhow::Result<()> {
     let Some(address) = config.observe.metrics_addr else { return Ok(()) };
     PrometheusBuilder::new()
@@ -91,19 +91,19 @@ fn start_metrics(config: &Config) -> anyhow::Result<()> {
         .with_context(|| format!("metrics can't be served on METRICS_ADDR {address}"))
 }
 
-/// Says where the server is, and what to type next when nobody has claimed it yet.
-async fn greet(app: &App, port: u16) {
+/// Prints where the server listens, and on an instance without users the commands to begin with.
+async fn print_greeting(app: &App, port: u16) {
     let local = format!("http://127.0.0.1:{port}");
     let public = &app.identity.origin;
     tracing::info!(address = %app.config.server.host, port, public, did = %app.identity.did, "listening");
-    say(&format_args!("Belvedere {} listens on {public}", env!("CARGO_PKG_VERSION")));
-    // An error here is one that requests will meet as well; the greeting is not the place to fail.
+    print_line(&format_args!("Belvedere {} listens on {public}", env!("CARGO_PKG_VERSION")));
+    // Ignores a database error: requests will report it.
     if !users::list(&app.db).await.is_ok_and(|users| users.is_empty()) {
         return;
     }
     let program = std::env::args().next().unwrap_or_else(|| "belvedere".to_owned());
-    say(&format_args!(
-        "Nobody has claimed it yet. Next, in another terminal:
+    print_line(&format_args!(
+        "It has no users yet. Next, in another terminal:
   KEY=$({program} admin create-key --did YOUR_DID)
   curl -H \"Authorization: Bearer $KEY\" {local}/admin/lexicons -d '{{\"lexicon_json\": {{ … }}}}'
   curl -H \"Authorization: Bearer $KEY\" {local}/admin/stats"

@@ -1,4 +1,4 @@
-//! Events as rows: type, severity, actor, subject and detail of each kind (`admin-api.md` §16).
+//! Maps events to rows of the event log: type, severity, actor, subject and detail of each kind (`admin-api.md` §16).
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use super::Event;
 use crate::atproto::RecordUri;
 use crate::store::events::Severity;
 
-/// How much of a script's source or a message one event keeps: enough to find the place, and a flood of failing
-/// calls cannot fill the disk.
+/// Bytes of a script's source or of a message that one event keeps: enough to find the error, without a flood of
+/// failing calls filling the disk.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// An event as its row shows it.
+/// The columns of an event's row that depend on its kind.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct EventFields {
     pub event_type: &'static str,
     pub severity: Severity,
     pub actor_did: Option<String>,
@@ -23,12 +23,12 @@ pub struct Described {
 }
 
 impl Event {
-    /// What the row of this event says; the table of the specification, in code.
-    #[expect(clippy::too_many_lines, reason = "one arm a kind: the table reads best in one place")]
-    pub fn describe(self) -> Described {
+    /// The columns of this event's row, as in the table of the specification.
+    #[expect(clippy::too_many_lines, reason = "a table with one arm for each kind")]
+    pub fn describe(self) -> EventFields {
         use Severity::{Error, Info, Warn};
         let row = |event_type, severity, actor_did: Option<String>, subject: Option<String>, detail| {
-            Described { event_type, severity, actor_did, subject, detail }
+            EventFields { event_type, severity, actor_did, subject, detail }
         };
         match self {
             Self::LexiconCreated { actor, nsid, revision } => {
@@ -66,14 +66,14 @@ impl Event {
                 row("script_variable.deleted", Info, Some(actor), Some(key), json!({}))
             }
             Self::ScriptLog { caller, trigger, message } => {
-                let detail = json!({ "trigger": trigger, "message": cap(message) });
+                let detail = json!({ "trigger": trigger, "message": truncate(message) });
                 row("script.log", Info, caller, Some(trigger), detail)
             }
             Self::ScriptError(e) => {
                 let detail = json!({
-                    "error": cap(e.error),
-                    "script_source": cap(e.script_source),
-                    "input": cap_json(e.input),
+                    "error": truncate(e.error),
+                    "script_source": truncate(e.script_source),
+                    "input": truncate_json(e.input),
                     "caller_did": e.caller,
                     "method": e.method.as_str(),
                     "duration_ms": millis(e.duration),
@@ -103,7 +103,7 @@ impl Event {
                     "host_kind": host_kind,
                     "host_id": host_id,
                     "trigger": trigger,
-                    "error": cap(error),
+                    "error": truncate(error),
                 });
                 row("script.dead_lettered", Error, None, Some(subject), detail)
             }
@@ -112,12 +112,12 @@ impl Event {
             }
             Self::DeadLetterRetried { actor, id, subject, error } => {
                 let severity = if error.is_some() { Error } else { Info };
-                let detail = json!({ "id": id, "error": error.map(cap) });
+                let detail = json!({ "id": id, "error": error.map(truncate) });
                 row("dead_letter.retried", severity, Some(actor), Some(subject), detail)
             }
             Self::DeadLetterReindexed { actor, id, subject, error } => {
                 let severity = if error.is_some() { Error } else { Info };
-                let detail = json!({ "id": id, "error": error.map(cap) });
+                let detail = json!({ "id": id, "error": error.map(truncate) });
                 row("dead_letter.reindexed", severity, Some(actor), Some(subject), detail)
             }
             Self::JobStarted { actor, job_type, job_id } => {
@@ -133,7 +133,7 @@ impl Event {
                 row("job.cancelled", Info, Some(actor), Some(job_type), json!({ "job_id": job_id }))
             }
             Self::JobFailed { actor, job_type, job_id, error } => {
-                let detail = json!({ "job_id": job_id, "error": cap(error) });
+                let detail = json!({ "job_id": job_id, "error": truncate(error) });
                 row("job.failed", Error, Some(actor), Some(job_type), detail)
             }
             Self::UserBootstrapped { did } => row("user.bootstrapped", Info, None, Some(did), json!({})),
@@ -213,7 +213,7 @@ impl Event {
                 row("dpop_key.provisioned", Info, None, Some(provision_id), detail)
             }
             Self::DpopSessionCreated { did, client_key, scopes, refreshable } => {
-                // Without a refresh token it ends within minutes.
+                // Without a refresh token the session ends within minutes.
                 let severity = if refreshable { Info } else { Warn };
                 let detail = json!({ "scopes": scopes, "refreshable": refreshable });
                 row("dpop_session.created", severity, Some(did), Some(client_key), detail)
@@ -239,8 +239,8 @@ impl Event {
                 record("record.skipped", Info, None, &uri, json!({ "reason": reason }))
             }
             Self::RecordCidMismatch { uri, claimed_cid, reason } => {
-                let more = json!({ "claimed_cid": claimed_cid, "reason": reason });
-                record("record.cid_mismatch", Warn, None, &uri, more)
+                let extra = json!({ "claimed_cid": claimed_cid, "reason": reason });
+                record("record.cid_mismatch", Warn, None, &uri, extra)
             }
             Self::RecordRejected { uri, reason } => {
                 record("record.rejected", Warn, None, &uri, json!({ "reason": reason }))
@@ -268,25 +268,25 @@ fn record(
     severity: Severity,
     actor_did: Option<String>,
     uri: &RecordUri,
-    more: Value,
-) -> Described {
+    extra: Value,
+) -> EventFields {
     let mut detail = json!({
         "collection": uri.collection.as_str(),
         "did": uri.did.as_str(),
         "rkey": uri.rkey.as_str(),
     });
-    if let (Value::Object(detail), Value::Object(more)) = (&mut detail, more) {
-        detail.extend(more);
+    if let (Value::Object(detail), Value::Object(extra)) = (&mut detail, extra) {
+        detail.extend(extra);
     }
-    Described { event_type, severity, actor_did, subject: Some(uri.to_string()), detail }
+    EventFields { event_type, severity, actor_did, subject: Some(uri.to_string()), detail }
 }
 
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Cuts a text at [`MAX_TEXT_BYTES`], on a character's edge.
-fn cap(mut text: String) -> String {
+/// Cuts a text at [`MAX_TEXT_BYTES`], at a character boundary.
+fn truncate(mut text: String) -> String {
     if text.len() > MAX_TEXT_BYTES {
         let end = (0..=MAX_TEXT_BYTES).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
         text.truncate(end);
@@ -295,10 +295,10 @@ fn cap(mut text: String) -> String {
     text
 }
 
-/// A value that fits stays a value; a larger one becomes its beginning, as text.
-fn cap_json(value: Value) -> Value {
+/// Returns a value that fits unchanged; replaces a larger one with the beginning of its JSON text.
+fn truncate_json(value: Value) -> Value {
     let text = value.to_string();
-    if text.len() <= MAX_TEXT_BYTES { value } else { Value::String(cap(text)) }
+    if text.len() <= MAX_TEXT_BYTES { value } else { Value::String(truncate(text)) }
 }
 
 #[cfg(test)]
@@ -318,18 +318,18 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_on_a_character_edge() {
-        let cut = cap("ä".repeat(MAX_TEXT_BYTES));
+    fn long_texts_are_cut_at_a_character_boundary() {
+        let cut = truncate("ä".repeat(MAX_TEXT_BYTES));
         assert!(cut.len() <= MAX_TEXT_BYTES + '…'.len_utf8());
         assert!(cut.ends_with("ä…"));
-        assert_eq!(cap("short".into()), "short");
+        assert_eq!(truncate("short".into()), "short");
     }
 
     #[test]
-    fn a_large_input_is_kept_as_a_beginning() {
+    fn a_large_input_becomes_the_beginning_of_its_text() {
         let small = json!({ "a": 1 });
-        assert_eq!(cap_json(small.clone()), small);
+        assert_eq!(truncate_json(small.clone()), small);
         let large = json!({ "a": "x".repeat(MAX_TEXT_BYTES) });
-        assert!(cap_json(large).as_str().unwrap().starts_with(r#"{"a":"xxx"#));
+        assert!(truncate_json(large).as_str().unwrap().starts_with(r#"{"a":"xxx"#));
     }
 }

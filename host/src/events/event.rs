@@ -1,4 +1,4 @@
-//! Every kind of event, in one enum. What the row of each says is in [`super::describe`].
+//! Defines every kind of event. [`super::describe`] maps them to rows of the event log.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::atproto::{Did, Nsid, RecordUri};
 
-/// One thing that happened. `actor` is the DID of the acting user wherever a variant has one.
+/// An event. `actor` is the DID of the acting user.
 #[derive(Clone, Debug)]
 pub enum Event {
     LexiconCreated {
@@ -175,7 +175,7 @@ pub enum Event {
         name: String,
         client_key: String,
         client_id_url: String,
-        /// A third party's own, under this client.
+        /// Set for a child client that a third party registered under this client.
         parent_client_id: Option<String>,
     },
     ApiClientUpdated {
@@ -276,7 +276,7 @@ pub enum Event {
         collection: String,
         deleted: u64,
     },
-    /// A script wanted it left out; only with verbose event logging.
+    /// A script excluded the record from the index; only with verbose event logging.
     RecordSkipped {
         uri: RecordUri,
         reason: String,
@@ -286,7 +286,7 @@ pub enum Event {
         claimed_cid: String,
         reason: String,
     },
-    /// The database can't hold this record, whatever we do; it is left out of the index.
+    /// The database can't store this record, so it is not indexed.
     RecordRejected {
         uri: RecordUri,
         reason: String,
@@ -302,7 +302,7 @@ pub enum Event {
     JetstreamDisconnected {
         reason: String,
     },
-    /// The server no longer has what we missed: events between the two times never reached this index.
+    /// The Jetstream no longer has the events after our cursor: those between the two times were never indexed.
     JetstreamGap {
         url: String,
         cursor: String,
@@ -310,7 +310,7 @@ pub enum Event {
     },
 }
 
-/// A run that failed. The caller of the script only ever sees one of two fixed texts.
+/// A failed run of a script. The script's caller receives only one of two fixed texts.
 #[derive(Clone, Debug)]
 pub struct ScriptError {
     pub method: Nsid,

@@ -1,4 +1,4 @@
-//! Takes events from anywhere and writes them in batches.
+//! Queues events without blocking and writes them to the store in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,38 +14,37 @@ use crate::random::Random;
 use crate::store::Db;
 use crate::store::events::{self, EventRow};
 
-/// Events waiting for the writer. A flood beyond it (a script logging in a loop on a slow disk) loses events,
-/// counted, rather than memory or the requests' time.
+/// Events waiting for the writer. Beyond it (a script that logs in a loop, on a slow disk) events are dropped and
+/// counted, so that neither memory nor the duration of requests grows.
 const QUEUE: usize = 8192;
 
-/// Bytes of events waiting for the writer: a full queue of ordinary ones has half of it, and one of large ones takes no
-/// more.
+/// Bytes of events waiting for the writer. A full queue of ordinary events takes half of it.
 const QUEUE_BYTES: usize = 16 << 20;
 
 /// Rows in one insert: enough to make a flood cheap, few enough to keep the transaction short.
 const BATCH: usize = 256;
 
-/// Bytes in one insert, as far as several rows go: some milliseconds of the one writer that the index has, too.
+/// Bytes in one insert of several rows: some milliseconds of SQLite's single writer, which indexing needs too.
 const BATCH_BYTES: usize = 512 << 10;
 
-/// How long the writer waits for more to come before it writes: events of busy times share a transaction, and nobody
-/// waits for one event. A flush ends the wait.
-const GATHER: Duration = Duration::from_millis(20);
+/// How long the writer waits for more events before it writes, so that events share a transaction. A flush ends the
+/// wait.
+const BATCH_WAIT: Duration = Duration::from_millis(20);
 
-/// What an event costs in the queue beside its texts.
+/// Bytes of a queued event without its texts.
 const ROW_BYTES: usize = 256;
 
 enum Message {
     Event(Box<EventRow>),
-    /// Answered once everything sent before it is in the store.
+    /// Answered once all earlier messages are in the store.
     Flush(oneshot::Sender<()>),
 }
 
-/// The way into the event log. Cheap to clone.
+/// Records events. Cheap to clone.
 #[derive(Clone)]
 pub struct EventLog {
     sender: mpsc::Sender<Message>,
-    /// Bytes of the events that wait.
+    /// Bytes of the queued events.
     queued: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
     clock: Clock,
@@ -60,7 +59,7 @@ impl std::fmt::Debug for EventLog {
 }
 
 impl EventLog {
-    /// Starts the writer. It ends, with everything written, when the last clone of the log is gone.
+    /// Starts the writer task. It writes everything and ends when the last clone of the log is dropped.
     pub fn start(db: Db, clock: Clock, random: Random) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let queued = Arc::new(AtomicUsize::new(0));
@@ -68,7 +67,8 @@ impl EventLog {
         (Self { sender, queued, lost: Arc::default(), clock, random, verbose: Arc::default() }, writer)
     }
 
-    /// Logs an event. Never waits and never fails: a full queue drops the event, counts it and says so.
+    /// Records an event without waiting. When the queue is full, the event is dropped and counted, and a warning is
+    /// logged.
     pub fn record(&self, event: Event) {
         let described = event.describe();
         let event = Box::new(EventRow {
@@ -89,7 +89,8 @@ impl EventLog {
         }
     }
 
-    /// Whether there was room for it. After the end of the writer nothing is missed.
+    /// Queues an event; `false` when the queue is full. After the writer has ended, events are discarded without being
+    /// counted as lost.
     fn send(&self, event: Box<EventRow>) -> bool {
         let bytes = bytes_of(&event);
         let sent = if self.queued.fetch_add(bytes, Ordering::Relaxed) + bytes > QUEUE_BYTES {
@@ -105,7 +106,7 @@ impl EventLog {
         sent
     }
 
-    /// Logs an event that is kept only with `VERBOSE_EVENT_LOGGING`.
+    /// Records an event only with `VERBOSE_EVENT_LOGGING`.
     pub fn record_verbose(&self, event: impl FnOnce() -> Event) {
         if self.is_verbose() {
             self.record(event());
@@ -116,16 +117,16 @@ impl EventLog {
         self.verbose.load(Ordering::Relaxed)
     }
 
-    /// Whether [`Self::record_verbose`] logs, from now on.
+    /// Sets whether [`Self::record_verbose`] records events.
     pub fn set_verbose(&self, verbose: bool) {
         self.verbose.store(verbose, Ordering::Relaxed);
     }
 
-    /// Waits until every event recorded so far is in the store, so that a reader sees what it caused.
+    /// Waits until every event recorded so far is in the store, so that a client sees the events of its own requests.
     pub async fn flush(&self) {
         let (done, written) = oneshot::channel();
         if self.sender.send(Message::Flush(done)).await.is_ok() {
-            // An error means that the writer ended, and then nothing is left to wait for.
+            // An error means that the writer has ended, so there is nothing to wait for.
             let _ = written.await;
         }
     }
@@ -157,26 +158,26 @@ async fn write(db: Db, mut receiver: mpsc::Receiver<Message>, queued: Arc<Atomic
         }
         rows.clear();
         for done in waiting.drain(..) {
-            // Whoever asked may have gone away.
+            // Fails when the flush was cancelled.
             let _ = done.send(());
         }
     }
 }
 
-/// Adds what comes within [`GATHER`], up to a batch or a flush.
+/// Receives messages for [`BATCH_WAIT`], or until a batch is full or a flush arrives.
 async fn gather(receiver: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>) {
-    let until = Instant::now() + GATHER;
+    let until = Instant::now() + BATCH_WAIT;
     while messages.len() < BATCH && !messages.iter().any(|message| matches!(message, Message::Flush(_))) {
-        let room = BATCH - messages.len();
-        match timeout_at(until, receiver.recv_many(messages, room)).await {
+        let missing = BATCH - messages.len();
+        match timeout_at(until, receiver.recv_many(messages, missing)).await {
             Ok(count) if count > 0 => {}
-            // The time is over, or nobody is left to send.
+            // The time is over, or all senders are dropped.
             _ => return,
         }
     }
 }
 
-/// Rows in parts of at most [`BATCH_BYTES`], or of one row.
+/// Splits rows into batches of at most [`BATCH_BYTES`] bytes, or of one larger row.
 fn batches(mut rows: &[EventRow]) -> impl Iterator<Item = &[EventRow]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
@@ -200,12 +201,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_bounded_in_bytes() {
+    async fn the_queue_is_bounded_in_bytes() {
         let directory = tempfile::tempdir().unwrap();
         let db = Db::open(&format!("sqlite://{}/test.db", directory.path().display()), 1).await.unwrap();
         db.migrate().await.unwrap();
         let (log, _writer) = EventLog::start(db.clone(), Clock::system(), Random::system());
-        // Nothing is awaited, so the writer does not run meanwhile.
+        // Without an await the writer does not run meanwhile.
         for _ in 0..QUEUE {
             log.record(log_line(4_096));
         }

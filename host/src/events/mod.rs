@@ -1,5 +1,5 @@
-//! The event log: what an operator may want to look up later. [`Event`] lists everything that is logged,
-//! [`EventLog`] takes an event from anywhere without blocking, one writer puts them into the store in batches.
+//! The event log, which operators read through the admin API: [`Event`] lists every kind of event, [`EventLog`] records
+//! events without blocking, and one background task writes them to the store in batches.
 
 mod describe;
 mod event;

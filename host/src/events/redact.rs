@@ -1,13 +1,13 @@
-//! What of a caller's input is fit for the event log.
+//! Redacts secrets in a caller's input before it is written to the event log.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// What stands in for a value that was left out.
+/// Replaces a redacted value.
 const REDACTED: &str = "[redacted]";
 
-/// Parts of names whose values are nobody's business, without case, `-` and `_`.
+/// A field is secret when its name, in lower case and without `-` and `_`, contains one of these.
 const SECRET_NAMES: [&str; 11] = [
     "password",
     "passwd",
@@ -22,27 +22,27 @@ const SECRET_NAMES: [&str; 11] = [
     "dpop",
 ];
 
-/// Replaces the values of fields that are named like secrets, at any depth. A list of pairs, as a query string comes,
-/// counts as fields too. Every other text becomes what `known` makes of it, which knows the secrets by sight.
-pub fn redact(value: &mut Value, known: &impl Fn(&str) -> Cow<'_, str>) {
+/// Redacts the values of fields with secret names, at any depth. A pair of strings in a list, as query parameters are
+/// given, counts as a field too. Every other string is passed to `redact_text`, which replaces known secret values.
+pub fn redact(value: &mut Value, redact_text: &impl Fn(&str) -> Cow<'_, str>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 if is_secret(name) {
                     *value = REDACTED.into();
                 } else {
-                    redact(value, known);
+                    redact(value, redact_text);
                 }
             }
         }
         Value::String(text) => {
-            if let Cow::Owned(redacted) = known(text) {
+            if let Cow::Owned(redacted) = redact_text(text) {
                 *text = redacted;
             }
         }
         Value::Array(items) => match items.as_mut_slice() {
             [Value::String(name), value @ Value::String(_)] if is_secret(name) => *value = REDACTED.into(),
-            items => items.iter_mut().for_each(|item| redact(item, known)),
+            items => items.iter_mut().for_each(|item| redact(item, redact_text)),
         },
         _ => {}
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_like_a_secret_is_left_out() {
+    fn values_of_fields_with_secret_names_are_redacted() {
         let mut value = json!({
             "text": "hello", "password": "hunter2", "nested": [{ "Access-Token": { "a": 1 }, "refreshJwt": "x" }],
             "api_key": "k", "tokens_used": 5,

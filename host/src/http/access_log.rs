@@ -1,4 +1,4 @@
-//! One line a request. Never the query string: client keys and invites travel in it.
+//! The access log: one line for each request, without the query string, which may contain client keys and invites.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::Response;
 /// The log target, so that `RUST_LOG=info,access=off` silences just this.
 const TARGET: &str = "access";
 
-/// What the line needs of a request that the handler takes away. Both clones are reference counts.
+/// The parts of a request that the line needs after the handler has consumed it. Cloning them only counts references.
 #[derive(Debug)]
 pub(super) struct AccessLog {
     method: Method,
@@ -21,7 +21,7 @@ pub(super) struct AccessLog {
 }
 
 impl AccessLog {
-    /// `None` when nobody wants the line, so that it costs nothing.
+    /// `None` when the log filter discards the line.
     pub(super) fn begin(head: &Parts, peer: SocketAddr) -> Option<Self> {
         tracing::enabled!(target: TARGET, tracing::Level::INFO).then(|| Self {
             method: head.method.clone(),

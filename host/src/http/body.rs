@@ -1,4 +1,4 @@
-//! Reading a request's body, within its limit and in time.
+//! Reads request bodies, whole or as a stream, within limits of size and time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 
 use super::{Error, limits, nul};
 
-/// A body that is still on its way.
+/// A request body that has not been read yet.
 #[derive(Debug)]
 pub struct Unread(Option<Incoming>);
 
@@ -22,37 +22,37 @@ impl Unread {
         Self(if body.is_end_stream() { None } else { Some(body) })
     }
 
-    /// The body as it comes in, never held whole. How it ended is told beside it.
+    /// The body as a stream that is never buffered whole, and a handle that reports how the stream ended.
     ///
     /// # Errors
-    /// 413 when its announced length is above `limit` bytes.
-    pub fn stream(self, limit: usize) -> Result<(Streamed, Arrival), Error> {
+    /// 413 when its `content-length` is above `limit` bytes.
+    pub fn stream(self, limit: usize) -> Result<(BodyStream, StreamOutcome), Error> {
         if self.0.as_ref().is_some_and(|body| body.size_hint().lower() > limit as u64) {
             return Err(too_large(limit));
         }
-        let arrival = Arrival { limit, end: Arc::default() };
-        Ok((Streamed { body: self.0, left: limit, end: Arc::clone(&arrival.end) }, arrival))
+        let outcome = StreamOutcome { limit, end: Arc::default() };
+        Ok((BodyStream { body: self.0, remaining: limit, end: Arc::clone(&outcome.end) }, outcome))
     }
 
-    /// No body at all, for tests and for requests made here.
+    /// An empty body, for tests and for requests that are made in this process.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// The whole body, which is JSON.
+    /// Reads the whole body, which has to be JSON.
     ///
     /// # Errors
-    /// As [`Self::read_binary`], and 400 for a body with U+0000 in it: PostgreSQL can't store it.
+    /// As [`Self::read_binary`], and 400 for a body that contains U+0000 ([`nul`]).
     pub async fn read(self, limit: usize) -> Result<Bytes, Error> {
         let body = self.read_binary(limit).await?;
         if nul::in_json(&body) { Err(nul::refused("the request body")) } else { Ok(body) }
     }
 
-    /// The whole body, whatever its bytes are.
+    /// Reads the whole body, of any bytes.
     ///
     /// # Errors
-    /// 413 above `limit` bytes (before reading, when the length is announced), 408 when it does not arrive in
-    /// time, 400 when the client breaks off.
+    /// 413 above `limit` bytes (before reading, when `content-length` says so), 408 when it does not arrive within
+    /// [`limits::BODY_TIME`], 400 when the client breaks off.
     pub async fn read_binary(self, limit: usize) -> Result<Bytes, Error> {
         let Some(body) = self.0 else { return Ok(Bytes::new()) };
         if body.size_hint().lower() > limit as u64 {
@@ -67,17 +67,17 @@ impl Unread {
     }
 }
 
-/// A body on its way through. It ends with an error at its limit.
+/// A request body that is forwarded while it arrives. It fails when it exceeds its limit.
 #[derive(Debug)]
-pub struct Streamed {
+pub struct BodyStream {
     body: Option<Incoming>,
-    left: usize,
+    remaining: usize,
     end: Arc<AtomicU8>,
 }
 
-/// How a streamed body ended.
+/// Reports how a [`BodyStream`] ended.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct StreamOutcome {
     limit: usize,
     end: Arc<AtomicU8>,
 }
@@ -85,11 +85,11 @@ pub struct Arrival {
 const TOO_LARGE: u8 = 1;
 const BROKEN_OFF: u8 = 2;
 
-impl Arrival {
-    /// What the sender did wrong, if anything.
+impl StreamOutcome {
+    /// Returns the error response for a stream that the client ended wrongly. To be called after the stream has ended.
     ///
     /// # Errors
-    /// 413 when there was too much, 400 when it broke off.
+    /// 413 when the body was too large, 400 when it broke off.
     pub fn check(&self) -> Result<(), Error> {
         match self.end.load(Ordering::Relaxed) {
             TOO_LARGE => Err(too_large(self.limit)),
@@ -99,7 +99,7 @@ impl Arrival {
     }
 }
 
-impl http_body::Body for Streamed {
+impl http_body::Body for BodyStream {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -117,11 +117,11 @@ impl http_body::Body for Streamed {
             }
         };
         let length = frame.data_ref().map_or(0, Bytes::len);
-        let Some(left) = self.left.checked_sub(length) else {
+        let Some(remaining) = self.remaining.checked_sub(length) else {
             self.end.store(TOO_LARGE, Ordering::Relaxed);
             return Poll::Ready(Some(Err("the body is larger than its limit".into())));
         };
-        self.left = left;
+        self.remaining = remaining;
         Poll::Ready(Some(Ok(frame)))
     }
 

@@ -1,7 +1,7 @@
-//! Cross-origin requests (auth-and-clients.md §12).
+//! The CORS policy: answers preflights and adds CORS headers to responses (auth-and-clients.md §12).
 //!
-//! Every origin may call: callers are told apart by keys and tokens, not by where their page came from. Only
-//! origins of our own get to send cookies, because a cookie is sent whether its owner wants it or not.
+//! Every origin may call, because clients authenticate with keys and tokens. Only the instance's own origins may send
+//! cookies, because browsers attach cookies without the user's consent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,30 +20,30 @@ const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "content-type, authorization, x-client-key, x-client-secret, dpop, atproto-accept-labelers, atproto-proxy, \
      atproto-space-audience, signature, signature-input, x-request-id",
 );
-/// Without these a page in a browser can't read them.
+/// Response headers that a page may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "dpop-nonce, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, www-authenticate, \
      atproto-content-labelers, atproto-repo-rev, x-request-id",
 );
-/// A day; browsers take less if they think that is too long.
+/// A day, in seconds; browsers cap it.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("86400");
 const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 
-/// Which pages may send cookies: those of the instance itself.
+/// The CORS policy: which origins may send cookies.
 #[derive(Clone)]
 pub struct Cors {
     is_own: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 impl Cors {
-    /// `is_own` is asked with an origin as browsers write it: `https://example.com`, a port only when it is not the
-    /// scheme's own.
+    /// `is_own` returns whether an origin is one of the instance. It receives the origin as browsers send it:
+    /// `https://example.com`, with a port only when it is not the scheme's default.
     pub fn new(is_own: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { is_own: Arc::new(is_own) }
     }
 
-    /// The answer to a preflight; `None` for every other request.
+    /// The response to a preflight; `None` for every other request.
     pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response> {
         if *method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             return None;
@@ -56,7 +56,7 @@ impl Cors {
         Some(response)
     }
 
-    /// Adds what the page behind `origin` needs to read the response.
+    /// Adds the headers with which a page of `origin` may read the response.
     pub(super) fn apply(&self, origin: Option<&HeaderValue>, response: &mut Response) {
         let Some(origin) = origin else { return };
         let own = origin.to_str().is_ok_and(|origin| (self.is_own)(origin));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn any_origin_may_read_but_only_our_own_sends_cookies() {
+    fn any_origin_may_read_but_only_our_own_may_send_cookies() {
         let other = applied("https://app.example");
         assert_eq!(other[ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
         assert_eq!(other[VARY], "Origin");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_options_with_a_method_is_a_preflight() {
+    fn only_options_with_access_control_request_method_is_a_preflight() {
         let mut headers = HeaderMap::new();
         assert!(Cors::preflight(&Method::OPTIONS, &headers).is_none());
         headers.insert(ACCESS_CONTROL_REQUEST_METHOD, HeaderValue::from_static("PATCH"));

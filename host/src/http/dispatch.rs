@@ -1,4 +1,4 @@
-//! What happens to every request around its handler: id, limits, CORS, routing, panics, the log line.
+//! Processes a request around its handler: request id, limits, CORS, routing, panics, metrics and the access log.
 
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
@@ -13,55 +13,57 @@ use hyper::body::Incoming;
 use tokio_util::task::TaskTracker;
 
 use super::access_log::AccessLog;
-use super::answers::{Answers, NoRoom, Outgoing, Room};
 use super::body::Unread;
 use super::cors::Cors;
-use super::id::{Ids, X_REQUEST_ID};
-use super::measure::Measure;
+use super::id::{RequestIds, X_REQUEST_ID};
+use super::monitor::Counters;
+use super::response_memory::{Overloaded, Reservation, ResponseBody, ResponseMemory};
+use super::route_metrics::RouteMetrics;
 use super::router::{Endpoint, Found, Router};
-use super::watch::Counters;
 use super::{Body, Error, Request, Response, limits, nul, response};
 use crate::error_text;
 use crate::random::Random;
 
-/// The server's answer to requests.
+/// Answers requests: the router with everything that applies to all routes.
 #[derive(Debug)]
 pub struct Http {
     router: Router,
     cors: Cors,
-    ids: Ids,
-    unrouted: Measure,
-    answers: Answers,
-    /// Whose share of the answers a request takes, by its peer and headers.
-    client: Client,
-    /// Requests that change something run here to their end, even when the client goes away in the middle.
+    ids: RequestIds,
+    unrouted: RouteMetrics,
+    response_memory: ResponseMemory,
+    /// The address whose share of the response memory a request takes.
+    client_address: ClientAddress,
+    /// Requests with unsafe methods run here to completion, even when the client disconnects.
     tasks: TaskTracker,
-    /// How often connections are looked after: [`limits::TICK`], shorter in tests.
+    /// How often connections are checked: [`limits::TICK`], shorter in tests.
     tick: Duration,
 }
 
-type FindClient = dyn Fn(IpAddr, &HeaderMap) -> IpAddr + Send + Sync;
+type FindAddress = dyn Fn(IpAddr, &HeaderMap) -> IpAddr + Send + Sync;
 
-/// Finds the address of a client.
-struct Client(Box<FindClient>);
+/// Finds the client's address from the peer's address and the request's headers.
+struct ClientAddress(Box<FindAddress>);
 
-impl std::fmt::Debug for Client {
+impl std::fmt::Debug for ClientAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
+        f.write_str("ClientAddress")
     }
 }
 
 impl Http {
     pub fn new(router: Router, cors: Cors, random: &Random, tasks: TaskTracker) -> Self {
-        let (ids, unrouted) = (Ids::new(random), Measure::new("", "(none)"));
-        let client = Client(Box::new(|peer, _| peer));
-        Self { router, cors, ids, unrouted, answers: Answers::new(), client, tasks, tick: limits::TICK }
+        let (ids, unrouted) = (RequestIds::new(random), RouteMetrics::new("", "(none)"));
+        let client_address = ClientAddress(Box::new(|peer, _| peer));
+        let (response_memory, tick) = (ResponseMemory::new(), limits::TICK);
+        Self { router, cors, ids, unrouted, response_memory, client_address, tasks, tick }
     }
 
-    /// For a server behind proxies: `client` finds the address of the client in what the proxy says.
+    /// For a server behind proxies: `client` returns the client's address for the peer's address and the headers that
+    /// the proxy has set.
     #[must_use]
     pub fn behind(self, client: impl Fn(IpAddr, &HeaderMap) -> IpAddr + Send + Sync + 'static) -> Self {
-        Self { client: Client(Box::new(client)), ..self }
+        Self { client_address: ClientAddress(Box::new(client)), ..self }
     }
 
     #[cfg(test)]
@@ -69,60 +71,60 @@ impl Http {
         Self { tick, ..self }
     }
 
-    /// Units of answers that wait for their clients.
+    /// Reserved units of response memory.
     #[cfg(test)]
-    pub(super) fn answers_held(&self) -> usize {
-        self.answers.held()
+    pub(super) fn reserved_units(&self) -> usize {
+        self.response_memory.reserved_units()
     }
 
     pub(super) fn tick(&self) -> Duration {
         self.tick
     }
 
-    /// Answers one request. Never fails: every failure is a response.
+    /// Answers one request. Every failure becomes an error response.
     pub(super) async fn answer(
         &self,
         peer: SocketAddr,
         connection: &Arc<Counters>,
         request: http::Request<Incoming>,
-    ) -> http::Response<Outgoing> {
+    ) -> http::Response<ResponseBody> {
         let started = Instant::now();
         let (head, body) = request.into_parts();
-        let id = self.ids.of(&head.headers);
+        let id = self.ids.id_for(&head.headers);
         let origin = Cors::origin(&head.headers).cloned();
         let is_head = head.method == Method::HEAD;
         let log = AccessLog::begin(&head, peer);
 
         let changes = !head.method.is_safe();
-        let client = (self.client.0)(peer.ip(), &head.headers);
+        let client = (self.client_address.0)(peer.ip(), &head.headers);
 
-        let (mut response, measure) = if self.answers.refuses(client, connection, changes) {
-            (no_room().into_response(&id), &self.unrouted)
+        let (mut response, metrics) = if self.response_memory.should_refuse(client, connection, changes) {
+            (overloaded().into_response(&id), &self.unrouted)
         } else {
             self.respond(peer.ip(), head, Unread::new(body), &id).await
         };
         if is_head {
             without_body(&mut response);
         }
-        let room = self.answers.room(client, connection, &response).await;
-        let room = room.unwrap_or_else(|NoRoom| {
-            let error = if changes { lost() } else { no_room() };
+        let reservation = self.response_memory.reserve(client, connection, &response).await;
+        let reservation = reservation.unwrap_or_else(|Overloaded| {
+            let error = if changes { response_dropped() } else { overloaded() };
             response = error.into_response(&id);
-            Room::default()
+            Reservation::default()
         });
         self.cors.apply(origin.as_ref(), &mut response);
         let elapsed = started.elapsed();
-        measure.record(response.status(), elapsed);
+        metrics.record(response.status(), elapsed);
         if let Some(log) = log {
             log.end(&response, &id, elapsed);
         }
         if let Ok(id) = HeaderValue::from_maybe_shared(bytes::Bytes::from(id)) {
             response.headers_mut().insert(X_REQUEST_ID, id);
         }
-        response.map(|body| room.send(connection, body))
+        response.map(|body| reservation.send(connection, body))
     }
 
-    async fn respond(&self, peer: IpAddr, head: Parts, body: Unread, id: &str) -> (Response, &Measure) {
+    async fn respond(&self, peer: IpAddr, head: Parts, body: Unread, id: &str) -> (Response, &RouteMetrics) {
         if let Err(error) = check_head(&head) {
             return (error.into_response(id), &self.unrouted);
         }
@@ -132,7 +134,7 @@ impl Http {
         match self.router.find(&head.method, head.uri.path()) {
             Found::Endpoint(endpoint, params) => {
                 let request = Request { head, body: bytes::Bytes::new(), params, id: id.to_owned(), peer };
-                (self.run(endpoint, request, body, id).await, &endpoint.measure)
+                (self.run(endpoint, request, body, id).await, &endpoint.metrics)
             }
             Found::OtherMethods(allow) if head.method == Method::OPTIONS => {
                 let mut response = response::empty(StatusCode::NO_CONTENT);
@@ -151,8 +153,8 @@ impl Http {
         let changes = !request.head.method.is_safe();
         let answer = AssertUnwindSafe((endpoint.handler)(request, body)).catch_unwind();
         let answer = if changes {
-            // A client that hangs up cancels its request. Half a change, stored but not taken over in memory,
-            // would be worse than a whole one that nobody waits for.
+            // A client that disconnects cancels its future. A change must not stop half-way, stored but not yet applied
+            // to the state in memory.
             self.tasks.spawn(answer).await.unwrap_or_else(|error| Err(Box::new(error.to_string())))
         } else {
             answer.await
@@ -166,7 +168,7 @@ impl Http {
                 }
                 error.into_response(id)
             }
-            // The panic hook has logged where and why.
+            // The panic hook has logged the panic's location and text.
             Err(_) => {
                 tracing::error!(route = endpoint.pattern, request_id = id, "a handler panicked");
                 Error::internal("panic").into_response(id)
@@ -175,21 +177,21 @@ impl Http {
     }
 }
 
-/// The client, or all of them together, leave too much unread.
-fn no_room() -> Error {
-    Error::new(StatusCode::SERVICE_UNAVAILABLE, "too many answers wait to be read")
+/// 503: this client, or all clients together, have too much response data unread.
+fn overloaded() -> Error {
+    Error::new(StatusCode::SERVICE_UNAVAILABLE, "too many responses wait to be read")
         .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
-/// As [`no_room`], found out after the change was made: it must not be sent again.
-fn lost() -> Error {
+/// As [`overloaded`], but after the change was made: without `retry-after`, because the client must not repeat it.
+fn response_dropped() -> Error {
     Error::new(
         StatusCode::SERVICE_UNAVAILABLE,
-        "the request was carried out, but there is no room for its answer",
+        "the request was carried out, but its response was dropped: too many wait to be read",
     )
 }
 
-/// Refuses heads that are larger than any honest one, or ambiguous, or hold what no database can.
+/// Refuses a head that is too large, is ambiguous, or contains U+0000.
 fn check_head(head: &Parts) -> Result<(), Error> {
     let uri = head.uri.path_and_query().map_or(0, |text| text.as_str().len());
     if uri > limits::MAX_URI_BYTES {
@@ -198,7 +200,7 @@ fn check_head(head: &Parts) -> Result<(), Error> {
     if head.uri.path_and_query().is_some_and(|text| nul::in_uri(text.as_str())) {
         return Err(nul::refused("the path or query"));
     }
-    // RFC 9112, 3.2. Two would let a proxy and this server see two sites in one request.
+    // RFC 9112 §3.2. With two, a proxy and this server could disagree about the request's host.
     let hosts = head.headers.get_all(HOST).iter().count();
     if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
         return Err(Error::bad_request("an HTTP/1.1 request has exactly one Host header"));
@@ -211,7 +213,7 @@ fn check_head(head: &Parts) -> Result<(), Error> {
     Ok(())
 }
 
-/// HEAD: the headers of the GET, the body's length among them, and no body.
+/// Turns the response of a GET into that of a HEAD: same headers, with the body's length, and no body.
 fn without_body(response: &mut Response) {
     let length = http_body::Body::size_hint(response.body()).exact();
     if let Some(length) = length.filter(|_| response.status() != StatusCode::NO_CONTENT) {
@@ -220,7 +222,7 @@ fn without_body(response: &mut Response) {
     *response.body_mut() = Body::default();
 }
 
-/// So that `Http` can be shared by the connections.
+/// Asserts that connections can share `Http`.
 const _: fn() = || {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Arc<Http>>();

@@ -1,4 +1,4 @@
-//! The one error type of handlers, with two voices.
+//! The error type of handlers: what the client receives, and the cause that is only logged.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,18 +9,18 @@ use serde::Serialize;
 
 use super::response::{Response, json_bytes};
 
-/// What a handler answers when it can't do what was asked: a status and the text of `{error}`, which the caller
-/// sees, and a cause, which only the log sees.
+/// An error response: status and `{error}` body for the client, and for internal errors a cause that is logged and
+/// never sent.
 #[derive(Debug)]
 pub struct Error {
     pub status: StatusCode,
     /// The `error` field. Never carries a cause, a path or a secret.
     pub error: Cow<'static, str>,
-    /// The `message` field, where the protocol has a code in `error` and prose beside it.
+    /// The `message` field, for XRPC errors, whose `error` field is a code.
     pub message: Option<Cow<'static, str>>,
-    /// Headers of the response. A list: most errors have none, and it keeps `Result`s small.
+    /// Headers of the response. A `Vec`, because most errors have none and it keeps `Result`s small.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// What really happened; logged with the correlation id, never sent.
+    /// The cause of an internal error; logged with the correlation id, never sent.
     pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -58,7 +58,7 @@ impl Error {
         Self::new(StatusCode::CONFLICT, error)
     }
 
-    /// 500 with a fixed text; `cause` goes to the log under the request's correlation id.
+    /// 500 with a fixed text; `cause` is logged with the request's correlation id.
     pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let mut error = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
         error.cause = Some(cause.into());
@@ -77,7 +77,7 @@ impl Error {
         self
     }
 
-    /// The body that the caller gets: the external voice. `correlation_id` is shown for internal errors alone.
+    /// Builds the body. Only internal errors contain `correlation_id`.
     pub fn body(&self, correlation_id: &str) -> Bytes {
         let body = ErrorBody {
             error: &self.error,
@@ -88,7 +88,7 @@ impl Error {
         serde_json::to_vec(&body).unwrap_or_default().into()
     }
 
-    /// The response that the caller gets.
+    /// Builds the response; its body is that of [`Self::body`].
     pub fn into_response(self, correlation_id: &str) -> Response {
         let mut response = json_bytes(self.status, self.body(correlation_id));
         response.headers_mut().extend(self.headers);

@@ -1,4 +1,4 @@
-//! Request ids: the client's own if it sent a sane one, else a fresh one.
+//! Request ids: the client's `x-request-id` when it is valid, otherwise a generated one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,30 +8,31 @@ use crate::random::Random;
 
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A UUID, a ULID or a trace id fits; anything longer is no id.
+/// Longest id that is accepted from a client; UUIDs, ULIDs and trace ids fit.
 const MAX_LENGTH: usize = 64;
 
-/// Makes ids that are unique and not in sequence. Not secret: they are shown to callers.
+/// Generates ids that are unique and not sequential. They are not secret: clients receive them.
 #[derive(Debug)]
-pub(super) struct Ids {
+pub(super) struct RequestIds {
     seed: u64,
     next: AtomicU64,
 }
 
-impl Ids {
+impl RequestIds {
     pub(super) fn new(random: &Random) -> Self {
         Self { seed: random.u64(), next: AtomicU64::new(random.u64()) }
     }
 
-    pub(super) fn of(&self, headers: &HeaderMap) -> String {
+    /// The id of a request with these headers.
+    pub(super) fn id_for(&self, headers: &HeaderMap) -> String {
         match headers.get(X_REQUEST_ID).and_then(|value| value.to_str().ok()) {
-            Some(given) if is_sane(given) => given.to_owned(),
-            _ => self.fresh(),
+            Some(given) if is_valid(given) => given.to_owned(),
+            _ => self.generate(),
         }
     }
 
-    /// 16 hex digits: a counter behind a bijection, so two are never the same.
-    fn fresh(&self) -> String {
+    /// 16 hex digits: a bijection of a counter, so no two are equal.
+    fn generate(&self) -> String {
         // SplitMix64 (Steele, Lea, Flood 2014).
         let mut z = self.next.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,7 +42,7 @@ impl Ids {
     }
 }
 
-fn is_sane(id: &str) -> bool {
+fn is_valid(id: &str) -> bool {
     !id.is_empty()
         && id.len() <= MAX_LENGTH
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'))
@@ -54,17 +55,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_sane_ids_and_replaces_the_others() {
-        let ids = Ids::new(&Random::seeded(1));
+    fn valid_ids_are_kept_and_others_replaced() {
+        let ids = RequestIds::new(&Random::seeded(1));
         let with = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(X_REQUEST_ID, HeaderValue::from_str(value).unwrap());
-            ids.of(&headers)
+            ids.id_for(&headers)
         };
         assert_eq!(with("0f8fad5b-d9cb-469f-a165-70867728950e"), "0f8fad5b-d9cb-469f-a165-70867728950e");
         for bad in ["", "a b", "<script>", &"x".repeat(65)] {
             assert_eq!(with(bad).len(), 16, "{bad}");
         }
-        assert_ne!(ids.of(&HeaderMap::new()), ids.of(&HeaderMap::new()));
+        assert_ne!(ids.id_for(&HeaderMap::new()), ids.id_for(&HeaderMap::new()));
     }
 }

@@ -1,24 +1,24 @@
-//! Our HTTP server on hyper. It knows requests, responses and limits, and nothing of the domain.
+//! The HTTP server, on hyper: connections, limits, routing, CORS and error responses. It knows nothing of the domain.
 //!
-//! A connection is accepted and watched by [`server`], a request goes through `dispatch` to the endpoint that the
-//! [`router`] finds. Errors: a handler returns [`Error`], which has an external voice (status and `{error}` body)
-//! and an internal one (a cause for the log). Rooms below have small enums of their own and never see this type.
+//! [`server`] accepts a connection and closes it when its client stalls; `dispatch` passes each request to the endpoint
+//! that the [`router`] finds. A handler returns [`Error`], which has a status and an `{error}` body for the client and
+//! a cause for the log. Rooms below return error enums of their own and do not use this type.
 
 mod access_log;
-mod answers;
 pub mod body;
 mod cors;
 mod dispatch;
 pub mod error;
 mod id;
 pub mod limits;
-mod measure;
+mod monitor;
 pub mod nul;
 pub mod request;
 pub mod response;
+mod response_memory;
+mod route_metrics;
 pub mod router;
 pub mod server;
-mod watch;
 
 pub use cors::Cors;
 pub use dispatch::Http;

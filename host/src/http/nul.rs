@@ -1,14 +1,15 @@
-//! U+0000. PostgreSQL has no text with it, SQLite's functions end at it, and no name, id or record of the protocol holds
-//! one. It is refused at the edge, so that both databases behave alike. Blobs and pictures may hold any byte.
+//! Detects U+0000 in requests. PostgreSQL can't store it in text, SQLite's functions stop at it, and no name, id or
+//! record of the protocol contains it. Requests with it are refused, so that both databases behave alike. Blobs may
+//! contain any byte.
 
 use super::Error;
 
-/// Whether a path or query holds U+0000. Unencoded it is no URI.
+/// Whether a path or query contains an encoded U+0000. An unencoded one is not a valid URI.
 pub fn in_uri(text: &str) -> bool {
     text.contains("%00")
 }
 
-/// Whether a JSON text holds U+0000, in a string or a key, or is no JSON because it holds the byte itself.
+/// Whether a JSON text contains U+0000: escaped in a string or key, or as a raw byte, which is invalid JSON.
 pub fn in_json(text: &[u8]) -> bool {
     memchr::memchr(0, text).is_some()
         || memchr::memmem::find_iter(text, br"\u0000").any(|at| {
@@ -29,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_escapes_and_not_what_looks_like_them() {
+    fn finds_escaped_nul_and_not_an_escaped_backslash_before_u0000() {
         for (text, holds) in [
             (r#"{"a":"\u0000"}"#, true),
             (r#"{"a\u0000":1}"#, true),
@@ -42,7 +43,7 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(in_json(text.as_bytes()), holds, "{text}");
-            // What a JSON reader makes of it decides.
+            // The result must agree with a JSON parser.
             if let Ok(read) = serde_json::from_str::<HashMap<String, serde_json::Value>>(text) {
                 let is_nul = |text: &str| text.contains('\0');
                 let has_nul = read.iter().any(|(k, v)| is_nul(k) || v.as_str().is_some_and(is_nul));

@@ -1,4 +1,4 @@
-//! A request as handlers see it: head, path parameters, and a body read within its limit.
+//! The request type of handlers: head, path parameters and body.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,17 +8,17 @@ use serde::de::DeserializeOwned;
 
 use super::Error;
 
-/// [`Request::peer`] of a request that was made in this process and came over no connection.
+/// [`Request::peer`] of a request that was made in this process, without a connection.
 pub const NO_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// The body has been read in full by the router, within the route's limit, before a handler runs.
+/// A request. Its body is empty until the route has read it ([`super::body::Unread`]).
 #[derive(Debug)]
 pub struct Request {
     pub head: Parts,
     pub body: Bytes,
     /// Path parameters, percent-decoded, in the order of the pattern.
     pub params: Vec<(&'static str, String)>,
-    /// Shown in the access log and in `x-request-id`; the correlation id of internal errors.
+    /// The request id: appears in the access log, in `x-request-id` and as correlation id of internal errors.
     pub id: String,
     /// The address at the other end of the connection: the client's, or that of the proxy in front of this server.
     pub peer: IpAddr,
@@ -37,15 +37,15 @@ impl Request {
         &self.head.headers
     }
 
-    /// A header's text; `None` when it is absent or not visible ASCII.
+    /// A header's value; `None` when it is absent or not visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.headers.get(name)?.to_str().ok()
     }
 
-    /// A path parameter that the route's pattern names.
+    /// A path parameter of the route's pattern.
     ///
     /// # Panics
-    /// When the pattern has no such name: a mistake in the route table, found by the first request.
+    /// When the pattern has no parameter of this name, which is a mistake in the route table.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(n, _)| *n == name).map_or_else(
             || panic!("the route of {} has no parameter {name}", self.head.uri.path()),
@@ -53,7 +53,7 @@ impl Request {
         )
     }
 
-    /// Query parameters in order, decoded.
+    /// The decoded query parameters, in order.
     pub fn query_pairs(
         &self,
     ) -> impl Iterator<Item = (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)> {
@@ -65,10 +65,10 @@ impl Request {
         self.query_pairs().find(|(n, _)| n == name).map(|(_, value)| value.into_owned())
     }
 
-    /// The body as JSON of a known shape. Unknown fields are ignored.
+    /// Parses the body as JSON. Unknown fields are ignored.
     ///
     /// # Errors
-    /// 400 with the reason and the place for anything that is not such JSON.
+    /// 400 with the reason and its position when the body is not JSON of this type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         json(&self.body)
     }

@@ -1,11 +1,11 @@
-//! Responses: a full body of bytes, or a stream.
+//! Builds responses: JSON, text or empty.
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use serde::Serialize;
 
-/// The body of every response so far. Streams (SSE, blobs) widen it when they come.
+/// The body of every response: complete in memory.
 pub type Body = Full<Bytes>;
 pub type Response = http::Response<Body>;
 
@@ -15,7 +15,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
     match serde_json::to_vec(value) {
         Ok(body) => json_bytes(status, body.into()),
-        // Only a map with keys that are no strings gets here: our own bug, not the caller's.
+        // Only for maps whose keys are not strings: a bug of ours, not of the client.
         Err(error) => {
             tracing::error!(%error, "a response body could not be written as JSON");
             json_bytes(
@@ -34,7 +34,7 @@ pub fn json_bytes(status: StatusCode, body: Bytes) -> Response {
     response
 }
 
-/// 204, or another status that carries no body.
+/// A response without a body, such as 204.
 pub fn empty(status: StatusCode) -> Response {
     let mut response = Response::new(Full::default());
     *response.status_mut() = status;

@@ -1,7 +1,7 @@
-//! From method and path to an endpoint.
+//! Maps method and path to an endpoint.
 //!
-//! Assumptions: the table is built once at start and never changes; a path belongs to one pattern (the most
-//! literal one wins); HEAD is answered by GET's endpoint. The router decides 404 and 405 and knows nothing else.
+//! The table is built once at start and never changes. A path belongs to one pattern: the most literal one wins. HEAD
+//! is answered by GET's endpoint. The router decides between 404 and 405 and nothing else.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -10,27 +10,28 @@ use http::{HeaderValue, Method};
 use matchit::InsertError;
 
 use super::body::Unread;
-use super::measure::Measure;
+use super::route_metrics::RouteMetrics;
 use super::{Error, Request, Response};
 
-/// What an endpoint does, in one boxed future: the only allocation that routing costs a request.
+/// The future of a handler. Boxing it is the only allocation of routing.
 pub type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
 
-/// Runs for a request whose body has not been read yet, so that a caller who may not call sends it in vain.
+/// Handles a request whose body has not been read yet, so that an unauthorized request is refused before its body is
+/// read.
 pub type Handler = Box<dyn Fn(Request, Unread) -> Answer + Send + Sync>;
 
-/// A handler and what the server has to know of it.
+/// A handler with its pattern, method and metrics.
 pub struct Endpoint {
     /// The pattern, for metrics: `/admin/lexicons/{id}`.
     pub pattern: &'static str,
     pub handler: Handler,
     pub(super) method: Method,
-    pub(super) measure: Measure,
+    pub(super) metrics: RouteMetrics,
 }
 
 impl Endpoint {
     pub fn new(method: Method, pattern: &'static str, handler: Handler) -> Self {
-        Self { measure: Measure::new(method.as_str(), pattern), pattern, handler, method }
+        Self { metrics: RouteMetrics::new(method.as_str(), pattern), pattern, handler, method }
     }
 }
 
@@ -40,35 +41,35 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
-/// The endpoints of one path. A handful, so a list beats a map.
+/// The endpoints of one path, by method. There are few, so a list is faster than a map.
 #[derive(Debug, Default)]
 struct Methods {
     endpoints: Vec<Endpoint>,
     allow: Option<HeaderValue>,
 }
 
-/// The route table as the server walks it.
+/// The route table.
 #[derive(Debug, Default)]
 pub struct Router {
     paths: matchit::Router<usize>,
     methods: Vec<(&'static str, Methods)>,
 }
 
-/// Where a request goes.
+/// The result of a route look-up.
 #[derive(Debug)]
 pub enum Found<'a> {
     Endpoint(&'a Endpoint, Vec<(&'static str, String)>),
-    /// The path exists, the method does not; the value of `Allow`.
+    /// The path exists, but not with this method; holds the value of `Allow`.
     OtherMethods(HeaderValue),
     Nothing,
 }
 
-/// A mistake in the table.
+/// A mistake in the route table.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidRoute {
-    #[error("{0} {1} is there twice")]
+    #[error("the route {0} {1} is defined twice")]
     Duplicate(Method, &'static str),
-    #[error("{0} can't be told from another path: {1}")]
+    #[error("the path {0} conflicts with another: {1}")]
     Ambiguous(&'static str, InsertError),
 }
 
@@ -76,7 +77,7 @@ impl Router {
     /// Adds a route. Parameters are written `{name}`.
     ///
     /// # Errors
-    /// When the path collides with another, or has the method already.
+    /// When the path conflicts with another, or already has the method.
     pub fn add(&mut self, endpoint: Endpoint) -> Result<(), InvalidRoute> {
         let path = endpoint.pattern;
         let index = if let Some(index) = self.methods.iter().position(|(known, _)| *known == path) {
@@ -114,7 +115,7 @@ impl Router {
     }
 }
 
-/// Percent-decoded parameters; `None` when one is not UTF-8 and so can't name anything of ours.
+/// Percent-decoded parameters; `None` when one is not UTF-8, which matches no resource.
 fn params(pattern: &'static str, matched: &matchit::Params<'_, '_>) -> Option<Vec<(&'static str, String)>> {
     matched
         .iter()
@@ -125,7 +126,7 @@ fn params(pattern: &'static str, matched: &matchit::Params<'_, '_>) -> Option<Ve
         .collect()
 }
 
-/// The name as a slice of the pattern, which lives as long as the program.
+/// The parameter's name as a slice of the pattern, which is `'static`.
 fn name_in(pattern: &'static str, name: &str) -> Option<&'static str> {
     pattern.split('/').find_map(|segment| {
         let inner = segment.strip_prefix('{')?.strip_suffix('}')?;
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_methods_that_a_path_has() {
+    fn allow_lists_the_methods_of_a_path() {
         let router = table(&[(Method::GET, "/a"), (Method::POST, "/a")]).unwrap();
         let Found::OtherMethods(allow) = router.find(&Method::PUT, "/a") else { panic!("found") };
         assert_eq!(allow, "GET, HEAD, POST, OPTIONS");

@@ -1,4 +1,4 @@
-//! The accept loop, and the life of a connection: HTTP/1.1 or HTTP/2 without TLS.
+//! Accepts connections and serves them until they end: HTTP/1.1 or HTTP/2, without TLS.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,16 +18,16 @@ use tokio_util::task::TaskTracker;
 
 use super::dispatch::Http;
 use super::limits;
-use super::watch::{Counted, Counters, GivenUp, Watch};
+use super::monitor::{CloseReason, Counters, CountingStream, Monitor};
 
-/// Opens the port. From then on the kernel takes connections, so a client that comes while the server still
-/// starts waits instead of being refused.
+/// Opens the port. From then on the kernel queues connections, so that clients wait while the server starts instead of
+/// being refused.
 ///
 /// # Errors
 /// When the address is taken, forbidden or not this machine's.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart must not wait for the old connections' TIME_WAIT.
+    // A restart must not wait for connections in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     let listener = socket.listen(limits::BACKLOG)?;
@@ -37,7 +37,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Serves until `drain` is cancelled, then finishes what is in flight; `stop` ends that at once.
+/// Serves until `drain` is cancelled, then finishes the requests in flight. Cancelling `stop` ends those at once.
 pub async fn serve(
     listener: TcpListener,
     http: Arc<Http>,
@@ -60,7 +60,7 @@ pub async fn serve(
             peer,
             Arc::clone(&builder),
             Arc::clone(&http),
-            // Children, so that polling them takes no lock that all connections share.
+            // Child tokens, so that polling them takes no lock that all connections share.
             drain.child_token(),
             stop.child_token(),
         );
@@ -83,7 +83,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        // Our own watch takes the place of hyper's timer, which is set and cleared for each request.
+        // `Monitor` replaces hyper's timer, which would be set and cancelled for each request.
         .header_read_timeout(None)
         .max_buf_size(limits::HEADER_BUFFER)
         .max_headers(limits::MAX_HEADERS);
@@ -99,11 +99,11 @@ async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    // Only fails when the semaphore is closed, which nobody does.
+    // Fails only when the semaphore is closed, which never happens.
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, peer)) => Some((stream, peer, slot)),
-        Err(error) if is_of_the_client(&error) => None,
+        Err(error) if is_client_abort(&error) => None,
         Err(error) => {
             tracing::error!(%error, "can't accept connections; is the limit of open files too low?");
             tokio::time::sleep(limits::ACCEPT_PAUSE).await;
@@ -112,8 +112,8 @@ async fn accept(
     }
 }
 
-/// The client went away between its SYN and our accept: its business.
-fn is_of_the_client(error: &io::Error) -> bool {
+/// Whether the client closed the connection before it was accepted, which is not an error of the server.
+fn is_client_abort(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
@@ -128,7 +128,7 @@ async fn connection(
     drain: CancellationToken,
     stop: CancellationToken,
 ) {
-    // Answers are written in one piece; waiting for more only adds latency. Fails on a socket that is gone.
+    // Responses are written in one piece, so Nagle's algorithm only adds latency. Fails on a closed socket.
     let _ = stream.set_nodelay(true);
     let counters = Arc::new(Counters::default());
     let service = service_fn({
@@ -145,7 +145,7 @@ async fn connection(
             }
         }
     });
-    let io = TokioIo::new(Counted::new(stream, Arc::clone(&counters)));
+    let io = TokioIo::new(CountingStream::new(stream, Arc::clone(&counters)));
     let connection = builder.serve_connection(io, service);
     tokio::pin!(connection);
 
@@ -153,7 +153,7 @@ async fn connection(
     let stopped = stop.cancelled();
     tokio::pin!(drained, stopped);
     let mut draining = false;
-    let mut watch = Watch::default();
+    let mut monitor = Monitor::default();
     let tick = http.tick();
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + tick, tick);
     loop {
@@ -171,13 +171,13 @@ async fn connection(
             }
             () = &mut stopped => break,
             _ = ticks.tick() => {
-                let why = watch.tick(&counters);
-                if why == Some(GivenUp::ClosedWindow) && !draining {
-                    // A proxy may just be sending a request of another client: it learns first that it is the last.
+                let reason = monitor.tick(&counters);
+                if reason == Some(CloseReason::ClosedWindow) && !draining {
+                    // A proxy may be sending another client's request on it: GOAWAY announces the end first.
                     draining = true;
                     connection.as_mut().graceful_shutdown();
-                } else if let Some(why) = why {
-                    tracing::debug!(?why, %peer, "gave up a connection");
+                } else if let Some(reason) = reason {
+                    tracing::debug!(?reason, %peer, "closed a stalled connection");
                     metrics::counter!("belvedere_http_connections_given_up_total").increment(1);
                     break;
                 }
@@ -222,7 +222,7 @@ pub(super) mod tests {
             table.add(Endpoint::new(method, path, handler)).unwrap();
         }
         let http = Http::new(table, Cors::new(|_| false), &Random::system(), TaskTracker::new());
-        // Stands for a proxy's header.
+        // Simulates a proxy's header.
         let http = http.behind(|peer, headers| {
             headers.get("x-client").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(peer)
         });
@@ -255,7 +255,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_500_and_the_connection_lives_on() {
+    async fn a_panic_is_a_500_and_the_connection_stays_open() {
         let running = start(vec![
             (Method::GET, "/panic", Box::new(|_, _| Box::pin(async { panic!("secret detail") }))),
             (Method::POST, "/panic", Box::new(|_, _| Box::pin(async { panic!("secret detail") }))),
@@ -278,7 +278,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_finished_when_its_client_hangs_up_and_a_look_up_is_not() {
+    async fn after_a_disconnect_a_post_is_completed_and_a_get_is_cancelled() {
         static CHANGED: AtomicBool = AtomicBool::new(false);
         static LOOKED: AtomicBool = AtomicBool::new(false);
         fn slow(done: &'static AtomicBool) -> Handler {
@@ -325,7 +325,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn stopping_waits_for_nobody() {
+    async fn stopping_does_not_wait_for_requests() {
         let forever: Handler = Box::new(|_, _| Box::pin(std::future::pending()));
         let running = start(vec![(Method::GET, "/forever", forever)]);
         let mut busy = connect(running.address).await;

@@ -1,4 +1,4 @@
-//! DID documents.
+//! Parses DID documents.
 
 use serde_json::Value;
 use url::Url;
@@ -7,7 +7,7 @@ use super::IdentityError;
 use crate::atproto::{Did, StringFormat};
 use crate::crypto::{Algorithm, PublicKey};
 
-/// What the index needs of a DID document.
+/// The parts of a DID document that the server uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DidDocument {
     did: Did,
@@ -17,11 +17,10 @@ pub struct DidDocument {
 }
 
 impl DidDocument {
-    /// Reads a document. What is missing or malformed in it is absent; a part that is broken does not make the others
-    /// useless.
+    /// Parses a document. A missing or malformed part is `None` and does not invalidate the others.
     ///
     /// # Errors
-    /// When it is not the document of `did`.
+    /// [`IdentityError::Invalid`] when its `id` is not `did`.
     pub fn parse(did: &Did, document: &Value) -> Result<Self, IdentityError> {
         if document.get("id").and_then(Value::as_str) != Some(did.as_str()) {
             return Err(IdentityError::Invalid("its id is not the DID"));
@@ -38,12 +37,12 @@ impl DidDocument {
         &self.did
     }
 
-    /// Origin of the repository's host, without a trailing slash.
+    /// Origin of the PDS, without a trailing slash.
     pub fn pds(&self) -> Option<&str> {
         self.pds.as_deref()
     }
 
-    /// The first `at://` name of `alsoKnownAs`, lower case. A claim: nobody has asked the handle whether it is true.
+    /// The first `at://` name of `alsoKnownAs`, lower case. Unverified: the handle may not resolve to this DID.
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
     }
@@ -54,7 +53,7 @@ impl DidDocument {
     }
 }
 
-/// The entries of a list that have `#fragment` as id, relative to the document or in full.
+/// The entries of a list whose id is `#fragment`, relative or with the DID before it.
 fn entries<'a>(
     did: &'a Did,
     document: &'a Value,
@@ -69,7 +68,7 @@ fn entries<'a>(
     })
 }
 
-/// The endpoint of a service, if it is an http origin and nothing more.
+/// The endpoint of a service; `None` unless it is an http or https origin without path, query or credentials.
 fn service(did: &Did, document: &Value, fragment: &str, kind: &str) -> Option<String> {
     let entry = entries(did, document, "service", fragment).find(|entry| entry["type"] == kind)?;
     let url = Url::parse(entry.get("serviceEndpoint")?.as_str()?).ok()?;
@@ -93,7 +92,8 @@ fn signing_key(did: &Did, document: &Value) -> Option<PublicKey> {
     let text = method.get("publicKeyMultibase")?.as_str()?;
     match method.get("type")?.as_str()? {
         "Multikey" => PublicKey::from_multikey(text).ok(),
-        // The forms of before 2023, still served by some: the bare point, and the type tells the curve.
+        // Formats from before 2023, still in use: the bare point, without a multicodec prefix; the type names the
+        // curve.
         "EcdsaSecp256r1VerificationKey2019" => PublicKey::from_multibase(Algorithm::Es256, text).ok(),
         "EcdsaSecp256k1VerificationKey2019" => PublicKey::from_multibase(Algorithm::Es256k, text).ok(),
         _ => None,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_matters() {
+    fn reads_pds_handle_and_signing_key() {
         let document = parse(&full());
         assert_eq!(document.did(), &did());
         assert_eq!(document.pds(), Some("https://pds.test:8443"));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_may_be_relative_or_whole_but_of_this_did() {
+    fn ids_may_be_relative_or_absolute_but_of_this_did() {
         for (id, found) in [
             ("#atproto_pds", true),
             ("did:plc:abc#atproto_pds", true),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_an_origin_and_nothing_more() {
+    fn an_endpoint_must_be_a_bare_origin() {
         for endpoint in [
             json!("https://pds.test/path"),
             json!("https://pds.test/?q"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_2019_suites() {
+    fn reads_keys_of_the_2019_suites() {
         for (algorithm, kind) in [
             (Algorithm::Es256, "EcdsaSecp256r1VerificationKey2019"),
             (Algorithm::Es256k, "EcdsaSecp256k1VerificationKey2019"),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_parts_are_absent_and_a_strangers_document_is_refused() {
+    fn malformed_parts_are_absent_and_the_document_of_another_did_is_refused() {
         for broken in [
             json!({"id": "did:plc:abc"}),
             json!({"id": "did:plc:abc", "service": 7, "alsoKnownAs": {},
@@ -215,8 +215,8 @@ mod tests {
         let mut document = full();
         document["alsoKnownAs"] = json!(["at://not a handle"]);
         assert_eq!(parse(&document).handle(), None);
-        for stranger in [json!({"id": "did:plc:xyz"}), json!({}), json!([]), json!({"id": 7})] {
-            assert!(DidDocument::parse(&did(), &stranger).is_err(), "{stranger}");
+        for other in [json!({"id": "did:plc:xyz"}), json!({}), json!([]), json!({"id": 7})] {
+            assert!(DidDocument::parse(&did(), &other).is_err(), "{other}");
         }
     }
 }

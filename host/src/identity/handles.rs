@@ -1,31 +1,31 @@
-//! Handles to DIDs (atproto handle resolution): DNS first, then the host's well-known document; and the DID's document
-//! has to claim the handle too.
+//! Resolves handles to DIDs (atproto handle resolution): by DNS, then by the host's well-known document. The DID's
+//! document has to list the handle too.
 
 use super::{IdentityError, Resolver};
 use crate::atproto::{Did, StringFormat};
 use crate::net::Limits;
 
-/// The document is a DID and nothing more.
+/// Bytes of the well-known document, which contains only a DID.
 const MAX_BYTES: usize = 4 << 10;
 
-/// Why a handle stands for nobody.
+/// Why a handle could not be resolved to an account.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HandleError {
     #[error("it is neither a handle nor a DID")]
     Malformed,
     #[error("the handle could not be resolved")]
     Unknown,
-    #[error("the handle is claimed by {0}, whose DID document does not know it")]
+    #[error("the handle resolves to {0}, whose DID document does not list it")]
     Unclaimed(Did),
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
 
 impl Resolver {
-    /// The account that a text names: a handle (perhaps with an `@` before it), or a DID.
+    /// The account that a text names: a handle, with or without a leading `@`, or a DID.
     ///
     /// # Errors
-    /// When it names nobody.
+    /// When the text is neither, or the handle does not resolve.
     pub async fn account(&self, text: &str) -> Result<Did, HandleError> {
         let text = text.trim();
         if let Ok(did) = Did::try_from(text) {
@@ -36,8 +36,8 @@ impl Resolver {
             return Err(HandleError::Malformed);
         }
         let did = {
-            // Given back before the DID is looked up, which may need a place of the same domain.
-            let _place = self.place(&handle).await.map_err(IdentityError::Busy)?;
+            // Released before the DID is resolved, which may need a place for the same domain.
+            let _place = self.enter_web_pool(&handle).await.map_err(IdentityError::Busy)?;
             match self.by_dns(&handle).await {
                 Some(did) => did,
                 None => self.by_host(&handle).await.ok_or(HandleError::Unknown)?,
@@ -51,7 +51,7 @@ impl Resolver {
         Ok(did)
     }
 
-    /// The one `did=` of the TXT records; several contradict each other.
+    /// The DID of the `_atproto` TXT records; `None` when they name different DIDs.
     async fn by_dns(&self, handle: &str) -> Option<Did> {
         let records = self.net().dns_txt(&format!("_atproto.{handle}")).await.ok()?;
         let mut dids = records.iter().filter_map(|text| text.strip_prefix("did="));

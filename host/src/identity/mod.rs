@@ -1,4 +1,4 @@
-//! DIDs to documents, cached, and handles to DIDs.
+//! Resolves DIDs to DID documents, with a cache, and handles to DIDs.
 
 mod document;
 mod fetches;
@@ -15,27 +15,27 @@ pub use self::resolver::Resolver;
 use crate::fair_share::Full;
 use crate::net::NetError;
 
-/// Why there is no document for a DID.
+/// Why a DID could not be resolved to a document.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// Neither did:plc nor a did:web of a host alone.
+    /// Neither a did:plc nor a did:web without a path.
     #[error("DIDs of this form are not supported")]
     Unsupported,
     #[error("the DID does not exist")]
     NotFound,
-    /// What the DID resolves to is no document of this DID.
+    /// The response is not a document of this DID.
     #[error("the DID document is invalid: {0}")]
     Invalid(&'static str),
-    /// Nobody could say; worth another try later.
+    /// The look-up failed; a later one may succeed.
     #[error("the DID could not be resolved: {0}")]
     Unavailable(Arc<NetError>),
-    /// It was not asked for: too many look-ups are under way. Never remembered.
+    /// Not looked up, because too many look-ups are in progress. Never cached.
     #[error("the DID could not be resolved: {0}")]
     Busy(#[from] Full),
 }
 
 impl IdentityError {
-    /// Whether it may be different in a minute.
+    /// Whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Busy(_))
     }

@@ -1,4 +1,4 @@
-//! Fetching documents, and the cache in front of it.
+//! Fetches DID documents and caches them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,28 +10,27 @@ use moka::ops::compute::{CompResult, Op};
 use serde_json::Value;
 use url::Url;
 
-use super::fetches::Fetches;
+use super::fetches::LookupPools;
 use super::{DidDocument, IdentityError};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::fair_share::{Full, Place};
 use crate::net::{self, Limits, NetError};
 
-/// Documents kept. A parsed one takes about 300 bytes, so the cache stays below 20 MB.
+/// Cached documents. A parsed one takes about 300 bytes, so the cache stays below 20 MB.
 const CACHE_DOCUMENTS: u64 = 50_000;
 
-/// How long a document is believed. Identity events and failed signatures shorten it; without them a moved account is
-/// noticed after this.
-const FRESH: Duration = Duration::from_mins(15);
+/// How long a document is cached. An identity event or a failed signature ends it earlier.
+const CACHE_TIME: Duration = Duration::from_mins(15);
 
-/// How long it is believed that a DID does not exist or has no usable document.
-const FRESH_ABSENCE: Duration = Duration::from_mins(1);
+/// How long it is cached that a DID does not exist or has no valid document.
+const CACHE_TIME_ABSENT: Duration = Duration::from_mins(1);
 
-/// How long a failed fetch is not repeated, so that a directory that is down is not hammered.
-const FRESH_FAILURE: Duration = Duration::from_secs(5);
+/// How long a failed fetch is not repeated, to spare a directory that is down.
+const CACHE_TIME_FAILED: Duration = Duration::from_secs(5);
 
-/// A document is not fetched anew more often than this, however many bad signatures are sent to make us. Seconds.
-const REFRESH_AFTER: i64 = 30;
+/// Seconds between two refreshes of a document. It bounds the fetches that an attacker causes with invalid signatures.
+const MIN_REFRESH_SECONDS: i64 = 30;
 
 type Resolved = Result<Arc<DidDocument>, IdentityError>;
 
@@ -41,42 +40,43 @@ pub struct Resolver(Arc<Inner>);
 
 struct Inner {
     net: net::Client,
-    /// For the directory alone: the operator named it, so it may be anywhere.
+    /// The trusted client, for the directory only: the operator may configure a private address.
     directory: net::Client,
     /// Without a trailing slash.
     plc_url: String,
     clock: Clock,
-    fetches: Fetches,
+    pools: LookupPools,
     cache: Cache<Did, Entry>,
 }
 
 #[derive(Clone)]
 struct Entry {
     resolved: Resolved,
-    at: Timestamp,
+    fetched_at: Timestamp,
 }
 
-struct Freshness;
+struct CacheTimes;
 
 impl Resolver {
-    /// `plc_url` is the directory of did:plc documents.
+    /// `plc_url` is the URL of the PLC directory.
     pub fn new(net: net::Client, plc_url: Url, clock: Clock) -> Self {
         let plc_url = plc_url.as_str().trim_end_matches('/').to_owned();
-        let cache = Cache::builder().max_capacity(CACHE_DOCUMENTS).expire_after(Freshness).build();
+        let cache = Cache::builder().max_capacity(CACHE_DOCUMENTS).expire_after(CacheTimes).build();
         let directory = net.trusted();
-        Self(Arc::new(Inner { net, directory, plc_url, clock, fetches: Fetches::default(), cache }))
+        Self(Arc::new(Inner { net, directory, plc_url, clock, pools: LookupPools::default(), cache }))
     }
 
     pub(super) fn net(&self) -> &net::Client {
         &self.0.net
     }
 
-    /// The document, from the cache when it is fresh enough. Many callers at once cause one fetch.
+    /// Resolves a DID, from the cache if possible. Concurrent calls for the same DID cause one fetch.
     ///
     /// # Errors
-    /// When there is none, or it could not be had; that too is remembered, for a shorter time.
+    /// When there is no document or it could not be fetched. Errors are cached too, for a shorter time, except
+    /// [`IdentityError::Busy`].
     pub async fn resolve(&self, did: &Did) -> Resolved {
-        // Looked up by reference first: the common case then clones nothing.
+        // By reference first, so that a cache hit does not clone the DID.
         if let Some(entry) = self.0.cache.get(did).await {
             return entry.resolved;
         }
@@ -86,24 +86,24 @@ impl Resolver {
         }
     }
 
-    /// The answer that is known without asking another server; `None` when it takes a look-up.
+    /// The result of [`Self::resolve`] when it is cached; `None` when it takes a look-up.
     pub async fn known(&self, did: &Did) -> Option<Resolved> {
         self.0.cache.get(did).await.map(|entry| entry.resolved)
     }
 
-    /// The answer that [`Self::refresh`] would give without asking another server; `None` when it takes a look-up.
+    /// The result of [`Self::refresh`] when the cache has a recent one; `None` when it takes a look-up.
     pub async fn known_fresh(&self, did: &Did) -> Option<Resolved> {
         let entry = self.0.cache.get(did).await?;
         self.0.is_fresh(&entry).then_some(entry.resolved)
     }
 
-    /// A place for a look-up at a host that a caller named.
-    pub(super) async fn place(&self, host: &str) -> Result<Place, Full> {
-        self.0.fetches.web(host).await
+    /// Enters the pool for a look-up at a host that a caller named.
+    pub(super) async fn enter_web_pool(&self, host: &str) -> Result<Place, Full> {
+        self.0.pools.web(host).await
     }
 
-    /// The document, fetched anew (a signature failed under the cached key). Too soon after the last fetch of the same
-    /// DID, or when the fetch fails, the cached one is given again.
+    /// Fetches the document again, for example when a signature does not match the cached key. Returns the cached
+    /// document when it was fetched less than `MIN_REFRESH_SECONDS` ago, or when the fetch fails.
     ///
     /// # Errors
     /// As [`Self::resolve`].
@@ -128,13 +128,13 @@ impl Resolver {
             Ok(
                 CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) | CompResult::Unchanged(entry),
             ) => entry.into_value().resolved,
-            // Nothing here removes, and only what is there is left alone.
+            // Unreachable: the closure never removes an entry, and leaves only existing ones unchanged.
             Ok(CompResult::Removed(_) | CompResult::StillNone(_)) => self.resolve(did).await,
             Err(full) => self.known(did).await.unwrap_or(Err(IdentityError::Busy(full))),
         }
     }
 
-    /// Forgets a DID (an identity event came).
+    /// Removes a DID from the cache, after an identity event.
     pub async fn invalidate(&self, did: &Did) {
         self.0.cache.invalidate(did).await;
     }
@@ -142,23 +142,23 @@ impl Resolver {
 
 impl Inner {
     fn is_fresh(&self, entry: &Entry) -> bool {
-        self.clock.now() < entry.at.plus_seconds(REFRESH_AFTER)
+        self.clock.now() < entry.fetched_at.plus_seconds(MIN_REFRESH_SECONDS)
     }
 
-    /// What becomes of a look-up. That there was no place for it is not remembered: it says nothing about the DID.
+    /// The cache entry for a look-up. `Full` is not cached, because it says nothing about the DID.
     async fn fetch_entry(&self, did: &Did) -> Result<Entry, Full> {
         let resolved = match self.fetch(did).await {
             Err(IdentityError::Busy(full)) => return Err(full),
             other => other.map(Arc::new),
         };
-        Ok(Entry { resolved, at: self.clock.now() })
+        Ok(Entry { resolved, fetched_at: self.clock.now() })
     }
 
     async fn fetch(&self, did: &Did) -> Result<DidDocument, IdentityError> {
         let (net, url) = self.source(did)?;
         let _place = match did.method() {
-            "plc" => self.fetches.plc().await?,
-            _ => self.fetches.web(did.identifier()).await?,
+            "plc" => self.pools.plc().await?,
+            _ => self.pools.web(did.identifier()).await?,
         };
         let document: Value = match net.get_json(&url, Limits::DOCUMENT_BYTES).await {
             Ok(document) => document,
@@ -172,7 +172,8 @@ impl Inner {
         DidDocument::parse(did, &document)
     }
 
-    /// Where the document is, and the client for it: the DID chooses the host of a did:web, the operator the directory's.
+    /// The URL of the document and the client to fetch it with: guarded for did:web, whose DID names the host, trusted
+    /// for the directory, which the operator chose.
     fn source(&self, did: &Did) -> Result<(&net::Client, String), IdentityError> {
         match did.method() {
             "plc" if did.identifier().bytes().all(|b| b.is_ascii_alphanumeric()) => {
@@ -187,8 +188,8 @@ impl Inner {
     }
 }
 
-/// Where the document of a did:web is: a host, perhaps with `%3A` and a port; atproto knows no paths. Only for a
-/// loopback host, which the guard permits in development alone, over plain http.
+/// The URL of a did:web document. The identifier is a host, optionally with `%3A` and a port; atproto does not allow
+/// paths. The URL is http for a loopback host, which the guard permits in development only.
 fn web_url(identifier: &str) -> Option<String> {
     let (host, port) = match identifier.split_once('%') {
         None => (identifier, None),
@@ -209,7 +210,7 @@ fn web_url(identifier: &str) -> Option<String> {
         url::Host::Ipv4(ip) => ip.is_loopback(),
         url::Host::Ipv6(_) => false,
     };
-    // Not the parser's idea of the host: a DID names one host in one spelling.
+    // Refuses hosts that the parser normalizes (IPv4 notations): a DID names a host in one spelling.
     if !url.host_str()?.eq_ignore_ascii_case(host) {
         return None;
     }
@@ -217,12 +218,12 @@ fn web_url(identifier: &str) -> Option<String> {
     Some(format!("{scheme}://{authority}/.well-known/did.json"))
 }
 
-impl Expiry<Did, Entry> for Freshness {
+impl Expiry<Did, Entry> for CacheTimes {
     fn expire_after_create(&self, _: &Did, entry: &Entry, _: Instant) -> Option<Duration> {
         Some(match &entry.resolved {
-            Ok(_) => FRESH,
-            Err(IdentityError::Unavailable(_)) => FRESH_FAILURE,
-            Err(_) => FRESH_ABSENCE,
+            Ok(_) => CACHE_TIME,
+            Err(IdentityError::Unavailable(_)) => CACHE_TIME_FAILED,
+            Err(_) => CACHE_TIME_ABSENT,
         })
     }
 
@@ -248,7 +249,7 @@ mod tests {
     use super::web_url;
 
     #[test]
-    fn did_web_is_a_host_and_perhaps_a_port() {
+    fn did_web_is_a_host_with_an_optional_port() {
         for (identifier, url) in [
             ("example.com", Some("https://example.com/.well-known/did.json")),
             ("example.com%3A8443", Some("https://example.com:8443/.well-known/did.json")),

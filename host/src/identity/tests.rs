@@ -13,7 +13,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::fair_share::Full;
 use crate::net::{Client, OutboundPolicy, install_tls_provider};
 
-/// A directory with a few answers by path, which counts its requests.
+/// A PLC directory with canned responses by path, which counts its requests.
 struct Directory {
     answers: Arc<Mutex<HashMap<String, (u16, String)>>>,
     requests: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ impl Directory {
                 let path = text.split(' ').nth(1).unwrap_or_default();
                 let (status, body) =
                     answers.lock().unwrap().get(path).cloned().unwrap_or((404, "{}".to_owned()));
-                // Long enough for all who ask at once to be there.
+                // Long enough for all concurrent callers to wait for the same fetch.
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                 let head = format!(
                     "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
@@ -84,7 +84,7 @@ fn clock() -> Clock {
 }
 
 #[tokio::test]
-async fn one_fetch_serves_many_and_stays() {
+async fn concurrent_callers_share_one_fetch_which_is_cached() {
     let directory = Directory::start().await;
     directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
     let resolver = directory.resolver(&clock(), false);
@@ -101,7 +101,7 @@ async fn one_fetch_serves_many_and_stays() {
 }
 
 #[tokio::test]
-async fn refreshing_is_limited_and_keeps_what_it_has() {
+async fn refreshing_is_limited_and_a_failure_keeps_the_cached_document() {
     let directory = Directory::start().await;
     directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
     let clock = clock();
@@ -126,7 +126,7 @@ async fn refreshing_is_limited_and_keeps_what_it_has() {
 }
 
 #[tokio::test]
-async fn remembers_what_is_not_there() {
+async fn absent_and_invalid_documents_are_cached() {
     let directory = Directory::start().await;
     directory.set("/did:plc:other", 200, document("did:plc:abc", "https://one.test"));
     directory.set("/did:plc:junk", 200, "<html>");
@@ -147,7 +147,7 @@ async fn remembers_what_is_not_there() {
 }
 
 #[tokio::test]
-async fn did_web_of_this_machine_only_in_development() {
+async fn did_web_on_loopback_is_for_development_only() {
     let directory = Directory::start().await;
     let name = format!("did:web:127.0.0.1%3A{}", directory.port);
     directory.set("/.well-known/did.json", 200, document(&name, "https://one.test"));
@@ -160,16 +160,16 @@ async fn did_web_of_this_machine_only_in_development() {
     assert!(matches!(production, Err(IdentityError::Unavailable(_))), "{production:?}");
 }
 
-/// Look-ups of one domain stall, more of them than there are places: those of others are made at once, and what finds no
-/// place is refused and not remembered.
+/// More look-ups of one domain stall than its share allows: look-ups of other domains run at once, and those above the
+/// bound are refused and not cached.
 #[tokio::test]
-async fn a_domain_that_stalls_takes_no_place_from_others() {
+async fn a_domain_that_stalls_does_not_delay_others() {
     let directory = Directory::start().await;
     directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
     let web = format!("did:web:127.0.0.1%3A{}", directory.port);
     directory.set("/.well-known/did.json", 200, document(&web, "https://two.test"));
     let resolver = directory.resolver(&clock(), true);
-    // Connections are taken, and nothing is ever answered.
+    // Accepts connections and never answers.
     let mut silent = Vec::new();
     for _ in 0..40 {
         silent.push(TcpListener::bind("127.0.0.2:0").await.unwrap());
@@ -188,11 +188,11 @@ async fn a_domain_that_stalls_takes_no_place_from_others() {
             }
         }
     }
-    assert_eq!((waiting.len(), refused.len()), (20, 20), "4 under way, 16 behind them");
+    assert_eq!((waiting.len(), refused.len()), (20, 20), "4 in progress, 16 waiting");
     assert_eq!(resolver.resolve(&did("did:plc:abc")).await.unwrap().pds(), Some("https://one.test"));
     assert_eq!(resolver.resolve(&did(&web)).await.unwrap().pds(), Some("https://two.test"));
     assert!(resolver.known(refused[0]).await.is_none());
     drop(waiting);
     let mut again = Box::pin(resolver.resolve(refused[0]));
-    assert!(futures_util::poll!(&mut again).is_pending(), "there is a place now");
+    assert!(futures_util::poll!(&mut again).is_pending(), "it is looked up now");
 }

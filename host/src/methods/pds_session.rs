@@ -44,7 +44,7 @@ pub fn failed(error: PdsError) -> Result<Answer, Error> {
         PdsError::Ended => Err(Error::unauthorized("session expired, please re-authenticate")),
         PdsError::Busy(full) => Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string())),
         error @ PdsError::Net(_) => gateway("the PDS does not answer", error),
-        error @ PdsError::Malformed(_) => gateway("the PDS's answer makes no sense", error),
+        error @ PdsError::Malformed(_) => gateway("the PDS's response is invalid", error),
         error @ PdsError::Renewal(_) => gateway("the session can't be renewed now", error),
         error @ PdsError::Credential => Err(Error::internal(error)),
     }

@@ -1,4 +1,4 @@
-//! Names to addresses and texts.
+//! Resolves host names: to addresses that the outbound policy permits, and to TXT records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,29 +9,32 @@ use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 
-use super::policy::{Route, Way};
+use super::policy::{AddressCheck, Route};
 use super::{NetError, OutboundPolicy, guard};
 
-/// How long one name server may take over one question; there are two attempts.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout of one query to one name server; there are two attempts.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Answers kept, for as long as they say themselves but no longer than [`MAX_TTL`].
-const CACHE_ANSWERS: u64 = 4096;
+/// Cached responses. Each is kept for its TTL, at most for [`MAX_TTL`].
+const CACHE_ENTRIES: u64 = 4096;
 
-/// A name may say that it is valid for days; after an hour it is asked for again all the same.
+/// Caps TTLs of days: after an hour a name is looked up again.
 const MAX_TTL: Duration = Duration::from_hours(1);
 
-/// Cheap to clone.
+/// The DNS resolver of [`super::Client`]. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Dns(Arc<TokioResolver>);
 
-/// Every address of a name is off limits.
+/// The policy permits none of the addresses of a name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} resolves to no address that may be connected to")]
-pub(super) struct Blocked(String);
+pub(super) struct NoPermittedAddress(String);
 
 impl Dns {
-    /// Asks `server`, or those of the system.
+    /// Queries `server`, or without one the name servers of the system.
+    ///
+    /// # Errors
+    /// [`NetError::Dns`] when the resolver can't be built.
     pub(super) fn new(server: Option<SocketAddr>) -> Result<Self, NetError> {
         let mut builder = match server {
             Some(server) => {
@@ -48,12 +51,15 @@ impl Dns {
                 TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
             }),
         };
-        tune(builder.options_mut());
+        set_options(builder.options_mut());
         let resolver = builder.build().map_err(|error| NetError::Dns(error.to_string()))?;
         Ok(Self(Arc::new(resolver)))
     }
 
-    /// The addresses of a host that the policy permits on the route; never none.
+    /// The addresses of a host that the policy permits on the route.
+    ///
+    /// # Errors
+    /// [`NetError::Dns`] when the look-up fails, [`NetError::Refused`] when the policy permits none of the addresses.
     pub(super) async fn addresses(
         &self,
         host: &str,
@@ -63,9 +69,9 @@ impl Dns {
         let all = if guard::is_localhost(host) {
             vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
         } else {
-            // A stranger's name is whole as it is; the search list is for those the operator wrote.
-            let name = match route.way {
-                Way::Guarded if !host.ends_with('.') => format!("{host}."),
+            // A guarded name is absolute: the resolver's search list applies only to names from the configuration.
+            let name = match route.address_check {
+                AddressCheck::Guarded if !host.ends_with('.') => format!("{host}."),
                 _ => host.to_owned(),
             };
             let failed = |error| NetError::Dns(format!("{host}: {error}"));
@@ -74,7 +80,7 @@ impl Dns {
         let permitted = |ip: &IpAddr| policy.permits(*ip, route);
         let addresses: Vec<IpAddr> = all.into_iter().filter(permitted).collect();
         if addresses.is_empty() {
-            return Err(NetError::Refused(Blocked(host.to_owned()).to_string()));
+            return Err(NetError::Refused(NoPermittedAddress(host.to_owned()).to_string()));
         }
         Ok(addresses)
     }
@@ -96,16 +102,16 @@ impl Dns {
         }
     }
 
-    /// The resolver for a client that takes one route only.
+    /// The resolver of a reqwest client whose requests all take one route.
     pub(super) fn for_reqwest(&self, policy: &Arc<OutboundPolicy>, route: Route) -> ReqwestDns {
         ReqwestDns { dns: self.clone(), policy: Arc::clone(policy), route }
     }
 }
 
-fn tune(options: &mut ResolverOpts) {
-    options.timeout = QUESTION_TIMEOUT;
+fn set_options(options: &mut ResolverOpts) {
+    options.timeout = QUERY_TIMEOUT;
     options.attempts = 2;
-    options.cache_size = CACHE_ANSWERS;
+    options.cache_size = CACHE_ENTRIES;
     options.positive_max_ttl = Some(MAX_TTL);
     options.negative_max_ttl = Some(MAX_TTL);
     options.try_tcp_on_error = true;
@@ -117,8 +123,8 @@ impl std::fmt::Debug for Dns {
     }
 }
 
-/// Gives reqwest only addresses that passed the guard: it connects to exactly these, so a name can't change its mind
-/// between check and connection.
+/// Gives reqwest only addresses that passed the guard. It connects to exactly these, so a name can't resolve
+/// differently between check and connection (DNS rebinding).
 #[derive(Debug)]
 pub(super) struct ReqwestDns {
     dns: Dns,

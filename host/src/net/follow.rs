@@ -1,5 +1,5 @@
-//! Requests that follow redirects. Each hop is a request of its own to the guarded client, so an address that was not
-//! checked is never connected to, and what proves somebody's identity stays with the host it was meant for.
+//! Sends requests and follows redirects. Each hop is a separate request through the guarded client, so every address is
+//! checked before it is connected to. Headers that may hold credentials are not sent to another origin.
 
 use std::time::Instant;
 
@@ -13,21 +13,21 @@ use url::{Origin, Url};
 
 use super::{Client, Fetched, Limits, NetError, parse};
 
-/// What may follow a redirect to another origin: headers that say how to answer or what the body is. Any other may be a
-/// secret for the server that was called (`X-Api-Key`), whatever its name.
-const ACROSS_ORIGINS: [HeaderName; 6] =
+/// Headers that are sent again after a redirect to another origin: content negotiation and descriptions of the body.
+/// Every other header may hold a secret meant for the first server (`X-Api-Key`).
+const CROSS_ORIGIN_HEADERS: [HeaderName; 6] =
     [ACCEPT, ACCEPT_LANGUAGE, USER_AGENT, CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE];
 
-/// What describes a body, and goes with it.
-const OF_THE_BODY: [HeaderName; 5] =
+/// Headers that describe the body; they are removed together with it.
+const BODY_HEADERS: [HeaderName; 5] =
     [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, TRANSFER_ENCODING];
 
 impl Client {
-    /// Sends a request and reads the whole answer, after at most `redirects` redirects (Fetch standard, HTTP-redirect
-    /// fetch). The time of `limits` is for all hops together, the size for each.
+    /// Sends a request, follows at most `redirects` redirects (Fetch standard, HTTP-redirect fetch) and reads the whole
+    /// response. The time limit covers all hops together, the size limit applies to each hop.
     ///
     /// # Errors
-    /// As [`Client::request`], for every hop, and [`NetError::Redirects`].
+    /// As [`Client::request`], for every hop; [`NetError::Redirects`] after more than `redirects` redirects.
     pub async fn follow(
         &self,
         mut method: Method,
@@ -41,33 +41,33 @@ impl Client {
         let mut client = self.clone();
         let mut url = parse(url)?;
         for _ in 0..=redirects {
-            let left = limits.total.checked_sub(started.elapsed()).ok_or(NetError::Timeout)?;
-            let hop = Limits { total: left, ..limits };
+            let remaining = limits.total.checked_sub(started.elapsed()).ok_or(NetError::Timeout)?;
+            let hop = Limits { total: remaining, ..limits };
             let fetched =
                 client.request(method.clone(), url.as_str(), headers.clone(), body.clone(), hop).await?;
-            let Some(next) = target(&url, &fetched) else { return Ok(fetched) };
+            let Some(next) = redirect_target(&url, &fetched) else { return Ok(fetched) };
             let next = next?;
             if becomes_get(&method, fetched.status) {
                 method = Method::GET;
                 body = None;
-                for name in OF_THE_BODY {
+                for name in BODY_HEADERS {
                     headers.remove(name);
                 }
             }
-            if !is_same(&url.origin(), &next.origin()) {
-                headers = across_origins(&headers);
+            if !is_same_origin(&url.origin(), &next.origin()) {
+                headers = cross_origin_headers(&headers);
             }
-            // Where a redirect leads is never the operator's word.
-            client.origin = super::Origin::Elsewhere;
+            // The server chose this URL, not the operator, so it has no exemption from the guard.
+            client.chosen_by = super::ChosenBy::Other;
             url = next;
         }
         Err(NetError::Redirects(redirects))
     }
 }
 
-fn across_origins(headers: &HeaderMap) -> HeaderMap {
+fn cross_origin_headers(headers: &HeaderMap) -> HeaderMap {
     let mut kept = HeaderMap::new();
-    for name in ACROSS_ORIGINS {
+    for name in CROSS_ORIGIN_HEADERS {
         for value in headers.get_all(&name) {
             kept.append(name.clone(), value.clone());
         }
@@ -75,8 +75,8 @@ fn across_origins(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// Where an answer sends its reader; `None` when it is no redirect.
-fn target(from: &Url, fetched: &Fetched) -> Option<Result<Url, NetError>> {
+/// The URL that a response redirects to; `None` when it is not a redirect.
+fn redirect_target(from: &Url, fetched: &Fetched) -> Option<Result<Url, NetError>> {
     if !matches!(fetched.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -85,7 +85,7 @@ fn target(from: &Url, fetched: &Fetched) -> Option<Result<Url, NetError>> {
     Some(target.ok_or_else(|| NetError::Malformed("the Location of a redirect is no URL".to_owned())))
 }
 
-/// 303 asks for a GET; after 301 and 302 a POST becomes one, as browsers do it.
+/// Whether the next hop is a GET: after 303 always, after 301 and 302 when the request was a POST, as browsers do it.
 fn becomes_get(method: &Method, status: StatusCode) -> bool {
     match status.as_u16() {
         301 | 302 => *method == Method::POST,
@@ -94,8 +94,8 @@ fn becomes_get(method: &Method, status: StatusCode) -> bool {
     }
 }
 
-/// Opaque origins are the same as nothing.
-fn is_same(a: &Origin, b: &Origin) -> bool {
+/// An opaque origin equals no other.
+fn is_same_origin(a: &Origin, b: &Origin) -> bool {
     a.is_tuple() && a == b
 }
 
@@ -205,7 +205,7 @@ mod tests {
             let error = post(&loopback(), &format!("http://{address}/")).await.unwrap_err();
             assert!(matches!(error, NetError::Refused(_)), "{location}: {error}");
         }
-        // What the operator listed may still not lead to this machine.
+        // A redirect from a trusted URL to loopback is refused.
         let (address, seen) =
             recorder(|_| "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n".to_owned()).await;
         let trusted = vec![Url::parse(&format!("http://{address}/")).unwrap()];
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn circles_end_and_bad_targets_are_errors() {
+    async fn redirect_loops_end_and_bad_targets_are_errors() {
         let (address, seen) =
             recorder(|_| "HTTP/1.1 302 Found\r\nlocation: /again\r\ncontent-length: 0\r\n\r\n".to_owned())
                 .await;
@@ -229,11 +229,11 @@ mod tests {
         assert!(matches!(error, NetError::Malformed(_)), "{error}");
         let (address, _) = server(&["HTTP/1.1 302 Found\r\ncontent-length: 2\r\n\r\nno"]).await;
         let bare = post(&loopback(), &format!("http://{address}/")).await.unwrap();
-        assert_eq!(bare.status, StatusCode::FOUND, "a redirect to nowhere is the answer");
+        assert_eq!(bare.status, StatusCode::FOUND, "a redirect without Location is returned as it is");
     }
 
     #[tokio::test]
-    async fn the_time_is_for_all_hops() {
+    async fn the_time_limit_covers_all_hops() {
         let (address, _) = recorder(|request| {
             let slow = if request.starts_with("POST") { "" } else { "(hang)" };
             format!(
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_answer_can_not_unpack_to_a_large_one() {
+    async fn the_size_limit_applies_after_decompression() {
         // 10 MiB of zeros in 66 KB.
         let packed = gzip_of_zeros(10 << 20);
         assert!(packed.len() < 70_000, "{}", packed.len());
@@ -284,7 +284,7 @@ mod tests {
         }
         put(0, 7, &mut out); // end of block
         put(0, 7, &mut out); // to the next byte
-        // The check at the end is never reached: the cap is hit before.
+        // The checksum is never read: the size limit is reached before it.
         out.extend_from_slice(&[0; 8]);
         out
     }

@@ -1,4 +1,4 @@
-//! Which addresses a request that somebody else chose may reach: those of the public internet.
+//! Decides which addresses a request to an untrusted URL may reach: only those of the public internet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,36 +25,37 @@ const V4_SPECIAL: [(Ipv4Addr, u8); 15] = [
 const V6_SPECIAL: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocol assignments: Teredo, ORCHID, benchmarks
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
-    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4: an IPv4 address in disguise
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4: embeds an IPv4 address
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// NAT64's well-known prefix, 64:ff9b::/96: how a host without IPv4 reaches the IPv4 address in the last 32 bits.
+/// NAT64's well-known prefix, 64:ff9b::/96: a host without IPv4 reaches the IPv4 address in the last 32 bits through
+/// it.
 const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
 
 /// Whether `ip` may be connected to.
 pub(super) fn permits(ip: IpAddr, allow_loopback: bool) -> bool {
-    match plain(ip) {
+    match unmapped(ip) {
         ip if ip.is_loopback() => allow_loopback,
         IpAddr::V4(ip) => is_public_v4(ip),
         IpAddr::V6(ip) => is_public_v6(ip),
     }
 }
 
-/// The IPv4 address that an IPv4-mapped IPv6 address stands for; any other as it is.
-pub(super) fn plain(ip: IpAddr) -> IpAddr {
+/// Converts an IPv4-mapped IPv6 address to its IPv4 address; returns any other unchanged.
+pub(super) fn unmapped(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
         IpAddr::V4(_) => ip,
     }
 }
 
-/// Whether the text of a host is a loopback address or a name that always means one (RFC 6761).
+/// Whether a host is a loopback address or a name that always resolves to one (RFC 6761).
 pub(super) fn is_loopback_host(host: &url::Host<&str>) -> bool {
     match host {
         url::Host::Domain(name) => is_localhost(name),
         url::Host::Ipv4(ip) => ip.is_loopback(),
-        url::Host::Ipv6(ip) => plain(IpAddr::V6(*ip)).is_loopback(),
+        url::Host::Ipv6(ip) => unmapped(IpAddr::V6(*ip)).is_loopback(),
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_public_internet() {
+    fn only_addresses_of_the_public_internet_are_permitted() {
         for public in [
             "1.1.1.1",
             "8.8.8.8",
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_when_told_so_and_nothing_else() {
+    fn allow_loopback_permits_loopback_and_nothing_else() {
         for loopback in ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"] {
             assert!(permits(loopback.parse().unwrap(), true), "{loopback}");
         }
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_always_mean_this_machine() {
+    fn localhost_names_are_recognized() {
         assert!(is_localhost("localhost") && is_localhost("LOCALHOST.") && is_localhost("pds.localhost"));
         assert!(!is_localhost("localhost.example.com") && !is_localhost("notlocalhost") && !is_localhost(""));
     }

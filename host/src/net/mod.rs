@@ -1,13 +1,14 @@
-//! The only outbound client, guarded: nothing but this room opens a connection to an address that somebody else chose.
+//! The only outbound HTTP client, guarded against SSRF: no other room connects to an address that an untrusted URL
+//! names.
 //!
 //! A URL is checked as text ([`OutboundPolicy`]), its host is resolved once, the addresses are checked, and the
-//! connection goes to one of exactly these. Redirects are followed only by [`Client::follow`], hop by hop through the same
-//! checks; proxies are not used, cookies not kept; bodies and durations are capped.
+//! connection goes to one of exactly these. Only [`Client::follow`] follows redirects, and checks each hop the same
+//! way. Proxies are not used, cookies are not kept, and body sizes and durations are limited.
 
 mod dns;
 mod follow;
 mod guard;
-mod own;
+mod own_listeners;
 mod policy;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -26,27 +27,27 @@ use url::{Host, Url};
 
 use self::dns::{Dns, ReqwestDns};
 pub use self::policy::OutboundPolicy;
-use self::policy::{Origin, Route, Way, shown};
+use self::policy::{AddressCheck, ChosenBy, Route, redacted};
 use crate::error_text;
 
-/// How we introduce ourselves.
+/// The `User-Agent` of all outbound requests.
 pub const USER_AGENT: &str = concat!("belvedere/", env!("CARGO_PKG_VERSION"));
 
-/// A host that does not take a connection within this is taken for gone.
+/// Time to connect to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an idle connection is kept for the next request to the same host.
+/// How long an idle connection is kept open for reuse.
 const POOL_IDLE: Duration = Duration::from_secs(30);
 
 /// Idle connections kept for each host: a burst of DID lookups at the directory reuses them.
 const POOL_PER_HOST: usize = 16;
 
-/// Bounds of one exchange.
+/// Limits of one request and its response.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Largest body, in bytes, after decompression.
     pub max_bytes: usize,
-    /// From the first DNS question to the last byte.
+    /// From the DNS look-up to the last byte of the response.
     pub total: Duration,
 }
 
@@ -58,12 +59,12 @@ impl Limits {
     pub const DOCUMENT_BYTES: usize = 1 << 20;
 }
 
-/// The body of a request.
+/// The body of an outbound request.
 #[derive(Debug)]
 pub struct Outgoing(reqwest::Body);
 
 impl Outgoing {
-    /// A body that is sent as it comes in, never held whole. Its length is announced when it is known.
+    /// A body that is forwarded while it arrives and never buffered whole. `Content-Length` is sent when it is known.
     pub fn streamed<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
@@ -79,7 +80,7 @@ impl From<Bytes> for Outgoing {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     pub status: StatusCode,
@@ -89,7 +90,7 @@ pub struct Fetched {
 
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// The URL or every address of its host is off limits.
+    /// The policy does not permit the URL, or any address of its host.
     #[error("refused to connect: {0}")]
     Refused(String),
     #[error("could not resolve {0}")]
@@ -98,35 +99,35 @@ pub enum NetError {
     Timeout,
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
-    /// An answer with a status that is no success.
+    /// A response with a status other than 2xx.
     #[error("the server answered {0}")]
     Status(StatusCode),
-    /// More redirects than the caller wants to follow.
+    /// More redirects than the caller allows.
     #[error("more than {0} redirects")]
     Redirects(u8),
-    #[error("the answer is not what was asked for: {0}")]
+    #[error("unexpected response: {0}")]
     Malformed(String),
     #[error("connection failed: {0}")]
     Transport(String),
-    /// The client could not be made.
+    /// The client could not be built.
     #[error("the HTTP client can't start: {0}")]
     Setup(String),
 }
 
-/// Cheap to clone.
+/// The guarded HTTP client. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// Who chose the URLs of this handle.
-    origin: Origin,
+    /// Who chose the URLs that are called through this handle.
+    chosen_by: ChosenBy,
 }
 
 #[derive(Debug)]
 struct Inner {
     policy: Arc<OutboundPolicy>,
     dns: Dns,
-    /// One client for each route, because a client has one resolver and one pool of connections: what was opened for the
-    /// operator's hosts is never reused for other URLs. There are two, and two more for each port of our own listeners.
+    /// One client for each route, because a reqwest client has one resolver and one connection pool: a connection to an
+    /// exempt host is never reused for a guarded URL. There are two, and two more for each port of our own listeners.
     clients: HashMap<Route, reqwest::Client>,
 }
 
@@ -141,30 +142,30 @@ impl Client {
         let ports = policy.own.iter().map(|listener| Some(listener.port()));
         let mut clients = HashMap::new();
         for own_port in ports.chain([None]) {
-            for way in [Way::Guarded, Way::Exempt] {
-                let route = Route { way, own_port };
-                clients.insert(route, client(dns.for_reqwest(&policy, route))?);
+            for address_check in [AddressCheck::Guarded, AddressCheck::Exempt] {
+                let route = Route { address_check, own_port };
+                clients.insert(route, reqwest_client(dns.for_reqwest(&policy, route))?);
             }
         }
-        Ok(Self { inner: Arc::new(Inner { policy, dns, clients }), origin: Origin::Elsewhere })
+        Ok(Self { inner: Arc::new(Inner { policy, dns, clients }), chosen_by: ChosenBy::Other })
     }
 
-    /// The same client for calls to URLs of the configuration itself, which may lead to any address. Not for URLs that
-    /// anything else had a part in.
+    /// The same client, exempt from the guard for the URLs of the configuration ([`OutboundPolicy::trusted`]). Use it
+    /// only for URLs in which no part comes from a client, a script or another server.
     #[must_use]
     pub fn trusted(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), origin: Origin::Operator }
+        Self { inner: Arc::clone(&self.inner), chosen_by: ChosenBy::Operator }
     }
 
-    /// GETs a URL and reads the whole answer, whatever its status.
+    /// GETs a URL and reads the whole response, whatever its status.
     ///
     /// # Errors
-    /// When the URL is off limits, no answer came, or it exceeds the limits.
+    /// When the policy refuses the URL, no response arrives, or the response exceeds the limits.
     pub async fn get(&self, url: &str, limits: Limits) -> Result<Fetched, NetError> {
         self.request(Method::GET, url, HeaderMap::new(), None, limits).await
     }
 
-    /// Sends a request and reads the whole answer, whatever its status.
+    /// Sends a request and reads the whole response, whatever its status.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -179,7 +180,7 @@ impl Client {
         self.send(method, url, headers, body.map(Outgoing::from), limits).await
     }
 
-    /// As [`Self::request`], with a body that may still be on its way to us.
+    /// As [`Self::request`], with a body that may be a stream.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -193,9 +194,9 @@ impl Client {
     ) -> Result<Fetched, NetError> {
         let url = parse(url)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(NetError::Refused(format!("{}: the scheme is not https", shown(&url))));
+            return Err(NetError::Refused(format!("{}: the scheme is not https", redacted(&url))));
         }
-        let route = self.inner.policy.check(&url, self.origin)?;
+        let route = self.inner.policy.check(&url, self.chosen_by)?;
         let client = self.inner.clients.get(&route);
         let client = client.ok_or_else(|| NetError::Setup("no client for the route".to_owned()))?;
         let mut request = client.request(method, url).headers(headers).timeout(limits.total);
@@ -214,13 +215,13 @@ impl Client {
         Ok(Fetched { status, headers, body: body.freeze() })
     }
 
-    /// GETs a URL, expects 2xx and JSON of at most `cap` bytes.
+    /// GETs a URL and parses its JSON, of at most `max_bytes` bytes.
     ///
     /// # Errors
-    /// As [`Self::get`], [`NetError::Status`] and [`NetError::Malformed`].
-    pub async fn get_json<T: DeserializeOwned>(&self, url: &str, cap: usize) -> Result<T, NetError> {
+    /// As [`Self::get`]; [`NetError::Status`] for a status other than 2xx, [`NetError::Malformed`] for other JSON.
+    pub async fn get_json<T: DeserializeOwned>(&self, url: &str, max_bytes: usize) -> Result<T, NetError> {
         let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
-        let limits = Limits { max_bytes: cap, ..Limits::DOCUMENT };
+        let limits = Limits { max_bytes, ..Limits::DOCUMENT };
         let fetched = self.request(Method::GET, url, accept, None, limits).await?;
         if !fetched.status.is_success() {
             return Err(NetError::Status(fetched.status));
@@ -231,19 +232,19 @@ impl Client {
     /// The TXT records of `name`, the strings of each joined. Empty when there are none.
     ///
     /// # Errors
-    /// [`NetError::Dns`] when nobody could say.
+    /// [`NetError::Dns`] when no name server gives an answer.
     pub async fn dns_txt(&self, name: &str) -> Result<Vec<String>, NetError> {
         self.inner.dns.txt(name).await
     }
 
-    /// Opens a TCP connection to the host of a ws, wss, http or https URL under the policy, for clients that bring
-    /// their own protocol (Jetstream). TLS is the caller's.
+    /// Opens a TCP connection to the host of a ws, wss, http or https URL under the policy, for callers with a protocol
+    /// of their own (Jetstream). The caller adds TLS.
     ///
     /// # Errors
     /// As [`Self::get`].
     pub async fn connect(&self, url: &Url) -> Result<TcpStream, NetError> {
         let Inner { policy, dns, .. } = &*self.inner;
-        let route = policy.check(url, self.origin)?;
+        let route = policy.check(url, self.chosen_by)?;
         let port = url.port_or_known_default().unwrap_or(443);
         let addresses = match url.host() {
             Some(Host::Ipv4(ip)) => vec![ip.into()],
@@ -251,11 +252,11 @@ impl Client {
             Some(Host::Domain(name)) => dns.addresses(name, policy, route).await?,
             None => Vec::new(),
         };
-        let mut last = NetError::Dns(shown(url));
+        let mut last = NetError::Dns(redacted(url));
         for ip in addresses {
             match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((ip, port))).await {
                 Ok(Ok(stream)) => {
-                    // Frames are small and wanted at once. An error here would only make them slower.
+                    // Frames are small and should not wait for each other. An error only costs latency.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
@@ -269,16 +270,16 @@ impl Client {
 
 /// Installs the process's TLS provider. Called once in `main`; further calls do nothing.
 pub fn install_tls_provider() {
-    // An error means that it is installed already.
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the room that may")]
-fn client(dns: ReqwestDns) -> Result<reqwest::Client, NetError> {
+#[expect(clippy::disallowed_methods, reason = "all other outbound requests go through this client")]
+fn reqwest_client(dns: ReqwestDns) -> Result<reqwest::Client, NetError> {
     reqwest::Client::builder()
         .user_agent(USER_AGENT)
         .dns_resolver(dns)
-        // A redirect is an address that nobody checked; a proxy would resolve names behind the guard's back.
+        // reqwest would follow redirects without the URL check, and a proxy would resolve names without the guard.
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .referer(false)
@@ -293,7 +294,7 @@ fn parse(url: &str) -> Result<Url, NetError> {
     Url::parse(url).map_err(|error| NetError::Refused(format!("not a URL: {error}")))
 }
 
-/// What happened, without the URL: its query may hold what is nobody else's business.
+/// Converts the error without its URL, whose query may contain secrets.
 fn from_reqwest(error: reqwest::Error) -> NetError {
     let error = error.without_url();
     let mut cause = error.source();

@@ -1,59 +1,62 @@
-//! Where requests may go, as far as the text of a URL tells.
+//! Decides from the text of a URL whether a request may be sent to it, and which address checks its host needs.
 
 use std::net::{IpAddr, SocketAddr};
 
 use url::{Host, Url};
 
-use super::{NetError, guard, own};
+use super::{NetError, guard, own_listeners};
 
-/// Where requests may go.
+/// Which URLs and addresses outbound requests may reach.
 #[derive(Clone, Debug, Default)]
 pub struct OutboundPolicy {
-    /// Loopback addresses and plain http to them (when PUBLIC_URL is loopback).
+    /// Permits loopback addresses, also over plain http (set when PUBLIC_URL is loopback).
     pub allow_loopback: bool,
     /// Host names and addresses from OUTBOUND_ALLOW, lower case: exempt from the address guard and from https.
     pub allow: Vec<String>,
-    /// URLs from the configuration itself (JETSTREAM_URL, PLC_URL, RELAY_URL). Their hosts are exempt on these ports, as
-    /// those of `allow` are on all, but only for calls that the server makes for itself ([`super::Client::trusted`]): a URL
-    /// from elsewhere that names the same host is guarded.
+    /// URLs from the configuration (JETSTREAM_URL, PLC_URL, RELAY_URL). Their hosts are exempt like those of `allow`,
+    /// but only on these ports and only for calls through [`super::Client::trusted`]: an untrusted URL that names the
+    /// same host is guarded.
     pub trusted: Vec<Url>,
-    /// Where this server listens. Only trusted calls reach it, whatever else is allowed.
+    /// The addresses on which this server listens. Only trusted calls reach them, even when `allow` names the host.
     pub own: Vec<SocketAddr>,
-    /// DNS server to ask in place of the system's.
+    /// DNS server to use instead of the system's.
     pub dns_server: Option<SocketAddr>,
 }
 
 /// Who chose a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ChosenBy {
     /// The operator, in the configuration.
     Operator,
-    /// Anybody else: users, scripts, DID documents.
-    Elsewhere,
+    /// A client, a script, a DID document or another server.
+    Other,
 }
 
-/// How a permitted URL is to be reached.
+/// The checks that the addresses of a permitted URL have to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Route {
-    pub way: Way,
-    /// The port of one of our own listeners: addresses that reach it are left out.
+    pub address_check: AddressCheck,
+    /// Set when the URL's port is that of one of our own listeners: addresses that reach the listener are left out.
     pub own_port: Option<u16>,
 }
 
-/// Which addresses a permitted URL may lead to.
+/// Whether the guard ([`guard::permits`]) applies to the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Way {
+pub(super) enum AddressCheck {
     /// Every address must pass the guard.
     Guarded,
-    /// The operator named the host.
+    /// The operator named the host, so any address is permitted.
     Exempt,
 }
 
 impl OutboundPolicy {
-    /// Decides about a URL before anything is resolved. The URL parser has already turned every notation of an IPv4
-    /// address (decimal, octal, hexadecimal, short) into the same address, and refused zones.
-    pub(super) fn check(&self, url: &Url, origin: Origin) -> Result<Route, NetError> {
-        let refused = |why: &str| Err(NetError::Refused(format!("{}: {why}", shown(url))));
+    /// Checks a URL before its host is resolved. The URL parser has already normalized every notation of an IPv4
+    /// address (decimal, octal, hexadecimal, short) and refused IPv6 zones.
+    ///
+    /// # Errors
+    /// [`NetError::Refused`] with the reason.
+    pub(super) fn check(&self, url: &Url, chosen_by: ChosenBy) -> Result<Route, NetError> {
+        let refused = |why: &str| Err(NetError::Refused(format!("{}: {why}", redacted(url))));
         let secure = match url.scheme() {
             "https" | "wss" => true,
             "http" | "ws" => false,
@@ -64,7 +67,7 @@ impl OutboundPolicy {
         }
         let Some(host) = url.host() else { return refused("it has no host") };
         let port = url.port_or_known_default();
-        let own_port = port.filter(|_| origin == Origin::Elsewhere).filter(|port| self.is_own(*port));
+        let own_port = port.filter(|_| chosen_by == ChosenBy::Other).filter(|port| self.is_own(*port));
         let literal = match host {
             Host::Domain(_) => None,
             Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
@@ -75,8 +78,8 @@ impl OutboundPolicy {
         {
             return refused("a port of this server");
         }
-        if self.is_exempt(url, &host, origin) {
-            return Ok(Route { way: Way::Exempt, own_port });
+        if self.is_exempt(url, &host, chosen_by) {
+            return Ok(Route { address_check: AddressCheck::Exempt, own_port });
         }
         let loopback = guard::is_loopback_host(&host);
         if loopback && !self.allow_loopback {
@@ -88,12 +91,12 @@ impl OutboundPolicy {
         if literal.is_some_and(|ip| !guard::permits(ip, self.allow_loopback)) {
             return refused("not an address of the public internet");
         }
-        Ok(Route { way: Way::Guarded, own_port })
+        Ok(Route { address_check: AddressCheck::Guarded, own_port })
     }
 
-    /// Whether an address may be connected to on a route.
+    /// Whether a request on this route may connect to the address.
     pub(super) fn permits(&self, ip: IpAddr, route: Route) -> bool {
-        (route.way == Way::Exempt || guard::permits(ip, self.allow_loopback))
+        (route.address_check == AddressCheck::Exempt || guard::permits(ip, self.allow_loopback))
             && route.own_port.is_none_or(|port| !self.reaches_own(ip, port))
     }
 
@@ -102,25 +105,25 @@ impl OutboundPolicy {
     }
 
     fn reaches_own(&self, ip: IpAddr, port: u16) -> bool {
-        self.own.iter().any(|listener| listener.port() == port && own::reaches(*listener, ip))
+        self.own.iter().any(|listener| listener.port() == port && own_listeners::reaches(*listener, ip))
     }
 
-    fn is_exempt(&self, url: &Url, host: &Host<&str>, origin: Origin) -> bool {
+    fn is_exempt(&self, url: &Url, host: &Host<&str>, chosen_by: ChosenBy) -> bool {
         let name = match host {
             Host::Domain(name) => name.strip_suffix('.').unwrap_or(name).to_owned(),
             Host::Ipv4(ip) => ip.to_string(),
-            // Without the brackets, as an operator writes it.
+            // Without brackets, as in OUTBOUND_ALLOW.
             Host::Ipv6(ip) => ip.to_string(),
         };
         let trusted = |t: &Url| {
             t.host().as_ref() == Some(host) && t.port_or_known_default() == url.port_or_known_default()
         };
-        self.allow.contains(&name) || origin == Origin::Operator && self.trusted.iter().any(trusted)
+        self.allow.contains(&name) || chosen_by == ChosenBy::Operator && self.trusted.iter().any(trusted)
     }
 }
 
-/// What of a URL may be shown and logged: not its credentials, path or query.
-pub(super) fn shown(url: &Url) -> String {
+/// The URL without credentials, path and query, which may contain secrets; for errors and logs.
+pub(super) fn redacted(url: &Url) -> String {
     match (url.host(), url.port()) {
         (Some(host), Some(port)) => format!("{}://{host}:{port}", url.scheme()),
         (Some(host), None) => format!("{}://{host}", url.scheme()),
@@ -132,12 +135,13 @@ pub(super) fn shown(url: &Url) -> String {
 mod tests {
     use super::*;
 
-    fn check(policy: &OutboundPolicy, url: &str) -> Option<Way> {
-        Url::parse(url).ok().and_then(|url| policy.check(&url, Origin::Elsewhere).ok()).map(|route| route.way)
+    fn check(policy: &OutboundPolicy, url: &str) -> Option<AddressCheck> {
+        let route = policy.check(&Url::parse(url).ok()?, ChosenBy::Other).ok()?;
+        Some(route.address_check)
     }
 
     #[test]
-    fn strangers_get_https_to_public_hosts() {
+    fn untrusted_urls_are_limited_to_https_and_public_hosts() {
         let policy = OutboundPolicy::default();
         for url in [
             "https://example.com/x",
@@ -145,7 +149,7 @@ mod tests {
             "https://1.1.1.1",
             "https://[2606:4700::1111]:8443",
         ] {
-            assert_eq!(check(&policy, url), Some(Way::Guarded), "{url}");
+            assert_eq!(check(&policy, url), Some(AddressCheck::Guarded), "{url}");
         }
         for url in [
             "http://example.com",
@@ -180,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn loopback_when_told_so() {
+    fn allow_loopback_permits_loopback_over_http() {
         let policy = OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() };
         for url in ["http://localhost:2583", "http://127.0.0.1:1", "ws://[::1]:1", "https://pds.localhost"] {
-            assert_eq!(check(&policy, url), Some(Way::Guarded), "{url}");
+            assert_eq!(check(&policy, url), Some(AddressCheck::Guarded), "{url}");
         }
         for url in ["http://example.com", "http://10.0.0.1", "https://10.0.0.1", "https://0.0.0.0"] {
             assert_eq!(check(&policy, url), None, "{url}");
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_words_are_exempt() {
+    fn hosts_that_the_operator_named_are_exempt() {
         let policy = OutboundPolicy {
             allow: vec!["pds.internal".to_owned(), "10.0.0.7".to_owned(), "fd00::7".to_owned()],
             trusted: vec![
@@ -203,20 +207,20 @@ mod tests {
         for url in
             ["http://pds.internal:99/x", "https://PDS.internal.", "http://10.0.0.7", "http://[fd00::7]:1"]
         {
-            assert_eq!(check(&policy, url), Some(Way::Exempt), "{url}");
+            assert_eq!(check(&policy, url), Some(AddressCheck::Exempt), "{url}");
         }
-        let ours = |url: &str| {
-            let route = policy.check(&Url::parse(url).unwrap(), Origin::Operator);
-            route.ok().map(|route| route.way)
+        let check_trusted = |url: &str| {
+            let route = policy.check(&Url::parse(url).unwrap(), ChosenBy::Operator);
+            route.ok().map(|route| route.address_check)
         };
         for url in ["http://127.0.0.1:2582/did:plc:x", "wss://jetstream/"] {
-            assert_eq!(ours(url), Some(Way::Exempt), "{url}");
-            assert_ne!(check(&policy, url), Some(Way::Exempt), "{url} from elsewhere");
+            assert_eq!(check_trusted(url), Some(AddressCheck::Exempt), "{url}");
+            assert_ne!(check(&policy, url), Some(AddressCheck::Exempt), "{url} untrusted");
         }
         for url in
             ["http://127.0.0.1:2583", "http://localhost:2582", "http://10.0.0.8", "http://u@pds.internal"]
         {
-            assert_eq!((check(&policy, url), ours(url)), (None, None), "{url}");
+            assert_eq!((check(&policy, url), check_trusted(url)), (None, None), "{url}");
         }
     }
 
@@ -245,10 +249,10 @@ mod tests {
         for url in ["http://127.0.0.1:9001", "http://10.1.2.3", "http://127.0.0.1"] {
             assert!(check(&policy, url).is_some(), "{url}");
         }
-        // Of a name only the addresses tell.
-        let route = policy.check(&Url::parse("http://metrics.internal:9000").unwrap(), Origin::Elsewhere);
+        // A name can be judged only by its addresses.
+        let route = policy.check(&Url::parse("http://metrics.internal:9000").unwrap(), ChosenBy::Other);
         let route = route.unwrap();
-        assert_eq!(route, Route { way: Way::Exempt, own_port: Some(9000) });
+        assert_eq!(route, Route { address_check: AddressCheck::Exempt, own_port: Some(9000) });
         assert!(!policy.permits("127.0.0.1".parse().unwrap(), route));
         assert!(policy.permits("10.9.9.9".parse().unwrap(), route));
     }
@@ -256,7 +260,7 @@ mod tests {
     #[test]
     fn errors_do_not_show_what_may_be_secret() {
         let error = OutboundPolicy::default()
-            .check(&Url::parse("http://u:pw@h.test/token?x=1").unwrap(), Origin::Elsewhere)
+            .check(&Url::parse("http://u:pw@h.test/token?x=1").unwrap(), ChosenBy::Other)
             .unwrap_err();
         assert_eq!(error.to_string(), "refused to connect: http://h.test: it carries credentials");
     }

@@ -14,8 +14,8 @@ use super::*;
 
 pub(crate) const LIMITS: Limits = Limits { max_bytes: 1000, total: Duration::from_millis(500) };
 
-/// Answers each connection's first request with the next bytes of `answers`; what is left open stays so. Gives the
-/// address and a count of connections.
+/// Answers each connection's first request with the next of `answers`, and closes it unless the answer contains
+/// `(hang)`. Returns the address and a count of connections.
 pub(crate) async fn server(answers: &'static [&'static str]) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -39,8 +39,8 @@ pub(crate) async fn server(answers: &'static [&'static str]) -> (SocketAddr, Arc
     (address, count)
 }
 
-/// Answers every connection's request with what `answer` makes of its text, and keeps the texts. An answer with `(hang)`
-/// in it is left open.
+/// Answers every connection's request with what `answer` returns for its text, and records the texts. After an answer
+/// that contains `(hang)` the connection stays open.
 pub(crate) async fn recorder(
     answer: impl Fn(&str) -> String + Send + Sync + 'static,
 ) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
@@ -53,7 +53,7 @@ pub(crate) async fn recorder(
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = vec![0; 8192];
             let mut length = 0;
-            // Head, and as much body as it says.
+            // The head, and as much body as its content-length says.
             loop {
                 let text = String::from_utf8_lossy(&request[..length]).into_owned();
                 if let Some((head, body)) = text.split_once("\r\n\r\n") {
@@ -102,8 +102,8 @@ pub(crate) async fn byte_server(answer: &'static [u8]) -> (SocketAddr, Arc<Atomi
     (address, count)
 }
 
-/// A name server: `*.inside.test` is this machine, `*.mixed.test` too and a private address beside it, `flip.test` first
-/// this machine and then a private address, `txt.test` has texts, and nothing else exists.
+/// A name server: `*.inside.test` is loopback, `*.mixed.test` is loopback and a private address, `flip.test` is
+/// loopback at first and then a private address, `txt.test` has TXT records, and no other name exists.
 async fn name_server() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -174,7 +174,7 @@ async fn reads_answers_of_any_status_and_follows_no_redirect() {
 
 #[tokio::test]
 async fn caps_size_and_time() {
-    // A body without an announced length that grows past the cap; one that never comes; one that never ends.
+    // A body that grows past the limit; a head that never ends; a body that never ends.
     let (address, _) = server(&[
         "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n0000000000000000000000000000000000000000000000000000000000000\
          (hang)",
@@ -198,43 +198,43 @@ async fn names_are_judged_by_their_addresses() {
     let (address, count) = server(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]).await;
     let dns_server = Some(name_server().await);
     let port = address.port();
-    let strangers = net(OutboundPolicy { dns_server, ..OutboundPolicy::default() });
+    let guarded = net(OutboundPolicy { dns_server, ..OutboundPolicy::default() });
     for host in ["evil.inside.test", "evil.mixed.test"] {
-        let error = strangers.get(&format!("https://{host}:{port}/"), LIMITS).await.unwrap_err();
+        let error = guarded.get(&format!("https://{host}:{port}/"), LIMITS).await.unwrap_err();
         assert!(matches!(error, NetError::Refused(_)), "{host}: {error}");
         let url = Url::parse(&format!("wss://{host}:{port}/")).unwrap();
-        assert!(matches!(strangers.connect(&url).await, Err(NetError::Refused(_))), "{host}");
+        assert!(matches!(guarded.connect(&url).await, Err(NetError::Refused(_))), "{host}");
     }
-    let missing = strangers.get("https://nowhere.test/", LIMITS).await.unwrap_err();
+    let missing = guarded.get("https://nowhere.test/", LIMITS).await.unwrap_err();
     assert!(matches!(missing, NetError::Dns(_)), "{missing}");
     assert_eq!(count.load(Ordering::SeqCst), 0, "nothing was connected to");
 
     let allow = vec!["pds.inside.test".to_owned()];
-    let told = net(OutboundPolicy { allow, dns_server, ..OutboundPolicy::default() });
+    let allowing = net(OutboundPolicy { allow, dns_server, ..OutboundPolicy::default() });
     let url = format!("http://pds.inside.test:{port}/");
-    assert_eq!(told.get(&url, LIMITS).await.unwrap().status, StatusCode::OK);
-    assert!(told.connect(&Url::parse(&url).unwrap()).await.is_ok());
-    assert!(told.get(&format!("http://other.inside.test:{port}/"), LIMITS).await.is_err());
+    assert_eq!(allowing.get(&url, LIMITS).await.unwrap().status, StatusCode::OK);
+    assert!(allowing.connect(&Url::parse(&url).unwrap()).await.is_ok());
+    assert!(allowing.get(&format!("http://other.inside.test:{port}/"), LIMITS).await.is_err());
 }
 
 #[tokio::test]
 async fn addresses_that_pass_are_the_only_ones_given() {
     let dns = Dns::new(Some(name_server().await)).unwrap();
     let loopback: IpAddr = "127.0.0.1".parse().unwrap();
-    let given = async |way: Way, allow_loopback: bool, own_port: Option<u16>| {
+    let given = async |address_check: AddressCheck, allow_loopback: bool, own_port: Option<u16>| {
         let own = vec!["127.0.0.1:9000".parse().unwrap()];
         let policy = OutboundPolicy { allow_loopback, own, ..OutboundPolicy::default() };
-        dns.addresses("a.mixed.test", &policy, Route { way, own_port }).await.unwrap_or_default()
+        dns.addresses("a.mixed.test", &policy, Route { address_check, own_port }).await.unwrap_or_default()
     };
-    assert_eq!(given(Way::Guarded, true, None).await, [loopback]);
-    assert!(given(Way::Guarded, false, None).await.is_empty());
-    assert_eq!(given(Way::Exempt, false, None).await.len(), 2);
+    assert_eq!(given(AddressCheck::Guarded, true, None).await, [loopback]);
+    assert!(given(AddressCheck::Guarded, false, None).await.is_empty());
+    assert_eq!(given(AddressCheck::Exempt, false, None).await.len(), 2);
     let private: IpAddr = "10.0.0.1".parse().unwrap();
-    assert_eq!(given(Way::Exempt, false, Some(9000)).await, [private]);
+    assert_eq!(given(AddressCheck::Exempt, false, Some(9000)).await, [private]);
 }
 
 #[tokio::test]
-async fn what_the_operator_named_is_exempt_for_our_own_calls_only() {
+async fn urls_of_the_configuration_are_exempt_for_trusted_calls_only() {
     let (address, count) = server(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]).await;
     let (redirecting, _) = recorder(move |_| {
         format!("HTTP/1.1 302 Found\r\nlocation: http://{address}/\r\ncontent-length: 0\r\n\r\n")
@@ -249,7 +249,7 @@ async fn what_the_operator_named_is_exempt_for_our_own_calls_only() {
         assert!(net.trusted().get(url, LIMITS).await.is_ok(), "{url}");
     }
     assert_eq!(count.load(Ordering::SeqCst), 1);
-    // A redirect is not the operator's word, wherever it leads.
+    // The target of a redirect is guarded, even when it is a trusted URL.
     let (headers, trusted) = (HeaderMap::new(), net.trusted());
     let error = trusted.follow(Method::GET, &urls[1], headers, None, LIMITS, 3).await.unwrap_err();
     assert!(matches!(error, NetError::Refused(_)), "{error}");
@@ -297,7 +297,7 @@ async fn no_url_leads_to_our_own_listeners() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_mind_is_judged_anew() {
+async fn a_name_is_checked_again_for_every_connection() {
     let (address, count) = server(&[""]).await;
     let dns_server = Some(name_server().await);
     let net = net(OutboundPolicy { allow_loopback: true, dns_server, ..OutboundPolicy::default() });
@@ -324,11 +324,11 @@ async fn connects_only_where_the_policy_allows() {
     let (address, _) = server(&[""]).await;
     let url = Url::parse(&format!("ws://{address}/subscribe")).unwrap();
     assert!(loopback().connect(&url).await.is_ok());
-    let strangers = net(OutboundPolicy::default());
-    assert!(matches!(strangers.connect(&url).await, Err(NetError::Refused(_))));
+    let guarded = net(OutboundPolicy::default());
+    assert!(matches!(guarded.connect(&url).await, Err(NetError::Refused(_))));
     let configured = net(OutboundPolicy { trusted: vec![url.clone()], ..OutboundPolicy::default() });
     assert!(configured.trusted().connect(&url).await.is_ok());
-    assert!(matches!(configured.connect(&url).await, Err(NetError::Refused(_))), "a URL from elsewhere");
+    assert!(matches!(configured.connect(&url).await, Err(NetError::Refused(_))), "an untrusted URL");
     let closed = { TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap() };
     let refused = loopback().connect(&Url::parse(&format!("ws://{closed}/")).unwrap()).await;
     assert!(matches!(refused, Err(NetError::Transport(_))));

@@ -1,4 +1,5 @@
-//! A user's way to their authorization server and back: what is asked, what is remembered meanwhile, and what came of it.
+//! Runs authorization flows: sends a user to their authorization server, stores the pending flow, and exchanges the
+//! code of the callback for tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,40 +19,41 @@ use crate::fair_share::Tenant;
 use crate::store::oauth_states::{self, Bounds, NewState};
 use crate::store::{Db, StoreError};
 
-/// How long a user may take to sign in and consent.
+/// How long a pending flow is kept, in seconds: the time that a user has to sign in and consent.
 pub const STATE_SECONDS: i64 = 15 * 60;
 
-/// Flows under way. Rows are made for anybody who asks, and each lives until its user comes back or [`STATE_SECONDS`]
-/// are over.
-const FLOWS: Bounds = Bounds {
+/// Bounds of pending flows. Any client can create a row, which stays until the user comes back or [`STATE_SECONDS`]
+/// have passed.
+const MAX_PENDING: Bounds = Bounds {
     // A household or an office behind one address.
     of_sender: 50,
-    // At the pace at which a target's flows may begin (`PublicLimit::LOGIN`) the oldest is some minutes old when it ends.
+    // At the rate limit of logins (`PublicLimit::LOGIN`) the oldest flow is minutes old when this bound is reached.
     of_target: 2_000,
-    // Some ten megabytes.
+    // About ten megabytes.
     all: 10_000,
 };
 
-/// Random bytes of a state, and of a code verifier: too many to guess.
+/// Random bytes of a state, and of a code verifier.
 const SECRET_BYTES: usize = 32;
 
-/// Sends users to their servers and takes them back.
+/// Begins and completes authorization flows.
 pub struct Authorizations {
     db: Db,
     sealing: SealingKey,
-    courier: Courier,
+    dpop_client: Courier,
     discovery: Discovery,
     key: Arc<OwnKey>,
 }
 
-/// What a flow is to end in. Kept sealed with the rest.
+/// What the server does after a flow. Sealed together with the pending flow.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Goal {
-    /// Where the browser goes in the end.
+    /// Where the browser is redirected after the flow.
     pub return_to: String,
-    /// Hash of what the browser must bring back beside the state; none when it may be another browser.
+    /// Hash of the cookie that the browser must send with the callback; `None` when another browser may complete the
+    /// flow.
     pub browser: Option<String>,
-    /// Not a login: a linked repo is authorized.
+    /// Set when the flow authorizes a linked repo instead of a login.
     pub grant: Option<GrantGoal>,
 }
 
@@ -59,63 +61,64 @@ pub struct Goal {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct GrantGoal {
     pub id: String,
-    /// The invite (its hash) that the flow began with; none when an admin began it.
+    /// Hash of the invite that began the flow; `None` when an admin began it.
     pub invite: Option<String>,
 }
 
+/// A pending flow, as it is sealed in the store.
 #[derive(Deserialize, Serialize)]
-struct Pending {
+struct PendingFlow {
     did: Did,
     issuer: String,
     origin: String,
     scope: String,
     verifier: String,
-    /// The DPoP key's scalar.
+    /// The DPoP key's scalar, in hex.
     key: String,
     goal: Goal,
 }
 
-/// A user who came back with what was asked.
+/// A completed flow: the user's tokens and what they belong to.
 #[derive(Debug)]
 pub struct Completed {
     pub did: Did,
     pub account: Account,
     pub client: OwnClient,
-    /// The key that client assertions must be signed with from now on.
+    /// Id of the key that signs the client assertions of this session; `None` for a public client.
     pub kid: Option<String>,
     pub key: PrivateKey,
     pub tokens: Tokens,
     pub goal: Goal,
 }
 
-/// Why a flow can't begin or end.
+/// Why a flow can't begin or can't be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorizationError {
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// The state was never given out, was used, or is too old.
+    /// The state is unknown, already used, or too old.
     #[error("the login has expired")]
     Expired,
-    /// The user, or their server, said no.
+    /// The user or the authorization server denied the request.
     #[error("the authorization server answered {0}")]
     Denied(String),
     #[error("the answer is not from the account's authorization server")]
     Issuer,
-    #[error("the tokens are another account's")]
+    #[error("the tokens belong to another account")]
     Account,
     #[error("the tokens lack the atproto scope")]
     Scope,
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the authorization endpoint is no URL")]
+    #[error("the authorization endpoint is not a URL")]
     Endpoint,
-    #[error("too many logins of this address are under way")]
+    #[error("too many logins from this address are in progress")]
     TooMany,
 }
 
-/// What the authorization server sends the browser back with.
+/// The query parameters of the callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Callback<'a> {
     pub state: &'a str,
@@ -128,11 +131,11 @@ impl Authorizations {
     pub fn new(
         db: Db,
         sealing: SealingKey,
-        courier: Courier,
+        dpop_client: Courier,
         discovery: Discovery,
         key: Arc<OwnKey>,
     ) -> Self {
-        Self { db, sealing, courier, discovery, key }
+        Self { db, sealing, dpop_client, discovery, key }
     }
 
     pub fn key(&self) -> &OwnKey {
@@ -143,11 +146,11 @@ impl Authorizations {
         format!("oauth_states.{id}")
     }
 
-    /// Begins a flow for an account, at an origin of ours; where the browser is to go. `sender` is the network of the
-    /// caller who asks for it.
+    /// Begins a flow for an account. Returns the URL to which the browser is redirected. `origin` is the instance's
+    /// origin for the callback, `sender` the network of the client that begins the flow.
     ///
     /// # Errors
-    /// When the account's server can't be found, or does not want us, or the sender has too many flows under way.
+    /// When the account's server can't be found or refuses the request, or too many flows are pending.
     pub async fn begin(
         &self,
         did: &Did,
@@ -156,16 +159,16 @@ impl Authorizations {
         goal: Goal,
         sender: &Tenant,
     ) -> Result<Url, AuthorizationError> {
-        let (random, now) = (self.courier.random(), self.courier.clock().now());
+        let (random, now) = (self.dpop_client.random(), self.dpop_client.clock().now());
         let sender = sender.to_string();
-        // Before other servers are asked; counted again when the row is written.
-        if oauth_states::count_of_sender(&self.db, &sender, now).await? >= FLOWS.of_sender {
+        // Checked before other servers are called; counted again when the row is written.
+        if oauth_states::count_of_sender(&self.db, &sender, now).await? >= MAX_PENDING.of_sender {
             return Err(AuthorizationError::TooMany);
         }
         let account = self.discovery.account(did).await?;
         let (state, verifier) = (random.hex(SECRET_BYTES), random.hex(SECRET_BYTES));
         let key = PrivateKey::generate(Algorithm::Es256, random);
-        let client = OwnClient::of(origin, declared(scope));
+        let client = OwnClient::of(origin, declared_scopes(scope));
         let challenge = URL_SAFE_NO_PAD.encode(sha256(verifier.as_bytes()));
         let request = [
             ("response_type", "code"),
@@ -176,9 +179,10 @@ impl Authorizations {
             ("code_challenge_method", "S256"),
             ("login_hint", did.as_str()),
         ];
-        let identity = client.identity(&self.key);
-        let request_uri = flow::push(&self.courier, &account.server, &identity, &key, &request).await?;
-        let pending = Pending {
+        let credentials = client.credentials(&self.key);
+        let request_uri =
+            flow::push_request(&self.dpop_client, &account.server, &credentials, &key, &request).await?;
+        let pending = PendingFlow {
             did: did.clone(),
             issuer: account.server.issuer.clone(),
             origin: origin.to_owned(),
@@ -188,14 +192,14 @@ impl Authorizations {
             goal,
         };
         let id = sha256_hex(state.as_bytes());
-        // Strings always serialize.
+        // Cannot fail: strings always serialize.
         let text = Zeroizing::new(serde_json::to_vec(&pending).unwrap_or_default());
         let sealed = self.sealing.seal(random, &Self::purpose(&id), &text);
         let issuer = Url::parse(&account.server.issuer).map_err(|_| AuthorizationError::Endpoint)?;
         let target = Tenant::of_host(issuer.host_str().unwrap_or_default()).to_string();
         let (sealed, expires_at) = (&sealed[..], now.plus_seconds(STATE_SECONDS));
         let state = NewState { id: &id, sealed, expires_at, sender: &sender, target: &target };
-        if !oauth_states::put(&self.db, &state, &FLOWS, now).await? {
+        if !oauth_states::put(&self.db, &state, &MAX_PENDING, now).await? {
             return Err(AuthorizationError::TooMany);
         }
         let mut url =
@@ -206,22 +210,23 @@ impl Authorizations {
         Ok(url)
     }
 
-    /// Ends a flow with what the browser brought back. Its state is used up, whatever comes of it.
+    /// Completes a flow with the parameters of the callback. Its state is used up even when this fails.
     ///
     /// # Errors
-    /// When it is not the answer to what was asked, with what the flow was to end in as far as it is known.
+    /// When the callback belongs to no pending flow, or its tokens are not those of the account and scope that were
+    /// requested; with the flow's goal if the flow was found.
     pub async fn complete(
         &self,
         callback: &Callback<'_>,
     ) -> Result<Completed, (AuthorizationError, Option<Goal>)> {
-        let pending = self.take(callback.state).await.map_err(|error| (error, None))?;
+        let pending = self.take_pending(callback.state).await.map_err(|error| (error, None))?;
         let goal = pending.goal.clone();
         self.exchange(callback, pending).await.map_err(|error| (error, Some(goal)))
     }
 
-    async fn take(&self, state: &str) -> Result<Pending, AuthorizationError> {
+    async fn take_pending(&self, state: &str) -> Result<PendingFlow, AuthorizationError> {
         let id = sha256_hex(state.as_bytes());
-        let sealed = oauth_states::take(&self.db, &id, self.courier.clock().now()).await?;
+        let sealed = oauth_states::take(&self.db, &id, self.dpop_client.clock().now()).await?;
         let sealed = sealed.ok_or(AuthorizationError::Expired)?;
         let text =
             self.sealing.open(&Self::purpose(&id), &sealed).map_err(|_| AuthorizationError::Expired)?;
@@ -231,9 +236,9 @@ impl Authorizations {
     async fn exchange(
         &self,
         callback: &Callback<'_>,
-        pending: Pending,
+        pending: PendingFlow,
     ) -> Result<Completed, AuthorizationError> {
-        // RFC 9207: an answer that another server mixed in is none.
+        // RFC 9207: refuse a response of another authorization server (mix-up attack).
         if callback.iss != Some(pending.issuer.as_str()) {
             return Err(AuthorizationError::Issuer);
         }
@@ -241,7 +246,7 @@ impl Authorizations {
             return Err(AuthorizationError::Denied(error.chars().take(64).collect()));
         }
         let code = callback.code.ok_or(AuthorizationError::Issuer)?;
-        // The account may have moved since: whose tokens they are is its server's to say, and only its own.
+        // The account may have moved meanwhile, and only its present server may issue tokens for it.
         let account = self.discovery.account(&pending.did).await?;
         if account.server.issuer != pending.issuer {
             return Err(AuthorizationError::Issuer);
@@ -249,11 +254,11 @@ impl Authorizations {
         let scalar = Zeroizing::new(hex::decode(&pending.key).unwrap_or_default());
         let key =
             PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| AuthorizationError::Expired)?;
-        let client = OwnClient::of(&pending.origin, declared(&pending.scope));
-        let identity = client.identity(&self.key);
+        let client = OwnClient::of(&pending.origin, declared_scopes(&pending.scope));
+        let credentials = client.credentials(&self.key);
         let redirect = client.redirect_uri.clone();
         let answer = (code, pending.verifier.as_str(), redirect.as_str());
-        let tokens = flow::exchange(&self.courier, &account.server, &identity, &key, answer).await?;
+        let tokens = flow::exchange(&self.dpop_client, &account.server, &credentials, &key, answer).await?;
         if tokens.sub.as_deref() != Some(pending.did.as_str()) {
             return Err(AuthorizationError::Account);
         }
@@ -265,10 +270,10 @@ impl Authorizations {
     }
 }
 
-/// What a loopback client's name says that it may ask for: what logins do, or else exactly what it asks for.
-fn declared(scope: &str) -> &str {
-    let asked = |one: &str| SCOPES.split(' ').any(|known| known == one);
-    if scope.split(' ').all(asked) { SCOPES } else { scope }
+/// The scopes that a loopback client declares: [`SCOPES`] when they contain all of `scope`, otherwise `scope`.
+fn declared_scopes(scope: &str) -> &str {
+    let is_login_scope = |one: &str| SCOPES.split(' ').any(|login| login == one);
+    if scope.split(' ').all(is_login_scope) { SCOPES } else { scope }
 }
 
 impl fmt::Debug for Authorizations {

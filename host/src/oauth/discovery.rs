@@ -1,5 +1,5 @@
-//! Which authorization server speaks for an account: its DID document names the PDS, the PDS's metadata (RFC 9728) the
-//! server, and the server's metadata (RFC 8414) itself and its endpoints.
+//! Finds the authorization server of an account: its DID document names the PDS, the PDS's metadata (RFC 9728) names
+//! the authorization server, and that server's metadata (RFC 8414) names its endpoints.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::atproto::Did;
 use crate::identity::{IdentityError, Resolver};
 use crate::net::{Client, Limits, NetError};
 
-/// How long metadata is believed. Servers change theirs about never; a key rotation is none of it.
-const FRESH: Duration = Duration::from_mins(10);
+/// How long metadata is cached. It hardly ever changes, and contains no keys that rotate.
+const CACHE_TIME: Duration = Duration::from_mins(10);
 
-/// PDSs and servers remembered: more than the network has today.
-const REMEMBERED: u64 = 10_000;
+/// Cached PDSs and servers, each: more than the network has.
+const CACHE_ENTRIES: u64 = 10_000;
 
 /// Finds authorization servers. Cheap to clone.
 #[derive(Clone)]
-pub struct Discovery(Arc<Parts>);
+pub struct Discovery(Arc<Inner>);
 
-struct Parts {
+struct Inner {
     net: Client,
     resolver: Resolver,
     /// The issuer that a PDS names.
@@ -31,7 +31,7 @@ struct Parts {
     servers: Cache<String, Arc<AuthorizationServer>>,
 }
 
-/// Where an account lives, and who speaks for it.
+/// The servers of an account.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// Origin of the PDS.
@@ -39,7 +39,7 @@ pub struct Account {
     pub server: Arc<AuthorizationServer>,
 }
 
-/// Metadata of an authorization server, as far as we need it.
+/// The metadata of an authorization server that is used here.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct AuthorizationServer {
     pub issuer: String,
@@ -56,21 +56,21 @@ struct ProtectedResource {
     authorization_servers: Vec<String>,
 }
 
-/// Why no authorization server was found. The text may be shown: it names nothing that the caller did not choose.
+/// Why no authorization server was found. The text may be sent to the client: it reveals nothing about the instance.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DiscoveryError {
     #[error("the DID could not be resolved: {0}")]
     Identity(#[from] IdentityError),
     #[error("the DID document names no PDS")]
     NoPds,
-    #[error("the metadata of {url} could not be had: {error}")]
+    #[error("the metadata of {url} could not be fetched: {error}")]
     Net { url: String, error: Arc<NetError> },
-    #[error("the metadata of {0} contradicts itself: {1}")]
-    Contradiction(String, &'static str),
+    #[error("the metadata of {0} is invalid: {1}")]
+    Invalid(String, &'static str),
 }
 
 impl DiscoveryError {
-    /// Whether it may be different in a minute.
+    /// Whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Identity(error) => error.is_temporary(),
@@ -83,15 +83,15 @@ impl DiscoveryError {
 impl Discovery {
     pub fn new(net: Client, resolver: Resolver) -> Self {
         fn cache<V: Clone + Send + Sync + 'static>() -> Cache<String, V> {
-            Cache::builder().max_capacity(REMEMBERED).time_to_live(FRESH).build()
+            Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(CACHE_TIME).build()
         }
-        Self(Arc::new(Parts { net, resolver, issuers: cache(), servers: cache() }))
+        Self(Arc::new(Inner { net, resolver, issuers: cache(), servers: cache() }))
     }
 
     /// The PDS and the authorization server of an account.
     ///
     /// # Errors
-    /// When a link of the chain is missing, can't be reached, or names another than it should.
+    /// When a document of the chain is missing, can't be fetched, or names another server than expected.
     pub async fn account(&self, did: &Did) -> Result<Account, DiscoveryError> {
         let document = self.0.resolver.resolve(did).await?;
         let pds = document.pds().ok_or(DiscoveryError::NoPds)?.to_owned();
@@ -107,11 +107,11 @@ impl Discovery {
         let url = format!("{pds}/.well-known/oauth-protected-resource");
         let found: ProtectedResource = self.fetch(&url).await?;
         if origin_of(&found.resource).as_deref() != Some(pds) {
-            return Err(DiscoveryError::Contradiction(url, "its resource is another server"));
+            return Err(DiscoveryError::Invalid(url, "its resource is another server"));
         }
-        // atproto OAuth: exactly one.
+        // The atproto OAuth profile requires exactly one.
         let [issuer] = &found.authorization_servers[..] else {
-            return Err(DiscoveryError::Contradiction(url, "it does not name one authorization server"));
+            return Err(DiscoveryError::Invalid(url, "it does not name one authorization server"));
         };
         let issuer: Arc<str> = issuer.as_str().into();
         self.0.issuers.insert(pds.to_owned(), Arc::clone(&issuer)).await;
@@ -127,9 +127,9 @@ impl Discovery {
             return Ok(known);
         }
         let url = format!("{issuer}/.well-known/oauth-authorization-server");
-        let wrong = |why| DiscoveryError::Contradiction(url.clone(), why);
-        // An issuer is an origin (atproto OAuth): so the place of its metadata is plain, and nobody speaks for a part of
-        // another's host.
+        let wrong = |why| DiscoveryError::Invalid(url.clone(), why);
+        // The atproto OAuth profile requires an origin. A path would let a user of a shared host publish metadata
+        // there.
         if origin_of(issuer).as_deref() != Some(issuer) {
             return Err(wrong("its issuer is not an origin"));
         }
@@ -149,7 +149,7 @@ impl Discovery {
         ];
         endpoints.extend(&server.revocation_endpoint);
         if !endpoints.into_iter().all(|endpoint| secure(endpoint)) {
-            return Err(wrong("an endpoint is no URL, or without TLS"));
+            return Err(wrong("an endpoint is not an https URL"));
         }
         let server = Arc::new(server);
         self.0.servers.insert(issuer.to_owned(), Arc::clone(&server)).await;
@@ -162,7 +162,7 @@ impl Discovery {
     }
 }
 
-/// The origin that a URL is, if it is one and nothing more.
+/// The origin of an http or https URL; `None` when the URL has a path, a query, a fragment or credentials.
 pub(crate) fn origin_of(url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let bare = matches!(url.scheme(), "http" | "https")

@@ -1,4 +1,4 @@
-//! The exchanges with an authorization server: pushed authorization request, tokens, refresh, revocation.
+//! Calls the endpoints of an authorization server: pushed authorization request, token exchange, refresh, revocation.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use url::form_urlencoded;
 
-use super::courier::error_code;
+use super::dpop_client::error_code;
 use super::{AuthorizationServer, Courier, Parcel};
 use crate::clock::Timestamp;
 use crate::config::Secret;
@@ -18,22 +18,22 @@ use crate::random::Random;
 /// `client_assertion_type` of RFC 7523.
 pub const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// Seconds that an assertion is good for.
+/// Seconds for which an assertion is valid.
 pub const ASSERTION_LIFE: i64 = 60;
 
 /// Random bytes of an assertion's `jti`.
 const JTI_BYTES: usize = 16;
 
-/// Who we are to an authorization server.
+/// How an OAuth client authenticates to authorization servers.
 #[derive(Debug)]
-pub struct ClientIdentity {
+pub struct ClientCredentials {
     /// URL of the client's metadata.
     pub client_id: String,
-    /// The key that proves it, with its id; none for public clients.
+    /// The key for client assertions, with its id; `None` for public clients.
     pub key: Option<(String, PrivateKey)>,
 }
 
-/// What a token endpoint gave.
+/// The response of a token endpoint.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     pub access_token: Secret<String>,
@@ -41,31 +41,31 @@ pub struct Tokens {
     pub expires_at: Option<Timestamp>,
     /// Space-separated.
     pub scope: String,
-    /// The account, as atproto servers name it.
+    /// The account's DID, on atproto servers.
     pub sub: Option<String>,
 }
 
-/// Why an exchange was not successful.
+/// Why a call of an authorization server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
     #[error("the authorization server does not answer: {0}")]
     Net(#[from] NetError),
-    /// With the status and the code of RFC 6749 §5.2.
+    /// The response's status, and its error code (RFC 6749 §5.2).
     #[error("the authorization server answered {0} ({1})")]
     Refused(StatusCode, String),
-    #[error("the authorization server's answer makes no sense: {0}")]
+    #[error("the authorization server's response is invalid: {0}")]
     Malformed(&'static str),
 }
 
 impl FlowError {
-    /// The grant is used up, revoked, or of somebody else: no retry helps.
+    /// Whether the grant is used up, revoked, or issued to another client, so that no retry helps.
     pub fn is_invalid_grant(&self) -> bool {
         matches!(self, Self::Refused(_, code) if code == "invalid_grant")
     }
 }
 
 #[derive(Deserialize)]
-struct TokenAnswer {
+struct TokenResponse {
     access_token: String,
     token_type: String,
     refresh_token: Option<String>,
@@ -76,11 +76,11 @@ struct TokenAnswer {
 }
 
 #[derive(Deserialize)]
-struct ParAnswer {
+struct PushedRequestResponse {
     request_uri: String,
 }
 
-/// A JWT by which a client authenticates (RFC 7523 §2.2), for one exchange with `audience`.
+/// Signs a JWT with which a client authenticates (RFC 7523 §2.2) in one request to `audience`.
 pub fn assertion(
     key: &PrivateKey,
     kid: &str,
@@ -98,31 +98,31 @@ pub fn assertion(
     jws::sign_with(key, &header, &claims)
 }
 
-/// Announces what a user is to be asked (RFC 9126); the `request_uri` for the authorization endpoint.
+/// Sends a pushed authorization request (RFC 9126). Returns the `request_uri` for the authorization endpoint.
 ///
 /// # Errors
 /// When the server refuses or does not answer.
-pub async fn push(
-    courier: &Courier,
+pub async fn push_request(
+    dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     request: &[(&str, &str)],
 ) -> Result<String, FlowError> {
     let url = &server.pushed_authorization_request_endpoint;
-    let fetched = post(courier, server, url, client, key, request).await?;
-    let answer: ParAnswer = read(&fetched)?;
+    let fetched = post(dpop_client, server, url, client, key, request).await?;
+    let answer: PushedRequestResponse = parse_body(&fetched)?;
     Ok(answer.request_uri)
 }
 
 /// Exchanges an authorization code for tokens (RFC 6749 §4.1.3).
 ///
 /// # Errors
-/// As [`push`].
+/// As [`push_request`].
 pub async fn exchange(
-    courier: &Courier,
+    dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     (code, verifier, redirect_uri): (&str, &str, &str),
 ) -> Result<Tokens, FlowError> {
@@ -132,44 +132,44 @@ pub async fn exchange(
         ("code_verifier", verifier),
         ("redirect_uri", redirect_uri),
     ];
-    tokens(courier, &post(courier, server, &server.token_endpoint, client, key, &form).await?)
+    parse_tokens(dpop_client, &post(dpop_client, server, &server.token_endpoint, client, key, &form).await?)
 }
 
-/// Exchanges a refresh token for new tokens (RFC 6749 §6). The old one is used up, whatever becomes of the answer.
+/// Exchanges a refresh token for new tokens (RFC 6749 §6). The old one may be used up even when this fails.
 ///
 /// # Errors
-/// As [`push`].
+/// As [`push_request`].
 pub async fn refresh(
-    courier: &Courier,
+    dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     refresh_token: &str,
 ) -> Result<Tokens, FlowError> {
     let form = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
-    tokens(courier, &post(courier, server, &server.token_endpoint, client, key, &form).await?)
+    parse_tokens(dpop_client, &post(dpop_client, server, &server.token_endpoint, client, key, &form).await?)
 }
 
-/// Ends a session at its server (RFC 7009).
+/// Revokes a token at its server (RFC 7009). Does nothing for a server without a revocation endpoint.
 ///
 /// # Errors
-/// As [`push`]; a server without such an endpoint is no error.
+/// As [`push_request`].
 pub async fn revoke(
-    courier: &Courier,
+    dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     token: &str,
 ) -> Result<(), FlowError> {
     let Some(url) = &server.revocation_endpoint else { return Ok(()) };
-    post(courier, server, url, client, key, &[("token", token)]).await.map(drop)
+    post(dpop_client, server, url, client, key, &[("token", token)]).await.map(drop)
 }
 
 async fn post(
-    courier: &Courier,
+    dpop_client: &Courier,
     server: &AuthorizationServer,
     url: &str,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     key: &PrivateKey,
     form: &[(&str, &str)],
 ) -> Result<Fetched, FlowError> {
@@ -177,27 +177,27 @@ async fn post(
         (CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded")),
         (ACCEPT, HeaderValue::from_static("application/json")),
     ]);
-    let body = Some(body_of(courier, server, client, form));
+    let body = Some(form_body(dpop_client, server, client, form));
     let parcel = Parcel { method: Method::POST, url, headers, body, limits: Limits::DOCUMENT };
-    let fetched = courier.send(key, None, &parcel).await?;
+    let fetched = dpop_client.send(key, None, &parcel).await?;
     if fetched.status.is_success() {
         return Ok(fetched);
     }
-    // A code of the server's own choosing goes into logs and messages: cut, and never its free text.
+    // The server chooses the code, which goes into logs and error texts: limit its length, and leave out its free text.
     let code: String = error_code(&fetched.body).chars().take(64).collect();
     Err(FlowError::Refused(fetched.status, code))
 }
 
-fn body_of(
-    courier: &Courier,
+fn form_body(
+    dpop_client: &Courier,
     server: &AuthorizationServer,
-    client: &ClientIdentity,
+    client: &ClientCredentials,
     form: &[(&str, &str)],
 ) -> Bytes {
     let mut body = form_urlencoded::Serializer::new(String::new());
     body.append_pair("client_id", &client.client_id).extend_pairs(form);
     if let Some((kid, client_key)) = &client.key {
-        let (random, now) = (courier.random(), courier.clock().now());
+        let (random, now) = (dpop_client.random(), dpop_client.clock().now());
         let assertion = assertion(client_key, kid, &client.client_id, &server.issuer, random, now);
         body.append_pair("client_assertion_type", ASSERTION_TYPE);
         body.append_pair("client_assertion", &assertion);
@@ -205,16 +205,17 @@ fn body_of(
     body.finish().into()
 }
 
-fn read<'a, T: Deserialize<'a>>(fetched: &'a Fetched) -> Result<T, FlowError> {
-    serde_json::from_slice(&fetched.body).map_err(|_| FlowError::Malformed("a field is missing"))
+fn parse_body<'a, T: Deserialize<'a>>(fetched: &'a Fetched) -> Result<T, FlowError> {
+    serde_json::from_slice(&fetched.body)
+        .map_err(|_| FlowError::Malformed("it is not JSON, or a field is missing"))
 }
 
-fn tokens(courier: &Courier, fetched: &Fetched) -> Result<Tokens, FlowError> {
-    let answer: TokenAnswer = read(fetched)?;
+fn parse_tokens(dpop_client: &Courier, fetched: &Fetched) -> Result<Tokens, FlowError> {
+    let answer: TokenResponse = parse_body(fetched)?;
     if !answer.token_type.eq_ignore_ascii_case("dpop") {
         return Err(FlowError::Malformed("the token is not bound to the DPoP key"));
     }
-    let now = courier.clock().now();
+    let now = dpop_client.clock().now();
     Ok(Tokens {
         access_token: Secret::new(answer.access_token),
         refresh_token: answer.refresh_token.map(Secret::new),

@@ -1,22 +1,22 @@
-//! OAuth with users' authorization servers (the atproto OAuth profile; RFC 6749, 7636, 9126, 9449, 9728, 8414).
+//! The OAuth client for users' authorization servers (the atproto OAuth profile; RFC 6749, 7636, 9126, 9449, 9728,
+//! 8414).
 //!
-//! [`Discovery`] finds the server that speaks for an account, never by what somebody claims: DID document, PDS, the PDS's
-//! own word. [`Courier`] sends requests with DPoP proofs, [`flow`] holds the exchanges with a server's endpoints, and
-//! [`Authorizations`] takes the instance's own users to their servers and back.
-//! What comes of it, a session, lives in `pds`.
+//! [`Discovery`] finds an account's authorization server through the DID document and the PDS's metadata, never from a
+//! client's claim. [`Courier`] sends requests with DPoP proofs, [`flow`] calls a server's endpoints, and
+//! [`Authorizations`] runs the authorization flow of the instance's own users. `pds` stores the resulting sessions.
 
 mod authorization;
-mod courier;
 mod discovery;
+mod dpop_client;
 pub mod flow;
 pub mod own;
 
 pub use authorization::{
     AuthorizationError, Authorizations, Callback, Completed, Goal, GrantGoal, STATE_SECONDS,
 };
-pub(crate) use courier::error_code;
-pub use courier::{Courier, Parcel};
 pub(crate) use discovery::origin_of;
 pub use discovery::{Account, AuthorizationServer, Discovery, DiscoveryError};
-pub use flow::{ClientIdentity, FlowError, Tokens};
+pub(crate) use dpop_client::error_code;
+pub use dpop_client::{Courier, Parcel};
+pub use flow::{ClientCredentials, FlowError, Tokens};
 pub use own::{OwnClient, OwnKey};

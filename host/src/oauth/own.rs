@@ -1,21 +1,22 @@
-//! The instance as an OAuth client of its own: for logins, one client for each origin it is reached by.
+//! The instance as an OAuth client, for logins: one client for each origin of the instance.
 //!
-//! On loopback nobody could fetch its metadata, so it is a loopback client there, whose metadata is its name (atproto
-//! OAuth, localhost clients). Elsewhere it is a confidential client, whose key all hosts share.
+//! Authorization servers can't fetch metadata from a loopback origin, so there the instance is a loopback client, whose
+//! `client_id` contains the metadata (atproto OAuth, localhost clients). Elsewhere it is a confidential client, whose
+//! key all hosts share.
 
 use serde_json::{Value, json};
 use url::Url;
 
-use super::ClientIdentity;
+use super::ClientCredentials;
 use crate::crypto::{Algorithm, PrivateKey, jwk};
 
-/// What the instance may ask for when its users log in.
+/// The scopes that the instance requests when its users log in.
 pub const SCOPES: &str = "atproto transition:generic";
 
-/// Where authorization servers send users back to.
+/// The path of the redirect URI.
 pub const CALLBACK: &str = "/auth/callback";
 
-/// Where the metadata is.
+/// The path of the client metadata.
 pub const METADATA: &str = "/oauth-client-metadata.json";
 
 /// The instance's key for `private_key_jwt`.
@@ -27,7 +28,7 @@ pub struct OwnKey(PrivateKey);
 pub struct OwnClient {
     pub client_id: String,
     pub redirect_uri: String,
-    /// Whether it proves itself with the instance's key.
+    /// Whether it authenticates with the instance's key.
     pub confidential: bool,
 }
 
@@ -36,12 +37,12 @@ impl OwnKey {
         Self(key)
     }
 
-    /// The key's thumbprint is its id.
+    /// The key's id: its JWK thumbprint.
     pub fn kid(&self) -> String {
         jwk::thumbprint(&self.0.public()).unwrap_or_default()
     }
 
-    /// The key once more, for one exchange.
+    /// A copy of the key.
     pub fn key(&self) -> Option<PrivateKey> {
         PrivateKey::from_bytes(Algorithm::Es256, &*self.0.to_bytes()).ok()
     }
@@ -56,24 +57,24 @@ impl OwnKey {
 }
 
 impl OwnClient {
-    /// The client of an origin of ours, which may ask for these scopes.
+    /// The client for an origin of the instance. `scopes` are those that a loopback client declares.
     pub fn of(origin: &str, scopes: &str) -> Self {
         let redirect_uri = format!("{origin}{CALLBACK}");
         let url = Url::parse(origin).ok();
         if url.as_ref().is_none_or(|url| url.scheme() == "https") {
             return Self { client_id: format!("{origin}{METADATA}"), redirect_uri, confidential: true };
         }
-        // Loopback clients are sent back to an address, never to a name (RFC 8252 §8.3).
+        // A loopback redirect URI has an IP address, not a name (RFC 8252 §8.3).
         let redirect_uri = redirect_uri.replacen("//localhost", "//127.0.0.1", 1);
         let params = [("redirect_uri", redirect_uri.as_str()), ("scope", scopes)];
         let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
         Self { client_id: format!("http://localhost?{query}"), redirect_uri, confidential: false }
     }
 
-    /// Who it is in an exchange.
-    pub fn identity(&self, key: &OwnKey) -> ClientIdentity {
+    /// How the client authenticates.
+    pub fn credentials(&self, key: &OwnKey) -> ClientCredentials {
         let key = if self.confidential { key.key().map(|own| (key.kid(), own)) } else { None };
-        ClientIdentity { client_id: self.client_id.clone(), key }
+        ClientCredentials { client_id: self.client_id.clone(), key }
     }
 
     /// The metadata document. `texts` are the names and links that admins set.
@@ -115,7 +116,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn on_loopback_the_name_is_the_metadata() {
+    fn on_loopback_the_client_id_contains_the_metadata() {
         let own = OwnClient::of("http://localhost:3000", SCOPES);
         assert_eq!(own.redirect_uri, "http://127.0.0.1:3000/auth/callback");
         let expected = "http://localhost?redirect_uri=http%3A%2F%2F127.0.0.1%3A3000%2Fauth%2Fcallback\
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_it_is_confidential_and_publishes_its_key() {
+    fn on_other_origins_it_is_confidential_and_publishes_its_key() {
         let own = OwnClient::of("https://a.example", SCOPES);
         let key = OwnKey::new(PrivateKey::generate(Algorithm::Es256, &Random::seeded(1)));
         let metadata = own.metadata(
@@ -138,6 +139,6 @@ mod tests {
         assert_eq!((&metadata["client_name"], metadata.get("tos_uri")), (&json!("A"), None));
         assert_eq!(metadata["jwks"]["keys"][0]["kid"], key.kid().as_str());
         assert!(!metadata.to_string().contains("\"d\""));
-        assert!(own.identity(&key).key.is_some());
+        assert!(own.credentials(&key).key.is_some());
     }
 }

@@ -1,5 +1,5 @@
-//! The calls of one session. Each has a place among the calls to PDSs ([`PdsPlaces`]) and one deadline, which covers the
-//! wait for the place, the renewal of tokens, and every repeat.
+//! Makes calls to a PDS with one session. Each takes a place in [`PdsPlaces`] and has one deadline, which covers the
+//! wait for the place, the renewal of tokens, and all repeats.
 
 use std::time::Duration;
 
@@ -16,34 +16,34 @@ use crate::fair_share::Tenant;
 use crate::net::{Client, Limits, NetError, Outgoing};
 use crate::oauth::Parcel;
 
-/// A PDS writes to its own disk; one that takes longer has a problem.
+/// Limits of one request. A healthy PDS answers a write much faster.
 const WRITE_LIMITS: Limits = Limits { max_bytes: Limits::DOCUMENT_BYTES, total: Duration::from_secs(30) };
 
-/// The longest a call may take in all. Without it a slow PDS could use up every request's own time: three for nonces, a
-/// renewal, and three more.
+/// Deadline of a whole call. A call may take seven requests, each with its own time limit: three because of nonces, a
+/// token renewal, and three more.
 const CALL_TIME: Duration = Duration::from_mins(1);
 
-/// The same for a blob: uploading 50 MiB takes a while.
+/// Deadline of an upload, of up to 50 MiB.
 const UPLOAD_TIME: Duration = Duration::from_mins(2);
 
 const UPLOAD_LIMITS: Limits = Limits { total: UPLOAD_TIME, ..WRITE_LIMITS };
 
-/// What places and time a call takes.
+/// Selects the pool and the deadline of a call.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum CallKind {
     Call,
     Upload,
 }
 
-/// Calls a PDS in the name of a session's user.
+/// Calls a PDS with a user's session.
 #[derive(Clone, Copy, Debug)]
 pub struct Agent<'a> {
     net: &'a Client,
     session: &'a Session,
     places: &'a PdsPlaces,
-    /// Whose share the calls take.
+    /// The tenant whose share the calls take.
     tenant: &'a Tenant,
-    /// At most this long for each call.
+    /// Upper bound of each call's deadline.
     patience: Duration,
 }
 
@@ -52,22 +52,22 @@ impl<'a> Agent<'a> {
         Self { net, session, places, tenant, patience: UPLOAD_TIME }
     }
 
-    /// With less time than the calls would have.
+    /// The same agent, with calls that take at most `patience`.
     #[must_use]
     pub fn within(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// Does one write by its own method: `createRecord`, `putRecord` or `deleteRecord`.
+    /// Makes one write with its method: `createRecord`, `putRecord` or `deleteRecord`.
     ///
     /// # Errors
-    /// When the PDS refuses or does not answer. After [`PdsError::Net`] and [`PdsError::Malformed`] it is not known
-    /// whether the write was done.
+    /// When the PDS refuses or does not answer. After [`PdsError::Net`] and [`PdsError::Malformed`] the write may or
+    /// may not have been made.
     pub async fn write(&self, write: &Write) -> Result<Committed, PdsError> {
         self.write_and_show(write).await.map(|(committed, _)| committed)
     }
 
-    /// As [`Self::write`], with the PDS's answer as it came.
+    /// As [`Self::write`]; also returns the body of the PDS's response, unchanged.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -78,7 +78,7 @@ impl<'a> Agent<'a> {
             Action::Put(record) => ("com.atproto.repo.putRecord", Some(record)),
             Action::Delete => ("com.atproto.repo.deleteRecord", None),
         };
-        let mut body = Object::new("repo", self.session.did.as_str());
+        let mut body = JsonObject::new("repo", self.session.did.as_str());
         body.text("collection", write.collection.as_str());
         if let Some(rkey) = &write.rkey {
             body.text("rkey", rkey.as_str());
@@ -90,11 +90,11 @@ impl<'a> Agent<'a> {
             body.text("swapRecord", swap);
         }
         let answer = self.procedure(method, body.finish()).await?;
-        let committed = if record.is_some() { answer::one(&answer)? } else { answer::deleted(&answer)? };
+        let committed = if record.is_some() { answer::written(&answer)? } else { answer::deleted(&answer)? };
         Ok((committed, answer))
     }
 
-    /// Does all writes in one commit, or none (`applyWrites`).
+    /// Makes all writes in one commit, or none (`applyWrites`).
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -107,7 +107,7 @@ impl<'a> Agent<'a> {
                 Action::Put(record) => ("update", Some(record)),
                 Action::Delete => ("delete", None),
             };
-            let mut item = Object::new("$type", &format!("com.atproto.repo.applyWrites#{kind}"));
+            let mut item = JsonObject::new("$type", &format!("com.atproto.repo.applyWrites#{kind}"));
             item.text("collection", write.collection.as_str());
             if let Some(rkey) = &write.rkey {
                 item.text("rkey", rkey.as_str());
@@ -117,28 +117,28 @@ impl<'a> Agent<'a> {
             }
             list.push(item.finish());
         }
-        let mut body = Object::new("repo", self.session.did.as_str());
+        let mut body = JsonObject::new("repo", self.session.did.as_str());
         body.0.extend_from_slice(b",\"writes\":[");
         body.0.extend_from_slice(&list.join(&b","[..]));
         body.0.push(b']');
         let answer = self.procedure("com.atproto.repo.applyWrites", body.finish()).await?;
-        answer::many(&answer, writes.len())
+        answer::applied(&answer, writes.len())
     }
 
-    /// Uploads a blob; the PDS's answer as it came.
+    /// Uploads a blob. Returns the body of the PDS's response, unchanged.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub async fn upload_blob(&self, bytes: Bytes, mime_type: &str) -> Result<Bytes, PdsError> {
         let kind = HeaderValue::try_from(mime_type)
-            .map_err(|_| PdsError::Malformed("the type of the blob is no header value".to_owned()))?;
+            .map_err(|_| PdsError::Malformed("the MIME type of the blob is not a header value".to_owned()))?;
         self.check_blob(&kind)?;
         let body = Some((kind, bytes));
         let call = self.call(Method::POST, "com.atproto.repo.uploadBlob", body, UPLOAD_LIMITS);
-        self.in_time(Kind::Upload, call).await
+        self.with_deadline(CallKind::Upload, call).await
     }
 
-    /// Uploads a blob that is still on its way to us; the PDS's answer as it came.
+    /// Uploads a blob as a stream. Returns the body of the PDS's response, unchanged.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -150,33 +150,34 @@ impl<'a> Agent<'a> {
         let parcel = Parcel { method: Method::POST, url: &url, headers, body: None, limits };
         let url = self.url("com.atproto.server.getSession");
         let limits = WRITE_LIMITS;
-        let ahead = Parcel { method: Method::GET, url: &url, headers: HeaderMap::new(), body: None, limits };
+        let probe = Parcel { method: Method::GET, url: &url, headers: HeaderMap::new(), body: None, limits };
         let call = async {
-            answer::success(self.session.credential.send_once(self.net, &ahead, parcel, body).await?)
+            answer::success(self.session.credential.send_stream(self.net, &probe, parcel, body).await?)
         };
-        self.in_time(Kind::Upload, call).await
+        self.with_deadline(CallKind::Upload, call).await
     }
 
-    /// A query; its answer as it came.
+    /// Calls a query. Returns the body of the response, unchanged.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub async fn query(&self, method_and_params: &str) -> Result<Bytes, PdsError> {
-        self.in_time(Kind::Call, self.call(Method::GET, method_and_params, None, WRITE_LIMITS)).await
+        self.with_deadline(CallKind::Call, self.call(Method::GET, method_and_params, None, WRITE_LIMITS))
+            .await
     }
 
-    /// A procedure, with JSON text as its input; its answer as it came.
+    /// Calls a procedure with JSON text as input. Returns the body of the response, unchanged.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
         let json = HeaderValue::from_static("application/json");
         let call = self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS);
-        self.in_time(Kind::Call, call).await
+        self.with_deadline(CallKind::Call, call).await
     }
 
-    /// Refuses a write that is beyond what the session may do. A put creates the record where there is none, unless it
-    /// names the one to replace.
+    /// Refuses a write that the session's scopes don't allow. A put without `swap` needs the permission to create too,
+    /// because it creates the record where there is none.
     fn check_write(&self, write: &Write) -> Result<(), PdsError> {
         let actions: &[RepoAction] = match (&write.action, &write.swap) {
             (Action::Create(_), _) => &[RepoAction::Create],
@@ -226,33 +227,33 @@ impl<'a> Agent<'a> {
         format!("{}/xrpc/{method}", self.session.endpoint)
     }
 
-    /// Makes a call with a place, within its time and the caller's patience. Tokens that are being renewed when the time
-    /// is over are kept all the same ([`super::Vault`]).
-    async fn in_time<T>(
+    /// Waits for a place and makes a call, both within its deadline. A token renewal that is in progress at the
+    /// deadline still completes and is stored ([`super::Vault`]).
+    async fn with_deadline<T>(
         &self,
-        kind: Kind,
+        kind: CallKind,
         call: impl Future<Output = Result<T, PdsError>>,
     ) -> Result<T, PdsError> {
-        let whole = async {
+        let placed_call = async {
             let _place = match kind {
-                Kind::Call => self.places.enter(self.tenant, &self.session.endpoint).await?,
-                Kind::Upload => self.places.enter_upload(self.tenant, &self.session.did).await?,
+                CallKind::Call => self.places.enter(self.tenant, &self.session.endpoint).await?,
+                CallKind::Upload => self.places.enter_upload(self.tenant, &self.session.did).await?,
             };
             call.await
         };
-        let most = match kind {
-            Kind::Call => CALL_TIME,
-            Kind::Upload => UPLOAD_TIME,
+        let deadline = match kind {
+            CallKind::Call => CALL_TIME,
+            CallKind::Upload => UPLOAD_TIME,
         };
-        let ended = tokio::time::timeout(most.min(self.patience), whole).await;
+        let ended = tokio::time::timeout(deadline.min(self.patience), placed_call).await;
         ended.unwrap_or(Err(PdsError::Net(NetError::Timeout)))
     }
 }
 
-/// A JSON object under way, so that a record goes into it as the text it is.
-struct Object(Vec<u8>);
+/// Builds the text of a JSON object, into which records are inserted as text.
+struct JsonObject(Vec<u8>);
 
-impl Object {
+impl JsonObject {
     fn new(name: &str, value: &str) -> Self {
         Self(format!("{{\"{name}\":{}", json!(value)).into_bytes())
     }
@@ -261,10 +262,13 @@ impl Object {
         self.0.extend_from_slice(format!(",\"{name}\":{}", json!(value)).as_bytes());
     }
 
-    /// A value that is JSON text already; what is not can't slip in.
+    /// Adds a value that is JSON text already.
+    ///
+    /// # Errors
+    /// When it is not JSON.
     fn raw(&mut self, name: &str, value: &[u8]) -> Result<(), PdsError> {
         let checked: &RawValue = serde_json::from_slice(value)
-            .map_err(|error| PdsError::Malformed(format!("the record is no JSON: {error}")))?;
+            .map_err(|error| PdsError::Malformed(format!("the record is not JSON: {error}")))?;
         self.0.extend_from_slice(format!(",\"{name}\":{checked}").as_bytes());
         Ok(())
     }
@@ -287,7 +291,7 @@ mod tests {
     use crate::net::tests::loopback;
     use crate::pds::Credential;
 
-    /// Renewals and repeats are inside of what is timed, and so is the wait for a place.
+    /// The deadline covers renewals, repeats and the wait for a place.
     #[tokio::test(start_paused = true)]
     async fn a_call_has_one_deadline() {
         let (net, places, tenant) = (loopback(), PdsPlaces::default(), Tenant::Instance);
@@ -300,12 +304,12 @@ mod tests {
         let agent = Agent::new(&net, &session, &places, &tenant);
         let short = Duration::from_secs(7);
         for (agent, kind, time) in [
-            (agent, Kind::Call, CALL_TIME),
-            (agent, Kind::Upload, UPLOAD_TIME),
-            (agent.within(short), Kind::Call, short),
+            (agent, CallKind::Call, CALL_TIME),
+            (agent, CallKind::Upload, UPLOAD_TIME),
+            (agent.within(short), CallKind::Call, short),
         ] {
             let started = Instant::now();
-            let ended = agent.in_time(kind, pending::<Result<(), PdsError>>()).await;
+            let ended = agent.with_deadline(kind, pending::<Result<(), PdsError>>()).await;
             assert!(matches!(ended, Err(PdsError::Net(NetError::Timeout))), "{ended:?}");
             assert_eq!(started.elapsed(), time);
         }

@@ -1,4 +1,4 @@
-//! What a PDS answers to a write.
+//! Parses a PDS's responses to writes, and defines the errors of calls to a PDS.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -10,31 +10,31 @@ use crate::atproto::{Cid, RecordUri, Tid};
 use crate::fair_share::Full;
 use crate::net::{Fetched, NetError};
 
-/// A PDS said no. Kept whole, so that it can be passed on unchanged.
+/// A PDS's error response, kept complete so that it can be forwarded unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: StatusCode,
     pub body: Bytes,
 }
 
-/// Why a call was not successful.
+/// Why a call to a PDS failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PdsError {
     #[error("the PDS does not answer: {0}")]
     Net(#[from] NetError),
-    /// Nothing was sent.
-    #[error("too many calls to PDSs are under way: {0}")]
+    /// No request was sent.
+    #[error("too many calls to PDSs are in progress: {0}")]
     Busy(#[from] Full),
     #[error("the PDS answered {}: {}", .0.status.as_u16(), .0.reason())]
     Refused(Refusal),
-    /// It said yes in a way that makes no sense; what it did is not known.
-    #[error("the PDS's answer makes no sense: {0}")]
+    /// A successful status with an invalid body; the write may or may not have been made.
+    #[error("the PDS's response is invalid: {0}")]
     Malformed(String),
     #[error("the session's credential can't be sent")]
     Credential,
     #[error("the session has ended: the user has to sign in again")]
     Ended,
-    /// The tokens are over, and newer ones can't be had now.
+    /// The access token has expired and can't be renewed at present.
     #[error("the session can't be renewed: {0}")]
     Renewal(Box<RenewError>),
 }
@@ -42,13 +42,13 @@ pub enum PdsError {
 /// A commit to a repo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The repo's new revision, when the PDS tells it.
+    /// The repo's new revision, when the PDS returns it.
     pub rev: Option<Tid>,
-    /// For each write in order what is there now; `None` for a delete.
+    /// The URI and CID that each write produced, in order; `None` for a delete.
     pub records: Vec<Option<(RecordUri, Cid)>>,
 }
 
-/// `{error, message}` of a refusal, as far as it is there.
+/// The `error` and `message` fields of an error response; empty when missing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ErrorBody {
@@ -56,7 +56,7 @@ struct ErrorBody {
     message: String,
 }
 
-/// Characters of a refusal that are repeated in messages; the whole body is kept beside.
+/// Characters of an error response that are included in error texts.
 const REASON_CHARS: usize = 300;
 
 impl Refusal {
@@ -64,14 +64,14 @@ impl Refusal {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Our own refusal of what a session may not do (any more), in the PDS's words for it.
+    /// The refusal of a call that the session's effective scopes don't allow, in the form that a PDS would return.
     pub(super) fn missing_scope(scope: &str) -> Self {
         let message = format!("Missing required scope \"{scope}\"");
         let body = json!({ "error": "ScopeMissingError", "message": message });
         Self { status: StatusCode::FORBIDDEN, body: body.to_string().into() }
     }
 
-    /// Error name and message of the answer.
+    /// The error name and message of the response.
     pub fn reason(&self) -> String {
         let ErrorBody { error, message } = self.error_body();
         let text = match (error.is_empty(), message.is_empty()) {
@@ -83,7 +83,7 @@ impl Refusal {
         text.chars().take(REASON_CHARS).collect()
     }
 
-    /// Whether what should be deleted is not there.
+    /// Whether a delete was refused because the record does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status == StatusCode::NOT_FOUND
             || (self.status == StatusCode::BAD_REQUEST && self.error_body().error == "RecordNotFound")
@@ -96,66 +96,69 @@ struct Commit {
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct RecordRef {
     uri: String,
     cid: String,
 }
 
 #[derive(Deserialize)]
-struct OneAnswer {
+struct WriteResponse {
     #[serde(flatten)]
-    place: Place,
+    record: RecordRef,
     commit: Option<Commit>,
 }
 
 #[derive(Deserialize)]
-struct DeleteAnswer {
+struct DeleteResponse {
     commit: Option<Commit>,
 }
 
 #[derive(Deserialize)]
-struct Outcome {
+struct WriteResult {
     uri: Option<String>,
     cid: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct ManyAnswer {
+struct ApplyWritesResponse {
     commit: Option<Commit>,
-    results: Option<Vec<Outcome>>,
+    results: Option<Vec<WriteResult>>,
 }
 
-/// The body of a success.
+/// The body of a successful response.
+///
+/// # Errors
+/// [`PdsError::Refused`] for any other status.
 pub(super) fn success(fetched: Fetched) -> Result<Bytes, PdsError> {
     let Fetched { status, body, .. } = fetched;
     if status.is_success() { Ok(body) } else { Err(PdsError::Refused(Refusal { status, body })) }
 }
 
-/// Of `createRecord` and `putRecord`.
-pub(super) fn one(body: &[u8]) -> Result<Committed, PdsError> {
-    let answer: OneAnswer = parse(body)?;
+/// Parses the response of `createRecord` and `putRecord`.
+pub(super) fn written(body: &[u8]) -> Result<Committed, PdsError> {
+    let answer: WriteResponse = parse(body)?;
     Ok(Committed {
         rev: rev(answer.commit),
-        records: vec![Some(place(&answer.place.uri, &answer.place.cid)?)],
+        records: vec![Some(record_ref(&answer.record.uri, &answer.record.cid)?)],
     })
 }
 
-/// Of `deleteRecord`.
+/// Parses the response of `deleteRecord`.
 pub(super) fn deleted(body: &[u8]) -> Result<Committed, PdsError> {
-    // Old servers answer with nothing at all.
-    let answer = if body.is_empty() { DeleteAnswer { commit: None } } else { parse(body)? };
+    // Old PDSs send an empty body.
+    let answer = if body.is_empty() { DeleteResponse { commit: None } } else { parse(body)? };
     Ok(Committed { rev: rev(answer.commit), records: vec![None] })
 }
 
-/// Of `applyWrites` with `writes` of them.
-pub(super) fn many(body: &[u8], writes: usize) -> Result<Committed, PdsError> {
-    let answer: ManyAnswer = parse(body)?;
+/// Parses the response of `applyWrites` with `writes` writes.
+pub(super) fn applied(body: &[u8], writes: usize) -> Result<Committed, PdsError> {
+    let answer: ApplyWritesResponse = parse(body)?;
     let results = answer.results.unwrap_or_default();
     if results.len() != writes {
         return Err(PdsError::Malformed(format!("{} results for {writes} writes", results.len())));
     }
     let records = results.into_iter().map(|outcome| match (outcome.uri, outcome.cid) {
-        (Some(uri), Some(cid)) => place(&uri, &cid).map(Some),
+        (Some(uri), Some(cid)) => record_ref(&uri, &cid).map(Some),
         _ => Ok(None),
     });
     Ok(Committed { rev: rev(answer.commit), records: records.collect::<Result<_, _>>()? })
@@ -169,8 +172,8 @@ fn rev(commit: Option<Commit>) -> Option<Tid> {
     Tid::try_from(commit?.rev.as_str()).ok()
 }
 
-fn place(uri: &str, cid: &str) -> Result<(RecordUri, Cid), PdsError> {
+fn record_ref(uri: &str, cid: &str) -> Result<(RecordUri, Cid), PdsError> {
     let uri = RecordUri::parse(uri).map_err(|error| PdsError::Malformed(error.to_string()))?;
-    let cid = cid.parse().map_err(|_| PdsError::Malformed("the cid is no CID".to_owned()))?;
+    let cid = cid.parse().map_err(|_| PdsError::Malformed("the cid is not a CID".to_owned()))?;
     Ok((uri, cid))
 }

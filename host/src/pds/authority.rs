@@ -1,27 +1,27 @@
-//! Which stored sessions a caller may act with.
+//! Decides which stored sessions a caller may use.
 
 use std::sync::Arc;
 
-use super::SessionOf;
+use super::SessionSelector;
 use crate::atproto::Did;
 
-/// What a caller has proved about stored sessions. The API client that a request names is no part of it: client keys are
-/// public, so a name proves nothing.
+/// What a caller has proved about stored sessions. The API client that a request names is not part of it: client keys
+/// are public and prove nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
-    /// No session: an anonymous call, a service token, a job without `auth`.
+    /// No session: an anonymous call, a call with service auth, a job without `auth`.
     #[default]
     None,
-    /// The session whose possession was proved, by id: with DPoP one of an API client (by id), with a cookie one of the
-    /// instance's own logins, which belong to no client.
+    /// The session (by id) that the caller proved to hold: with a DPoP proof, a session of an API client (by id); with
+    /// a cookie, a login at the instance itself, which belongs to no client.
     Session { id: Arc<str>, client: Option<Arc<str>> },
-    /// The newest session of the caller under an API client (by id), or of their logins at the instance itself: a job
-    /// with `auth`, whose creator proved such a session.
+    /// The newest session of the caller at an API client (by id), or of their logins at the instance itself. For a job
+    /// with `auth`, whose creator proved to hold such a session.
     Newest { client: Option<Arc<str>> },
 }
 
 impl Authority {
-    /// The API client, by id, that the caller proved to hold a session of.
+    /// The API client, by id, of the session that the caller proved to hold.
     pub fn client(&self) -> Option<&Arc<str>> {
         match self {
             Self::None => None,
@@ -29,20 +29,20 @@ impl Authority {
         }
     }
 
-    /// Whether the caller may act with any session.
+    /// Whether the caller may use any session.
     pub fn is_some(&self) -> bool {
         *self != Self::None
     }
 
-    /// The session for calls to the PDS of `user`; with `account`, to that of an account that `user` writes for. Accounts
-    /// are shared within an API client, so that takes a proved session of one.
-    pub fn session_of<'a>(&'a self, user: &'a Did, account: Option<&'a Did>) -> Option<SessionOf<'a>> {
+    /// The session for calls to the PDS of `user`, or with `account` to that of an account that `user` writes for.
+    /// Accounts are shared within an API client, so `account` requires a proved session of one.
+    pub fn session_of<'a>(&'a self, user: &'a Did, account: Option<&'a Did>) -> Option<SessionSelector<'a>> {
         match (self, account) {
             (Self::None, _) => None,
-            (_, Some(did)) => Some(SessionOf::Account { did, client: Some(self.client()?) }),
-            (Self::Session { id, .. }, None) => Some(SessionOf::Id(id)),
+            (_, Some(did)) => Some(SessionSelector::Account { did, client: Some(self.client()?) }),
+            (Self::Session { id, .. }, None) => Some(SessionSelector::Id(id)),
             (Self::Newest { client }, None) => {
-                Some(SessionOf::Account { did: user, client: client.as_deref() })
+                Some(SessionSelector::Account { did: user, client: client.as_deref() })
             }
         }
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_reached_only_with_a_proof() {
+    fn a_session_is_found_only_with_a_proof() {
         let did = |text: &str| Did::try_from(text).unwrap();
         let (user, team) = (did("did:plc:user"), did("did:plc:team"));
         let client = || Some(Arc::from("app"));
@@ -64,16 +64,16 @@ mod tests {
         assert_eq!(which(&Authority::None, Some(&team)), None);
 
         let dpop = Authority::Session { id: "s1".into(), client: client() };
-        assert_eq!(which(&dpop, None), Some(format!("{:?}", SessionOf::Id("s1"))));
-        let of_team = SessionOf::Account { did: &team, client: Some("app") };
+        assert_eq!(which(&dpop, None), Some(format!("{:?}", SessionSelector::Id("s1"))));
+        let of_team = SessionSelector::Account { did: &team, client: Some("app") };
         assert_eq!(which(&dpop, Some(&team)), Some(format!("{of_team:?}")));
 
         let cookie = Authority::Session { id: "s2".into(), client: None };
-        assert_eq!(which(&cookie, None), Some(format!("{:?}", SessionOf::Id("s2"))));
-        assert_eq!(which(&cookie, Some(&team)), None, "accounts are shared within an application");
+        assert_eq!(which(&cookie, None), Some(format!("{:?}", SessionSelector::Id("s2"))));
+        assert_eq!(which(&cookie, Some(&team)), None, "accounts are shared within an API client");
 
         let job = Authority::Newest { client: client() };
-        let newest = SessionOf::Account { did: &user, client: Some("app") };
+        let newest = SessionSelector::Account { did: &user, client: Some("app") };
         assert_eq!(which(&job, None), Some(format!("{newest:?}")));
     }
 }

@@ -1,48 +1,48 @@
-//! A session whose tokens are bound to a DPoP key: requests with proofs, and newer tokens when the old ones are over.
+//! Sends requests with a session whose tokens are bound to a DPoP key, and renews the tokens when they expire.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
 
-use super::vault::Held;
+use super::vault::SessionTokens;
 use super::{PdsError, RenewError, Vault};
 use crate::crypto::PrivateKey;
 use crate::net::{Fetched, Limits, Outgoing};
 use crate::oauth::Parcel;
 
-/// A token that ends this soon is renewed before it is used: no call may outlive its token on the way.
-const AHEAD_SECONDS: i64 = 30;
+/// A token that expires within this many seconds is renewed before use, so that it does not expire during a call.
+const RENEW_AHEAD_SECONDS: i64 = 30;
 
-/// Cheap to share: all calls of a run see the same tokens.
+/// An OAuth session with its DPoP key and its present tokens. All calls of a run share one.
 #[derive(Debug)]
 pub struct BoundSession {
     vault: Vault,
     id: String,
     key: PrivateKey,
-    tokens: Mutex<Arc<Held>>,
+    tokens: Mutex<Arc<SessionTokens>>,
 }
 
 impl BoundSession {
-    pub(super) fn new(vault: Vault, id: String, key: PrivateKey, tokens: Held) -> Self {
+    pub(super) fn new(vault: Vault, id: String, key: PrivateKey, tokens: SessionTokens) -> Self {
         Self { vault, id, key, tokens: Mutex::new(Arc::new(tokens)) }
     }
 
-    fn known(&self) -> Arc<Held> {
+    fn cached_tokens(&self) -> Arc<SessionTokens> {
         Arc::clone(&self.tokens.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tokens that are good for a while.
-    async fn current(&self) -> Result<Arc<Held>, PdsError> {
-        let tokens = self.known();
-        let soon = self.vault.courier().clock().now().plus_seconds(AHEAD_SECONDS);
+    /// The tokens, renewed if they expire soon.
+    async fn valid_tokens(&self) -> Result<Arc<SessionTokens>, PdsError> {
+        let tokens = self.cached_tokens();
+        let soon = self.vault.dpop_client().clock().now().plus_seconds(RENEW_AHEAD_SECONDS);
         match tokens.expires_at {
             Some(expires_at) if expires_at <= soon && tokens.refreshable => self.renew(&tokens).await,
             _ => Ok(tokens),
         }
     }
 
-    async fn renew(&self, old: &Held) -> Result<Arc<Held>, PdsError> {
+    async fn renew(&self, old: &SessionTokens) -> Result<Arc<SessionTokens>, PdsError> {
         let new = self.vault.renew(&self.id, old.version).await.map_err(|error| match error {
             RenewError::Ended => PdsError::Ended,
             other => PdsError::Renewal(Box::new(other)),
@@ -52,44 +52,45 @@ impl BoundSession {
         Ok(new)
     }
 
-    /// Sends a request, once more with newer tokens when the PDS calls these over.
+    /// Sends a request; renews the tokens and repeats it when the PDS rejects the access token.
     pub(super) async fn send(&self, parcel: &Parcel<'_>) -> Result<Fetched, PdsError> {
-        let tokens = self.current().await?;
-        let courier = self.vault.courier();
-        let fetched = courier.send(&self.key, Some(tokens.access.reveal()), parcel).await?;
-        if !is_over(&fetched) {
+        let tokens = self.valid_tokens().await?;
+        let dpop_client = self.vault.dpop_client();
+        let fetched = dpop_client.send(&self.key, Some(tokens.access.reveal()), parcel).await?;
+        if !rejects_token(&fetched) {
             return Ok(fetched);
         }
         if !tokens.refreshable {
             return Err(PdsError::Ended);
         }
         let tokens = self.renew(&tokens).await?;
-        Ok(courier.send(&self.key, Some(tokens.access.reveal()), parcel).await?)
+        Ok(dpop_client.send(&self.key, Some(tokens.access.reveal()), parcel).await?)
     }
 
-    /// Sends a request whose body can be sent once. A small request goes ahead: it brings tokens and nonce up to date,
-    /// and finds out what else the PDS may have against this session before anybody's megabytes are on their way.
-    pub(super) async fn send_once(
+    /// Sends a request whose body is a stream and can't be repeated. The small request `probe` is sent first: it renews
+    /// the tokens and the nonce if necessary, and shows whether the PDS accepts the session before the body is sent.
+    pub(super) async fn send_stream(
         &self,
-        ahead: &Parcel<'_>,
+        probe: &Parcel<'_>,
         parcel: Parcel<'_>,
         body: Outgoing,
         limits: Limits,
     ) -> Result<Fetched, PdsError> {
-        let heard = self.send(ahead).await?;
-        if heard.status == StatusCode::UNAUTHORIZED {
-            return Ok(heard);
+        let probed = self.send(probe).await?;
+        if probed.status == StatusCode::UNAUTHORIZED {
+            return Ok(probed);
         }
-        let tokens = self.known();
+        let tokens = self.cached_tokens();
         let token = Some(tokens.access.reveal().as_str());
-        let courier = self.vault.courier();
+        let dpop_client = self.vault.dpop_client();
         let Parcel { method, url, headers, .. } = parcel;
-        Ok(courier.once(&self.key, token, &method, url, headers, Some(body), limits).await?)
+        Ok(dpop_client.send_once(&self.key, token, &method, url, headers, Some(body), limits).await?)
     }
 }
 
-/// Whether the PDS does not take the access token any more (RFC 6750 §3.1; older PDSs say it in the body alone).
-fn is_over(fetched: &Fetched) -> bool {
+/// Whether the PDS rejects the access token as invalid or expired (RFC 6750 §3.1; older PDSs report it in the body
+/// only).
+fn rejects_token(fetched: &Fetched) -> bool {
     if !matches!(fetched.status, StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST) {
         return false;
     }

@@ -1,13 +1,13 @@
-//! Writing to a user's repo: calls to their PDS with a session that they gave us.
+//! Calls users' PDSs with their stored sessions, to write to their repos.
 //!
-//! [`Sessions`] knows who has a [`Session`], [`Vault`] opens the stored ones and renews their tokens, and [`Agent`] makes
-//! the calls of one. Nothing here touches the index.
+//! [`Sessions`] finds a [`Session`], [`Vault`] decrypts stored sessions and renews their tokens, and [`Agent`] makes
+//! calls with one session. Nothing here writes to the index.
 
 mod agent;
 mod answer;
 mod authority;
 mod bound;
-mod ceiling;
+mod effective_scopes;
 mod places;
 mod revocation;
 mod session;
@@ -22,35 +22,35 @@ pub use agent::Agent;
 pub use answer::{Committed, PdsError, Refusal};
 pub use authority::Authority;
 pub use bound::BoundSession;
-pub use ceiling::{Ceilings, Permits, permission_sets};
+pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_sets};
 pub use places::PdsPlaces;
 pub use revocation::Revocations;
-pub use session::{Credential, Session, SessionOf, Sessions};
+pub use session::{Credential, Session, SessionSelector, Sessions};
 pub use vault::{Registration, RenewError, Vault};
 
 use bytes::Bytes;
 
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri};
 
-/// Writes in one `com.atproto.repo.applyWrites`: what PDSs take.
+/// Writes in one `com.atproto.repo.applyWrites`: the limit of PDSs.
 pub const MAX_WRITES: usize = 200;
 
-/// One write to the repo of a session.
+/// One write to the repo of a session's account.
 #[derive(Clone, Debug)]
 pub struct Write {
     pub collection: Nsid,
-    /// Only a new record can do without: the PDS then makes a key.
+    /// `None` only for a new record: the PDS then generates the key.
     pub rkey: Option<RecordKey>,
     pub action: Action,
-    /// The CID of the record that a put may replace, and no other.
+    /// When set, a put replaces only the record with this CID (`swapRecord`).
     pub swap: Option<String>,
 }
 
 impl Write {
-    /// Whether what a PDS says to have there now is what this write to `repo` asked for. A PDS speaks for the repo that it was
-    /// asked to write to, and for no other.
-    pub fn fits(&self, repo: &Did, place: Option<&(RecordUri, Cid)>) -> bool {
-        match (place, &self.action) {
+    /// Whether the record that a PDS reports for this write is the one that was written: in `repo`, in the write's
+    /// collection and under its key. A PDS must not report records of other repos.
+    pub fn fits(&self, repo: &Did, reported: Option<&(RecordUri, Cid)>) -> bool {
+        match (reported, &self.action) {
             (None, Action::Delete) => true,
             (Some((uri, _)), Action::Create(_) | Action::Put(_)) => {
                 uri.did == *repo
@@ -62,7 +62,7 @@ impl Write {
     }
 }
 
-/// With the record as JSON text, `$type` included.
+/// What a write does. Records are JSON text with `$type`.
 #[derive(Clone, Debug)]
 pub enum Action {
     Create(Bytes),

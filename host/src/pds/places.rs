@@ -1,5 +1,5 @@
-//! Places for calls to PDSs. They are apart from those of scripts' own requests: slow servers that scripts call delay no
-//! write, and a slow PDS delays no script.
+//! Bounds the concurrent calls to PDSs. These pools are separate from those of scripts' own requests, so that slow
+//! servers that scripts call don't delay writes, and a slow PDS does not delay scripts.
 
 use std::time::Duration;
 
@@ -9,58 +9,58 @@ use super::PdsError;
 use crate::atproto::Did;
 use crate::fair_share::{Bounds, FairPool, Place, Tenant};
 
-/// How long a call waits for a place. A PDS answers a write in a fraction of a second, so this is many turns.
+/// How long a call waits for a place. A PDS answers a write in a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Calls at once, without uploads. Each holds a record or a commit.
-const CALLS: usize = 128;
+/// Concurrent calls, without uploads. Each keeps a record or a commit in memory.
+const MAX_CALLS: usize = 128;
 
-/// Of one tenant's calls at once, those to one PDS operator. With [`CALLS`] and half of them for a tenant, a slow PDS
-/// takes a quarter of what a tenant has.
-const CALLS_TO_ONE: usize = 16;
+/// Concurrent calls of one tenant to one PDS operator: a quarter of the tenant's share, which is half of [`MAX_CALLS`].
+const MAX_CALLS_PER_PDS: usize = 16;
 
-/// Uploads at once. They may take minutes, of a slow caller as well as of a slow PDS, so that they have places apart.
-const UPLOADS: usize = 64;
+/// Concurrent uploads. They may take minutes because of a slow client or a slow PDS, so they have pools of their own.
+const MAX_UPLOADS: usize = 64;
 
-/// Of these, uploads of one account: a page that sends several pictures sends them two by two.
-const UPLOADS_OF_ONE: usize = 2;
+/// Concurrent uploads of one account.
+const MAX_UPLOADS_PER_ACCOUNT: usize = 2;
 
 const BY_TENANT: Bounds = Bounds {
-    places: CALLS,
-    per_tenant: CALLS / 2,
-    waiting: 4 * CALLS,
-    waiting_per_tenant: CALLS,
+    places: MAX_CALLS,
+    per_tenant: MAX_CALLS / 2,
+    waiting: 4 * MAX_CALLS,
+    waiting_per_tenant: MAX_CALLS,
     patience: PATIENCE,
 };
 
-/// Calls wait here before they count in [`BY_TENANT`], so that calls to a slow PDS hold nothing that others need.
+/// Calls enter this pool before that of [`BY_TENANT`], so that calls to a slow PDS wait without taking places of the
+/// tenant.
 const BY_ROUTE: Bounds = Bounds {
-    // As many as may hold a place of the tenant's pool, or wait for one.
-    places: CALLS + 4 * CALLS,
-    per_tenant: CALLS_TO_ONE,
-    waiting: 4 * CALLS,
-    waiting_per_tenant: 4 * CALLS_TO_ONE,
+    // As many as may be in the tenants' pool or wait for it.
+    places: MAX_CALLS + 4 * MAX_CALLS,
+    per_tenant: MAX_CALLS_PER_PDS,
+    waiting: 4 * MAX_CALLS,
+    waiting_per_tenant: 4 * MAX_CALLS_PER_PDS,
     patience: PATIENCE,
 };
 
 const UPLOADS_BY_TENANT: Bounds = Bounds {
-    places: UPLOADS,
-    per_tenant: UPLOADS / 2,
-    waiting: 4 * UPLOADS,
-    waiting_per_tenant: UPLOADS,
+    places: MAX_UPLOADS,
+    per_tenant: MAX_UPLOADS / 2,
+    waiting: 4 * MAX_UPLOADS,
+    waiting_per_tenant: MAX_UPLOADS,
     patience: PATIENCE,
 };
 
 /// As [`BY_ROUTE`], for [`UPLOADS_BY_TENANT`].
 const UPLOADS_BY_ACCOUNT: Bounds = Bounds {
-    places: UPLOADS + 4 * UPLOADS,
-    per_tenant: UPLOADS_OF_ONE,
-    waiting: 4 * UPLOADS,
-    waiting_per_tenant: 4 * UPLOADS_OF_ONE,
+    places: MAX_UPLOADS + 4 * MAX_UPLOADS,
+    per_tenant: MAX_UPLOADS_PER_ACCOUNT,
+    waiting: 4 * MAX_UPLOADS,
+    waiting_per_tenant: 4 * MAX_UPLOADS_PER_ACCOUNT,
     patience: PATIENCE,
 };
 
-/// Shared by all calls to PDSs. Cheap to clone.
+/// The pools of concurrent calls to PDSs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PdsPlaces {
     routes: FairPool,
@@ -69,12 +69,12 @@ pub struct PdsPlaces {
     tenants_uploading: FairPool,
 }
 
-/// The right to one call; dropping it gives it back.
+/// The places of one call; dropping it releases them.
 #[derive(Debug)]
-pub(super) struct CallPlace {
+pub(super) struct CallPlaces {
     _tenant: Place,
-    /// Of the narrower pool, that of a route or an account.
-    _narrow: Place,
+    /// The place in the pool of the route or account.
+    _route_or_account: Place,
 }
 
 impl Default for PdsPlaces {
@@ -89,23 +89,23 @@ impl Default for PdsPlaces {
 }
 
 impl PdsPlaces {
-    /// Calls of one tenant to one PDS operator at once, and uploads of one account.
+    /// The bounds of concurrent calls of a tenant to one PDS operator, and of uploads of an account.
     #[cfg(test)]
-    pub(super) fn most_of_one() -> (usize, usize) {
-        (CALLS_TO_ONE, UPLOADS_OF_ONE)
+    pub(super) fn max_per_route_and_account() -> (usize, usize) {
+        (MAX_CALLS_PER_PDS, MAX_UPLOADS_PER_ACCOUNT)
     }
 
-    /// A place for a call of `tenant` to the PDS at an origin.
-    pub(super) async fn enter(&self, tenant: &Tenant, origin: &str) -> Result<CallPlace, PdsError> {
+    /// Waits for the places of a call of `tenant` to the PDS at an origin.
+    pub(super) async fn enter(&self, tenant: &Tenant, origin: &str) -> Result<CallPlaces, PdsError> {
         let url = Url::parse(origin).ok();
         let route = tenant.route_to(url.as_ref().and_then(Url::host_str).unwrap_or(origin));
         let route = self.routes.enter(&route).await?;
-        Ok(CallPlace { _tenant: self.tenants.enter(tenant).await?, _narrow: route })
+        Ok(CallPlaces { _tenant: self.tenants.enter(tenant).await?, _route_or_account: route })
     }
 
-    /// A place for an upload of `tenant` in the name of an account.
-    pub(super) async fn enter_upload(&self, tenant: &Tenant, account: &Did) -> Result<CallPlace, PdsError> {
+    /// Waits for the places of an upload of `tenant` to the repo of an account.
+    pub(super) async fn enter_upload(&self, tenant: &Tenant, account: &Did) -> Result<CallPlaces, PdsError> {
         let account = self.accounts_uploading.enter(&Tenant::Account(account.as_str().into())).await?;
-        Ok(CallPlace { _tenant: self.tenants_uploading.enter(tenant).await?, _narrow: account })
+        Ok(CallPlaces { _tenant: self.tenants_uploading.enter(tenant).await?, _route_or_account: account })
     }
 }

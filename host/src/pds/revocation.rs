@@ -1,5 +1,6 @@
-//! Ending the sessions of an API client that is deleted, at their authorization servers too. Its rows go with it, by
-//! cascade, so what revoking takes is read before and the servers are called after.
+//! Revokes the sessions of a deleted API client at their authorization servers. The rows are deleted by cascade
+//! together with the client, so everything that revoking needs is read before the deletion, and the servers are called
+//! after it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,31 +9,31 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::{RenewError, Vault};
-use crate::oauth::ClientIdentity;
+use crate::oauth::ClientCredentials;
 use crate::store::StoreError;
 use crate::store::api_client_keys::{self, ClientKeyRow};
 use crate::store::oauth_sessions::{self, SessionRow};
 
-/// Sessions revoked for one deletion, those used last first. Each is a kilobyte in memory until it is done; the tokens of
-/// more run out by themselves.
+/// Sessions revoked for one deletion, those used last first. Each takes a kilobyte of memory until it is revoked; the
+/// tokens of further sessions expire.
 const MAX_SESSIONS: i64 = 5_000;
 
-/// Servers called at once: enough that a thousand sessions take seconds, few enough to go unnoticed beside other calls.
-const TOGETHER: usize = 8;
+/// Concurrent revocations: a thousand sessions take seconds, without noticeable load.
+const MAX_CONCURRENT: usize = 8;
 
-/// After this the rest is left to run out. Shutdown waits for it.
+/// After this time the remaining sessions are left to expire. Shutdown waits for the revocations.
 const MAX_TIME: Duration = Duration::from_mins(1);
 
-/// What it takes to revoke the sessions of a client and its children once their rows are gone.
+/// Everything that is needed to revoke the sessions of a client and its children after their rows are deleted.
 #[derive(Debug)]
 pub struct Revocations {
     sessions: Vec<SessionRow>,
-    /// The clients' own keys, by id: authorization servers ask for assertions.
+    /// The clients' keys by id, for client assertions.
     keys: HashMap<String, ClientKeyRow>,
 }
 
 impl Vault {
-    /// Reads what [`Self::revoke_all`] needs. To be called before the client is deleted.
+    /// Reads what [`Self::revoke_all`] needs. Call it before the client is deleted.
     ///
     /// # Errors
     /// When the store can't be read.
@@ -42,49 +43,52 @@ impl Vault {
         Ok(Revocations { sessions, keys: keys.into_iter().map(|key| (key.kid.clone(), key)).collect() })
     }
 
-    /// Revokes the sessions in the background, as far as their servers let us. To be called after the deletion.
+    /// Revokes the sessions in the background. Errors are logged. Call it after the deletion.
     pub fn revoke_all(&self, of: Revocations) {
         if of.sessions.is_empty() {
             return;
         }
-        // Servers fetch the client's public keys to check an assertion.
+        // Authorization servers fetch the client's public keys to verify an assertion.
         for key in of.keys.values() {
-            let mut keys = self.departing().get(&key.client_id).unwrap_or_default();
+            let mut keys = self.deleted_clients_keys().get(&key.client_id).unwrap_or_default();
             keys.push(key.public_jwk.clone());
-            self.departing().insert(key.client_id.clone(), keys);
+            self.deleted_clients_keys().insert(key.client_id.clone(), keys);
         }
         let vault = self.clone();
         self.tasks().spawn(async move {
             let total = of.sessions.len();
             let next = AtomicUsize::new(0);
-            let workers = (0..TOGETHER).map(|_| vault.revoke_next(&of, &next));
-            let ended = async { join_all(workers).await.into_iter().sum::<usize>() };
-            if let Ok(ended) = tokio::time::timeout(MAX_TIME, ended).await {
-                tracing::info!(total, ended, "sessions of a deleted API client were revoked");
+            let workers = (0..MAX_CONCURRENT).map(|_| vault.revoke_worker(&of, &next));
+            let revoked_count = async { join_all(workers).await.into_iter().sum::<usize>() };
+            if let Ok(revoked_count) = tokio::time::timeout(MAX_TIME, revoked_count).await {
+                tracing::info!(total, revoked_count, "sessions of a deleted API client were revoked");
             } else {
-                tracing::warn!(total, "sessions of a deleted API client are left to run out");
+                tracing::warn!(
+                    total,
+                    "not all sessions of a deleted API client were revoked in time; the others expire"
+                );
             }
             for key in of.keys.values() {
-                vault.departing().invalidate(&key.client_id);
+                vault.deleted_clients_keys().invalidate(&key.client_id);
             }
         });
     }
 
-    /// Public keys, as JSON text, of a client that is deleted and whose sessions are being revoked.
+    /// The public keys, as JSON text, of a deleted client whose sessions are still being revoked.
     pub fn departing_keys(&self, client_id: &str) -> Vec<String> {
-        self.departing().get(client_id).unwrap_or_default()
+        self.deleted_clients_keys().get(client_id).unwrap_or_default()
     }
 
-    /// Revokes one session after the other, each that no other worker has taken; how many it could.
-    async fn revoke_next(&self, of: &Revocations, next: &AtomicUsize) -> usize {
-        let mut ended = 0;
+    /// Revokes sessions one after another, each that no other worker has taken. Returns how many were revoked.
+    async fn revoke_worker(&self, of: &Revocations, next: &AtomicUsize) -> usize {
+        let mut revoked_count = 0;
         while let Some(row) = of.sessions.get(next.fetch_add(1, Ordering::Relaxed)) {
-            ended += usize::from(self.revoke_departed(row, &of.keys).await);
+            revoked_count += usize::from(self.revoke_deleted(row, &of.keys).await);
         }
-        ended
+        revoked_count
     }
 
-    async fn revoke_departed(&self, row: &SessionRow, keys: &HashMap<String, ClientKeyRow>) -> bool {
+    async fn revoke_deleted(&self, row: &SessionRow, keys: &HashMap<String, ClientKeyRow>) -> bool {
         let revoked = async {
             let key = match &row.assertion_kid {
                 Some(kid) => {
@@ -93,12 +97,12 @@ impl Vault {
                 }
                 None => None,
             };
-            self.revoke_as(row, &ClientIdentity { client_id: row.oauth_client_id.clone(), key }).await
+            self.revoke_as(row, &ClientCredentials { client_id: row.oauth_client_id.clone(), key }).await
         };
         match revoked.await {
             Ok(()) => true,
             Err(error) => {
-                tracing::info!(session = row.id, %error, "a session could not be revoked at its server");
+                tracing::info!(session = row.id, %error, "a session could not be revoked at its authorization server");
                 false
             }
         }

@@ -1,39 +1,39 @@
-//! Who has a session with their PDS.
+//! Finds sessions with users' PDSs, and sends requests with their credentials.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderValue};
 
-use super::{BoundSession, PdsError, Permits, Vault};
+use super::{BoundSession, EffectiveScopes, PdsError, Vault};
 use crate::atproto::Did;
 use crate::config::Secret;
 use crate::net::{Client, Fetched, Outgoing};
 use crate::oauth::Parcel;
 use crate::store::StoreError;
 
-/// The right to write to one repo.
+/// A session with a PDS: the right to write to one repo.
 #[derive(Clone, Debug)]
 pub struct Session {
     pub did: Did,
     /// Origin of the PDS, without a trailing slash.
     pub endpoint: String,
     pub credential: Credential,
-    /// What it may do; `None` where the PDS alone judges: a session that no API client registered.
-    pub permits: Option<Arc<Permits>>,
+    /// The effective scopes; `None` for a session that no API client registered, for which only the PDS checks.
+    pub permits: Option<Arc<EffectiveScopes>>,
 }
 
-/// What proves the right. `Debug` does not show it.
+/// The credential of a session. `Debug` does not reveal it.
 #[derive(Clone, Debug)]
 pub enum Credential {
     /// The access token of `com.atproto.server.createSession`.
     Bearer(Secret<String>),
-    /// Tokens of an OAuth session, bound to its key.
+    /// The tokens of an OAuth session, bound to its DPoP key.
     Dpop(Arc<BoundSession>),
 }
 
 impl Credential {
-    /// Sends a request with the proof of the right.
+    /// Sends a request with the credential.
     pub(super) async fn send(&self, net: &Client, mut parcel: Parcel<'_>) -> Result<Fetched, PdsError> {
         match self {
             Self::Bearer(token) => {
@@ -45,11 +45,11 @@ impl Credential {
         }
     }
 
-    /// Sends a request whose body can be sent once; `ahead` is a small one that may go before it.
-    pub(super) async fn send_once(
+    /// Sends a request whose body is a stream and can't be repeated. `probe` is a small request that may be sent first.
+    pub(super) async fn send_stream(
         &self,
         net: &Client,
-        ahead: &Parcel<'_>,
+        probe: &Parcel<'_>,
         mut parcel: Parcel<'_>,
         body: Outgoing,
     ) -> Result<Fetched, PdsError> {
@@ -59,7 +59,7 @@ impl Credential {
                 parcel.headers.insert(AUTHORIZATION, bearer(token)?);
                 Ok(net.send(parcel.method, parcel.url, parcel.headers, Some(body), limits).await?)
             }
-            Self::Dpop(bound) => bound.send_once(ahead, parcel, body, limits).await,
+            Self::Dpop(bound) => bound.send_stream(probe, parcel, body, limits).await,
         }
     }
 }
@@ -72,43 +72,46 @@ fn bearer(token: &Secret<String>) -> Result<HeaderValue, PdsError> {
     Ok(value)
 }
 
-/// Which session is meant.
+/// Selects a session.
 #[derive(Clone, Copy, Debug)]
-pub enum SessionOf<'a> {
-    /// The one that the caller's proof belongs to.
+pub enum SessionSelector<'a> {
+    /// The session with this id.
     Id(&'a str),
-    /// The newest of an account: of the sessions that an API client (by id) registered, or of the instance's own logins.
+    /// The newest session of an account: of those that an API client (by id) registered, or of the logins at the
+    /// instance.
     Account { did: &'a Did, client: Option<&'a str> },
 }
 
-/// The sessions that there are. Cheap to clone.
+/// The source of sessions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Sessions {
-    /// These and no others, by account.
+    /// A fixed set, by account.
     Fixed(Arc<HashMap<Did, Arc<Session>>>),
     Stored(Vault),
 }
 
 impl Sessions {
-    /// Nobody has one.
+    /// No sessions.
     pub fn none() -> Self {
         Self::fixed([])
     }
 
-    /// These and no others.
+    /// A fixed set of sessions.
     pub fn fixed(sessions: impl IntoIterator<Item = Session>) -> Self {
         let sessions = sessions.into_iter().map(|session| (session.did.clone(), Arc::new(session)));
         Self::Fixed(Arc::new(sessions.collect()))
     }
 
+    /// Finds a session.
+    ///
     /// # Errors
     /// When the sessions can't be read.
-    pub async fn find(&self, which: SessionOf<'_>) -> Result<Option<Arc<Session>>, StoreError> {
+    pub async fn find(&self, which: SessionSelector<'_>) -> Result<Option<Arc<Session>>, StoreError> {
         Ok(match (self, which) {
-            (Self::Fixed(sessions), SessionOf::Account { did, .. }) => sessions.get(did).cloned(),
-            (Self::Fixed(_), SessionOf::Id(_)) => None,
-            (Self::Stored(vault), SessionOf::Id(id)) => vault.by_id(id).await?.map(Arc::new),
-            (Self::Stored(vault), SessionOf::Account { did, client }) => {
+            (Self::Fixed(sessions), SessionSelector::Account { did, .. }) => sessions.get(did).cloned(),
+            (Self::Fixed(_), SessionSelector::Id(_)) => None,
+            (Self::Stored(vault), SessionSelector::Id(id)) => vault.by_id(id).await?.map(Arc::new),
+            (Self::Stored(vault), SessionSelector::Account { did, client }) => {
                 vault.newest(did, client).await?.map(Arc::new)
             }
         })

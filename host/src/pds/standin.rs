@@ -1,4 +1,4 @@
-//! A PDS of one test: it keeps nothing, answers writes as a PDS would, and remembers them.
+//! A fake PDS for tests: answers writes as a PDS would and records the requests, but stores nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ impl Standin {
         Self { upstream, refusals, revs }
     }
 
-    /// A session of an account that lives here.
+    /// A session of an account on this PDS.
     pub(crate) fn session(&self, did: &str) -> Session {
         Session {
             did: Did::try_from(did).unwrap(),
@@ -52,12 +52,12 @@ impl Standin {
         }
     }
 
-    /// The next request is answered with this.
+    /// Answers the next request with this status and body.
     pub(crate) fn refuse(&self, status: u16, body: &'static str) {
         self.refusals.lock().unwrap().push((status, body));
     }
 
-    /// Method (with query) and body of each request.
+    /// Method (with query) and body of each request so far.
     pub(crate) fn asked(&self) -> Vec<(String, Value)> {
         let asked = self.upstream.asked().into_iter();
         asked
@@ -84,7 +84,7 @@ fn answer(asked: &Asked, commit: u64) -> Response<Bytes> {
     assert_eq!(
         asked.method == http::Method::GET,
         method.contains('?'),
-        "queries are asked, procedures are told"
+        "queries are GET requests, procedures POST"
     );
     let authorization = asked.headers.get("authorization").map_or("", |value| value.to_str().unwrap());
     let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
@@ -92,7 +92,7 @@ fn answer(asked: &Asked, commit: u64) -> Response<Bytes> {
     if !repo.is_empty() && authorization != format!("Bearer token-of-{repo}") {
         return respond(401, "application/json", r#"{"error":"AuthMissing","message":"Whose repo is it?"}"#);
     }
-    let place = |write: &Value, value: &Value| {
+    let record_ref = |write: &Value, value: &Value| {
         let rkey = write["rkey"].as_str().unwrap_or("3madebythepds");
         let cid = record::inspect(value.to_string().as_bytes()).unwrap().cid.unwrap();
         json!({ "uri": format!("at://{repo}/{}/{rkey}", write["collection"].as_str().unwrap()),
@@ -101,7 +101,7 @@ fn answer(asked: &Asked, commit: u64) -> Response<Bytes> {
     let commit = json!({ "cid": "bafyreic", "rev": rev(commit).to_string() });
     let answer = match method {
         "com.atproto.repo.createRecord" | "com.atproto.repo.putRecord" => {
-            let mut answer = place(&body, &body["record"]);
+            let mut answer = record_ref(&body, &body["record"]);
             answer["commit"] = commit;
             answer
         }
@@ -111,7 +111,7 @@ fn answer(asked: &Asked, commit: u64) -> Response<Bytes> {
             let results: Vec<Value> = writes
                 .map(|write| match &write["value"] {
                     Value::Null => json!({ "$type": "com.atproto.repo.applyWrites#deleteResult" }),
-                    value => place(write, value),
+                    value => record_ref(write, value),
                 })
                 .collect();
             json!({ "commit": commit, "results": results })

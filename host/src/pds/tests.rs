@@ -1,4 +1,4 @@
-//! What goes to a PDS, and what its answers mean.
+//! Requests to a PDS, and the meaning of its responses.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -72,7 +72,7 @@ async fn many_writes_are_one_commit() {
     ];
     let committed = agent(&net, &session).apply_writes(&writes).await.unwrap();
     let keys: Vec<_> =
-        committed.records.iter().map(|place| place.as_ref().map(|(uri, _)| uri.rkey.to_string())).collect();
+        committed.records.iter().map(|record| record.as_ref().map(|(uri, _)| uri.rkey.to_string())).collect();
     assert_eq!(keys, [Some("a".to_owned()), Some("b".to_owned()), None]);
     let (method, body) = pds.asked().remove(0);
     assert_eq!((method.as_str(), &body["repo"]), ("applyWrites", &json!(ALICE)));
@@ -89,7 +89,7 @@ async fn many_writes_are_one_commit() {
 }
 
 #[tokio::test]
-async fn blobs_go_as_they_are() {
+async fn blobs_are_uploaded_unchanged() {
     let (pds, net) = (Standin::start().await, loopback());
     let session = pds.session(ALICE);
     let agent = agent(&net, &session);
@@ -100,7 +100,7 @@ async fn blobs_go_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_kept_whole() {
+async fn a_refusal_is_kept_complete() {
     let (pds, net) = (Standin::start().await, loopback());
     let session = pds.session(ALICE);
     let agent = agent(&net, &session);
@@ -124,7 +124,7 @@ async fn a_refusal_is_kept_whole() {
 }
 
 #[tokio::test]
-async fn answers_that_make_no_sense_are_told_from_refusals() {
+async fn invalid_responses_are_distinguished_from_refusals() {
     let (pds, net) = (Standin::start().await, loopback());
     let session = pds.session(ALICE);
     let agent = agent(&net, &session);
@@ -139,7 +139,7 @@ async fn answers_that_make_no_sense_are_told_from_refusals() {
         let error = agent.write(&write(None, Action::Create(record("x")))).await.unwrap_err();
         assert!(matches!(error, PdsError::Malformed(_)), "{body}: {error}");
     }
-    // Old servers say nothing about a delete.
+    // Old PDSs answer a delete with an empty body.
     pds.refuse(200, "");
     let gone = agent.write(&write(Some("k"), Action::Delete)).await.unwrap();
     assert_eq!(gone, Committed { rev: None, records: vec![None] });
@@ -157,45 +157,46 @@ async fn a_credential_is_never_shown() {
     let sessions = Sessions::fixed([session]);
     let has = async |sessions: &Sessions, text| {
         let did = Did::try_from(text).unwrap();
-        sessions.find(SessionOf::Account { did: &did, client: None }).await.unwrap().is_some()
+        sessions.find(SessionSelector::Account { did: &did, client: None }).await.unwrap().is_some()
     };
     assert!(has(&sessions, ALICE).await && !has(&sessions, "did:plc:bob").await);
     assert!(!has(&Sessions::none(), ALICE).await);
 }
 
-/// A server that takes connections and never answers.
+/// A server that accepts connections and never answers.
 async fn silent() -> (String, tokio::task::JoinHandle<()>, Arc<AtomicUsize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (url, taken) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
-    let count = Arc::clone(&taken);
+    let (url, accepted) =
+        (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&accepted);
     let task = tokio::spawn(async move {
-        let mut held = Vec::new();
+        let mut open = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
-            held.push(stream);
+            open.push(stream);
             count.fetch_add(1, Ordering::SeqCst);
         }
     });
-    (url, task, taken)
+    (url, task, accepted)
 }
 
 #[tokio::test]
 async fn a_slow_pds_delays_neither_other_pdss_nor_other_tenants() {
     let (pds, net, places) = (Standin::start().await, loopback(), PdsPlaces::default());
-    let (slow, _server, taken) = silent().await;
-    // Another name, so that it is another operator.
+    let (slow, _server, accepted) = silent().await;
+    // Another host name counts as another operator.
     let slow = Session { endpoint: slow.replace("127.0.0.1", "localhost"), ..pds.session(ALICE) };
     let (session, bob) = (pds.session(ALICE), pds.session("did:plc:bob"));
     let (a, b) = (Tenant::client("a"), Tenant::client("b"));
     let create = write(None, Action::Create(record("x")));
-    let (most, uploads) = PdsPlaces::most_of_one();
+    let (calls, uploads) = PdsPlaces::max_per_route_and_account();
     let waiting = async {
         let agent = Agent::new(&net, &slow, &places, &a);
-        let calls = (0..2 * most).map(|_| agent.write(&create));
+        let writes = (0..2 * calls).map(|_| agent.write(&create));
         let blobs = (0..2 * uploads).map(|_| agent.upload_blob(Bytes::from_static(b"x"), "image/png"));
-        futures_util::future::join(join_all(calls), join_all(blobs)).await
+        futures_util::future::join(join_all(writes), join_all(blobs)).await
     };
     let served = async {
-        while taken.load(Ordering::SeqCst) < most + uploads {
+        while accepted.load(Ordering::SeqCst) < calls + uploads {
             tokio::task::yield_now().await;
         }
         for tenant in [&a, &b] {
@@ -208,5 +209,5 @@ async fn a_slow_pds_delays_neither_other_pdss_nor_other_tenants() {
         ended = waiting => panic!("{ended:?}"),
         () = served => {}
     }
-    assert_eq!(taken.load(Ordering::SeqCst), most + uploads);
+    assert_eq!(accepted.load(Ordering::SeqCst), calls + uploads);
 }

@@ -1,4 +1,5 @@
-//! Users' repos: a write to a PDS and its mirror in the index. Records that scripts and procedures write come through here.
+//! Writes to users' repos: sends a write to the PDS and mirrors the result in the index. Scripts and procedures write
+//! records through this room.
 
 pub mod linked;
 
@@ -13,21 +14,20 @@ use crate::fair_share::Tenant;
 use crate::indexing::WriterHandle;
 use crate::lexicons::Registry;
 use crate::net;
-use crate::pds::{Action, Agent, Committed, PdsPlaces, Session, SessionOf, Sessions, Write};
+use crate::pds::{Action, Agent, Committed, PdsPlaces, Session, SessionSelector, Sessions, Write};
 use crate::store::index::{Change, Delete, Upsert};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
 use crate::trigger::{Bindings, TriggerKind};
 
-/// How long a run waits for the index's writer. It commits within milliseconds; one that takes longer waits for its
-/// database.
+/// How long a run waits for the index's writer. It commits within milliseconds unless the database is slow.
 const WRITER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What `Record` reaches. Cheap to clone.
+/// Reads and writes records for scripts (`Record` in the script API) and procedures. Cheap to clone.
 #[derive(Clone)]
-pub struct Repos(Arc<Parts>);
+pub struct Repos(Arc<Inner>);
 
-struct Parts {
+struct Inner {
     db: Db,
     registry: Arc<Registry>,
     scripts: Arc<dyn Bindings>,
@@ -43,7 +43,7 @@ impl fmt::Debug for Repos {
     }
 }
 
-/// A record after a write.
+/// The result of a write to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub uri: RecordUri,
@@ -54,7 +54,7 @@ pub struct Written {
 /// Why a record was not stored in the index.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    #[error("the index does not take the record now")]
+    #[error("the index can't store the record at present")]
     NoWriter,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -69,38 +69,42 @@ impl Repos {
         net: net::Client,
     ) -> Self {
         let (places, writer) = (PdsPlaces::default(), OnceLock::new());
-        Self(Arc::new(Parts { db, registry, scripts, sessions, net, places, writer }))
+        Self(Arc::new(Inner { db, registry, scripts, sessions, net, places, writer }))
     }
 
-    /// Tells the way into the index, as soon as there is one: event scripts are there before the stream they decide
-    /// about.
+    /// Sets the index's writer. It is set after construction, because event scripts use `Repos` and start before the
+    /// stream that owns the writer.
     pub fn attach(&self, writer: WriterHandle) {
-        // A second writer would be a second stream; the first one stays.
+        // There is one stream, so a second writer is ignored.
         let _ = self.0.writer.set(writer);
     }
 
+    /// Finds a session.
+    ///
     /// # Errors
     /// When the sessions can't be read.
-    pub async fn session(&self, which: SessionOf<'_>) -> Result<Option<Arc<Session>>, StoreError> {
+    pub async fn session(&self, which: SessionSelector<'_>) -> Result<Option<Arc<Session>>, StoreError> {
         self.0.sessions.find(which).await
     }
 
-    /// The calls of a session, which take the share of `tenant`.
+    /// An agent that calls the session's PDS and counts against the share of `tenant`.
     pub fn agent<'a>(&'a self, session: &'a Session, tenant: &'a Tenant) -> Agent<'a> {
         Agent::new(&self.0.net, session, &self.0.places, tenant)
     }
 
+    /// The record schema of a collection's lexicon, as JSON text.
     pub fn schema(&self, collection: &Nsid) -> Option<Bytes> {
         self.0.registry.snapshot().record_schema(collection.as_str())
     }
 
-    /// Those of `uris` that are there, as far as they take at most `bytes`.
+    /// Reads those of `uris` that are in the index, up to `bytes` bytes.
     pub async fn load(&self, uris: &[RecordUri], bytes: usize) -> Result<Slice<FullRecordRow>, StoreError> {
         get_many_full(&self.0.db, uris, bytes).await
     }
 
-    /// Brings into the index what a PDS says that it has committed of `writes` to `repo`, and tells for each where the record
-    /// is; `None` where nobody says. What does not fit the write stays out of the index (invariant 5).
+    /// Mirrors `writes` to `repo` in the index, as the PDS has reported them in `committed`. Returns the record of each
+    /// write; `None` when neither the write nor the PDS names it. A reported record that does not fit its write is not
+    /// mirrored (invariant 5).
     pub async fn take_over(
         &self,
         repo: &Did,
@@ -108,10 +112,10 @@ impl Repos {
         committed: Committed,
     ) -> Vec<Option<Written>> {
         let mut all = Vec::with_capacity(writes.len());
-        for (write, place) in writes.iter().zip(committed.records) {
-            let fits = write.fits(repo, place.as_ref());
+        for (write, reported) in writes.iter().zip(committed.records) {
+            let fits = write.fits(repo, reported.as_ref());
             let Write { collection, rkey, action, .. } = write;
-            let written = match (place, rkey) {
+            let written = match (reported, rkey) {
                 (Some((uri, cid)), _) => Some(Written { uri, cid: Some(cid) }),
                 (None, Some(rkey)) => {
                     let (did, collection, rkey) = (repo.clone(), collection.clone(), rkey.clone());
@@ -129,26 +133,27 @@ impl Repos {
         all
     }
 
-    /// Brings into the index what the PDS has accepted, so that its writer can read it at once. The echo of the stream
-    /// has the same `rev` and is no second write. Where a script decides about such events, the index waits for the echo
-    /// and the script's word; a collection that the stream does not follow is not mirrored, for it would grow old.
+    /// Writes to the index what the PDS has accepted, so that the caller can read it immediately. The same write from
+    /// the stream has the same `rev` and changes nothing. When an event script decides about such records, the index
+    /// waits for the stream and the script. An untracked collection is not mirrored, because later changes would be
+    /// missed.
     async fn mirror(&self, uri: RecordUri, action: &Action, cid: Option<Cid>, rev: Option<Tid>) {
         let kind = match action {
             Action::Create(_) => TriggerKind::RecordCreate,
             Action::Put(_) => TriggerKind::RecordUpdate,
             Action::Delete => TriggerKind::RecordDelete,
         };
-        let parts = &self.0;
+        let inner = &self.0;
         let collection = uri.collection.as_str();
-        if !parts.registry.snapshot().is_tracked(collection) || parts.scripts.decides(collection, kind) {
+        if !inner.registry.snapshot().is_tracked(collection) || inner.scripts.decides(collection, kind) {
             return;
         }
-        if let Err(error) = self.bring(&uri, action, cid, rev).await {
-            tracing::warn!(%uri, %error, "a record is on its PDS, and will be indexed when the stream brings it");
+        if let Err(error) = self.write_to_index(&uri, action, cid, rev).await {
+            tracing::warn!(%uri, %error, "a write could not be mirrored; it is indexed when the stream delivers it");
         }
     }
 
-    async fn bring(
+    async fn write_to_index(
         &self,
         uri: &RecordUri,
         action: &Action,
@@ -163,7 +168,7 @@ impl Repos {
             Action::Create(record) | Action::Put(record) => {
                 let Ok(inspected) = record::inspect(record) else { return Ok(()) };
                 if cid.is_none() || inspected.cid.ok() != cid {
-                    // The PDS keeps another record than was sent: the stream has it.
+                    // The PDS stored a different record than was sent; the stream delivers that one.
                     return Ok(());
                 }
                 self.submit(upsert(uri, rev, cid, record, inspected.refs)).await
@@ -175,8 +180,8 @@ impl Repos {
         }
     }
 
-    /// Stores a record in the index that no repo has, with `refs` as it refers to others. Any event of the network
-    /// overwrites it.
+    /// Stores a record in the index only, without a write to a repo. `refs` are its references. Any later event for the
+    /// record overwrites it.
     pub async fn save_local(
         &self,
         uri: &RecordUri,
@@ -187,13 +192,13 @@ impl Repos {
         self.submit(upsert(uri, rev, None, record, refs)).await
     }
 
-    /// Removes a row of the index; a later event or a backfill brings the record back. `false` when there is none.
+    /// Deletes a record from the index only; a later event or a backfill restores it. Returns whether it existed.
     pub async fn delete_local(&self, uri: &RecordUri) -> Result<bool, StoreError> {
         delete(&self.0.db, uri).await
     }
 
-    /// A `rev` one above what the index has: it overwrites that, and is below whatever comes from the network, whose
-    /// revs are at least a microsecond (1024 of these steps) apart.
+    /// A `rev` one step above the record's latest in the index: it overwrites that, and stays below the `rev`s of later
+    /// commits, which are at least a microsecond (1024 steps) apart.
     async fn local_rev(&self, uri: &RecordUri) -> Result<Tid, StoreError> {
         let next = latest_rev(&self.0.db, uri).await?.unwrap_or_default() + 1;
         Tid::new(next >> 10, (next & 0x3ff) as u16).map_err(|error| StoreError::Corrupt(error.to_string()))

@@ -139,7 +139,7 @@ crate::in_both_worlds! {
             (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": [format!("{}/path", pds.url())] }))), "its issuer is not an origin"),
             (Box::new(move |pds| pds.instead(resource, 200, json!(endless))), "larger than"),
-            (Box::new(|pds| pds.instead(resource, 200, json!("text"))), "not what was asked for"),
+            (Box::new(|pds| pds.instead(resource, 200, json!("text"))), "unexpected response"),
             (Box::new(|pds| pds.instead(resource, 404, json!({}))), "404"),
             (Box::new(|pds| pds.redirect(resource, "https://evil.example/")), "302"),
             (Box::new(|pds| pds.instead(metadata, 200, json!({ "issuer": "https://evil.example",
@@ -147,7 +147,7 @@ crate::in_both_worlds! {
                 "pushed_authorization_request_endpoint": pds.url() }))), "its issuer is another server"),
             (Box::new(|pds| pds.instead(metadata, 200, json!({ "issuer": pds.url(),
                 "authorization_endpoint": pds.url(), "token_endpoint": "file:///etc/passwd",
-                "pushed_authorization_request_endpoint": pds.url() }))), "an endpoint is no URL"),
+                "pushed_authorization_request_endpoint": pds.url() }))), "an endpoint is not an https URL"),
             (Box::new(|pds| pds.instead("/xrpc/com.atproto.server.getSession", 200, json!({}))), "access token verification failed"),
         ];
         for (n, (mischief, expected)) in cases.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Scripts as files: `KIND/SUBJECT.lua` for the trigger `KIND:SUBJECT`.
+//! Maps triggers to files (`KIND/SUBJECT.lua` for the trigger `KIND:SUBJECT`) and reads folders of scripts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 
 use crate::trigger::Trigger;
 
-/// What a script's file is called after its subject.
+/// The extension of script files.
 const EXTENSION: &str = "lua";
 
 /// A script in a folder.
@@ -18,23 +18,23 @@ pub(super) struct ScriptFile {
     pub(super) source: String,
 }
 
-/// Where a trigger's script is kept in a folder. A trigger's characters are all harmless in file names.
+/// The path of a trigger's script in a folder. All characters of a trigger are safe in file names.
 pub(super) fn path_of(dir: &Path, trigger: &Trigger) -> PathBuf {
     dir.join(trigger.kind().as_str()).join(format!("{}.{EXTENSION}", trigger.subject()))
 }
 
-/// The trigger that a path ends in, if it does.
+/// The trigger that the end of a path names; `None` when it names none.
 pub(super) fn trigger_of(path: &Path) -> Option<Trigger> {
     let kind = path.parent()?.file_name()?.to_str()?;
     let subject = path.file_name()?.to_str()?.strip_suffix(&format!(".{EXTENSION}"))?;
     Trigger::parse(&format!("{kind}:{subject}")).ok()
 }
 
-/// All scripts of a folder, by trigger id. Folders that are named like no trigger are left alone: they hold tests,
-/// type annotations and the like.
+/// Reads all scripts of a folder, sorted by trigger id. Subfolders that are not named like a kind of trigger are
+/// skipped: they contain tests, type annotations and the like.
 ///
 /// # Errors
-/// When a file that lies where a script belongs is bound to nothing, or can't be read.
+/// When a file in a kind's subfolder does not name a trigger, or can't be read.
 pub(super) fn read_folder(dir: &Path) -> anyhow::Result<Vec<ScriptFile>> {
     let mut found = Vec::new();
     for kind in entries(dir)? {
@@ -47,7 +47,7 @@ pub(super) fn read_folder(dir: &Path) -> anyhow::Result<Vec<ScriptFile>> {
             }
             let Some(trigger) = trigger_of(&path) else {
                 bail!(
-                    "{}: the name is no trigger of this kind, so it would be bound to nothing",
+                    "{}: the name is not a trigger of this kind, so the script would be bound to nothing",
                     path.display()
                 );
             };
@@ -62,10 +62,10 @@ pub(super) fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))
 }
 
-/// Whether a folder is called like a kind of trigger.
+/// Whether a folder is named like a kind of trigger.
 fn is_kind(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    // Any subject will do: it is the kind that is asked about.
+    // Any valid subject will do, because only the kind is checked.
     ["a.b", "a"].iter().any(|subject| Trigger::parse(&format!("{name}:{subject}")).is_ok())
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_a_trigger_and_back() {
+    fn paths_and_triggers_convert_both_ways() {
         for id in
             ["xrpc.query:com.example.get", "record.index:a.b", "labeler.apply:_actor", "job.run:nightly"]
         {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_read_by_its_kinds() {
+    fn a_folder_is_read_by_kind() {
         let dir = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("xrpc.query/com.example.b.lua", "b"),

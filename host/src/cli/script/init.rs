@@ -1,4 +1,5 @@
-//! `belvedere script init`: what an editor with the Lua language server needs to complete and check scripts.
+//! `belvedere script init`: writes the annotations and settings with which the Lua language server completes and checks
+//! scripts in an editor.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use super::super::say;
+use super::super::print_line;
 
-/// The script API as annotations. Belongs to this version, so it is replaced when it differs.
+/// The script API as annotations. Replaced on every run, because it belongs to this version.
 const ANNOTATIONS: &str = include_str!("../../../../lua/belvedere.d.lua");
 
-/// Where to look for the annotations, and which Lua it is. The author's own file once it is there.
+/// Settings of the language server: the Lua version and where the annotations are. An existing file is kept.
 const SETTINGS: &str = r#"{
   "runtime.version": "Lua 5.4",
   "runtime.builtin": { "io": "disable", "debug": "disable", "package": "disable" },
@@ -25,7 +26,7 @@ pub(super) fn run(dir: &Path) -> anyhow::Result<ExitCode> {
     write(&dir.join("library/belvedere.d.lua"), ANNOTATIONS)?;
     let settings = dir.join(".luarc.json");
     if settings.exists() {
-        say(&format_args!(
+        print_line(&format_args!(
             "kept: {} (make sure that its workspace.library has \"library\")",
             settings.display()
         ));
@@ -40,7 +41,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::create_dir_all(folder)
         .and_then(|()| fs::write(path, text))
         .with_context(|| format!("{} can't be written", path.display()))?;
-    say(&format_args!("written: {}", path.display()));
+    print_line(&format_args!("written: {}", path.display()));
     Ok(())
 }
 

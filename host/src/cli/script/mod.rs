@@ -1,8 +1,8 @@
-//! `belvedere script`: a script author's round trip, from files and back.
+//! `belvedere script`: checks scripts, and copies them between files and a server.
 //!
-//! A folder of scripts holds one file a script, its path being the trigger with `/` for the `:`, so
-//! `xrpc.query/com.example.listNotes.lua`. `check` needs no server; `push` and `pull` speak to one through its admin
-//! API, so what they may do is what the key may.
+//! A folder of scripts contains one file for each script. Its path is the trigger with `/` instead of `:`, for example
+//! `xrpc.query/com.example.listNotes.lua`. `check` needs no server; `push` and `pull` call a server's admin API with an
+//! admin API key.
 
 mod check;
 mod files;
@@ -20,7 +20,7 @@ use crate::config::Config;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Load scripts as saving them would, and print what is wrong with file and line
+    /// Load scripts as the server would, and print errors with file and line
     Check {
         /// Lua files, or folders of them
         #[arg(required = true, value_name = "FILE or DIR")]
@@ -35,29 +35,29 @@ pub(super) enum Command {
         /// Delete the server's scripts that have no file
         #[arg(long)]
         delete: bool,
-        /// Say what would be done, and do nothing
+        /// Print what would be done, without doing it
         #[arg(long)]
         dry_run: bool,
     },
     /// Write type annotations and editor settings into a folder of scripts
     Init {
-        /// The folder; made if it is not there
+        /// The folder; created if it does not exist
         #[arg(default_value = ".")]
         dir: PathBuf,
     },
     /// Write a server's scripts into a folder
     Pull {
-        /// The folder; made if it is not there
+        /// The folder; created if it does not exist
         dir: PathBuf,
         #[command(flatten)]
         server: Server,
     },
 }
 
-/// Which server, and by what right.
+/// The server to call, and the key for it.
 #[derive(Args, Debug)]
 pub(super) struct Server {
-    /// The server's address [default: the one that this configuration serves]
+    /// The server's address [default: the one that this configuration sets]
     #[arg(id = "script_server", long = "url", env = "BELVEDERE_URL", value_name = "URL")]
     url: Option<String>,
     /// An admin API key with scripts:read and, to push, scripts:manage
@@ -75,7 +75,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     match command {
         Command::Check { paths } => check::run(&paths, config).await,
         Command::Push { dir, server, delete, dry_run } => {
-            push::run(&dir, &server, push::How { delete, dry_run }, config).await
+            push::run(&dir, &server, push::PushOptions { delete, dry_run }, config).await
         }
         Command::Init { dir } => init::run(&dir),
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,

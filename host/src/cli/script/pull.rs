@@ -1,5 +1,5 @@
-//! `belvedere script pull`: the server's scripts become files. A file whose script the server does not have is left
-//! alone, and named.
+//! `belvedere script pull`: writes the server's scripts to files. Files whose script the server does not have are kept
+//! and listed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use super::super::{complain, say};
+use super::super::{print_error, print_line};
 use super::check::count;
 use super::remote::Remote;
 use super::{Server, files};
@@ -20,9 +20,9 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow:
     let mut seen = HashSet::new();
     let mut unchanged = 0;
     for script in stored {
-        // What names the file comes from the server: only a trigger does.
+        // The id becomes a path, so anything but a valid trigger is refused.
         let Ok(trigger) = Trigger::parse(&script.id) else {
-            complain(&format_args!("{:?} is no trigger and was left out", script.id));
+            print_error(&format_args!("{:?} is not a trigger id and was skipped", script.id));
             continue;
         };
         let path = files::path_of(dir, &trigger);
@@ -30,24 +30,24 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow:
             unchanged += 1;
         } else {
             write(&path, &script.body)?;
-            say(&format_args!("written: {}", path.display()));
+            print_line(&format_args!("written: {}", path.display()));
         }
         seen.insert(path);
     }
-    fs::create_dir_all(dir).with_context(|| format!("{} can't be made", dir.display()))?;
+    fs::create_dir_all(dir).with_context(|| format!("{} can't be created", dir.display()))?;
     for file in files::read_folder(dir)?.iter().filter(|file| !seen.contains(&file.path)) {
-        say(&format_args!("only here: {}", file.path.display()));
+        print_line(&format_args!("only here: {}", file.path.display()));
     }
-    say(&format_args!("{} unchanged", count(unchanged)));
+    print_line(&format_args!("{} unchanged", count(unchanged)));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The whole file or the old one.
+/// Replaces a file atomically.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let half = path.with_extension("lua.part");
+    let temporary = path.with_extension("lua.part");
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder)
-        .and_then(|()| fs::write(&half, text))
-        .and_then(|()| fs::rename(&half, path))
+        .and_then(|()| fs::write(&temporary, text))
+        .and_then(|()| fs::rename(&temporary, path))
         .with_context(|| format!("{} can't be written", path.display()))
 }

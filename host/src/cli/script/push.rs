@@ -1,10 +1,10 @@
-//! `belvedere script push`: the folder's scripts become the server's.
+//! `belvedere script push`: stores the scripts of a folder on a server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::super::{complain, say};
+use super::super::{print_error, print_line};
 use super::Server;
 use super::check::{check_all, count};
 use super::files::{self, ScriptFile};
@@ -13,7 +13,7 @@ use crate::cli::FAILED;
 use crate::config::Config;
 
 #[derive(Clone, Copy)]
-pub(super) struct How {
+pub(super) struct PushOptions {
     pub(super) delete: bool,
     pub(super) dry_run: bool,
 }
@@ -24,25 +24,30 @@ enum Step<'a> {
     Delete(String),
 }
 
-pub(super) async fn run(dir: &Path, server: &Server, how: How, config: &Config) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    dir: &Path,
+    server: &Server,
+    options: PushOptions,
+    config: &Config,
+) -> anyhow::Result<ExitCode> {
     let scripts = files::read_folder(dir)?;
-    // Nothing is sent while one of them does not load: half a change is worse than none.
+    // Nothing is sent when one script does not load, so that the server never has only a part of a change.
     let broken = check_all(&scripts, config).await?;
     if broken > 0 {
-        complain(&format_args!("{} would be refused, so nothing was pushed", count(broken)));
+        print_error(&format_args!("the server would refuse {}, so nothing was pushed", count(broken)));
         return Ok(ExitCode::from(FAILED));
     }
     let remote = Remote::new(server, config)?;
     let stored = remote.list().await?.into_iter().map(|script| (script.id, script.body)).collect();
-    let steps = plan(&scripts, stored, how.delete);
+    let steps = plan(&scripts, stored, options.delete);
     for step in &steps {
         let (verb, id) = match step {
             Step::Create(script) => ("created", script.trigger.id()),
             Step::Update(script) => ("updated", script.trigger.id()),
             Step::Delete(id) => ("deleted", id.as_str()),
         };
-        if how.dry_run {
-            say(&format_args!("would be {verb}: {id}"));
+        if options.dry_run {
+            print_line(&format_args!("would be {verb}: {id}"));
             continue;
         }
         match step {
@@ -51,14 +56,14 @@ pub(super) async fn run(dir: &Path, server: &Server, how: How, config: &Config) 
             Step::Delete(_) => remote.delete(id).await,
         }
         .map_err(|error| error.context(format!("{id} was not {verb}")))?;
-        say(&format_args!("{verb}: {id}"));
+        print_line(&format_args!("{verb}: {id}"));
     }
-    let touched = steps.iter().filter(|step| !matches!(step, Step::Delete(_))).count();
-    say(&format_args!("{} unchanged", count(scripts.len() - touched)));
+    let changed = steps.iter().filter(|step| !matches!(step, Step::Delete(_))).count();
+    print_line(&format_args!("{} unchanged", count(scripts.len() - changed)));
     Ok(ExitCode::SUCCESS)
 }
 
-/// What makes the server's scripts those of the folder. Without `delete` the server's others stay.
+/// The steps that make the server's scripts equal to the folder's. Without `delete`, other scripts of the server stay.
 fn plan(scripts: &[ScriptFile], mut stored: BTreeMap<String, String>, delete: bool) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     for script in scripts {

@@ -1,4 +1,4 @@
-//! The admin API of the server that scripts are pushed to and pulled from.
+//! Calls the admin API of the server to which scripts are pushed and from which they are pulled.
 
 use anyhow::{Context as _, bail};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -11,16 +11,17 @@ use super::Server;
 use crate::config::Config;
 use crate::net::{Client, Fetched, Limits, OutboundPolicy};
 
-/// A list of all scripts with their bodies: a hundred scripts of the largest size.
+/// Bytes of the list of all scripts with their bodies: a hundred scripts of the largest size.
 const LIST_BYTES: usize = 64 << 20;
 
-/// A script as the server has it.
+/// A script on the server.
 #[derive(Debug, Deserialize)]
-pub(super) struct Stored {
+pub(super) struct StoredScript {
     pub(super) id: String,
     pub(super) body: String,
 }
 
+/// A client of the server's admin API.
 pub(super) struct Remote {
     client: Client,
     base: String,
@@ -36,7 +37,7 @@ impl Remote {
         let base = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let base = base.with_context(|| format!("{url} is not the address of a server (https://…)"))?;
         let mut key = HeaderValue::from_str(&format!("Bearer {}", server.key))
-            .context("the key holds characters that no key has")?;
+            .context("the key contains invalid characters")?;
         key.set_sensitive(true);
         let client = Client::new(OutboundPolicy {
             allow_loopback: true,
@@ -51,17 +52,17 @@ impl Remote {
     }
 
     /// All scripts, by id.
-    pub(super) async fn list(&self) -> anyhow::Result<Vec<Stored>> {
+    pub(super) async fn list(&self) -> anyhow::Result<Vec<StoredScript>> {
         let answer = self.send(Method::GET, "/admin/scripts", None).await?;
         serde_json::from_slice(&answer.body)
-            .context("the server's list of scripts can't be read; is it a Belvedere?")
+            .context("the server's list of scripts can't be parsed; is it a Belvedere server?")
     }
 
     pub(super) async fn create(&self, id: &str, body: &str) -> anyhow::Result<()> {
         self.send(Method::POST, "/admin/scripts", Some(json!({ "id": id, "body": body }))).await.map(drop)
     }
 
-    /// A new body; the description stays.
+    /// Replaces a script's body; its description stays.
     pub(super) async fn update(&self, id: &str, body: &str) -> anyhow::Result<()> {
         self.send(Method::PATCH, &path(id), Some(json!({ "body": body }))).await.map(drop)
     }
@@ -83,23 +84,23 @@ impl Remote {
     }
 }
 
-/// A trigger id in a path: its characters need no encoding but the colon, for the sake of those in between.
+/// The path of a script. A trigger id needs no percent-encoding; its colon is encoded for the sake of proxies.
 fn path(id: &str) -> String {
     format!("/admin/scripts/{}", id.replace(':', "%3A"))
 }
 
-/// The server's own words where it has some.
+/// The error text for a response: advice for 401 and 403, otherwise the server's own error text if it has one.
 fn refusal(status: StatusCode, body: &[u8]) -> String {
-    let told = serde_json::from_slice::<Value>(body).ok();
-    let told = told.as_ref().and_then(|body| body["error"].as_str());
-    match (status, told) {
+    let body = serde_json::from_slice::<Value>(body).ok();
+    let error = body.as_ref().and_then(|body| body["error"].as_str());
+    match (status, error) {
         (StatusCode::UNAUTHORIZED, _) => {
             "the server does not know this key (--key, BELVEDERE_ADMIN_KEY)".to_owned()
         }
         (StatusCode::FORBIDDEN, _) => {
             "the key may not do that: it needs scripts:read and scripts:manage".to_owned()
         }
-        (_, Some(told)) => told.to_owned(),
+        (_, Some(error)) => error.to_owned(),
         (status, None) => format!("the server answered {status}"),
     }
 }

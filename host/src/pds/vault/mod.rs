@@ -1,4 +1,4 @@
-//! Stored sessions: sealing, opening and ending them; `renewal` renews their tokens.
+//! Stores sessions: seals, opens and revokes them. `registration` adds sessions, `renewal` renews their tokens.
 
 mod registration;
 mod renewal;
@@ -22,63 +22,65 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey};
 use crate::fair_share::{Bounds, FairPool, Full, Tenant};
-use crate::oauth::{ClientIdentity, Courier, Discovery, DiscoveryError, FlowError, OwnKey, flow};
-use crate::pds::{BoundSession, Ceilings, Credential, Session};
+use crate::oauth::{ClientCredentials, Courier, Discovery, DiscoveryError, FlowError, OwnKey, flow};
+use crate::pds::{BoundSession, Credential, EffectiveScopesCache, Session};
 use crate::random::Random;
 use crate::store::oauth_sessions::{self, SessionRow};
 use crate::store::{Db, StoreError, api_client_keys};
 
-/// Locks kept of sessions that were refreshed: one is needed while it is held, which is seconds.
-const LOCKS: u64 = 100_000;
+/// Cached renewal locks, one for each session. A lock is needed only while it is held, for seconds.
+const MAX_LOCKS: u64 = 100_000;
 
-/// Revocations at authorization servers. Nobody waits for them, and a server that is slow delays those of its own domain.
+/// Concurrent revocations at authorization servers. They run in the background. Tenants are the servers' domains, so a
+/// slow server delays only its own.
 const REVOCATIONS: Bounds = Bounds {
     places: 16,
     per_tenant: 4,
-    // What a sweep ends, several times over. What finds no room runs out by itself.
+    // Several times as many as one sweep revokes. A session that finds no place is left to expire.
     waiting: 1024,
     waiting_per_tenant: 512,
     patience: Duration::from_mins(5),
 };
 
-/// Deleted clients whose keys are still published; each is there for as long as its sessions are being revoked.
-const DEPARTING: u64 = 1_000;
-const DEPARTING_TIME: Duration = Duration::from_mins(2);
+/// Deleted clients whose public keys are still published while their sessions are being revoked.
+const MAX_DELETED_CLIENTS: u64 = 1_000;
+const DELETED_CLIENT_TIME: Duration = Duration::from_mins(2);
 
-/// Opens and renews sessions. Cheap to clone.
+/// The store of sealed sessions. Cheap to clone.
 #[derive(Clone)]
-pub struct Vault(Arc<Parts>);
+pub struct Vault(Arc<Inner>);
 
-struct Parts {
+struct Inner {
     db: Db,
     sealing: SealingKey,
-    courier: Courier,
+    dpop_client: Courier,
     discovery: Discovery,
     own_key: Arc<OwnKey>,
-    /// Renewals are finished, whoever waits for them: an answer that nobody stored is a session lost.
+    /// Runs renewals to completion even when their callers are cancelled: a token response that is not stored would
+    /// lose the session, because the refresh token is used up.
     tasks: TaskTracker,
-    /// Sessions that are being revoked at their servers, by the server's domain.
+    /// The pool of [`REVOCATIONS`].
     revocations: FairPool,
-    /// Renewals of this process, by session.
+    /// Locks of this process for renewals, by session.
     locks: Cache<String, Arc<Mutex<()>>>,
-    /// Public keys of clients that are deleted, for as long as their sessions are being revoked.
-    departing: Cache<String, Vec<String>>,
-    ceilings: Ceilings,
+    /// Public keys of deleted clients whose sessions are being revoked, by client.
+    deleted_clients_keys: Cache<String, Vec<String>>,
+    ceilings: EffectiveScopesCache,
 }
 
-/// The tokens of a session, of one version.
+/// The decrypted tokens of one version of a session.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct SessionTokens {
     pub access: Secret<String>,
     pub expires_at: Option<Timestamp>,
     pub refreshable: bool,
     pub(super) version: i64,
 }
 
-/// Why there are no newer tokens.
+/// Why a session's tokens can't be renewed, or the session can't be revoked.
 #[derive(Debug, thiserror::Error)]
 pub enum RenewError {
-    /// The user or the server has ended it, or it can't be refreshed any more.
+    /// The session was revoked, deleted, or has no refresh token.
     #[error("the session has ended")]
     Ended,
     #[error(transparent)]
@@ -98,7 +100,7 @@ pub enum RenewError {
     Full(#[from] Full),
 }
 
-/// What is sealed of a session.
+/// The sealed part of a session.
 #[derive(Deserialize, Serialize)]
 struct SealedTokens<'a> {
     #[serde(borrow)]
@@ -107,7 +109,8 @@ struct SealedTokens<'a> {
     refresh_token: Option<Cow<'a, str>>,
 }
 
-/// What the tokens and the key of a session are sealed for: the key's id, which a session keeps for life.
+/// The purpose under which the tokens of a session are sealed. It contains the id of the DPoP key, which never changes
+/// during a session.
 fn tokens_purpose(key_id: &str) -> String {
     format!("oauth_sessions.tokens.{key_id}")
 }
@@ -120,25 +123,26 @@ impl Vault {
     pub fn new(
         db: Db,
         sealing: SealingKey,
-        courier: Courier,
+        dpop_client: Courier,
         discovery: Discovery,
         own_key: Arc<OwnKey>,
         tasks: TaskTracker,
     ) -> Self {
-        let locks = Cache::builder().max_capacity(LOCKS).build();
+        let locks = Cache::builder().max_capacity(MAX_LOCKS).build();
         let revocations = FairPool::new("revocations", REVOCATIONS);
-        let departing = Cache::builder().max_capacity(DEPARTING).time_to_live(DEPARTING_TIME).build();
-        let ceilings = Ceilings::new(db.clone());
-        Self(Arc::new(Parts {
+        let deleted_clients_keys =
+            Cache::builder().max_capacity(MAX_DELETED_CLIENTS).time_to_live(DELETED_CLIENT_TIME).build();
+        let ceilings = EffectiveScopesCache::new(db.clone());
+        Self(Arc::new(Inner {
             db,
             sealing,
-            courier,
+            dpop_client,
             discovery,
             own_key,
             tasks,
             revocations,
             locks,
-            departing,
+            deleted_clients_keys,
             ceilings,
         }))
     }
@@ -147,8 +151,8 @@ impl Vault {
         &self.0.db
     }
 
-    /// What is left of sessions' scopes.
-    pub fn ceilings(&self) -> &Ceilings {
+    /// Computes the effective scopes of sessions.
+    pub fn ceilings(&self) -> &EffectiveScopesCache {
         &self.0.ceilings
     }
 
@@ -156,37 +160,40 @@ impl Vault {
         &self.0.tasks
     }
 
-    pub(super) fn departing(&self) -> &Cache<String, Vec<String>> {
-        &self.0.departing
+    pub(super) fn deleted_clients_keys(&self) -> &Cache<String, Vec<String>> {
+        &self.0.deleted_clients_keys
     }
 
-    pub(super) fn courier(&self) -> &Courier {
-        &self.0.courier
+    pub(super) fn dpop_client(&self) -> &Courier {
+        &self.0.dpop_client
     }
 
     fn clock(&self) -> &Clock {
-        self.0.courier.clock()
+        self.0.dpop_client.clock()
     }
 
     fn random(&self) -> &Random {
-        self.0.courier.random()
+        self.0.dpop_client.random()
     }
 
-    /// Seals the tokens of the session that the key of this id has.
+    /// Seals the tokens of the session whose DPoP key has this id.
     fn seal_tokens(&self, key_id: &str, access_token: &str, refresh_token: Option<&str>) -> Vec<u8> {
         let tokens =
             SealedTokens { access_token: access_token.into(), refresh_token: refresh_token.map(Cow::from) };
-        // Two strings always serialize.
+        // Cannot fail: strings always serialize.
         let text = Zeroizing::new(serde_json::to_vec(&tokens).unwrap_or_default());
         self.0.sealing.seal(self.random(), &tokens_purpose(key_id), &text)
     }
 
+    /// Seals a DPoP key.
     pub fn seal_key(&self, key_id: &str, key: &PrivateKey) -> Vec<u8> {
         self.0.sealing.seal(self.random(), &key_purpose(key_id), &*key.to_bytes())
     }
 
+    /// Opens a sealed DPoP key.
+    ///
     /// # Errors
-    /// When it was sealed under another key.
+    /// [`RenewError::Sealed`] when it was sealed under another key.
     pub fn open_key(&self, key_id: &str, sealed: &[u8]) -> Result<PrivateKey, RenewError> {
         let scalar = self.0.sealing.open(&key_purpose(key_id), sealed).map_err(|_| RenewError::Sealed)?;
         PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| RenewError::Sealed)
@@ -195,27 +202,27 @@ impl Vault {
     /// The session with an id.
     ///
     /// # Errors
-    /// When the store can't be read, or what it holds can't be decrypted.
+    /// When the store can't be read, or the session can't be decrypted.
     pub async fn by_id(&self, id: &str) -> Result<Option<Session>, StoreError> {
-        self.opened(oauth_sessions::get(&self.0.db, id).await?).await
+        self.open_session(oauth_sessions::get(&self.0.db, id).await?).await
     }
 
-    /// The newest session of an account under an API client (by id), or of the instance's own logins.
+    /// The newest session of an account at an API client (by id), or of the logins at the instance.
     ///
     /// # Errors
     /// As [`Self::by_id`].
     pub async fn newest(&self, did: &Did, client: Option<&str>) -> Result<Option<Session>, StoreError> {
-        self.opened(oauth_sessions::newest(&self.0.db, did.as_str(), client).await?).await
+        self.open_session(oauth_sessions::newest(&self.0.db, did.as_str(), client).await?).await
     }
 
-    async fn opened(&self, row: Option<SessionRow>) -> Result<Option<Session>, StoreError> {
+    async fn open_session(&self, row: Option<SessionRow>) -> Result<Option<Session>, StoreError> {
         let Some(row) = row else { return Ok(None) };
         let damaged = |what| StoreError::Corrupt(format!("oauth_sessions {}: {what}", row.id));
-        let did = Did::try_from(row.did.as_str()).map_err(|_| damaged("its DID is none"))?;
+        let did = Did::try_from(row.did.as_str()).map_err(|_| damaged("its DID is invalid"))?;
         let unreadable = |_| damaged("sealed under another TOKEN_ENCRYPTION_KEY, or damaged");
         let key = self.open_key(&row.key_id, &row.sealed_key).map_err(unreadable)?;
-        let held = self.held(&row).map_err(unreadable)?;
-        let bound = BoundSession::new(self.clone(), row.id.clone(), key, held);
+        let tokens = self.open_tokens(&row).map_err(unreadable)?;
+        let bound = BoundSession::new(self.clone(), row.id.clone(), key, tokens);
         let permits = match &row.client_scopes {
             None => None,
             Some(client) => {
@@ -228,10 +235,10 @@ impl Vault {
         Ok(Some(Session { did, endpoint: row.pds, credential, permits }))
     }
 
-    fn held(&self, row: &SessionRow) -> Result<Held, RenewError> {
+    fn open_tokens(&self, row: &SessionRow) -> Result<SessionTokens, RenewError> {
         let text = self.tokens_text(row)?;
         let tokens: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
-        Ok(Held {
+        Ok(SessionTokens {
             access: Secret::new(tokens.access_token.into_owned()),
             expires_at: row.expires_at,
             refreshable: row.refreshable,
@@ -243,34 +250,34 @@ impl Vault {
         self.0.sealing.open(&tokens_purpose(&row.key_id), &row.sealed).map_err(|_| RenewError::Sealed)
     }
 
-    /// Ends a session at its authorization server, as far as that lets us, and forgets it.
+    /// Deletes a session and revokes it at its authorization server in the background. Returns whether it was deleted.
     ///
     /// # Errors
-    /// When the store can't be used. A server that does not answer is no error: its session runs out.
+    /// When the store can't be used. A failed revocation is only logged; the tokens then expire.
     pub async fn end(&self, id: &str) -> Result<bool, StoreError> {
         let Some(row) = oauth_sessions::get(&self.0.db, id).await? else { return Ok(false) };
         if !oauth_sessions::delete(&self.0.db, id).await? {
-            // Another caller or host ends it.
+            // Another caller or host has deleted it and revokes it.
             return Ok(false);
         }
         let vault = self.clone();
         self.0.tasks.spawn(async move {
             if let Err(error) = vault.revoke(&row).await {
-                tracing::info!(session = row.id, %error, "a session could not be revoked at its server");
+                tracing::info!(session = row.id, %error, "a session could not be revoked at its authorization server");
             }
         });
         Ok(true)
     }
 
     async fn revoke(&self, row: &SessionRow) -> Result<(), RenewError> {
-        self.revoke_as(row, &self.identity(row).await?).await
+        self.revoke_as(row, &self.client_credentials(row).await?).await
     }
 
-    /// Ends a session at its authorization server, in the name of its client.
+    /// Revokes a session at its authorization server, authenticated as `client`.
     pub(super) async fn revoke_as(
         &self,
         row: &SessionRow,
-        client: &ClientIdentity,
+        client: &ClientCredentials,
     ) -> Result<(), RenewError> {
         let issuer = Url::parse(&row.issuer).ok();
         let host = issuer.as_ref().and_then(Url::host_str).unwrap_or_default();
@@ -280,34 +287,36 @@ impl Vault {
         let key = self.open_key(&row.key_id, &row.sealed_key)?;
         let server = self.0.discovery.server(&row.issuer).await?;
         let token = tokens.refresh_token.unwrap_or(tokens.access_token);
-        Ok(flow::revoke(&self.0.courier, &server, client, &key, &token).await?)
+        Ok(flow::revoke(&self.0.dpop_client, &server, client, &key, &token).await?)
     }
 
-    /// Who the session's client is to its authorization server.
-    async fn identity(&self, row: &SessionRow) -> Result<ClientIdentity, RenewError> {
+    /// How the session's client authenticates to its authorization server.
+    async fn client_credentials(&self, row: &SessionRow) -> Result<ClientCredentials, RenewError> {
         let key = match (&row.client_id, &row.assertion_kid) {
             (Some(client), Some(kid)) => {
                 let key = api_client_keys::get(&self.0.db, client, kid).await?;
                 let key = key.ok_or(RenewError::NoClientKey)?;
                 Some((kid.clone(), self.open_client_key(kid, &key.sealed)?))
             }
-            // A login of the instance's own.
+            // A login at the instance itself.
             (None, Some(kid)) if *kid == self.0.own_key.kid() => {
                 self.0.own_key.key().map(|key| (kid.clone(), key))
             }
             (None, Some(_)) => return Err(RenewError::NoClientKey),
             (_, None) => None,
         };
-        Ok(ClientIdentity { client_id: row.oauth_client_id.clone(), key })
+        Ok(ClientCredentials { client_id: row.oauth_client_id.clone(), key })
     }
 
-    /// Seals the key by which an API client authenticates.
+    /// Seals the key with which an API client authenticates.
     pub fn seal_client_key(&self, kid: &str, key: &PrivateKey) -> Vec<u8> {
         self.0.sealing.seal(self.random(), &format!("api_client_keys.{kid}"), &*key.to_bytes())
     }
 
+    /// Opens the sealed key of an API client.
+    ///
     /// # Errors
-    /// When it was sealed under another key.
+    /// [`RenewError::Sealed`] when it was sealed under another key.
     pub fn open_client_key(&self, kid: &str, sealed: &[u8]) -> Result<PrivateKey, RenewError> {
         let purpose = format!("api_client_keys.{kid}");
         let scalar = self.0.sealing.open(&purpose, sealed).map_err(|_| RenewError::Sealed)?;

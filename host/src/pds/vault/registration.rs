@@ -1,4 +1,4 @@
-//! Taking a session in: one that an application brings, or one of the instance's own users.
+//! Stores a new session: one that an application registers, or a login at the instance.
 
 use super::Vault;
 use crate::atproto::Did;
@@ -7,12 +7,12 @@ use crate::crypto::sha256_hex;
 use crate::store::StoreError;
 use crate::store::oauth_sessions::{self, NewSession};
 
-/// A session with a PDS, as whoever got its tokens has it.
+/// A session with a PDS, with its tokens not yet sealed.
 #[derive(Debug)]
 pub struct Registration<'a> {
-    /// The DPoP key that the tokens are bound to; it is stored already.
+    /// The id of the DPoP key that the tokens are bound to. The key is already stored.
     pub key_id: &'a str,
-    /// The API client that the session belongs to; `None` for the instance's own users.
+    /// The API client that the session belongs to; `None` for a login at the instance.
     pub client_id: Option<&'a str>,
     pub did: &'a Did,
     /// Origin of the account's PDS.
@@ -23,14 +23,15 @@ pub struct Registration<'a> {
     pub access_token: &'a str,
     pub refresh_token: Option<&'a str>,
     pub expires_at: Option<Timestamp>,
-    /// Who the authorization server takes the client for.
+    /// The `client_id` at the authorization server.
     pub oauth_client_id: &'a str,
-    /// The key that confidential clients prove to be themselves with.
+    /// The id of the key that signs client assertions; `None` for a public client.
     pub assertion_kid: Option<&'a str>,
 }
 
 impl Vault {
-    /// Seals the tokens and stores the session; its id. `None` when the key is another account's by now, or gone.
+    /// Seals the tokens and stores the session. Returns its id, or `None` when the DPoP key is deleted or belongs to
+    /// another account.
     ///
     /// # Errors
     /// When the store can't be used.

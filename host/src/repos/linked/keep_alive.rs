@@ -1,4 +1,4 @@
-//! Sessions of grants are refreshed while nobody uses them, so that they are there when somebody does.
+//! Keeps linked repos usable: refreshes the sessions of grants that have been idle, before their refresh tokens expire.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use super::LinkedRepos;
 use crate::pds::RenewError;
 use crate::store::linked_repos::{self, GrantRow};
 
-/// The first round comes soon after the start: a server that is restarted often must not let its grants run out.
-const FIRST: Duration = Duration::from_secs(5);
+/// Delay of the first round. It is short, so that grants don't expire on a server that is restarted often.
+const FIRST_DELAY: Duration = Duration::from_secs(5);
 
-/// Between rounds.
-const EVERY: Duration = Duration::from_mins(30);
+/// Time between rounds.
+const INTERVAL: Duration = Duration::from_mins(30);
 
-/// A session that was refreshed within this is left alone.
+/// A session that was refreshed within this time is skipped.
 const IDLE_SECONDS: i64 = 3600;
 
-/// Refreshes what has been idle, until `stop`.
+/// Refreshes idle sessions until `stop` is cancelled.
 pub async fn run(grants: LinkedRepos, stop: CancellationToken) {
-    let mut pause = FIRST;
-    while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+    let mut delay = FIRST_DELAY;
+    while stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_some() {
         grants.round().await;
-        pause = EVERY;
+        delay = INTERVAL;
     }
 }
 
 impl LinkedRepos {
-    /// One round over all grants that have been idle.
+    /// Refreshes the sessions of all grants that have been idle.
     pub async fn round(&self) {
         let before = self.0.clock.now().plus_seconds(-IDLE_SECONDS);
         match linked_repos::idle(&self.0.db, before).await {
@@ -41,14 +41,14 @@ impl LinkedRepos {
     }
 
     async fn refresh(&self, grant: &GrantRow) {
-        let Parts { db, vault, clock, .. } = &*self.0;
+        let Inner { db, vault, clock, .. } = &*self.0;
         let renewed = match &grant.session_id {
             Some(session) => vault.keep_alive(session).await,
             None => Err(RenewError::Ended),
         };
-        let noted = match renewed {
+        let stored = match renewed {
             Ok(()) => linked_repos::refreshed(db, &grant.id, clock.now()).await,
-            // Only an end is one: a server that is away is asked again in the next round.
+            // Other errors may be temporary, so the next round tries again.
             Err(error @ (RenewError::Ended | RenewError::NoClientKey)) => {
                 linked_repos::lost(db, &grant.id, grant.session_id.as_deref(), &error.to_string()).await
             }
@@ -57,10 +57,10 @@ impl LinkedRepos {
                 Ok(())
             }
         };
-        if let Err(error) = noted {
+        if let Err(error) = stored {
             tracing::warn!(grant = grant.id, %error, "a linked repo's state could not be written");
         }
     }
 }
 
-use super::Parts;
+use super::Inner;

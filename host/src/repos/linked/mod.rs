@@ -1,5 +1,5 @@
-//! Repos whose owners let the instance write to them (admin-api.md §18): a grant is authorized once, kept alive, and used
-//! by scripts, each only as far as its scopes and the admin's list of scripts go.
+//! Linked repos: repos whose owners allow the instance to write to them (admin-api.md §18). A grant is authorized once
+//! and kept alive. Scripts use it within its scopes, if the admin's list of scripts allows them.
 
 mod keep_alive;
 mod repo;
@@ -18,16 +18,16 @@ use crate::repos::Repos;
 use crate::store::linked_repos::{self, GrantRow};
 use crate::store::{Db, StoreError};
 
-/// `status` of a grant whose session works.
+/// `status` of a grant with a valid session.
 pub const ACTIVE: &str = "active";
-/// `status` of one that was never authorized.
+/// `status` of a grant that was never authorized.
 pub const PENDING: &str = "pending";
 
-/// What uses of grants go through. Cheap to clone.
+/// Gives scripts access to linked repos. Cheap to clone.
 #[derive(Clone)]
-pub struct LinkedRepos(Arc<Parts>);
+pub struct LinkedRepos(Arc<Inner>);
 
-struct Parts {
+struct Inner {
     db: Db,
     vault: Vault,
     repos: Repos,
@@ -36,10 +36,10 @@ struct Parts {
 
 impl LinkedRepos {
     pub fn new(db: Db, vault: Vault, repos: Repos, clock: Clock) -> Self {
-        Self(Arc::new(Parts { db, vault, repos, clock }))
+        Self(Arc::new(Inner { db, vault, repos, clock }))
     }
 
-    /// The grants that a run may see.
+    /// The grants that a run may use, in any state.
     ///
     /// # Errors
     /// When the store can't be read.
@@ -49,7 +49,7 @@ impl LinkedRepos {
         Ok(all)
     }
 
-    /// The grant of an account that a run may see, whatever its state.
+    /// The grant of an account, in any state; `None` when the run may not use it.
     ///
     /// # Errors
     /// When the store can't be read.
@@ -59,10 +59,10 @@ impl LinkedRepos {
     }
 }
 
-/// The scopes of a new grant: each valid, each once, `atproto` first.
+/// Validates the scopes of a new grant. Returns them without duplicates, `atproto` first.
 ///
 /// # Errors
-/// Names the first that is wrong.
+/// Names the first scope that is invalid or unknown.
 pub fn scopes(text: &str) -> Result<String, String> {
     let parsed: Scopes =
         text.parse().map_err(|error: crate::atproto::scope::ScopeError| error.to_string())?;
@@ -82,12 +82,12 @@ pub fn scopes(text: &str) -> Result<String, String> {
     Ok(list.join(" "))
 }
 
-/// Whether a trigger's name is one that scripts are bound to.
+/// Whether a text is a valid trigger id.
 pub fn is_trigger(name: &str) -> bool {
     crate::trigger::Trigger::parse(name).is_ok()
 }
 
-/// A collection, as scripts name it.
+/// Parses a collection that a script names.
 fn collection(text: &str) -> Result<Nsid, GrantError> {
     Nsid::try_from(text).map_err(|_| GrantError::Invalid(format!("collection {text:?} is not an NSID")))
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::scopes;
 
     #[test]
-    fn scopes_are_checked_and_in_order() {
+    fn scopes_are_validated_and_ordered() {
         let good = scopes("repo:com.example.note  blob:*/* repo:com.example.note").unwrap();
         assert_eq!(good, "atproto repo:com.example.note blob:*/*");
         assert_eq!(scopes("blob:*/* atproto").unwrap(), "atproto blob:*/*");

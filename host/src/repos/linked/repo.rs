@@ -1,4 +1,5 @@
-//! One linked repo, as a run uses it. Every use reads the grant anew: what was taken back is gone at once.
+//! Lets a run write to one linked repo. The grant is read from the store for each use, so that a revoked one stops
+//! working immediately.
 
 use std::time::Duration;
 
@@ -14,17 +15,17 @@ use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow};
 use crate::trigger::TriggerKind;
 
-/// Which script runs, and for whom.
+/// The run that uses a linked repo: its script, and whether it has a caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Runner<'a> {
     pub trigger: &'a str,
     pub kind: TriggerKind,
     pub has_caller: bool,
-    /// Whose share the calls take.
+    /// The tenant whose share the calls take.
     pub tenant: &'a Tenant,
 }
 
-/// A grant that may be used now, with its session.
+/// An authorized grant that the run may use, with its session.
 #[derive(Debug)]
 pub struct LinkedRepo {
     grants: LinkedRepos,
@@ -34,7 +35,7 @@ pub struct LinkedRepo {
     tenant: Tenant,
 }
 
-/// Why a linked repo can't be used so.
+/// Why a use of a linked repo failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     #[error("no linked repo for this account")]
@@ -54,8 +55,8 @@ pub enum GrantError {
 }
 
 impl Runner<'_> {
-    /// Whether an admin lets this script use a grant: by naming it, or else every script, but for queries that anybody
-    /// may call without saying who they are.
+    /// Whether this run may use a grant: when the grant lists scripts, its script has to be among them; otherwise every
+    /// run may, except of queries without an authenticated caller.
     pub(super) fn may_use(&self, grant: &GrantRow) -> bool {
         if grant.scripts.is_empty() {
             return self.has_caller || self.kind != TriggerKind::Query;
@@ -65,10 +66,10 @@ impl Runner<'_> {
 }
 
 impl LinkedRepos {
-    /// The linked repo of an account, ready to be used.
+    /// Opens the linked repo of an account.
     ///
     /// # Errors
-    /// When there is none for this run, or its session is not there.
+    /// When there is none that the run may use, or it has no valid session.
     pub async fn open(&self, did: &Did, runner: &Runner<'_>) -> Result<LinkedRepo, GrantError> {
         let grant = self.find(did, runner).await?.ok_or(GrantError::Unknown)?;
         match grant.status.as_str() {
@@ -106,7 +107,8 @@ impl LinkedRepo {
     /// Creates a record.
     ///
     /// # Errors
-    /// Before anything is sent when the grant does not allow it, or the record is none.
+    /// When the grant does not allow it or the record is invalid, both before anything is sent; when the PDS refuses or
+    /// does not answer.
     pub async fn create(
         &self,
         nsid: &str,
@@ -117,15 +119,15 @@ impl LinkedRepo {
         let nsid = collection(nsid)?;
         self.needs_repo(&nsid, RepoAction::Create)?;
         let write = Write {
-            rkey: rkey.map(rkey_of).transpose()?,
-            action: Action::Create(record_of(&nsid, value)?),
+            rkey: rkey.map(parse_rkey).transpose()?,
+            action: Action::Create(encode_record(&nsid, value)?),
             collection: nsid,
             swap: None,
         };
-        written(self.write(write, patience).await?)
+        uri_and_cid(self.write(write, patience).await?)
     }
 
-    /// Puts a record where it may or may not be one already; with `swap`, only over that one.
+    /// Creates or replaces a record; with `swap`, replaces only the record with that CID.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -143,15 +145,15 @@ impl LinkedRepo {
             self.needs_repo(&nsid, RepoAction::Create)?;
         }
         let write = Write {
-            rkey: Some(rkey_of(rkey)?),
-            action: Action::Put(record_of(&nsid, value)?),
+            rkey: Some(parse_rkey(rkey)?),
+            action: Action::Put(encode_record(&nsid, value)?),
             collection: nsid,
             swap: swap.map(str::to_owned),
         };
-        written(self.write(write, patience).await?)
+        uri_and_cid(self.write(write, patience).await?)
     }
 
-    /// Deletes a record; that there is none is fine.
+    /// Deletes a record. Succeeds when it does not exist.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -159,14 +161,14 @@ impl LinkedRepo {
         let nsid = collection(nsid)?;
         self.needs_repo(&nsid, RepoAction::Delete)?;
         let write =
-            Write { collection: nsid, rkey: Some(rkey_of(rkey)?), action: Action::Delete, swap: None };
+            Write { collection: nsid, rkey: Some(parse_rkey(rkey)?), action: Action::Delete, swap: None };
         match self.write(write, patience).await {
             Err(GrantError::Pds(PdsError::Refused(refusal))) if refusal.is_not_found() => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// Uploads a blob; the PDS's answer as it came.
+    /// Uploads a blob. Returns the body of the PDS's response, unchanged.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -176,10 +178,11 @@ impl LinkedRepo {
             return Err(GrantError::Scope(format!("blob:{kind}")));
         }
         let answer = self.agent(patience).upload_blob(bytes, mime).await;
-        self.noted(answer).await
+        self.store_if_ended(answer).await
     }
 
-    /// Calls any method of the PDS; its answer as it came. What the session may do is the PDS's to judge.
+    /// Calls any method of the PDS. Returns the body of the response, unchanged. Only the PDS checks the session's
+    /// scopes.
     ///
     /// # Errors
     /// When the PDS refuses or does not answer.
@@ -197,19 +200,19 @@ impl LinkedRepo {
             None => self.agent(patience).query(&method).await,
             Some(input) => self.agent(patience).procedure(&method, input).await,
         };
-        self.noted(answer).await
+        self.store_if_ended(answer).await
     }
 
     async fn write(&self, write: Write, patience: Duration) -> Result<Option<(RecordUri, Cid)>, GrantError> {
         let answer = self.agent(patience).write(&write).await;
-        let committed = self.noted(answer).await?;
+        let committed = self.store_if_ended(answer).await?;
         let repos = &self.grants.0.repos;
         let written = repos.take_over(&self.session.did, std::slice::from_ref(&write), committed).await;
         Ok(written.into_iter().flatten().find_map(|written| Some((written.uri, written.cid?))))
     }
 
-    /// An end of the session is noted, whether or not the script goes on.
-    async fn noted<T>(&self, answer: Result<T, PdsError>) -> Result<T, GrantError> {
+    /// Stores that the grant needs a new authorization when the session has ended, and passes the result on.
+    async fn store_if_ended<T>(&self, answer: Result<T, PdsError>) -> Result<T, GrantError> {
         if matches!(answer, Err(PdsError::Ended)) {
             let (db, session) = (&self.grants.0.db, self.grant.session_id.as_deref());
             linked_repos::lost(db, &self.grant.id, session, "its session has ended").await?;
@@ -218,18 +221,19 @@ impl LinkedRepo {
     }
 }
 
-/// URI and CID of what was written.
-fn written(place: Option<(RecordUri, Cid)>) -> Result<(String, String), GrantError> {
-    let (uri, cid) = place.ok_or_else(|| PdsError::Malformed("it does not say what it wrote".to_owned()))?;
+/// URI and CID of a written record, as texts.
+fn uri_and_cid(record: Option<(RecordUri, Cid)>) -> Result<(String, String), GrantError> {
+    let (uri, cid) =
+        record.ok_or_else(|| PdsError::Malformed("it does not name the written record".to_owned()))?;
     Ok((uri.to_string(), cid.to_string()))
 }
 
-fn rkey_of(text: &str) -> Result<RecordKey, GrantError> {
+fn parse_rkey(text: &str) -> Result<RecordKey, GrantError> {
     RecordKey::try_from(text).map_err(|_| GrantError::Invalid(format!("{text:?} is not a record key")))
 }
 
-/// A record of a collection, as a PDS takes it.
-fn record_of(nsid: &Nsid, mut value: Value) -> Result<Bytes, GrantError> {
+/// Adds `$type` to a record and encodes it as JSON text.
+fn encode_record(nsid: &Nsid, mut value: Value) -> Result<Bytes, GrantError> {
     let Some(fields) = value.as_object_mut() else {
         return Err(GrantError::Invalid("the record is not a table with fields".to_owned()));
     };

@@ -1,4 +1,5 @@
-//! The bodies that the server sends.
+//! The body type of responses: sends in pieces on HTTP/2, tracks how much was written, and drops what is read too
+//! slowly.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,29 +11,29 @@ use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 
 use super::super::limits;
-use super::super::watch::Counters;
+use super::super::monitor::Counters;
 use super::{Charge, Pace, units};
 use crate::fair_share::Place;
 
-/// A body on its way to the client.
+/// The body of a response that is being sent.
 #[derive(Debug)]
-pub(in super::super) enum Outgoing {
-    /// On HTTP/1.1, where the socket shows how fast it is read; and empty ones.
+pub(in super::super) enum ResponseBody {
+    /// HTTP/1.1, where the socket shows how fast the client reads; and empty bodies.
     Whole(Full<Bytes>),
-    /// On HTTP/2, where each answer has a window of its own that the client may never open.
-    Tracked(Arc<Tracked>),
+    /// HTTP/2, where each response has a flow-control window that the client may never open.
+    Tracked(Arc<TrackedResponse>),
 }
 
-/// The client read too slowly; what was left of its answer is gone.
+/// The client read too slowly, and the rest of its response was dropped.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the client reads too slowly")]
 pub(in super::super) struct TooSlow;
 
-/// An answer that knows how much of it was written to the socket. It lives until its last piece was.
+/// A response that tracks how much of it was written to the socket. It lives until its last piece was written.
 #[derive(Debug)]
-pub(in super::super) struct Tracked {
+pub(in super::super) struct TrackedResponse {
     connection: Arc<Counters>,
-    /// Larger answers are copied piece by piece: a slice that the HTTP/2 library keeps would keep all of the answer.
+    /// Whether pieces are copies: a slice in the HTTP/2 library's buffer would keep all of a large response in memory.
     copied: bool,
     state: Mutex<State>,
 }
@@ -40,7 +41,7 @@ pub(in super::super) struct Tracked {
 #[derive(Debug)]
 struct State {
     rest: Bytes,
-    /// Bytes that the HTTP/2 library has and did not write yet.
+    /// Bytes that the HTTP/2 library has taken and not written yet.
     handed_out: usize,
     written: u64,
     evicted: bool,
@@ -49,27 +50,28 @@ struct State {
     place: Option<Place>,
 }
 
-impl Tracked {
+impl TrackedResponse {
     pub(super) fn new(
         connection: &Arc<Counters>,
         bytes: Bytes,
         charge: Charge,
         place: Option<Place>,
     ) -> Arc<Self> {
-        let copied = bytes.len() > limits::ANSWER_PIECE;
+        let copied = bytes.len() > limits::RESPONSE_PIECE;
         let (handed_out, written, evicted) = Default::default();
         let state = State { rest: bytes, handed_out, written, evicted, pace: Pace::default(), charge, place };
-        let answer = Arc::new(Self { connection: Arc::clone(connection), copied, state: Mutex::new(state) });
-        connection.track(&answer);
-        answer
+        let response =
+            Arc::new(Self { connection: Arc::clone(connection), copied, state: Mutex::new(state) });
+        connection.track(&response);
+        response
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Counters and bytes agree after every step.
+        // Poisoning can be ignored: every update leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the client took of it over the last ticks, once it is old enough to say.
+    /// Bytes that the client took over the last [`limits::STALL_TICKS`] ticks; `None` while the response is younger.
     pub(in super::super) fn tick(&self) -> Option<u64> {
         let mut state = self.lock();
         let written = state.written;
@@ -80,7 +82,7 @@ impl Tracked {
         self.lock().evicted
     }
 
-    /// Drops what hyper did not take yet, and gives back its room. The stream is reset when the client goes on reading.
+    /// Drops what hyper has not taken yet and releases its reservation. The stream is reset when the client reads on.
     pub(in super::super) fn evict(&self) {
         let mut state = self.lock();
         state.evicted = true;
@@ -100,24 +102,24 @@ impl Tracked {
         if state.rest.is_empty() {
             return None;
         }
-        let length = state.rest.len().min(limits::ANSWER_PIECE);
+        let length = state.rest.len().min(limits::RESPONSE_PIECE);
         let mut bytes = state.rest.split_to(length);
         if self.copied {
             bytes = Bytes::copy_from_slice(&bytes);
         }
         if state.rest.is_empty() {
-            // An empty slice would keep the answer as well.
+            // An empty slice of the response would keep all of it in memory.
             state.rest = Bytes::new();
         }
         state.handed_out += length;
-        Some(Ok(Bytes::from_owner(Piece { bytes, answer: Arc::clone(self) })))
+        Some(Ok(Bytes::from_owner(Piece { bytes, response: Arc::clone(self) })))
     }
 }
 
-/// A piece of an answer; it is dropped when it was written to the socket.
+/// A piece of a response; the HTTP/2 library drops it once it is written to the socket.
 struct Piece {
     bytes: Bytes,
-    answer: Arc<Tracked>,
+    response: Arc<TrackedResponse>,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -129,14 +131,14 @@ impl AsRef<[u8]> for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         let length = self.bytes.len();
-        let mut state = self.answer.lock();
+        let mut state = self.response.lock();
         state.handed_out -= length;
         state.written += length as u64;
-        self.answer.connection.took(length as u64);
+        self.response.connection.add_taken(length as u64);
     }
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = TooSlow;
 
@@ -148,15 +150,15 @@ impl http_body::Body for Outgoing {
             Self::Whole(body) => {
                 Pin::new(body).poll_frame(context).map_err(|never: Infallible| match never {})
             }
-            Self::Tracked(answer) => Poll::Ready(answer.next_piece().map(|piece| piece.map(Frame::data))),
+            Self::Tracked(response) => Poll::Ready(response.next_piece().map(|piece| piece.map(Frame::data))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(body) => body.is_end_stream(),
-            Self::Tracked(answer) => {
-                let state = answer.lock();
+            Self::Tracked(response) => {
+                let state = response.lock();
                 state.rest.is_empty() && !state.evicted
             }
         }
@@ -165,7 +167,7 @@ impl http_body::Body for Outgoing {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(body) => body.size_hint(),
-            Self::Tracked(answer) => SizeHint::with_exact(answer.lock().rest.len() as u64),
+            Self::Tracked(response) => SizeHint::with_exact(response.lock().rest.len() as u64),
         }
     }
 }

@@ -1,18 +1,18 @@
-//! Counters and latencies of a route, looked up once at start.
+//! The metrics of a route: request counters and latencies, registered once at start.
 
 use std::time::Duration;
 
 use http::StatusCode;
 use metrics::{Counter, Histogram};
 
-/// Does nothing when no metrics are served.
-pub(super) struct Measure {
+/// Handles of one route's metrics. Recording does nothing when no metrics are served.
+pub(super) struct RouteMetrics {
     /// By the status code's first digit.
     by_class: [Counter; 5],
     duration: Histogram,
 }
 
-impl Measure {
+impl RouteMetrics {
     pub(super) fn new(method: &str, route: &'static str) -> Self {
         let method = method.to_owned();
         let by_class = ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|class| {
@@ -33,8 +33,8 @@ impl Measure {
     }
 }
 
-impl std::fmt::Debug for Measure {
+impl std::fmt::Debug for RouteMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Measure").finish_non_exhaustive()
+        f.debug_struct("RouteMetrics").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Requests with a DPoP proof (RFC 9449), and the nonces that servers want in it.
+//! Sends requests with a DPoP proof (RFC 9449), and remembers the nonces that servers require in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,34 +19,34 @@ use crate::random::Random;
 const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// Times a request is sent: once, once more with the nonce that was demanded, and once for a nonce that was replaced in
+/// Attempts of a request: the first, one with the nonce that the server demands, and one for a nonce that expired in
 /// between.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
-/// Servers whose nonce is remembered: as many as have sessions that are used within the hour, for all but the largest
-/// instances; one more request is the price for the others.
-const NONCES: u64 = 10_000;
+/// Servers whose nonce is cached: all that have active sessions, except on the largest instances. A server without a
+/// cached nonce costs one more request.
+const MAX_NONCES: u64 = 10_000;
 
-/// Nonces live for minutes. One that is older costs the same retry as none.
-const NONCE_LIFE: Duration = Duration::from_mins(10);
+/// How long a nonce is cached. Nonces are valid for minutes; an expired one costs the same retry as none.
+const NONCE_CACHE_TIME: Duration = Duration::from_mins(10);
 
-/// A longer one is no nonce, and would be sent back in every request.
+/// Longest nonce that is accepted, because it is sent in every request.
 const MAX_NONCE_BYTES: usize = 512;
 
 /// Random bytes of a proof's `jti`.
 const JTI_BYTES: usize = 16;
 
-/// Sends requests for holders of DPoP keys. Cheap to clone; clones share what servers demanded.
+/// An HTTP client that adds DPoP proofs. Cheap to clone; clones share the cached nonces.
 #[derive(Clone, Debug)]
 pub struct Courier {
     net: Client,
     clock: Clock,
     random: Random,
-    /// By origin.
+    /// The last nonce of each origin.
     nonces: Cache<String, Arc<str>>,
 }
 
-/// A request to be sent with a proof.
+/// A request that is sent with a proof.
 #[derive(Clone, Debug)]
 pub struct Parcel<'a> {
     pub method: Method,
@@ -58,7 +58,7 @@ pub struct Parcel<'a> {
 
 impl Courier {
     pub fn new(net: Client, clock: Clock, random: Random) -> Self {
-        let nonces = Cache::builder().max_capacity(NONCES).time_to_live(NONCE_LIFE).build();
+        let nonces = Cache::builder().max_capacity(MAX_NONCES).time_to_live(NONCE_CACHE_TIME).build();
         Self { net, clock, random, nonces }
     }
 
@@ -70,8 +70,8 @@ impl Courier {
         &self.random
     }
 
-    /// Sends a request with a proof by `key`, and with the access token it is bound to, if there is one. Again, when the
-    /// server demands a nonce.
+    /// Sends a request with a proof by `key`, and with `token`, an access token that is bound to the key. Repeats it
+    /// when the server demands a nonce.
     ///
     /// # Errors
     /// As [`Client::request`].
@@ -86,20 +86,21 @@ impl Courier {
             let body = parcel.body.clone().map(Outgoing::from);
             let headers = parcel.headers.clone();
             let fetched =
-                self.once(key, token, &parcel.method, parcel.url, headers, body, parcel.limits).await?;
-            if attempt == ATTEMPTS || !demands_nonce(&fetched) {
+                self.send_once(key, token, &parcel.method, parcel.url, headers, body, parcel.limits).await?;
+            if attempt == MAX_ATTEMPTS || !demands_nonce(&fetched) {
                 return Ok(fetched);
             }
             attempt += 1;
         }
     }
 
-    /// Sends a request whose body can be sent once only: what the server demands is remembered for the next one.
+    /// Sends a request without repeating it, for bodies that can be sent only once. A demanded nonce is cached for the
+    /// next request.
     ///
     /// # Errors
     /// As [`Client::request`].
-    #[expect(clippy::too_many_arguments, reason = "the parts of a request, taken by value")]
-    pub async fn once(
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request, by value")]
+    pub async fn send_once(
         &self,
         key: &PrivateKey,
         token: Option<&str>,
@@ -120,7 +121,7 @@ impl Courier {
             access_token: token,
             nonce: nonce.as_deref(),
         };
-        let unusable = |what: &str| NetError::Refused(format!("the {what} can't be sent"));
+        let unusable = |what: &str| NetError::Refused(format!("the {what} is invalid"));
         let proof = dpop::prove(key, &proof).ok_or_else(|| unusable("DPoP key"))?;
         headers.insert(DPOP, HeaderValue::try_from(proof).map_err(|_| unusable("DPoP proof"))?);
         if let Some(token) = token {
@@ -131,11 +132,11 @@ impl Courier {
             headers.insert(AUTHORIZATION, value.map_err(|_| unusable("access token"))?);
         }
         let fetched = self.net.send(method.clone(), url, headers, body, limits).await?;
-        let fresh = fetched.headers.get(DPOP_NONCE).and_then(|value| value.to_str().ok());
-        if let Some(fresh) = fresh.filter(|fresh| fresh.len() <= MAX_NONCE_BYTES && !fresh.is_empty())
-            && nonce.as_deref() != Some(fresh)
+        let new_nonce = fetched.headers.get(DPOP_NONCE).and_then(|value| value.to_str().ok());
+        if let Some(new_nonce) = new_nonce.filter(|nonce| nonce.len() <= MAX_NONCE_BYTES && !nonce.is_empty())
+            && nonce.as_deref() != Some(new_nonce)
         {
-            self.nonces.insert(origin, fresh.into());
+            self.nonces.insert(origin, new_nonce.into());
         }
         Ok(fetched)
     }
@@ -147,12 +148,12 @@ struct ErrorBody {
     error: String,
 }
 
-/// The code of `{error}` in an answer's body; empty when there is none.
+/// The `error` field of a response's JSON body; empty when there is none.
 pub(crate) fn error_code(body: &[u8]) -> String {
     serde_json::from_slice::<ErrorBody>(body).unwrap_or_default().error
 }
 
-/// Whether the server refused a request only because its proof lacked a nonce: 400 from an authorization server, 401 from
+/// Whether the server refused a request because its proof needs a new nonce: 400 from an authorization server, 401 from
 /// a PDS (RFC 9449 §8, §9).
 fn demands_nonce(fetched: &Fetched) -> bool {
     const CODE: &str = "use_dpop_nonce";

@@ -1,22 +1,23 @@
-//! This server's own listeners: metrics, and the port that serves `/admin` and `/xrpc`. A URL from elsewhere that leads to
-//! one of them would read what only the operator may, or call methods around the limits of nested calls.
+//! Detects addresses that reach this server's own listeners: metrics, and the port that serves `/admin` and `/xrpc`.
+//! An untrusted URL that reached one of them could read what only the operator may see, or call methods without the
+//! limits of nested calls.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::guard::plain;
+use super::guard::unmapped;
 
-/// Whether a connection to `ip` at the port of `listener` would reach it.
+/// Whether a connection to `ip` at the listener's port would reach the listener.
 pub(super) fn reaches(listener: SocketAddr, ip: IpAddr) -> bool {
-    let (own, ip) = (plain(listener.ip()), plain(ip));
+    let (own, ip) = (unmapped(listener.ip()), unmapped(ip));
     if own.is_unspecified() {
         return is_this_machine(ip);
     }
-    // To connect to an unspecified address is to connect to loopback.
+    // Connecting to an unspecified address connects to loopback.
     own == ip || own.is_loopback() && (ip.is_loopback() || ip.is_unspecified())
 }
 
-/// Whether an address is one of this machine's. Connecting a UDP socket sends nothing; it only asks the routing table,
-/// which answers with the address itself where that is local.
+/// Whether an address belongs to this machine. Connecting a UDP socket sends no packet; it only consults the routing
+/// table, which selects the address itself as the source when it is local.
 fn is_this_machine(ip: IpAddr) -> bool {
     if ip.is_loopback() || ip.is_unspecified() {
         return true;
@@ -30,7 +31,7 @@ fn is_this_machine(ip: IpAddr) -> bool {
         socket.connect((ip, 9))?;
         socket.local_addr()
     });
-    // No route to the address: then it is not here either.
+    // Without a route to the address, it is not local.
     source.is_ok_and(|source| source.ip() == ip)
 }
 
@@ -43,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_are_known_by_all_their_addresses() {
+    fn a_listener_is_recognized_by_all_its_addresses() {
         for ip in ["127.0.0.1", "127.8.9.1", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1"] {
             assert!(reached("127.0.0.1:9000", ip) && reached("0.0.0.0:9000", ip), "{ip}");
             assert!(reached("[::1]:9000", ip) && reached("[::]:9000", ip), "{ip}");
@@ -53,7 +54,7 @@ mod tests {
             ("10.1.2.3:9000", "10.1.2.4"),
             ("10.1.2.3:9000", "127.0.0.1"),
             ("127.0.0.1:9000", "10.1.2.3"),
-            // Documentation: no machine has it.
+            // Documentation addresses, which no machine has.
             ("0.0.0.0:9000", "203.0.113.7"),
             ("[::]:9000", "2001:db8::7"),
         ] {

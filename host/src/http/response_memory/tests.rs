@@ -1,4 +1,4 @@
-//! Clients that don't read, over real connections.
+//! Clients that read slowly or not at all, over real connections.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,23 +19,24 @@ use super::super::{limits, response};
 
 const MIB: usize = 1024 * 1024;
 
-/// What the tests wait for happens within milliseconds, on a busy machine within seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of [`eventually`]; what it waits for usually happens within milliseconds, on a busy machine within
+/// seconds.
+const EVENTUALLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection is given up after eight of them at the latest.
+/// A stalled connection is closed after eight ticks at most.
 const TICK: Duration = Duration::from_millis(100);
 
 fn bytes_of(length: usize) -> Handler {
     let body = Bytes::from(vec![b'x'; length]);
     Box::new(move |_, _| {
-        // Each answer has memory of its own, as those of real handlers.
+        // Each response has memory of its own, as with real handlers.
         let body = Bytes::from(body.to_vec());
         Box::pin(async { Ok(response::text(StatusCode::OK, body)) })
     })
 }
 
 async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let waited = tokio::time::timeout(PATIENCE, async {
+    let waited = tokio::time::timeout(EVENTUALLY_TIMEOUT, async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -43,11 +44,11 @@ async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     waited.await.unwrap_or_else(|_| panic!("never happened: {what}"));
 }
 
-/// A client of HTTP/1.1 that reads the head of its answer and then nothing.
+/// An HTTP/1.1 client that reads only the head of its response.
 async fn head_only(running: &Running, from: &str, method: &str, path: &str) -> (TcpStream, String) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
-    // Whoever means to read little makes room for little.
+    // A small receive buffer, so that the kernel reads little on the client's behalf.
     socket.set_recv_buffer_size(8 * 1024).unwrap();
     let mut stream = socket.connect(running.address).await.unwrap();
     let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
@@ -59,14 +60,14 @@ async fn head_only(running: &Running, from: &str, method: &str, path: &str) -> (
     (stream, String::from_utf8(head).unwrap())
 }
 
-/// A client of HTTP/2 whose streams have a window of `window` bytes; and its connection, until that ends.
+/// An HTTP/2 client whose streams have a window of `window` bytes, and the task of its connection.
 async fn http2_client(running: &Running, window: u32) -> (SendRequest<Full<Bytes>>, JoinHandle<()>) {
     let stream = TcpStream::connect(running.address).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(window).initial_connection_window_size(1 << 30);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
     let connection = tokio::spawn(async move {
-        // However it ends.
+        // Errors are expected: the server closes the connection.
         let _ = connection.await;
     });
     (sender, connection)
@@ -77,7 +78,7 @@ fn get(path: &str) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixteen_slow_readers_take_their_address_s_share_and_no_more() {
+async fn slow_readers_take_no_more_than_their_address_s_share() {
     static CHANGES: AtomicUsize = AtomicUsize::new(0);
     let change: Handler = Box::new(|_, _| {
         CHANGES.fetch_add(1, Relaxed);
@@ -97,9 +98,9 @@ async fn sixteen_slow_readers_take_their_address_s_share_and_no_more() {
     for (_, head) in &refused {
         assert!(head.starts_with("HTTP/1.1 503") && head.contains("retry-after: 1"), "{head}");
     }
-    assert_eq!(running.http.answers_held(), limits::ANSWERS.per_tenant);
+    assert_eq!(running.http.reserved_units(), limits::RESPONSE_MEMORY.per_tenant);
 
-    // A change is refused while it can be refused; small answers and other addresses are served.
+    // A change is refused before it runs; small responses and other addresses are served.
     let (_, head) = head_only(&running, "127.0.0.1", "POST", "/change").await;
     assert!(head.starts_with("HTTP/1.1 503") && CHANGES.load(Relaxed) == 0, "{head}");
     let (_, head) = head_only(&running, "127.0.0.1", "GET", "/small").await;
@@ -109,12 +110,12 @@ async fn sixteen_slow_readers_take_their_address_s_share_and_no_more() {
     let (_, head) = head_only(&running, "127.0.0.2", "POST", "/change").await;
     assert!(head.starts_with("HTTP/1.1 204") && CHANGES.load(Relaxed) == 1, "{head}");
 
-    // Behind a proxy it is the client's address that counts.
+    // Behind a proxy the client's address counts, not the proxy's.
     let path = "/large HTTP/1.1\r\nx-client: 192.0.2.7\r\nx-rest:";
     let (_behind, head) = head_only(&running, "127.0.0.1", "GET", path).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
 
-    // One that reads what it asked for makes room for the next.
+    // After a client has read its response, the next one is served.
     let mut served = served.into_iter().map(|(stream, _)| stream);
     let mut reader = served.next().unwrap();
     reader.read_exact(&mut vec![0; 4 * MIB]).await.unwrap();
@@ -123,11 +124,11 @@ async fn sixteen_slow_readers_take_their_address_s_share_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_takes_nothing_is_given_up() {
+async fn a_connection_that_reads_nothing_is_closed() {
     let running = start_with_tick(vec![(Method::GET, "/large", bytes_of(4 * MIB))], TICK);
     let (mut stream, head) = head_only(&running, "127.0.0.1", "GET", "/large").await;
-    assert!(head.starts_with("HTTP/1.1 200") && running.http.answers_held() > 0, "{head}");
-    eventually("its room is given back", || running.http.answers_held() == 0).await;
+    assert!(head.starts_with("HTTP/1.1 200") && running.http.reserved_units() > 0, "{head}");
+    eventually("its reservation is released", || running.http.reserved_units() == 0).await;
     let mut rest = Vec::new();
     // The socket was closed with the answer unfinished.
     let _ = stream.read_to_end(&mut rest).await;
@@ -135,7 +136,7 @@ async fn a_reader_that_takes_nothing_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closed_window_holds_no_answer_for_long() {
+async fn a_closed_window_releases_its_responses_after_the_stall_time() {
     let routes = vec![(Method::GET, "/large", bytes_of(MIB)), (Method::GET, "/small", bytes_of(100))];
     let running = start_with_tick(routes, TICK);
     let (mut sender, connection) = http2_client(&running, 0).await;
@@ -145,8 +146,8 @@ async fn a_closed_window_holds_no_answer_for_long() {
         answers.push(sender.send_request(get("/small")).await.unwrap());
     }
     assert!(answers.iter().all(|answer| answer.status() == StatusCode::OK));
-    assert!(running.http.answers_held() >= 13 * MIB / limits::ANSWER_PIECE);
-    // Requests without a body keep coming, as those of a client that wants to look alive.
+    assert!(running.http.reserved_units() >= 13 * MIB / limits::RESPONSE_PIECE);
+    // HEAD requests, whose responses need no window, keep the connection active.
     let alive = tokio::spawn(async move {
         loop {
             let request = Request::head("http://test/small").body(Full::default()).unwrap();
@@ -156,13 +157,13 @@ async fn a_closed_window_holds_no_answer_for_long() {
             tokio::time::sleep(TICK / 3).await;
         }
     });
-    eventually("their memory is given back", || running.http.answers_held() == 0).await;
+    eventually("the reservations are released", || running.http.reserved_units() == 0).await;
     eventually("the connection ends", || connection.is_finished()).await;
     alive.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_window_of_a_byte_is_no_way_around_it() {
+async fn a_window_of_one_byte_is_treated_as_closed() {
     let running = start_with_tick(vec![(Method::GET, "/large", bytes_of(MIB))], TICK);
     let (mut sender, connection) = http2_client(&running, 1).await;
     let mut answers = Vec::new();
@@ -170,23 +171,26 @@ async fn a_window_of_a_byte_is_no_way_around_it() {
         answers.push(sender.send_request(get("/large")).await.unwrap());
     }
     eventually("the connection ends", || connection.is_finished()).await;
-    eventually("their memory is given back", || running.http.answers_held() == 0).await;
+    eventually("the reservations are released", || running.http.reserved_units() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stalled_answer_does_not_take_its_connection_along() {
+async fn a_stalled_response_does_not_close_its_connection() {
     let tick = Duration::from_millis(200);
     let running = start_with_tick(vec![(Method::GET, "/large", bytes_of(MIB))], tick);
     let (mut sender, connection) = http2_client(&running, 64 * 1024).await;
-    // Nobody reads this one; a proxy's other clients go on over the same connection.
+    // This response is not read; the proxy's other clients use the same connection.
     let stalled = sender.send_request(get("/large")).await.unwrap();
     let started = std::time::Instant::now();
     while started.elapsed() < tick * (limits::STALL_TICKS + 4) {
         let answer = sender.send_request(get("/large")).await.unwrap();
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), MIB);
     }
-    let held = running.http.answers_held();
-    assert!(held < MIB / limits::ANSWER_PIECE, "{held} units are left of the stalled answer");
+    let reserved = running.http.reserved_units();
+    assert!(
+        reserved < MIB / limits::RESPONSE_PIECE,
+        "{reserved} units of the stalled response are still reserved"
+    );
     assert!(stalled.into_body().collect().await.is_err(), "the rest of it is gone");
     let answer = sender.send_request(get("/large")).await.unwrap();
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), MIB);
@@ -203,28 +207,28 @@ async fn a_connection_with_many_streams_is_bounded() {
     });
     let answers = futures_util::future::join_all(requests).await;
     let served = answers.iter().filter(|answer| answer.status() == StatusCode::OK).count();
-    let most = limits::MAX_UNREAD_PER_CONNECTION / MIB;
-    assert!((1..=most).contains(&served), "{served}");
+    let max = limits::MAX_UNREAD_PER_CONNECTION / MIB;
+    assert!((1..=max).contains(&served), "{served}");
     for refused in answers.iter().filter(|answer| answer.status() != StatusCode::OK) {
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(refused.headers()[RETRY_AFTER], "1");
     }
-    // The refusals are answers too, and take a unit each.
-    let held = running.http.answers_held() * limits::ANSWER_PIECE;
-    let refusals = (answers.len() - served) * limits::ANSWER_PIECE;
-    assert!(held <= limits::MAX_UNREAD_PER_CONNECTION + refusals, "{held}");
+    // The refusals are responses too, and take a unit each.
+    let reserved = running.http.reserved_units() * limits::RESPONSE_PIECE;
+    let refusals = (answers.len() - served) * limits::RESPONSE_PIECE;
+    assert!(reserved <= limits::MAX_UNREAD_PER_CONNECTION + refusals, "{reserved}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn honest_readers_get_every_byte() {
+async fn reading_clients_get_every_byte() {
     let routes = vec![
         (Method::GET, "/large", bytes_of(8 * MIB + 5)),
-        (Method::GET, "/piece", bytes_of(limits::ANSWER_PIECE)),
+        (Method::GET, "/piece", bytes_of(limits::RESPONSE_PIECE)),
         (Method::GET, "/none", bytes_of(0)),
     ];
     let running = start_with_tick(routes, limits::TICK);
     let (mut h2, _connection) = http2_client(&running, 64 * 1024).await;
-    for (path, length) in [("/large", 8 * MIB + 5), ("/piece", limits::ANSWER_PIECE), ("/none", 0)] {
+    for (path, length) in [("/large", 8 * MIB + 5), ("/piece", limits::RESPONSE_PIECE), ("/none", 0)] {
         let answer = h2.send_request(get(path)).await.unwrap();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         assert!(body.len() == length && body.iter().all(|byte| *byte == b'x'), "{path}: {}", body.len());
@@ -233,5 +237,5 @@ async fn honest_readers_get_every_byte() {
         stream.read_exact(&mut body).await.unwrap();
         assert!(body.iter().all(|byte| *byte == b'x'), "{path}");
     }
-    eventually("all room is given back", || running.http.answers_held() == 0).await;
+    eventually("all reservations are released", || running.http.reserved_units() == 0).await;
 }

@@ -1,21 +1,22 @@
-//! How much was taken over the last ticks.
+//! Measures how many bytes a client took over the last ticks.
 
 use super::super::limits;
 
 const TICKS: usize = limits::STALL_TICKS as usize;
 
-/// What a client took in each of the last [`limits::STALL_TICKS`].
+/// Bytes that a client took in each of the last [`limits::STALL_TICKS`] ticks.
 #[derive(Debug, Default)]
 pub(in super::super) struct Pace {
     took: [u64; TICKS],
     next: usize,
-    /// Whole ticks that were seen; the one in which it began is none.
+    /// Complete ticks so far, at most `TICKS`; `None` before the first, incomplete one has ended.
     ticks: Option<usize>,
     total: u64,
 }
 
 impl Pace {
-    /// Notes how much was taken in all by now. Gives what was taken over the last ticks, once there were so many.
+    /// Ends a tick, with the bytes taken in total. Returns the bytes taken over the last `TICKS` ticks once there were
+    /// that many.
     pub(in super::super) fn tick(&mut self, total: u64) -> Option<u64> {
         let took = total - std::mem::replace(&mut self.total, total);
         let Some(ticks) = self.ticks else {
@@ -29,7 +30,7 @@ impl Pace {
         (ticks == TICKS).then(|| self.took.iter().sum())
     }
 
-    /// Begins again.
+    /// Starts measuring again.
     pub(in super::super) fn reset(&mut self, total: u64) {
         *self = Self { total, ..Self::default() };
     }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_the_last_whole_ticks_alone() {
+    fn only_the_last_complete_ticks_count() {
         let mut pace = Pace::default();
         assert_eq!(pace.tick(7), None);
         for n in 1..TICKS as u64 {
