@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::Triggers;
-use super::record::{host_id, record_of};
-use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid, record};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid, record};
 use crate::events::Event;
 use crate::indexing::{Action, RecordEvent};
 use crate::scripts::ScriptFailure;
@@ -50,30 +49,6 @@ pub struct Stored {
 }
 
 impl Triggers {
-    pub(super) fn record_letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewLetter {
-        let (rev, cid) = match &event.change {
-            Change::Upsert(upsert) => (upsert.rev, upsert.cid.map(|cid| cid.to_string())),
-            Change::Delete(delete) => (delete.rev, None),
-        };
-        NewLetter {
-            event_key: format!("{trigger} {uri} {rev}"),
-            letter: Letter {
-                script_ref: trigger.to_owned(),
-                host_kind: "record".to_owned(),
-                host_id: host_id(uri, event.action),
-                lexicon_id: uri.collection.to_string(),
-                collection: uri.collection.to_string(),
-                uri: uri.to_string(),
-                did: uri.did.to_string(),
-                rkey: uri.rkey.to_string(),
-                action: event.action.to_string(),
-                rev: Some(rev.to_string()),
-                cid,
-                payload: record_of(&event.change).map(|record| String::from_utf8_lossy(record).into_owned()),
-            },
-        }
-    }
-
     /// Stores a dead letter; waits while the database is unreachable.
     pub(super) async fn dead_letter(&self, details: FailureDetails, new: NewLetter) {
         let FailureDetails { trigger, error, attempts } = details;

@@ -4,12 +4,13 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::Triggers;
-use super::letters::FailureDetails;
+use super::letters::{FailureDetails, NewLetter};
 use super::retry::{self, FinalFailure};
 use crate::atproto::{RecordUri, record};
 use crate::events::Event;
 use crate::indexing::{Action, RecordEvent, RecordScripts};
 use crate::scripts::{CompiledScript, FailureKind, Happening, Invocation, Outcome, ScriptFailure, Shape};
+use crate::store::dead_letters::Letter;
 use crate::store::index::{Change, Upsert};
 use crate::trigger::TriggerKind;
 
@@ -132,7 +133,7 @@ impl Triggers {
             error: final_failure.failure.message,
             attempts: final_failure.attempts,
         };
-        self.dead_letter(details, Self::record_letter(script.trigger().id(), event, uri)).await;
+        self.dead_letter(details, letter(script.trigger().id(), event, uri)).await;
     }
 }
 
@@ -162,8 +163,33 @@ impl RecordScripts for Triggers {
     }
 }
 
+/// The dead letter of a record event.
+fn letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewLetter {
+    let (rev, cid) = match &event.change {
+        Change::Upsert(upsert) => (upsert.rev, upsert.cid.map(|cid| cid.to_string())),
+        Change::Delete(delete) => (delete.rev, None),
+    };
+    NewLetter {
+        event_key: format!("{trigger} {uri} {rev}"),
+        letter: Letter {
+            script_ref: trigger.to_owned(),
+            host_kind: "record".to_owned(),
+            host_id: host_id(uri, event.action),
+            lexicon_id: uri.collection.to_string(),
+            collection: uri.collection.to_string(),
+            uri: uri.to_string(),
+            did: uri.did.to_string(),
+            rkey: uri.rkey.to_string(),
+            action: event.action.to_string(),
+            rev: Some(rev.to_string()),
+            cid,
+            payload: record_of(&event.change).map(|record| String::from_utf8_lossy(record).into_owned()),
+        },
+    }
+}
+
 /// `<nsid>:<action>`: the host id of record scripts in the event log and in dead letters.
-pub(super) fn host_id(uri: &RecordUri, action: Action) -> String {
+fn host_id(uri: &RecordUri, action: Action) -> String {
     format!("{}:{action}", uri.collection)
 }
 

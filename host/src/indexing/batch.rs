@@ -8,8 +8,8 @@ use crate::store::index::{AccountChange, AccountStatus, Batch, Change, StreamCur
 use crate::store::lease::Term;
 
 use super::apply::IndexChange;
+use super::message::Part;
 use super::watermark::{Ticket, Watermark};
-use super::writer::Part;
 
 /// Changes at which a batch is full and committed without waiting. The rows of a batch share the index pages they
 /// touch: on SQLite, a row costs half as much in a batch of 8,000 as in one of 2,000. Larger batches would delay local

@@ -16,12 +16,12 @@ use crate::store::index::{Applied, Batch, Change, StreamCursor};
 use crate::store::lease::Lease;
 use crate::store::{Db, StoreError};
 
+use super::message::CURSOR_SOURCE;
 use super::notice::{Notice, Observer};
 use super::settings::Timing;
 use super::status::LiveStatus;
 use super::stream::Backoff;
 use super::throttle::Throttle;
-use super::writer::CURSOR_SOURCE;
 
 /// The store that batches are committed to, or a model of it in tests.
 pub(super) trait Sink: Send + Sync + 'static {

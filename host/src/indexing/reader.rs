@@ -18,13 +18,13 @@ use crate::store::lease::{Lease, Term};
 use super::apply::Applier;
 use super::commit::Sink;
 use super::intake::Intake;
+use super::message::Message;
 use super::notice::Observer;
 use super::scripts::RecordScripts;
 use super::settings::StreamConfig;
 use super::shard::Shards;
 use super::status::LiveStatus;
 use super::stream::{Backoff, Connect, Context, Stream, endpoints};
-use super::writer::Message;
 
 /// More shards than this only wait for the writer.
 const MAX_SHARDS: usize = 8;

@@ -16,9 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use super::apply::IndexChange;
 use super::batch::did_of;
+use super::message::{Message, Part};
 use super::scripts::{Action, RecordEvent, RecordScripts};
 use super::watermark::Ticket;
-use super::writer::{Message, Part};
 use crate::atproto::Did;
 
 /// Queued changes of all repos above which scripts are bypassed: a few seconds of a busy collection with a slow script;

@@ -13,11 +13,11 @@ use crate::store::lease::Term;
 
 use super::apply::Applier;
 use super::envelope::Envelope;
+use super::message::{InitialCursor, Message, Part};
 use super::script_queue::{QueuedChange, ScriptQueue};
 use super::scripts::RecordScripts;
 use super::tally::Tally;
 use super::watermark::Ticket;
-use super::writer::{InitialCursor, Message, Part};
 
 /// Slices that may wait for one shard. Chunks are limited in frames and bytes (`intake`), so this bounds the memory.
 /// When a shard's queue is full, the socket is not read.

@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use http::header::SET_COOKIE;
 
+use super::session::store_session;
 use super::{linked_repo, redirect};
-use crate::access::secrets;
 use crate::app::App;
-use crate::crypto::jwk;
 use crate::http::{Error, Request, Response};
-use crate::oauth::{AuthorizationError, Callback, Completed, Goal};
-use crate::pds::Registration;
-use crate::store::dpop_keys::{self, DpopKeyRow};
+use crate::oauth::{AuthorizationError, Callback, Goal};
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let param = |name: &str| request.query(name);
@@ -68,38 +65,6 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let mut answer = redirect(&return_to);
     answer.headers_mut().append(SET_COOKIE, cookie);
     Ok(answer)
-}
-
-/// Stores the session with the PDS, and returns its id.
-pub(super) async fn store_session(app: &App, completed: &Completed) -> Result<String, Error> {
-    let Completed { did, account, client, kid, key, tokens, .. } = completed;
-    let key_id = secrets::provision_id(&app.random);
-    let row = DpopKeyRow {
-        sealed: app.sessions.vault.seal_key(&key_id, key),
-        id: key_id,
-        client_id: None,
-        thumbprint: jwk::thumbprint(&key.public()).unwrap_or_default(),
-        pkce_challenge: None,
-        // Set when the session is registered: until then the sweep treats the key as unused.
-        did: None,
-        created_at: app.clock.now(),
-    };
-    dpop_keys::create(&app.db, &row).await?;
-    let registration = Registration {
-        key_id: &row.id,
-        client_id: None,
-        did,
-        pds: &account.pds,
-        issuer: &account.server.issuer,
-        scopes: &tokens.scope,
-        access_token: tokens.access_token.reveal(),
-        refresh_token: tokens.refresh_token.as_ref().map(|token| token.reveal().as_str()),
-        expires_at: tokens.expires_at,
-        oauth_client_id: &client.client_id,
-        assertion_kid: kid.as_deref(),
-    };
-    let id = app.sessions.vault.register(&registration).await?;
-    id.ok_or_else(|| Error::internal("a DPoP key that was just created is gone"))
 }
 
 fn to_login(error: &str) -> Response {

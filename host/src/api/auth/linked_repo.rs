@@ -7,9 +7,9 @@ use serde_json::json;
 use url::form_urlencoded;
 
 use crate::access::Sender;
-use crate::api::auth::callback::store_session;
 use crate::api::auth::login::begin_error;
 use crate::api::auth::redirect;
+use crate::api::auth::session::store_session;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::crypto::sha256_hex;

@@ -3,6 +3,7 @@
 pub mod callback;
 pub mod linked_repo;
 pub mod login;
+mod session;
 
 use std::sync::Arc;
 

@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Clock;
 use crate::indexing::apply::IndexChange;
 use crate::indexing::commit::Committer;
+use crate::indexing::message::{InitialCursor, Message, Part};
 use crate::indexing::status::LiveStatus;
 use crate::indexing::testing::{FakeStore, Recorder, delete};
 use crate::indexing::watermark::Ticket;
-use crate::indexing::writer::{InitialCursor, Message, Part, WRITER_QUEUE, Writer, WriterHandle};
+use crate::indexing::writer::{WRITER_QUEUE, Writer, WriterHandle};
 use crate::random::Random;
 use crate::store::lease::Term;
 

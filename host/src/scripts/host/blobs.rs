@@ -7,7 +7,6 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
-use super::outbound::fault_of;
 use crate::atproto::{Cid, Did};
 use crate::fair_share::{Place, Tenant};
 use crate::net::{Fetched, Limits};
@@ -67,7 +66,7 @@ pub(super) async fn fetch(web: &Web, pds: &str, did: &Did, cid: &Cid, limits: Li
     let url = format!("{pds}/xrpc/com.atproto.sync.getBlob?did={did}&cid={cid}");
     let redirects = limits::HTTP_REDIRECTS;
     let fetched = web.client().follow(Method::GET, &url, HeaderMap::new(), None, limits, redirects).await;
-    blob(fetched.map_err(|error| fault_of(&error))?, cid)
+    blob(fetched.map_err(|error| fault::no_response(&error))?, cid)
 }
 
 fn blob(fetched: Fetched, cid: &Cid) -> Result<Blob, Fault> {

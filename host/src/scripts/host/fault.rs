@@ -1,6 +1,7 @@
 //! Makes faults: refusals that a script sees as error objects.
 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use crate::net::NetError;
 use crate::scripts::services::IndexError;
 
 pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Fault {
@@ -28,4 +29,17 @@ pub(super) fn index(function: &str, error: &IndexError) -> Fault {
         }
     };
     new(code, format!("{function}: {error}"))
+}
+
+/// Maps a request without an answer to a fault. It does not contain the addresses that names resolved to.
+pub(super) fn no_response(error: &NetError) -> Fault {
+    let code = match error {
+        NetError::Refused(_) => FaultCode::Forbidden,
+        NetError::TooLarge(_) | NetError::Redirects(_) => FaultCode::Limit,
+        NetError::Malformed(_) | NetError::Status(_) => FaultCode::Upstream,
+        NetError::Dns(_) | NetError::Timeout | NetError::Transport(_) | NetError::Setup(_) => {
+            FaultCode::Unavailable
+        }
+    };
+    new(code, error.to_string())
 }

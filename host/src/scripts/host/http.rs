@@ -11,10 +11,10 @@ use http::header::{
 };
 use url::Url;
 
+use super::allowances::too_many_bytes;
 use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Request, Response};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
-use super::outbound::{fault_of, too_many_bytes};
 use super::state::RunState;
 use crate::net::{Fetched, Limits, NetError};
 use crate::scripts::limits;
@@ -100,7 +100,7 @@ impl Batch {
         answer.map(response).map_err(|error| match error {
             // The limit was what the run had left, not what one answer may have.
             NetError::TooLarge(max) if max < limits::HTTP_BODY_BYTES => too_many_bytes(),
-            error => fault_of(&error),
+            error => fault::no_response(&error),
         })
     }
 }

@@ -18,7 +18,7 @@ mod json;
 mod linked_repos;
 mod log;
 mod meter;
-mod outbound;
+mod allowances;
 mod repo;
 mod state;
 mod types;

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
-use super::outbound::fault_of;
 use super::state::RunState;
 use crate::atproto::record::{self, Inspected};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
@@ -41,27 +40,6 @@ impl Host for RunState {
         repo: Option<String>,
     ) -> wasmtime::Result<Result<bool, Fault>> {
         Ok(delete_local(self, &uri, repo.as_deref()).await)
-    }
-}
-
-/// What a run has written so far.
-#[derive(Debug, Default)]
-pub(super) struct WriteCount {
-    records: usize,
-    bytes: usize,
-}
-
-impl WriteCount {
-    fn add(&mut self, records: usize, bytes: usize) -> Result<(), Fault> {
-        self.records += records;
-        self.bytes += bytes;
-        if self.records > limits::RECORD_WRITES {
-            return Err(fault::limit("too many records written", limits::RECORD_WRITES));
-        }
-        if self.bytes > limits::RECORD_WRITE_BYTES {
-            return Err(fault::limit("too many bytes of records written", limits::RECORD_WRITE_BYTES));
-        }
-        Ok(())
     }
 }
 
@@ -267,7 +245,7 @@ pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -
                 upstream: Some(upstream),
             }
         }
-        PdsError::Net(error) => Fault { message, ..fault_of(&error) },
+        PdsError::Net(error) => Fault { message, ..fault::no_response(&error) },
         PdsError::Malformed(_) => fault::new(FaultCode::Upstream, message),
         PdsError::Credential | PdsError::Ended => fault::new(FaultCode::NoSession, message),
         PdsError::Busy(_) | PdsError::Renewal(_) => fault::new(FaultCode::Unavailable, message),

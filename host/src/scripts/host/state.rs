@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wasmtime::ResourceLimiter;
 
-use super::bindings::belvedere::script::types::Fault;
+use super::allowances::{Outbound, WriteCount};
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::blobs::Blobs;
 use super::fault;
-use super::outbound::Outbound;
-use super::repo::WriteCount;
 use crate::atproto::Did;
 use crate::clock::Clock;
-use crate::fair_share::Tenant;
+use crate::fair_share::{Place, Tenant};
 use crate::pds::Session;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
+use crate::scripts::web::Web;
 use crate::scripts::{Lineage, limits, tid::TidClock};
 use crate::trigger::TriggerKind;
 use crate::xrpc::Caller;
@@ -186,6 +186,17 @@ impl RunState {
 
     pub(super) fn spend_on_database(&mut self, time: Duration) {
         self.database_time += time;
+    }
+
+    /// Waits for a place among the runs that wait for other servers. This time counts as waiting for them.
+    pub(super) async fn outbound_place(&mut self, web: &Web) -> Result<Place, Fault> {
+        let started = Instant::now();
+        let place = web.turn(self.tenant()).await;
+        self.outbound.charge(0, started.elapsed());
+        place.map_err(|full| {
+            let message = format!("too many scripts are waiting for other servers: {full}");
+            fault::new(FaultCode::Unavailable, message)
+        })
     }
 
     /// The service that `pick` takes, for a counted call. `function` is the function that the script called.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::bindings::belvedere::script::xrpc::{Answer, Host};
 use super::state::{RunInfo, RunState};
-use super::{fault, json, outbound};
+use super::{allowances, fault, json};
 use crate::scripts::limits;
 use crate::scripts::services::XrpcError;
 use crate::xrpc::{Call, Verb};
@@ -81,7 +81,7 @@ async fn call(
         ));
     }
     if state.outbound.bytes() + bytes > limits::HTTP_RUN_BYTES {
-        return Err(outbound::too_many_bytes());
+        return Err(allowances::too_many_bytes());
     }
     state.outbound.charge(bytes, std::time::Duration::ZERO);
     Ok(Answer { status: answer.status.as_u16(), body: answer.body.into() })

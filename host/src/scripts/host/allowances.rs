@@ -1,16 +1,12 @@
-//! Counts a run's use of other servers against its limits, for `http.*`, `xrpc.*` and blobs together.
+//! Counts what a run uses against its limits: other servers (`http.*`, `xrpc.*` and blobs together), and record writes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::bindings::belvedere::script::types::Fault;
 use super::fault;
-use super::state::RunState;
-use crate::fair_share::Place;
-use crate::net::NetError;
 use crate::scripts::limits;
-use crate::scripts::web::Web;
 
-/// What a run has used so far.
+/// What a run has used of other servers so far.
 #[derive(Debug)]
 pub(super) struct Outbound {
     /// How many times the limits of an ordinary run this one has.
@@ -58,39 +54,35 @@ impl Outbound {
     }
 }
 
-impl RunState {
-    /// Waits for a place among the runs that wait for other servers. This time counts as waiting for them.
-    pub(super) async fn outbound_place(&mut self, web: &Web) -> Result<Place, Fault> {
-        let started = Instant::now();
-        let place = web.turn(self.tenant()).await;
-        self.outbound.charge(0, started.elapsed());
-        place.map_err(|full| {
-            let message = format!("too many scripts are waiting for other servers: {full}");
-            fault::new(FaultCode::Unavailable, message)
-        })
-    }
-}
-
 /// The fault of a run whose answers exceed [`limits::HTTP_RUN_BYTES`].
 pub(super) fn too_many_bytes() -> Fault {
     fault::limit("too many bytes of answers", limits::HTTP_RUN_BYTES)
 }
 
-/// Maps a request without an answer to a fault. It does not contain the addresses that names resolved to.
-pub(super) fn fault_of(error: &NetError) -> Fault {
-    let code = match error {
-        NetError::Refused(_) => FaultCode::Forbidden,
-        NetError::TooLarge(_) | NetError::Redirects(_) => FaultCode::Limit,
-        NetError::Malformed(_) | NetError::Status(_) => FaultCode::Upstream,
-        NetError::Dns(_) | NetError::Timeout | NetError::Transport(_) | NetError::Setup(_) => {
-            FaultCode::Unavailable
+/// What a run has written so far.
+#[derive(Debug, Default)]
+pub(super) struct WriteCount {
+    records: usize,
+    bytes: usize,
+}
+
+impl WriteCount {
+    pub(super) fn add(&mut self, records: usize, bytes: usize) -> Result<(), Fault> {
+        self.records += records;
+        self.bytes += bytes;
+        if self.records > limits::RECORD_WRITES {
+            return Err(fault::limit("too many records written", limits::RECORD_WRITES));
         }
-    };
-    fault::new(code, error.to_string())
+        if self.bytes > limits::RECORD_WRITE_BYTES {
+            return Err(fault::limit("too many bytes of records written", limits::RECORD_WRITE_BYTES));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::bindings::belvedere::script::types::FaultCode;
     use super::*;
 
     #[test]

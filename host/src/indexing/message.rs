@@ -1,0 +1,44 @@
+//! What the writer's queue carries.
+
+use tokio::sync::oneshot;
+
+use crate::store::index::Change;
+use crate::store::lease::Term;
+
+use super::apply::IndexChange;
+use super::watermark::Ticket;
+
+/// The name under which the stream's cursor is stored. All servers share it, because their cursors are times.
+pub const CURSOR_SOURCE: &str = "jetstream";
+
+#[derive(Debug)]
+pub(super) enum Message {
+    Part(Part),
+    LocalWrite(Box<LocalWrite>),
+    InitialCursor(InitialCursor),
+}
+
+/// The changes of one slice, or one change that left the script queue.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub ticket: Ticket,
+    /// How many changes of the slice went to the script queue; each arrives later as a part of its own.
+    pub deferred: u32,
+    pub changes: Vec<IndexChange>,
+}
+
+/// A change made by this server. Its caller waits for the commit.
+#[derive(Debug)]
+pub(super) struct LocalWrite {
+    pub change: Change,
+    pub ack: oneshot::Sender<()>,
+}
+
+/// The cursor at which a stream without a stored cursor starts. Committed before connecting: if the process is killed
+/// before its first batch, the next start uses the same cursor instead of a later "now", so nothing is missed.
+#[derive(Debug)]
+pub(super) struct InitialCursor {
+    pub term: Term,
+    pub cursor: i64,
+    pub ack: oneshot::Sender<()>,
+}
