@@ -5,42 +5,23 @@
 //! is a constant in [`limits`]. Each capability of scripts is one file under `host/`, paired with one WIT file
 //! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` describes the API for script authors.
 
-mod config;
-pub mod engine;
-pub mod failure;
+mod engine;
+mod failure;
 mod host;
-mod image;
-pub mod invocation;
-pub mod library;
-pub mod limits;
-pub mod lineage;
-mod log_shares;
-mod methods;
-mod places;
-pub mod reach;
-mod run;
+mod invocation;
+mod library;
+mod limits;
+mod scheduling;
 pub mod services;
-mod share;
-pub mod tally;
 #[cfg(test)]
 mod tests;
-mod tid;
-mod turns;
-pub mod variables;
-mod web;
 
-pub use config::{EngineConfig, EngineError};
-pub use engine::Engine;
+pub use engine::{Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
-pub use image::prepare;
 pub use invocation::{Happening, Invocation, Outcome, Shape, Usage};
-pub use library::{CompiledScript, Library};
-pub use lineage::Lineage;
-pub use reach::{ServerIndex, ServerLabels, ServerLog};
+pub use library::{CompiledScript, Library, Tallied};
+pub use scheduling::Lineage;
 pub use services::{
-    ActiveLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search, Services,
-    Xrpc, XrpcError,
+    ActiveLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search,
+    ServerIndex, ServerLabels, ServerLog, Services, Variables, Web, Xrpc, XrpcError,
 };
-pub use tally::Tallied;
-pub use variables::Variables;
-pub use web::Web;

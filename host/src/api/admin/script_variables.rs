@@ -10,7 +10,7 @@ use crate::app::{App, Topic};
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::scripts::variables::{self, MAX_COUNT, MAX_KEY, MAX_VALUE};
+use crate::scripts::services::variables::{self, MAX_COUNT, MAX_KEY, MAX_VALUE};
 use crate::store::script_variables;
 
 /// Characters of a value that its preview shows, if the value is longer.

@@ -10,8 +10,8 @@ use super::fault;
 use crate::atproto::{Cid, Did};
 use crate::fair_share::{Place, Tenant};
 use crate::net::{Fetched, Limits};
+use crate::scripts::Web;
 use crate::scripts::limits;
-use crate::scripts::web::Web;
 
 /// The content type of a blob whose server sends none.
 const UNKNOWN_TYPE: &str = "application/octet-stream";

@@ -17,8 +17,8 @@ use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use super::state::RunState;
 use crate::net::{Fetched, Limits, NetError};
+use crate::scripts::Web;
 use crate::scripts::limits;
-use crate::scripts::web::Web;
 
 /// Headers that the client writes itself: with headers of the script about the message's framing, it could smuggle a
 /// request.

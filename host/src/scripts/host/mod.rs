@@ -5,6 +5,7 @@
 //! A refusal that the script may handle is a [`bindings::belvedere::script::types::Fault`]; an error that ends
 //! the run is a trap.
 
+mod allowances;
 mod atproto;
 mod bindings;
 mod blobs;
@@ -18,9 +19,9 @@ mod json;
 mod linked_repos;
 mod log;
 mod meter;
-mod allowances;
 mod repo;
 mod state;
+pub(super) mod tid;
 mod types;
 mod xrpc;
 

@@ -10,14 +10,15 @@ use super::allowances::{Outbound, WriteCount};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::blobs::Blobs;
 use super::fault;
+use super::tid::TidClock;
 use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::fair_share::{Place, Tenant};
 use crate::pds::Session;
+use crate::scripts::Web;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
-use crate::scripts::web::Web;
-use crate::scripts::{Lineage, limits, tid::TidClock};
+use crate::scripts::{Lineage, limits};
 use crate::trigger::TriggerKind;
 use crate::xrpc::Caller;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::limits;
+use crate::scripts::limits;
 use crate::trigger::TriggerKind;
 
 /// A run's depth in a tree of nested runs, and the state that these runs share. Cheap to clone.
@@ -22,7 +22,7 @@ pub struct Lineage {
 
 impl Lineage {
     /// For a run that no script called.
-    pub(super) fn root(kind: TriggerKind) -> Self {
+    pub(in crate::scripts) fn root(kind: TriggerKind) -> Self {
         let (time, factor) = match kind {
             TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_FACTOR),
             _ => (limits::RUN_TIME, 1),
@@ -36,26 +36,26 @@ impl Lineage {
     }
 
     /// For a run that a run of this lineage calls.
-    pub(super) fn nested(&self) -> Self {
+    pub(in crate::scripts) fn nested(&self) -> Self {
         let deadline = self.deadline.min(Instant::now() + limits::RUN_TIME);
         Self { depth: self.depth + 1, deadline, ..self.clone() }
     }
 
-    pub(super) fn depth(&self) -> u32 {
+    pub(in crate::scripts) fn depth(&self) -> u32 {
         self.depth
     }
 
     /// When the run ends, whether or not it is done.
-    pub(super) fn deadline(&self) -> Instant {
+    pub(in crate::scripts) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    pub(super) fn time_left(&self) -> Duration {
+    pub(in crate::scripts) fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// Counts a call of a method. The error is the maximum.
-    pub(super) fn count_call(&self) -> Result<(), u32> {
+    pub(in crate::scripts) fn count_call(&self) -> Result<(), u32> {
         if self.calls.fetch_add(1, Ordering::Relaxed) < self.max_calls { Ok(()) } else { Err(self.max_calls) }
     }
 }

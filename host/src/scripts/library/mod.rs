@@ -1,44 +1,21 @@
 //! The registry of compiled scripts, by trigger id. Replaced as a whole, so that a request sees one consistent set.
 
+pub(super) mod called_methods;
+mod compiled;
+pub(super) mod tally;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use tokio::sync::Mutex;
 
-use super::tally::{Tallied, Tally};
-use super::{Engine, ScriptFailure};
+pub use compiled::CompiledScript;
+pub use tally::Tallied;
+
+use crate::scripts::Engine;
 use crate::store::{self, Db, StoreError};
 use crate::trigger::{Bindings, Trigger, TriggerKind};
-
-/// A compiled script. Only the engine makes these, so the bytecode always comes from its compiler.
-#[derive(Debug)]
-pub struct CompiledScript {
-    pub(super) trigger: Trigger,
-    pub(super) name: Arc<str>,
-    pub(super) source: Arc<str>,
-    /// The failure, for a stored script that does not compile. Running the script returns it, instead of falling back
-    /// to the built-in behaviour.
-    pub(super) bytecode: Result<Bytes, ScriptFailure>,
-    pub(super) tally: Tally,
-    pub(super) methods: Vec<String>,
-}
-
-impl CompiledScript {
-    /// The methods that its source names in `xrpc.query("…")` and `xrpc.procedure("…")`, sorted.
-    pub fn methods(&self) -> &[String] {
-        &self.methods
-    }
-
-    pub fn trigger(&self) -> &Trigger {
-        &self.trigger
-    }
-
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-}
 
 /// All scripts, by trigger id.
 #[derive(Debug, Default)]

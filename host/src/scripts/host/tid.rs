@@ -8,18 +8,18 @@ use crate::clock::Timestamp;
 /// Never uses a microsecond twice, so that keys made in one microsecond are ordered too; the clock id distinguishes
 /// processes.
 #[derive(Debug)]
-pub(super) struct TidClock {
+pub(in crate::scripts) struct TidClock {
     last: AtomicI64,
     id: u16,
 }
 
 impl TidClock {
     /// `id` is random; ten bits of it are used.
-    pub(super) fn new(id: u64) -> Self {
+    pub(in crate::scripts) fn new(id: u64) -> Self {
         Self { last: AtomicI64::new(0), id: (id & 0x3ff) as u16 }
     }
 
-    pub(super) fn next(&self, now: Timestamp) -> String {
+    pub(in crate::scripts) fn next(&self, now: Timestamp) -> String {
         let at = |last: i64| now.0.max(last + 1);
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(at(last)));
         let (Ok(last) | Err(last)) = last; // the closure never returns None

@@ -90,7 +90,7 @@ impl Variables {
     }
 
     /// Appends the JSON object that becomes the global `env`.
-    pub(super) fn render(&self, out: &mut Vec<u8>) {
+    pub(in crate::scripts) fn render(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.current.load().rendered);
     }
 

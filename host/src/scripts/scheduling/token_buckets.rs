@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::limits;
 use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
+use crate::scripts::limits;
 
 /// Capacity of a bucket, in seconds of its refill.
 const BURST_SECONDS: i64 = 10;
@@ -17,7 +17,7 @@ const SWEEP_AT: usize = 1_024;
 
 /// All tenants' buckets of one kind. A token is a unit of fuel or a byte.
 #[derive(Debug)]
-pub(super) struct TokenBuckets {
+pub(in crate::scripts) struct TokenBuckets {
     /// Tokens a second; 0 switches the buckets off.
     refill: i64,
     /// The smallest capacity of a bucket: the most that one run takes.
@@ -27,7 +27,7 @@ pub(super) struct TokenBuckets {
 
 /// Counts one run that waits for its tenant's bucket; dropping it takes the run off the count.
 #[derive(Debug)]
-pub(super) struct WaitGuard(Arc<AtomicU32>);
+pub(in crate::scripts) struct WaitGuard(Arc<AtomicU32>);
 
 impl Drop for WaitGuard {
     fn drop(&mut self) {
@@ -45,19 +45,19 @@ struct Bucket {
 }
 
 impl TokenBuckets {
-    pub(super) fn new(fuel_per_second: u64) -> Self {
+    pub(in crate::scripts) fn new(fuel_per_second: u64) -> Self {
         let refill = fuel_per_second.min(i64::MAX as u64) as i64;
         Self { refill, min_burst: limits::FUEL as i64, by_tenant: Mutex::default() }
     }
 
     /// Buckets for the bytes of large answers.
-    pub(super) fn for_answers() -> Self {
+    pub(in crate::scripts) fn for_answers() -> Self {
         let (refill, min_burst) = (limits::ANSWER_BYTES_PER_SECOND as i64, limits::RESULT_BYTES as i64);
         Self { refill, min_burst, by_tenant: Mutex::default() }
     }
 
     /// Whether the tenant may start a run; the error is the time until it may.
-    pub(super) fn admit(&self, tenant: &Tenant, now: Timestamp) -> Result<(), Duration> {
+    pub(in crate::scripts) fn admit(&self, tenant: &Tenant, now: Timestamp) -> Result<(), Duration> {
         let missing = 1 - self.with(tenant, now, |bucket| bucket.tokens).unwrap_or(1);
         if missing <= 0 {
             return Ok(());
@@ -66,13 +66,13 @@ impl TokenBuckets {
     }
 
     /// Counts a run among the tenant's waiting runs; `None` when too many wait already.
-    pub(super) fn wait(&self, tenant: &Tenant, now: Timestamp) -> Option<WaitGuard> {
+    pub(in crate::scripts) fn wait(&self, tenant: &Tenant, now: Timestamp) -> Option<WaitGuard> {
         let waiting = WaitGuard(self.with(tenant, now, |bucket| Arc::clone(&bucket.waiting))?);
         (waiting.0.fetch_add(1, Ordering::Relaxed) < limits::THROTTLED_RUNS).then_some(waiting)
     }
 
     /// Takes what a run used.
-    pub(super) fn charge(&self, tenant: &Tenant, tokens: u64, now: Timestamp) {
+    pub(in crate::scripts) fn charge(&self, tenant: &Tenant, tokens: u64, now: Timestamp) {
         self.with(tenant, now, |bucket| bucket.tokens = bucket.tokens.saturating_sub(tokens as i64));
     }
 

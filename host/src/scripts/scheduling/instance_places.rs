@@ -9,8 +9,8 @@
 use std::array;
 use std::time::Duration;
 
-use super::limits;
 use crate::fair_share::{Bounds, FairPool, Full, Place, Tenant};
+use crate::scripts::limits;
 
 const DEPTHS: usize = limits::XRPC_DEPTH as usize;
 
@@ -30,14 +30,14 @@ const NAMES: [&str; DEPTHS] = [
 const MIN_PLACES: u32 = 2;
 
 #[derive(Debug)]
-pub(super) struct InstancePlaces {
+pub(in crate::scripts) struct InstancePlaces {
     root: FairPool,
     nested: [FairPool; DEPTHS],
 }
 
 impl InstancePlaces {
     /// `size` is the number of runs that no script called, `queue` the number of them that may wait.
-    pub(super) fn new(size: u32, queue: u32) -> Self {
+    pub(in crate::scripts) fn new(size: u32, queue: u32) -> Self {
         Self {
             root: FairPool::new("scripts", bounds(size, queue)),
             nested: array::from_fn(|at| {
@@ -49,12 +49,17 @@ impl InstancePlaces {
     }
 
     /// The number of instances for all places.
-    pub(super) fn instances(size: u32) -> u32 {
+    pub(in crate::scripts) fn instances(size: u32) -> u32 {
         size + (1..=limits::XRPC_DEPTH).map(|depth| places_at_depth(size, depth)).sum::<u32>()
     }
 
     /// Waits for a place for a run that is nested in `depth` others.
-    pub(super) async fn enter(&self, tenant: &Tenant, depth: u32, patience: Duration) -> Result<Place, Full> {
+    pub(in crate::scripts) async fn enter(
+        &self,
+        tenant: &Tenant,
+        depth: u32,
+        patience: Duration,
+    ) -> Result<Place, Full> {
         let pool = match depth.checked_sub(1) {
             None => &self.root,
             // `xrpc.*` refuses to go deeper.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::Variables;
 use super::log_shares::{DroppedLines, LogShares, Verdict};
-use super::services::{
+use super::{
     ActiveLabel, Backlinks, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer,
     Row, Search,
 };
@@ -19,6 +18,7 @@ use crate::events::{Event, EventLog};
 use crate::fair_share::Tenant;
 use crate::query::{Direction, Filter, Sort};
 use crate::records::{self, ReadError, page};
+use crate::scripts::Variables;
 use crate::store::records::RecordRow;
 use crate::store::script_sql::{self, RawError};
 use crate::store::{Db, StoreError};

@@ -21,7 +21,7 @@ const SWEEP_AT: usize = 1_024;
 
 /// All tenants' buckets.
 #[derive(Debug, Default)]
-pub(super) struct LogShares(Mutex<HashMap<Tenant, Bucket>>);
+pub(in crate::scripts) struct LogShares(Mutex<HashMap<Tenant, Bucket>>);
 
 #[derive(Debug)]
 struct Bucket {
@@ -32,15 +32,15 @@ struct Bucket {
 
 /// Lines that were dropped since the last report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DroppedLines {
-    pub(super) lines: u64,
+pub(in crate::scripts) struct DroppedLines {
+    pub(in crate::scripts) lines: u64,
     /// The trigger of the script that wrote the last of them.
-    pub(super) trigger: Arc<str>,
+    pub(in crate::scripts) trigger: Arc<str>,
 }
 
 /// Whether a line is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::scripts) enum Verdict {
     /// The line is written, after a report of the lines that were dropped before it.
     Written(Option<DroppedLines>),
     Dropped,
@@ -57,7 +57,13 @@ impl Bucket {
 
 impl LogShares {
     /// Takes a line of `bytes` out of its tenant's share.
-    pub(super) fn take(&self, tenant: &Tenant, trigger: &Arc<str>, bytes: usize, now: Timestamp) -> Verdict {
+    pub(in crate::scripts) fn take(
+        &self,
+        tenant: &Tenant,
+        trigger: &Arc<str>,
+        bytes: usize,
+        now: Timestamp,
+    ) -> Verdict {
         let cost = (bytes + LINE_BYTES) as i64;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= SWEEP_AT && !all.contains_key(tenant) {
@@ -79,7 +85,7 @@ impl LogShares {
     }
 
     /// Takes the counts of dropped lines that no later line has reported.
-    pub(super) fn take_dropped(&self, now: Timestamp) -> Vec<DroppedLines> {
+    pub(in crate::scripts) fn take_dropped(&self, now: Timestamp) -> Vec<DroppedLines> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut dropped = Vec::new();
         all.retain(|_, bucket| {

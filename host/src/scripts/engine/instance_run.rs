@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
 
-use super::failure::{FailureKind, ScriptFailure};
-use super::host::{Guest, Instance, InstructionsExhausted, RunState};
-use super::invocation::Usage;
-use super::limits;
-use super::lineage::Lineage;
-use super::turns::{ProcessorPool, RunBounds};
 use crate::fair_share::Full;
+use crate::scripts::failure::{FailureKind, ScriptFailure};
+use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
+use crate::scripts::invocation::Usage;
+use crate::scripts::limits;
+use crate::scripts::scheduling::Lineage;
+use crate::scripts::scheduling::{ProcessorPool, RunBounds};
 
 /// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a place, but it searches
 /// its shards one after the other, and a slot may become free in one that was already searched.
@@ -22,7 +22,7 @@ const POOL_ATTEMPTS: u32 = 1_000;
 const BYTECODE: u8 = 0x1b;
 
 /// Refuses bytecode and oversized sources before the guest sees them.
-pub(super) fn check_source(source: &str) -> Result<(), ScriptFailure> {
+pub(in crate::scripts) fn check_source(source: &str) -> Result<(), ScriptFailure> {
     if source.as_bytes().first() == Some(&BYTECODE) {
         return Err(ScriptFailure::new(FailureKind::Syntax, "a script is source text, not bytecode"));
     }
@@ -33,7 +33,7 @@ pub(super) fn check_source(source: &str) -> Result<(), ScriptFailure> {
     Ok(())
 }
 
-pub(super) fn check_result(body: &[u8]) -> Result<(), ScriptFailure> {
+pub(in crate::scripts) fn check_result(body: &[u8]) -> Result<(), ScriptFailure> {
     if body.len() > limits::RESULT_BYTES {
         let message = format!("the result is larger than {} bytes", limits::RESULT_BYTES);
         return Err(ScriptFailure::new(FailureKind::Runtime, message));
@@ -41,16 +41,16 @@ pub(super) fn check_result(body: &[u8]) -> Result<(), ScriptFailure> {
     Ok(())
 }
 
-pub(super) fn no_instance(full: Full) -> ScriptFailure {
+pub(in crate::scripts) fn no_instance(full: Full) -> ScriptFailure {
     ScriptFailure::new(FailureKind::Busy, format!("no instance for the run: {full}"))
 }
 
-pub(super) fn deadline_exceeded(lineage: &Lineage) -> ScriptFailure {
+pub(in crate::scripts) fn deadline_exceeded(lineage: &Lineage) -> ScriptFailure {
     let whose = if lineage.depth() > 0 { "the scripts that called each other took" } else { "took" };
     ScriptFailure::new(FailureKind::Limit, format!("{whose} longer than a run may take, waiting included"))
 }
 
-pub(super) fn throttled(wait: Duration) -> ScriptFailure {
+pub(in crate::scripts) fn throttled(wait: Duration) -> ScriptFailure {
     let message = format!("the caller's share of the processor is used up for another {wait:?}");
     let mut failure = ScriptFailure::new(FailureKind::Throttled, message);
     failure.retry_after = Some(wait);
@@ -58,14 +58,14 @@ pub(super) fn throttled(wait: Duration) -> ScriptFailure {
 }
 
 /// How a run ended, and what it used.
-pub(super) struct RunReport<T> {
-    pub(super) result: Result<T, ScriptFailure>,
-    pub(super) usage: Usage,
+pub(in crate::scripts) struct RunReport<T> {
+    pub(in crate::scripts) result: Result<T, ScriptFailure>,
+    pub(in crate::scripts) usage: Usage,
 }
 
 /// Runs `work` in a fresh instance, in a store of its own; both are dropped when this returns. Stores the fuel used in
 /// `fuel_used`, also when this future is dropped before it ends.
-pub(super) async fn within_limits<T>(
+pub(in crate::scripts) async fn within_limits<T>(
     engine: &Engine,
     guest: &Guest,
     processor: &ProcessorPool,

@@ -1,27 +1,32 @@
 //! The engine: compiles, checks and runs scripts. There is one per process, shared by every run.
 
+mod config;
+mod image;
+mod instance_run;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::config::{EngineConfig, EngineError, wasm_config};
-use super::host::{Guest, Instance, RunInfo, RunState};
-use super::lineage::Lineage;
-use super::places::InstancePlaces;
-use super::run::RunReport;
-use super::share::TokenBuckets;
-use super::tally::Tally;
-use super::tid::TidClock;
-use super::turns::ProcessorPool;
-use super::{
-    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Usage, image, limits, methods,
-    run,
-};
+pub use config::{EngineConfig, EngineError};
+pub use image::prepare;
+
+use config::wasm_config;
+use instance_run::RunReport;
+
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
 use crate::pds::Session;
 use crate::random::Random;
+use crate::scripts::host::tid::TidClock;
+use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
+use crate::scripts::library::called_methods::called_methods;
+use crate::scripts::library::tally::Tally;
+use crate::scripts::scheduling::{InstancePlaces, Lineage, ProcessorPool, TokenBuckets};
+use crate::scripts::{
+    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Usage, limits,
+};
 use crate::trigger::{Trigger, TriggerKind};
 
 /// The shortest time that a throttled run waits before it tries again.
@@ -87,7 +92,7 @@ impl Engine {
 
     /// Compiles a stored script without running it. One that does not compile fails when it is run.
     pub async fn compile(&self, trigger: Trigger, source: &str) -> CompiledScript {
-        let bytecode = match run::check_source(source) {
+        let bytecode = match instance_run::check_source(source) {
             Ok(()) => {
                 let name = trigger.id();
                 self.without_services(&trigger, async |instance, store| {
@@ -103,7 +108,7 @@ impl Engine {
             source: source.into(),
             bytecode,
             tally: Tally::default(),
-            methods: methods::called_methods(source),
+            methods: called_methods(source),
         }
     }
 
@@ -156,7 +161,8 @@ impl Engine {
         if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
             self.0.answer_buckets.charge(&tenant, large as u64, services.clock.now());
         }
-        let returned = result.and_then(|returned| run::check_result(&returned.body).map(|()| returned));
+        let returned =
+            result.and_then(|returned| instance_run::check_result(&returned.body).map(|()| returned));
         let (failed, took) = (returned.is_err(), started.elapsed());
         script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
         let returned = returned?;
@@ -183,7 +189,7 @@ impl Engine {
                 Err(still) => missing = still,
             }
         }
-        Err(run::throttled(missing))
+        Err(instance_run::throttled(missing))
     }
 
     /// Waits for a place and runs `work` in an instance with every limit. `fuel` receives the fuel that it used,
@@ -199,10 +205,11 @@ impl Engine {
     ) -> Result<RunReport<T>, ScriptFailure> {
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
         let entered = self.0.instance_places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
-        let _place = entered.map_err(run::no_instance)?;
-        let work = run::within_limits(&self.0.wasm, &self.0.guest, &self.0.processor, state, fuel, work);
+        let _place = entered.map_err(instance_run::no_instance)?;
+        let work =
+            instance_run::within_limits(&self.0.wasm, &self.0.guest, &self.0.processor, state, fuel, work);
         Ok(tokio::time::timeout_at(lineage.deadline(), work).await.unwrap_or_else(|_| RunReport {
-            result: Err(run::deadline_exceeded(&lineage)),
+            result: Err(instance_run::deadline_exceeded(&lineage)),
             usage: Usage { fuel: fuel.load(Ordering::Relaxed), ..Usage::default() },
         }))
     }

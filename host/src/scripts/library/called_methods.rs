@@ -2,7 +2,7 @@
 
 /// The methods that a script names in `xrpc.query("…")` and `xrpc.procedure("…")`, outside comments and strings,
 /// sorted.
-pub(super) fn called_methods(source: &str) -> Vec<String> {
+pub(in crate::scripts) fn called_methods(source: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut rest = source;
     while let Some(next) = rest.chars().next() {

@@ -18,9 +18,9 @@ use wasmtime::{Config, Engine, Result, Store};
 use wasmtime_wizer::Wizer;
 
 use super::config::{EngineConfig, EngineError, wasm_config};
-use super::host::{RunInfo, RunState, guest};
-use super::tid::TidClock;
 use crate::clock::Clock;
+use crate::scripts::host::tid::TidClock;
+use crate::scripts::host::{RunInfo, RunState, guest};
 use crate::trigger::TriggerKind;
 
 /// Makes the image ahead of time (`belvedere guest prepare`) and returns its path.
@@ -40,7 +40,7 @@ pub async fn prepare(cache_dir: &Path) -> Result<PathBuf, EngineError> {
 
 /// Loads the image from the cache, or compiles it and writes it there. When the cache can't be written, the engine
 /// still starts, and the next start compiles again.
-pub(super) async fn load(cache_dir: &Path, engine: &Engine) -> Result<Component, EngineError> {
+pub(in crate::scripts) async fn load(cache_dir: &Path, engine: &Engine) -> Result<Component, EngineError> {
     let path = path(cache_dir, engine);
     match is_trusted(&path) {
         Ok(true) => match map_file(engine, &path) {

@@ -31,14 +31,14 @@ type Entering = Pin<Box<dyn Future<Output = Option<Place>> + Send>>;
 
 /// The processor pool of one engine.
 #[derive(Clone, Debug)]
-pub(super) struct ProcessorPool {
+pub(in crate::scripts) struct ProcessorPool {
     places: FairPool,
     max_turn: Duration,
 }
 
 impl ProcessorPool {
     /// A pool with one place per core.
-    pub(super) fn new() -> Self {
+    pub(in crate::scripts) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self::with_places(cores, MAX_TURN)
     }
@@ -58,8 +58,8 @@ impl ProcessorPool {
 
     /// Runs `work` in turns and measures its guest time: the time of its polls, without waits for the host or for a
     /// place. Ends it with `None` when that exceeds the bounds; polls are short
-    /// ([`FUEL_PER_YIELD`](super::limits::FUEL_PER_YIELD)), so this is noticed at once.
-    pub(super) async fn run<T>(
+    /// ([`FUEL_PER_YIELD`](crate::scripts::limits::FUEL_PER_YIELD)), so this is noticed at once.
+    pub(in crate::scripts) async fn run<T>(
         &self,
         work: impl Future<Output = T>,
         bounds: &RunBounds,
@@ -103,15 +103,15 @@ impl ProcessorPool {
 
 /// How much guest time a run may take.
 #[derive(Clone, Debug)]
-pub(super) struct RunBounds {
+pub(in crate::scripts) struct RunBounds {
     /// The tenant whose place the run takes; `None` for a nested run, which uses its caller's place.
-    pub(super) tenant: Option<Tenant>,
+    pub(in crate::scripts) tenant: Option<Tenant>,
     /// In all.
-    pub(super) total: Duration,
+    pub(in crate::scripts) total: Duration,
     /// Between two calls of the host.
-    pub(super) slice: Duration,
+    pub(in crate::scripts) slice: Duration,
     /// Calls of the host so far.
-    pub(super) calls: Arc<AtomicU32>,
+    pub(in crate::scripts) calls: Arc<AtomicU32>,
 }
 
 /// A run's place in the processor pool, while it has one.

@@ -55,7 +55,14 @@ impl Default for Tally {
 
 impl Tally {
     /// Counts a run that has ended.
-    pub(super) fn count(&self, failed: bool, fuel: u64, guest_time: Duration, took: Duration, at: Timestamp) {
+    pub(in crate::scripts) fn count(
+        &self,
+        failed: bool,
+        fuel: u64,
+        guest_time: Duration,
+        took: Duration,
+        at: Timestamp,
+    ) {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.failures.fetch_add(u64::from(failed), Ordering::Relaxed);
         self.fuel.fetch_add(fuel, Ordering::Relaxed);

@@ -1,6 +1,11 @@
 //! The services of the server that a run may use, as narrow interfaces: the capabilities under `host/` are written
 //! against these, and tests implement them with fakes.
 
+mod log_shares;
+mod outbound_http;
+mod server;
+pub mod variables;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +13,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::{Lineage, Variables};
+pub use outbound_http::Web;
+pub use server::{ServerIndex, ServerLabels, ServerLog};
+pub use variables::Variables;
+
 use crate::clock::{Clock, Timestamp};
 use crate::fair_share::Tenant;
 use crate::identity::Resolver;
@@ -17,9 +25,8 @@ use crate::keys::attestation::Attestation;
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
+use crate::scripts::Lineage;
 use crate::xrpc::{Answer, Call};
-
-use super::web::Web;
 
 /// The services of a run. Cheap to clone. The fields that are an `Option` are optional: calling a missing capability
 /// returns an error.
@@ -46,7 +53,7 @@ pub struct Services {
     pub attestation: Option<Arc<Attestation>>,
     /// Repos and the index by record, for `Record`.
     pub repos: Option<Repos>,
-    pub(super) linked_repos: Option<LinkedRepos>,
+    pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
 }
 
 impl Services {

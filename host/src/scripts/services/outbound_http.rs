@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::limits;
 use crate::fair_share::{Bounds, FairPool, Full, Place, Tenant};
 use crate::net;
+use crate::scripts::limits;
 
 /// The longest that a run waits for a place. It holds an instance meanwhile.
 const PLACE_WAIT: Duration = Duration::from_secs(5);
@@ -40,12 +40,12 @@ impl Web {
         }
     }
 
-    pub(super) fn client(&self) -> &net::Client {
+    pub(in crate::scripts) fn client(&self) -> &net::Client {
         &self.net
     }
 
     /// A place among the runs that hold blobs.
-    pub(super) async fn blob_place(&self, tenant: &Tenant) -> Result<Place, Full> {
+    pub(in crate::scripts) async fn blob_place(&self, tenant: &Tenant) -> Result<Place, Full> {
         self.blobs.enter(tenant).await
     }
 

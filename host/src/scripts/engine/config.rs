@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
-use super::limits;
-use super::places::InstancePlaces;
 use crate::config::scripts::{POOL_SIZE, QUEUE};
+use crate::scripts::limits;
+use crate::scripts::scheduling::InstancePlaces;
 
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
 const CORE_INSTANCES: u32 = 3;
@@ -49,7 +49,7 @@ pub enum EngineError {
 }
 
 /// wasmtime's configuration. All of it is part of the fingerprint of the cached image.
-pub(super) fn wasm_config(config: &EngineConfig) -> Config {
+pub(in crate::scripts) fn wasm_config(config: &EngineConfig) -> Config {
     let count = InstancePlaces::instances(config.pool_size);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)

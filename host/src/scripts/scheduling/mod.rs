@@ -1,0 +1,11 @@
+//! Decides when a run gets an instance and the processor, and bounds what a tenant's runs use together.
+
+mod instance_places;
+mod lineage;
+mod processor;
+mod token_buckets;
+
+pub(super) use instance_places::InstancePlaces;
+pub use lineage::Lineage;
+pub(super) use processor::{ProcessorPool, RunBounds};
+pub(super) use token_buckets::TokenBuckets;
