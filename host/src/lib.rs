@@ -6,6 +6,7 @@
 pub mod clock; // the only source of the current time
 pub mod random; // the only source of randomness
 pub mod error_text; // errors as text for logs
+pub mod reloadable; // values that are read often and reloaded from the store
 pub mod lifecycle; // signals, drain, hard stop
 pub mod fair_share; // places that tenants share fairly
 pub mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O

@@ -1,11 +1,10 @@
 //! The registry of API clients: the applications that may call XRPC.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use http::header::{HeaderName, HeaderValue, ORIGIN};
-use tokio::sync::Mutex;
 
 use super::rate_limit::Limit;
 use crate::clock::Timestamp;
@@ -13,6 +12,7 @@ use crate::config;
 use crate::crypto::{ct_eq, sha256_hex};
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
+use crate::reloadable::Reloadable;
 use crate::store::api_clients::{self, ApiClientRow};
 use crate::store::{Db, StoreError};
 
@@ -47,15 +47,24 @@ pub struct ApiClient {
     warned_at: AtomicI64,
 }
 
-type ClientMap = HashMap<Box<str>, Arc<ApiClient>>;
+/// The keys are shared, so that copying the map for one changed client is cheap.
+type ClientMap = HashMap<Arc<str>, Arc<ApiClient>>;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct ActiveClients {
     by_key: ClientMap,
     by_id: ClientMap,
 }
 
 impl ActiveClients {
+    fn of(rows: Vec<ApiClientRow>) -> Self {
+        let mut clients = Self::default();
+        for row in rows {
+            clients.add(row);
+        }
+        clients
+    }
+
     fn add(&mut self, row: ApiClientRow) {
         if row.is_active {
             let client = Arc::new(ApiClient::from(row));
@@ -74,11 +83,7 @@ impl ActiveClients {
 
 /// All active API clients, in memory. A write to one reloads that one and its children.
 #[derive(Debug, Default)]
-pub struct Clients {
-    known: RwLock<ActiveClients>,
-    /// Serializes reloads, so that an older read never replaces a newer one.
-    reloading: Mutex<()>,
-}
+pub struct Clients(Reloadable<ActiveClients>);
 
 impl Clients {
     /// Replaces all clients with those in the store.
@@ -86,9 +91,7 @@ impl Clients {
     /// # Errors
     /// When the store can't be read; then the previous clients stay.
     pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
-        let _one_at_a_time = self.reloading.lock().await;
-        self.replace(api_clients::list(db, None).await?);
-        Ok(())
+        self.0.reload(async |_| Ok(ActiveClients::of(api_clients::list(db, None).await?))).await
     }
 
     /// Replaces one client and its children with those in the store; a deleted client is removed.
@@ -96,26 +99,21 @@ impl Clients {
     /// # Errors
     /// As [`Self::reload`].
     pub async fn reload_one(&self, db: &Db, id: &str) -> Result<(), StoreError> {
-        let _one_at_a_time = self.reloading.lock().await;
-        let rows = api_clients::family(db, id).await?;
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.remove(id);
-        for row in rows {
-            known.add(row);
-        }
-        Ok(())
+        let read = async |current: &ActiveClients| {
+            let rows = api_clients::family(db, id).await?;
+            let mut clients = current.clone();
+            clients.remove(id);
+            for row in rows {
+                clients.add(row);
+            }
+            Ok(clients)
+        };
+        self.0.reload(read).await
     }
 
-    pub(super) fn replace(&self, rows: Vec<ApiClientRow>) {
-        let mut new = ActiveClients::default();
-        for row in rows {
-            new.add(row);
-        }
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = new;
-    }
-
-    fn known(&self) -> RwLockReadGuard<'_, ActiveClients> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    #[cfg(test)]
+    pub(super) fn with(rows: Vec<ApiClientRow>) -> Self {
+        Self(Reloadable::new(ActiveClients::of(rows)))
     }
 
     /// The client that a request names: by header, else by query parameter. `None` when it names none.
@@ -134,12 +132,12 @@ impl Clients {
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<ApiClient>> {
-        self.known().by_key.get(key).cloned()
+        self.0.load().by_key.get(key).cloned()
     }
 
     /// The client with an id, if it is still active.
     pub fn by_id(&self, id: &str) -> Option<Arc<ApiClient>> {
-        self.known().by_id.get(id).cloned()
+        self.0.load().by_id.get(id).cloned()
     }
 }
 
@@ -257,8 +255,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_header_takes_precedence_over_the_parameter() {
-        let clients = Clients::default();
-        clients.replace(vec![row("bvc_a", true), row("bvc_b", true), row("bvc_off", false)]);
+        let clients = Clients::with(vec![row("bvc_a", true), row("bvc_b", true), row("bvc_off", false)]);
         let id = |uri: &str, headers: &[(&str, &str)]| {
             clients.identify(&request(uri, headers)).map(|c| c.map(|c| c.key.clone()))
         };

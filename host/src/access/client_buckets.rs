@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn children_spend_what_their_parent_may_and_no_more() {
-        let clients = Clients::default();
         let children = (0..10).map(|n| child(&format!("bvc_{n}"), "bvc_a", None));
-        clients.replace(children.chain([row("bvc_a", true), child("bvc_small", "bvc_a", Some(1))]).collect());
+        let others = [row("bvc_a", true), child("bvc_small", "bvc_a", Some(1))];
+        let clients = Clients::with(children.chain(others).collect());
         let (buckets, defaults) = (Buckets::default(), config::RateLimit { capacity: 100, refill_rate: 2.0 });
         let buckets = ClientBuckets { buckets: &buckets, defaults: &defaults, now: Timestamp(0), kind: "" };
         let pay = |key: &str| clients.pay(&buckets, &clients.get(key).unwrap(), 1);

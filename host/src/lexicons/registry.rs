@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
 use super::schema;
 use crate::atproto::Nsid;
 use crate::atproto::lexicon::{LexiconKind, Mismatch, Schemas};
+use crate::reloadable::Reloadable;
+use crate::store::lexicons::LexiconRow;
 use crate::store::{self, Db, StoreError};
 
 /// The properties of a lexicon that requests and the stream need.
@@ -92,24 +93,39 @@ impl Snapshot {
         tracked.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         Self { by_nsid, tracked: tracked.into(), ..Self::default() }
     }
+
+    /// Of the stored lexicons. One whose id is not an NSID is ignored and logged.
+    fn of(rows: Vec<LexiconRow>) -> Self {
+        let schemas =
+            rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::for_scripts(row)?))).collect();
+        let documents = Schemas::new(rows.iter().map(|row| row.lexicon_json.as_str()));
+        let lexicons = rows.into_iter().filter_map(|row| {
+            let Ok(id) = Nsid::try_from(row.id.as_str()) else {
+                tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
+                return None;
+            };
+            Some(Lexicon {
+                id,
+                kind: LexiconKind::from_name(&row.lexicon_type),
+                target_collection: row.target_collection.and_then(|c| Nsid::try_from(c.as_str()).ok()),
+                action: row.action.as_deref().and_then(Action::from_name),
+                token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
+            })
+        });
+        Self { schemas, documents, ..Self::new(lexicons) }
+    }
 }
 
 /// Holds the current snapshot and notifies subscribers when the set of tracked collections changes.
 #[derive(Debug)]
 pub struct Registry {
-    current: ArcSwap<Snapshot>,
+    current: Reloadable<Snapshot>,
     tracked: watch::Sender<Arc<[Nsid]>>,
-    /// Serializes reloads, so that an older read never replaces a newer one.
-    reload_lock: Mutex<()>,
 }
 
 impl Default for Registry {
     fn default() -> Self {
-        Self {
-            current: ArcSwap::default(),
-            tracked: watch::Sender::new(Arc::default()),
-            reload_lock: Mutex::default(),
-        }
+        Self { current: Reloadable::default(), tracked: watch::Sender::new(Arc::default()) }
     }
 }
 
@@ -133,31 +149,13 @@ impl Registry {
     /// # Errors
     /// When the store can't be read; the old snapshot stays.
     pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
-        let _one_at_a_time = self.reload_lock.lock().await;
-        let rows = store::lexicons::list(db).await?;
-        let schemas =
-            rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::for_scripts(row)?))).collect();
-        let documents = Schemas::new(rows.iter().map(|row| row.lexicon_json.as_str()));
-        let lexicons = rows.into_iter().filter_map(|row| {
-            let Ok(id) = Nsid::try_from(row.id.as_str()) else {
-                tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
-                return None;
-            };
-            Some(Lexicon {
-                id,
-                kind: LexiconKind::from_name(&row.lexicon_type),
-                target_collection: row.target_collection.and_then(|c| Nsid::try_from(c.as_str()).ok()),
-                action: row.action.as_deref().and_then(Action::from_name),
-                token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
-            })
-        });
-        self.replace(Snapshot { schemas, documents, ..Snapshot::new(lexicons) });
-        Ok(())
+        let read = async |_: &_| Ok(Snapshot::of(store::lexicons::list(db).await?));
+        self.current.reload_then(read, || self.announce()).await
     }
 
-    fn replace(&self, snapshot: Snapshot) {
-        let tracked = Arc::clone(&snapshot.tracked);
-        self.current.store(Arc::new(snapshot));
+    /// Notifies the subscribers if the set of tracked collections has changed.
+    fn announce(&self) {
+        let tracked = Arc::clone(&self.current.load().tracked);
         self.tracked.send_if_modified(|old| {
             let changed = *old != tracked;
             *old = tracked;
@@ -171,6 +169,12 @@ impl Registry {
         let registry = Self::default();
         registry.replace(Snapshot::new(lexicons));
         registry
+    }
+
+    #[cfg(test)]
+    fn replace(&self, snapshot: Snapshot) {
+        self.current.store(snapshot);
+        self.announce();
     }
 }
 

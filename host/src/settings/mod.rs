@@ -5,15 +5,13 @@
 pub mod logo;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use serde::Serialize;
-use tokio::sync::Mutex;
 use url::Url;
 
 use crate::config::Config;
 use crate::lexicons::forwarding;
+use crate::reloadable::Reloadable;
 use crate::store::{Db, StoreError, settings};
 
 pub const TOS_URI: &str = "tos_uri";
@@ -32,8 +30,7 @@ const ELSEWHERE: [(&str, &str); 2] =
 #[derive(Debug, Default)]
 pub struct Settings {
     environment: BTreeMap<&'static str, String>,
-    stored: ArcSwap<BTreeMap<String, String>>,
-    reloading: Mutex<()>,
+    stored: Reloadable<BTreeMap<String, String>>,
 }
 
 /// Where a value comes from.
@@ -60,11 +57,8 @@ impl Settings {
     /// # Errors
     /// When the store can't be read; what was known stays.
     pub async fn reload(&self, db: &Db, derive: impl FnOnce(&Self)) -> Result<(), StoreError> {
-        let _one_at_a_time = self.reloading.lock().await;
-        let stored = settings::list(db, logo::KEY).await?.into_iter().collect();
-        self.stored.store(Arc::new(stored));
-        derive(self);
-        Ok(())
+        let read = async |_: &_| Ok(settings::list(db, logo::KEY).await?.into_iter().collect());
+        self.stored.reload_then(read, || derive(self)).await
     }
 
     /// The value that counts.
@@ -143,8 +137,7 @@ mod tests {
                 ("app_name", "env".to_owned()),
                 (TOS_URI, "https://env".to_owned()),
             ]),
-            stored: ArcSwap::from_pointee(BTreeMap::from([("app_name".to_owned(), "stored".to_owned())])),
-            reloading: Mutex::default(),
+            stored: Reloadable::new(BTreeMap::from([("app_name".to_owned(), "stored".to_owned())])),
         };
         assert_eq!(settings.get("app_name").as_deref(), Some("stored"));
         assert_eq!(settings.get(TOS_URI).as_deref(), Some("https://env"));

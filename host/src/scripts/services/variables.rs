@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use crate::crypto::SealingKey;
 use crate::random::Random;
+use crate::reloadable::Reloadable;
 use crate::store::script_variables::{self, VariableRow};
 use crate::store::{Db, StoreError};
 
@@ -26,14 +25,7 @@ pub const MAX_COUNT: i64 = 200;
 
 /// The variables of all runs. Cheap to clone; replaced as a whole.
 #[derive(Clone, Default)]
-pub struct Variables(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    current: ArcSwap<VariableSet>,
-    /// Reloads happen one after the other, so that an older read never replaces a newer one.
-    reloading: Mutex<()>,
-}
+pub struct Variables(Arc<Reloadable<VariableSet>>);
 
 struct VariableSet {
     /// The JSON object that becomes the global `env`.
@@ -49,10 +41,8 @@ impl Default for VariableSet {
 
 impl Variables {
     pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let variables = Self::default();
         let owned = pairs.into_iter().map(|(key, value)| (key.to_owned(), Zeroizing::new(value.to_owned())));
-        variables.replace(owned.collect());
-        variables
+        Self(Arc::new(Reloadable::new(VariableSet::new(owned.collect()))))
     }
 
     /// Loads the variables from the store, for the runs that begin from now on.
@@ -60,13 +50,29 @@ impl Variables {
     /// # Errors
     /// When the store can't be read; the variables stay as they were.
     pub async fn reload(&self, sealing: &SealingKey, db: &Db) -> Result<(), StoreError> {
-        let _one_at_a_time = self.0.reloading.lock().await;
-        self.load(sealing, &script_variables::list(db).await?);
-        Ok(())
+        self.0.reload(async |_| Ok(VariableSet::open(sealing, &script_variables::list(db).await?))).await
     }
 
-    /// Replaces the variables. One that can't be opened is left out and logged.
-    fn load(&self, sealing: &SealingKey, rows: &[VariableRow]) {
+    /// Appends the JSON object that becomes the global `env`.
+    pub(in crate::scripts) fn render(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.load().rendered);
+    }
+
+    /// The text with every value replaced by its name.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = Cow::Borrowed(text);
+        for (key, value) in &self.0.load().pairs {
+            if value.len() >= MIN_REDACTED_BYTES && text.contains(value.as_str()) {
+                text = Cow::Owned(text.replace(value.as_str(), &format!("[env.{key}]")));
+            }
+        }
+        text
+    }
+}
+
+impl VariableSet {
+    /// Opens the stored variables. One that can't be opened is left out and logged.
+    fn open(sealing: &SealingKey, rows: &[VariableRow]) -> Self {
         let pairs = rows.iter().filter_map(|row| {
             let value = open(sealing, row);
             if value.is_none() {
@@ -77,38 +83,22 @@ impl Variables {
             }
             Some((row.key.clone(), value?))
         });
-        self.replace(pairs.collect());
+        Self::new(pairs.collect())
     }
 
-    fn replace(&self, mut pairs: Vec<(String, Zeroizing<String>)>) {
+    fn new(mut pairs: Vec<(String, Zeroizing<String>)>) -> Self {
         let map: serde_json::Map<_, _> =
             pairs.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
         let rendered = Zeroizing::new(serde_json::Value::Object(map).to_string().into_bytes());
         // The longest first, so that a value that contains another one is redacted whole.
         pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        self.0.current.store(Arc::new(VariableSet { rendered, pairs }));
-    }
-
-    /// Appends the JSON object that becomes the global `env`.
-    pub(in crate::scripts) fn render(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.current.load().rendered);
-    }
-
-    /// The text with every value replaced by its name.
-    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for (key, value) in &self.0.current.load().pairs {
-            if value.len() >= MIN_REDACTED_BYTES && text.contains(value.as_str()) {
-                text = Cow::Owned(text.replace(value.as_str(), &format!("[env.{key}]")));
-            }
-        }
-        text
+        Self { rendered, pairs }
     }
 }
 
 impl fmt::Debug for Variables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Variables").field("count", &self.0.current.load().pairs.len()).finish()
+        f.debug_struct("Variables").field("count", &self.0.load().pairs.len()).finish()
     }
 }
 
@@ -150,8 +140,8 @@ mod tests {
         assert!(open(&key(1), &row("B", sealed.clone())).is_none());
         assert!(open(&key(2), &row("A", sealed.clone())).is_none());
 
-        let variables = Variables::default();
-        variables.load(&key(1), &[row("A", sealed.clone()), row("B", sealed)]);
+        let rows = [row("A", sealed.clone()), row("B", sealed)];
+        let variables = Variables(Arc::new(Reloadable::new(VariableSet::open(&key(1), &rows))));
         let mut env = Vec::new();
         variables.render(&mut env);
         assert_eq!(env, br#"{"A":"s3cret value"}"#);
