@@ -8,4 +8,4 @@ mod schema;
 
 pub use authority::{Authorities, Authority, AuthorityError};
 pub use forwarding::ForwardingRules;
-pub use registry::{Action, Lexicon, Registry, Snapshot};
+pub use registry::{Lexicon, ProcedureAction, Registry, Snapshot};

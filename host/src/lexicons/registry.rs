@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -21,29 +22,39 @@ pub struct Lexicon {
     pub kind: LexiconKind,
     /// The collection that a query or procedure without a script reads or writes.
     pub target_collection: Option<Nsid>,
-    /// What a procedure without a script does. `None`: updates the record that the body names, else creates one.
-    pub action: Option<Action>,
+    /// What a procedure without a script does.
+    pub action: ProcedureAction,
     /// Tokens that one call takes from the client's rate-limit bucket; `None`: the instance's default.
     pub token_cost: Option<u32>,
 }
 
 /// What a procedure without a script does with its target collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProcedureAction {
     Create,
     Update,
     Delete,
+    /// Updates the record that the body names, else creates one.
+    #[default]
+    Upsert,
 }
 
-impl Action {
-    /// `None` also for `upsert`, which is the behaviour without an action.
-    fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "create" => Some(Self::Create),
-            "update" => Some(Self::Update),
-            "delete" => Some(Self::Delete),
-            _ => None,
+impl ProcedureAction {
+    const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Upsert];
+
+    /// The name in the admin API and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Upsert => "upsert",
         }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == name)
     }
 }
 
@@ -108,7 +119,7 @@ impl Snapshot {
                 id,
                 kind: LexiconKind::from_name(&row.lexicon_type),
                 target_collection: row.target_collection.and_then(|c| Nsid::try_from(c.as_str()).ok()),
-                action: row.action.as_deref().and_then(Action::from_name),
+                action: row.action.as_deref().and_then(ProcedureAction::from_name).unwrap_or_default(),
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
@@ -187,7 +198,7 @@ mod tests {
             id: Nsid::try_from(id).unwrap(),
             kind,
             target_collection: None,
-            action: None,
+            action: ProcedureAction::default(),
             token_cost: None,
         }
     }

@@ -9,7 +9,7 @@ use super::{delegate, pds_session};
 use crate::app::App;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, record};
 use crate::http::{Error, request};
-use crate::lexicons::{self, Lexicon};
+use crate::lexicons::{Lexicon, ProcedureAction};
 use crate::pds::{Action, Write};
 use crate::xrpc::{Answer, Call};
 
@@ -35,7 +35,7 @@ pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<
 /// The write that the fields of a body describe.
 fn write_of(
     app: &App,
-    action: Option<lexicons::Action>,
+    action: ProcedureAction,
     collection: &Nsid,
     repo: &Did,
     mut fields: Map<String, Value>,
@@ -49,12 +49,12 @@ fn write_of(
         |what: &str| Error::bad_request(format!("this procedure {what} records: say which one in uri"));
     let rkey = uri.map(|uri| uri.rkey);
     match (action, rkey) {
-        (Some(lexicons::Action::Create), Some(_)) => {
+        (ProcedureAction::Create, Some(_)) => {
             Err(Error::bad_request("this procedure creates records: leave uri out"))
         }
-        (Some(lexicons::Action::Update), None) => Err(needs("updates")),
-        (Some(lexicons::Action::Delete), None) => Err(needs("deletes")),
-        (Some(lexicons::Action::Delete), rkey @ Some(_)) => {
+        (ProcedureAction::Update, None) => Err(needs("updates")),
+        (ProcedureAction::Delete, None) => Err(needs("deletes")),
+        (ProcedureAction::Delete, rkey @ Some(_)) => {
             Ok(Write { collection: collection.clone(), rkey, action: Action::Delete, swap: None })
         }
         (_, rkey @ Some(_)) => {

@@ -15,6 +15,7 @@ use crate::atproto::Nsid;
 use crate::atproto::lexicon::{LexiconDoc, LexiconError, LexiconKind};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
+use crate::lexicons::ProcedureAction;
 use crate::store::{self, lexicons::NewLexicon};
 
 #[derive(Deserialize)]
@@ -26,16 +27,7 @@ struct Body {
     target_collection: Option<String>,
     token_cost: Option<i64>,
     /// The write that a procedure without a script does.
-    action: Option<Action>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Action {
-    Create,
-    Update,
-    Delete,
-    Upsert,
+    action: Option<ProcedureAction>,
 }
 
 fn yes() -> bool {
@@ -107,12 +99,11 @@ fn check(body: &Body) -> Result<NewLexicon, Invalid> {
         lexicon_type: document.kind.as_str().to_owned(),
         lexicon_json: body.lexicon_json.get().to_owned(),
         backfill: body.backfill && document.kind == LexiconKind::Record,
-        action: match body.action {
-            None | Some(Action::Upsert) => None,
-            Some(Action::Create) => Some("create".to_owned()),
-            Some(Action::Update) => Some("update".to_owned()),
-            Some(Action::Delete) => Some("delete".to_owned()),
-        },
+        // Without one the store keeps none, and the default applies.
+        action: body
+            .action
+            .filter(|action| *action != ProcedureAction::default())
+            .map(|action| action.as_str().to_owned()),
         target_collection: target_collection.map(str::to_owned),
         source: "manual".to_owned(),
         authority_did: None,
