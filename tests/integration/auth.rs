@@ -113,7 +113,7 @@ crate::in_both_worlds! {
             assert_eq!(browser.get(server, "/auth/me").await.status, 401);
             assert_eq!(browser.get(server, "/admin/stats").await.status, 401);
         }
-        server.eventually("the session is revoked", async |_| pds.asked("/oauth/revoke").len() == 1).await;
+        server.eventually("the session is revoked", async |_| pds.requests("/oauth/revoke").len() == 1).await;
     }
 
     async fn a_deleted_user_is_logged_out_everywhere(world) {
@@ -137,7 +137,7 @@ crate::in_both_worlds! {
                 assert_eq!(browser.get(server, path).await.status, 401, "{path}");
             }
         }
-        server.eventually("both sessions are revoked", async |_| pds.asked("/oauth/revoke").len() == 2).await;
+        server.eventually("both sessions are revoked", async |_| pds.requests("/oauth/revoke").len() == 2).await;
         // Made a user once more, they log in once more.
         assert_eq!(server.admin(Method::POST, "/admin/users", Some(&user)).await.status, 201);
         assert_eq!(browser.get(server, "/auth/me").await.status, 401);
@@ -213,7 +213,7 @@ crate::in_both_worlds! {
             assert_eq!(answer.status, status, "{query} {}", answer.text);
             assert!(answer.error().starts_with(error), "{query} {}", answer.text);
         }
-        assert!(pds.asked("/oauth/par").is_empty());
+        assert!(pds.requests("/oauth/par").is_empty());
         // A handle stands for a DID only if that DID knows it.
         server.dns.txt("_atproto.alice.example", &format!("did={ALICE}"));
         let answer = server.request(Method::GET, "/auth/login?handle=@Alice.example", &[], None).await;

@@ -198,11 +198,11 @@ crate::in_both_worlds! {
         assert_eq!(done.body["all"][0]["id"], id.as_str());
         let uri = done.body["made"]["uri"].as_str().unwrap();
         assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "ours");
-        let sent: Value = serde_json::from_slice(&pds.asked("/xrpc/com.atproto.repo.putRecord")[0].body).unwrap();
+        let sent: Value = serde_json::from_slice(&pds.requests("/xrpc/com.atproto.repo.putRecord")[0].body).unwrap();
         assert_eq!((&sent["swapRecord"], &sent["record"]["$type"]), (&done.body["made"]["cid"], &json!(NOTES)));
 
         // Beyond the grant nothing is sent, and the script is told.
-        let before = pds.asked("/xrpc").len();
+        let before = pds.requests("/xrpc").len();
         for (source, expected) in [
             ("repo:create_record({ collection = 'com.example.other', record = {} })", "lacks the scope repo:com.example.other?action=create"),
             ("repo:upload_blob('x', 'video/mp4')", "lacks the scope blob:video/mp4"),
@@ -215,7 +215,7 @@ crate::in_both_worlds! {
             assert_eq!(answer.body["ok"], false, "{source} {}", answer.text);
             assert!(answer.body["error"].as_str().unwrap().contains(expected), "{source} {}", answer.text);
         }
-        assert_eq!(pds.asked("/xrpc").len(), before);
+        assert_eq!(pds.requests("/xrpc").len(), before);
 
         // Another script, or the same when the admin takes it off the list, sees nothing.
         let scripts = |names: Value| json!({ "scripts": names });

@@ -33,8 +33,8 @@ crate::in_both_worlds! {
         child.device(server, &pds, ALICE, json!({ "scopes": "atproto" })).await;
 
         assert_eq!(server.admin(Method::DELETE, &format!("/admin/api-clients/{}", app.id), None).await.status, 204);
-        server.eventually("three sessions are revoked", async |_| pds.asked("/oauth/revoke").len() == 3).await;
-        let form = |n: usize| String::from_utf8_lossy(&pds.asked("/oauth/revoke")[n].body).into_owned();
+        server.eventually("three sessions are revoked", async |_| pds.requests("/oauth/revoke").len() == 3).await;
+        let form = |n: usize| String::from_utf8_lossy(&pds.requests("/oauth/revoke")[n].body).into_owned();
         let mut tokens: Vec<String> = (0..3).map(|n| {
             let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(form(n).as_bytes()).into_owned().collect();
             form["token"].clone()
@@ -52,7 +52,7 @@ crate::in_both_worlds! {
         let path = "/xrpc/dev.service.deleteApiClient";
         let deleted = stays.request(server, Method::POST, path, Some(&json!({ "id": child.id }))).await;
         assert_eq!(deleted.status, 200, "{}", deleted.text);
-        server.eventually("one more is revoked", async |_| pds.asked("/oauth/revoke").len() == 4).await;
+        server.eventually("one more is revoked", async |_| pds.requests("/oauth/revoke").len() == 4).await;
     }
 
     async fn a_client_works_at_once_changes_and_goes(world) {

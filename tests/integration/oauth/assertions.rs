@@ -83,7 +83,7 @@ crate::in_both_worlds! {
         // Revoking takes as long as the test wants.
         let revocation = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = pds.url();
-        pds.instead("/.well-known/oauth-authorization-server", 200, json!({
+        pds.respond_with("/.well-known/oauth-authorization-server", 200, json!({
             "issuer": origin, "authorization_endpoint": format!("{origin}/oauth/authorize"),
             "token_endpoint": format!("{origin}/oauth/token"),
             "pushed_authorization_request_endpoint": format!("{origin}/oauth/par"),
@@ -92,7 +92,7 @@ crate::in_both_worlds! {
             "client_uri": "https://one.example", "redirect_uris": [], "scopes": SCOPES })).await;
         let path = format!("/admin/api-clients/{}/auth-key", app.id);
         let made = server.admin(Method::POST, &path, None).await;
-        pds.instead("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
+        pds.respond_with("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
         assert_eq!(server.admin(Method::POST, &format!("{path}/recheck"), None).await.body["confidential"], true);
         app.device(server, &pds, ALICE, json!({})).await;
         let keys = format!("/oauth/clients/{}/jwks.json", app.id);
@@ -123,7 +123,7 @@ crate::in_both_worlds! {
         let path = format!("/admin/api-clients/{}/auth-key", app.id);
         let made = server.admin(Method::POST, &path, None).await;
         assert_eq!(made.body["confidential"], json!(null), "its metadata is not there yet: {}", made.text);
-        pds.instead("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
+        pds.respond_with("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
         let checked = server.admin(Method::POST, &format!("{path}/recheck"), None).await;
         assert_eq!(checked.body["confidential"], true, "{}", checked.text);
         let device = app.device(server, &pds, ALICE, json!({})).await;
@@ -138,7 +138,7 @@ crate::in_both_worlds! {
         pds.expire_all();
         let put = async || device.request(server, Method::POST, "/xrpc/com.example.put", Some(&json!({ "text": "a" }))).await;
         assert_eq!(put().await.status, 200);
-        let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(&pds.asked("/oauth/token")[0].body).into_owned().collect();
+        let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(&pds.requests("/oauth/token")[0].body).into_owned().collect();
         let assertion = jws::parse(&form["client_assertion"]).unwrap();
         assert_eq!(assertion.header.kid.as_deref(), made.body["kid"].as_str());
         // The device asks for its own key without naming it.

@@ -50,12 +50,12 @@ crate::in_both_worlds! {
         world.execute("UPDATE web_sessions SET expires_at = 1 WHERE id = (SELECT min(id) FROM web_sessions)").await;
         world.server.kill();
         world.server.start_again().await;
-        world.server.eventually("it is revoked", async |_| !pds.asked("/oauth/revoke").is_empty()).await;
+        world.server.eventually("it is revoked", async |_| !pds.requests("/oauth/revoke").is_empty()).await;
         let mut logged_in = 0;
         for browser in &mut browsers {
             logged_in += usize::from(browser.get(&world.server, "/auth/me").await.status == 200);
         }
-        assert_eq!((logged_in, pds.asked("/oauth/revoke").len()), (1, 1), "the other one goes on");
+        assert_eq!((logged_in, pds.requests("/oauth/revoke").len()), (1, 1), "the other one goes on");
     }
 
     async fn a_user_has_so_many_browsers(world) {
@@ -68,7 +68,7 @@ crate::in_both_worlds! {
         assert_eq!(browsers[0].get(server, "/auth/me").await.status, 401, "the first to come is the first to go");
         assert_eq!(browsers[1].get(server, "/auth/me").await.status, 200);
         assert_eq!(browsers[20].get(server, "/auth/me").await.status, 200);
-        server.eventually("its session is revoked", async |_| pds.asked("/oauth/revoke").len() == 1).await;
+        server.eventually("its session is revoked", async |_| pds.requests("/oauth/revoke").len() == 1).await;
     }
 
     async fn a_user_has_so_many_devices(world) {
@@ -96,7 +96,7 @@ crate::in_both_worlds! {
         assert_eq!(devices(&newest).await, 50);
         assert_eq!(devices(&used).await, 50);
         assert_eq!(devices(&first).await, 0, "it was renewed longest ago");
-        server.eventually("it is revoked", async |_| pds.asked("/oauth/revoke").len() == 1).await;
+        server.eventually("it is revoked", async |_| pds.requests("/oauth/revoke").len() == 1).await;
         let events = server.admin(Method::GET, "/admin/events?event_type=dpop_session.device_deleted", None).await;
         assert_eq!(events.body["events"].as_array().map(Vec::len), Some(1), "{}", events.text);
     }

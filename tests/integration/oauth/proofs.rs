@@ -17,7 +17,7 @@ fn path() -> String {
 
 /// A proof with changed header and claims, signed by the device's key.
 fn changed(server: &Instance, device: &Device, header: Value, claims: Value) -> String {
-    let (mut h, mut c) = device.parts(server, &Method::GET, &path());
+    let (mut h, mut c) = device.proof_parts(server, &Method::GET, &path());
     h.as_object_mut().unwrap().extend(header.as_object().unwrap().clone());
     c.as_object_mut().unwrap().extend(claims.as_object().unwrap().clone());
     for part in [&mut h, &mut c] {
@@ -43,7 +43,7 @@ crate::in_both_worlds! {
         let other = app.device(server, &pds, ALICE, json!({})).await;
         let now = belvedere::clock::Clock::system().now().as_seconds();
         let change = |header: Value, claims: Value| changed(server, &device, header, claims);
-        let (header, claims) = device.parts(server, &Method::GET, &path());
+        let (header, claims) = device.proof_parts(server, &Method::GET, &path());
         let stranger = PrivateKey::generate(Algorithm::Es256, &Random::system());
         let jwk_of = |key: &PrivateKey| jwk::public_jwk(&key.public()).unwrap();
         let mut off_curve = jwk_of(&device.key);
@@ -184,7 +184,7 @@ async fn nonces_are_wanted_when_the_operator_says_so() {
     let answer = device.request(&server, Method::GET, &path, None).await;
     assert_eq!((answer.status.as_u16(), answer.error()), (401, "use_dpop_nonce"));
     let nonce = answer.headers["dpop-nonce"].to_str().unwrap().to_owned();
-    let (header, mut claims) = device.parts(&server, &Method::GET, &path);
+    let (header, mut claims) = device.proof_parts(&server, &Method::GET, &path);
     claims["nonce"] = nonce.into();
     let proof = jws::sign_with(&device.key, &header, &claims);
     assert_eq!(device.send(&server, Method::GET, &path, &proof, None).await.status, 200);

@@ -128,27 +128,27 @@ crate::in_both_worlds! {
         let metadata = "/.well-known/oauth-authorization-server";
         let endless = "x".repeat(2 << 20);
         let cases: Vec<(Mischief, &str)> = vec![
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": "https://other.example",
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": "https://other.example",
                 "authorization_servers": [pds.url()] }))), "its resource is another server"),
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": [] }))), "does not name one authorization server"),
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": ["http://10.0.0.1"] }))), "refused to connect"),
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": ["http://169.254.169.254"] }))), "refused to connect"),
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": [format!("{}/path", pds.url())] }))), "its issuer is not an origin"),
-            (Box::new(move |pds| pds.instead(resource, 200, json!(endless))), "larger than"),
-            (Box::new(|pds| pds.instead(resource, 200, json!("text"))), "not what was asked for"),
-            (Box::new(|pds| pds.instead(resource, 404, json!({}))), "404"),
+            (Box::new(move |pds| pds.respond_with(resource, 200, json!(endless))), "larger than"),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!("text"))), "not what was asked for"),
+            (Box::new(|pds| pds.respond_with(resource, 404, json!({}))), "404"),
             (Box::new(|pds| pds.redirect(resource, "https://evil.example/")), "302"),
-            (Box::new(|pds| pds.instead(metadata, 200, json!({ "issuer": "https://evil.example",
+            (Box::new(|pds| pds.respond_with(metadata, 200, json!({ "issuer": "https://evil.example",
                 "authorization_endpoint": pds.url(), "token_endpoint": pds.url(),
                 "pushed_authorization_request_endpoint": pds.url() }))), "its issuer is another server"),
-            (Box::new(|pds| pds.instead(metadata, 200, json!({ "issuer": pds.url(),
+            (Box::new(|pds| pds.respond_with(metadata, 200, json!({ "issuer": pds.url(),
                 "authorization_endpoint": pds.url(), "token_endpoint": "file:///etc/passwd",
                 "pushed_authorization_request_endpoint": pds.url() }))), "an endpoint is no URL"),
-            (Box::new(|pds| pds.instead("/xrpc/com.atproto.server.getSession", 200, json!({}))), "access token verification failed"),
+            (Box::new(|pds| pds.respond_with("/xrpc/com.atproto.server.getSession", 200, json!({}))), "access token verification failed"),
         ];
         for (n, (mischief, expected)) in cases.into_iter().enumerate() {
             let did = format!("did:plc:mischief{n:016}");
@@ -170,8 +170,8 @@ crate::in_both_worlds! {
         let app = App::confidential(server, "one").await;
         app.device(server, &pds, ALICE, json!({})).await;
         // Asked once without and once with; the next time with the nonce at once.
-        assert_eq!(pds.asked("/xrpc/com.atproto.server.getSession").len(), 2);
+        assert_eq!(pds.requests("/xrpc/com.atproto.server.getSession").len(), 2);
         app.device(server, &pds, ALICE, json!({})).await;
-        assert_eq!(pds.asked("/xrpc/com.atproto.server.getSession").len(), 3);
+        assert_eq!(pds.requests("/xrpc/com.atproto.server.getSession").len(), 3);
     }
 }

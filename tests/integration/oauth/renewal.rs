@@ -38,18 +38,18 @@ crate::in_both_worlds! {
         let put = async || device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await;
         // Ahead of time, because the token ends within seconds.
         assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (1, 1));
-        let form = pds.asked("/oauth/token");
+        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (1, 1));
+        let form = pds.requests("/oauth/token");
         let form = String::from_utf8_lossy(&form[0].body).into_owned();
         assert!(form.contains("client_id=https%3A%2F%2Fone.example%2Fclient.json") && form.contains("grant_type=refresh_token"), "{form}");
         // When the PDS says so, and the write is then done once.
         pds.expire_all();
         assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (2, 3));
+        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (2, 3));
         // The nonce changed: one more request, nothing else.
         pds.demand_nonce("fresh");
         assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (2, 5));
+        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (2, 5));
         // The user took it back: the session is gone, here too.
         pds.revoke_all();
         let ended = put().await;
@@ -85,7 +85,7 @@ crate::in_both_worlds! {
         let app = App::confidential(server, "one").await;
         let device = app.device(server, &pds, ALICE, json!({})).await;
         pds.expire_all();
-        pds.instead("/oauth/token", 503, json!({ "error": "busy" }));
+        pds.respond_with("/oauth/token", 503, json!({ "error": "busy" }));
         let put = async || device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await;
         let away = put().await;
         assert_eq!((away.status.as_u16(), away.error()), (502, "the session can't be renewed now"));

@@ -43,10 +43,10 @@ async fn secrets_are_nowhere() {
     assert_eq!(write().await, 200);
     pds.expire_all();
     assert_eq!(write().await, 200);
-    let form = String::from_utf8_lossy(&pds.asked("/oauth/token")[0].body).into_owned();
+    let form = String::from_utf8_lossy(&pds.requests("/oauth/token")[0].body).into_owned();
     let refresh = form.split("refresh_token=").nth(1).unwrap().split('&').next().unwrap();
     secrets.push(("refresh token", refresh.replace("%3A", ":")));
-    let renewed = pds.asked("/xrpc/com.atproto.repo").last().unwrap().headers["authorization"]
+    let renewed = pds.requests("/xrpc/com.atproto.repo").last().unwrap().headers["authorization"]
         .to_str()
         .unwrap()
         .to_owned();

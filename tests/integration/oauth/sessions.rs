@@ -58,7 +58,7 @@ crate::in_both_worlds! {
         assert_eq!(laptop.request(server, Method::GET, &session, None).await.status, 401);
         assert_eq!(laptop.request(server, Method::DELETE, &session, None).await.status, 404);
         assert_eq!(foreign.request(server, Method::GET, &session, None).await.status, 200);
-        server.eventually("both sessions are revoked", async |_| pds.asked("/oauth/revoke").len() == 2).await;
+        server.eventually("both sessions are revoked", async |_| pds.requests("/oauth/revoke").len() == 2).await;
         let events = server.admin(Method::GET, "/admin/events?category=dpop_session", None).await;
         let kinds: Vec<_> = events.body["events"].as_array().unwrap().iter().map(|e| e["event_type"].clone()).collect();
         assert_eq!(kinds[..2], ["dpop_session.deleted", "dpop_session.device_deleted"], "{}", events.text);
@@ -71,7 +71,7 @@ crate::in_both_worlds! {
         let did = format!("did:web:127.0.0.1%3A{address}");
         let document = json!({ "id": did, "service": [{ "id": "#atproto_pds", "type": "AtprotoPersonalDataServer",
             "serviceEndpoint": pds.url() }] });
-        pds.instead("/.well-known/did.json", 200, document);
+        pds.respond_with("/.well-known/did.json", 200, document);
         let app = App::confidential(server, "one").await;
         let device = app.device(server, &pds, &did, json!({})).await;
         let answer = device.request(server, Method::GET, &format!("/oauth/sessions/{did}"), None).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, World};
 use crate::support::app::App;
-use crate::support::upstream::{Asked, Upstream, respond};
+use crate::support::upstream::{ReceivedRequest, Upstream, respond};
 
 const AUTHORITY: &str = "did:plc:authorityauthorityautho";
 /// Its PDS does not take connections.
@@ -16,7 +16,7 @@ const DOWN: &str = "did:plc:downdowndowndowndowndown";
 /// A PDS that answers for `example.net`.
 pub async fn authority(
     world: &World,
-    answer: impl Fn(&Asked) -> http::Response<bytes::Bytes> + Send + Sync + 'static,
+    answer: impl Fn(&ReceivedRequest) -> http::Response<bytes::Bytes> + Send + Sync + 'static,
 ) -> Upstream {
     let pds = Upstream::start(answer).await;
     world.server.dns.txt("_lexicon.example.net", &format!("did={AUTHORITY}"));
@@ -43,7 +43,7 @@ crate::in_both_worlds! {
         let headers = [("x-client-key", server.client_key.as_str()), ("x-client-secret", "bvs_secret"), ("cookie", "c=1")];
         let answer = server.request(Method::GET, &format!("/xrpc/{path}"), &headers, None).await;
         assert_eq!((answer.status.as_u16(), &answer.body), (200, &json!({ "from": "authority" })));
-        let asked = pds.asked();
+        let asked = pds.requests();
         assert_eq!(asked[0].path_and_query, "/xrpc/net.example.getThing?a=1&a=2&b=x%26y");
         for name in ["x-client-key", "x-client-secret", "cookie", "authorization"] {
             assert!(!asked[0].headers.contains_key(name), "{name} went out");
@@ -63,7 +63,7 @@ crate::in_both_worlds! {
         let token = alice.token(&server.did(), json!({ "lxm": "net.example.doThing" }));
         let answer = server.procedure("net.example.doThing?x=1", &token, &json!({ "text": "hi" })).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
-        let asked = pds.asked();
+        let asked = pds.requests();
         assert_eq!((&asked[0].method, asked[0].path_and_query.as_str()), (&Method::POST, "/xrpc/net.example.doThing?x=1"));
         assert_eq!(serde_json::from_slice::<Value>(&asked[0].body).unwrap(), json!({ "text": "hi" }));
         assert_eq!(asked[0].headers["content-type"], "application/json");
@@ -76,7 +76,7 @@ crate::in_both_worlds! {
         let headers = [("x-client-key", server.client_key.as_str()), ("authorization", &format!("Bearer {token}"))];
         let garbage = server.request(Method::POST, "/xrpc/net.example.doThing", &headers, Some("{".to_owned())).await;
         assert_eq!(garbage.status, 400, "{}", garbage.text);
-        assert_eq!(pds.asked().len(), 1);
+        assert_eq!(pds.requests().len(), 1);
     }
 
     async fn operators_say_what_is_forwarded(world) {
@@ -92,7 +92,7 @@ crate::in_both_worlds! {
         assert_eq!(status("net.example.good").await, 403);
         set_rules(&world, "open", &[]).await;
         assert_eq!(status("net.example.bad").await, 200);
-        assert_eq!(pds.asked().len(), 2);
+        assert_eq!(pds.requests().len(), 2);
     }
 
     async fn a_client_with_a_slow_authority_leaves_forwarding_to_others(world) {

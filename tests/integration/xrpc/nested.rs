@@ -113,7 +113,7 @@ crate::in_both_worlds! {
         let token = alice.token(&server.did(), json!({}));
         let answer = server.procedure("com.example.first", &token, &json!({ "text": "hi" })).await;
         assert_eq!(answer.body, json!({ "second": { "text": "hi!", "caller": ALICE }, "other": 201 }), "{}", answer.text);
-        let asked = pds.asked();
+        let asked = pds.requests();
         assert_eq!((asked[0].path_and_query.as_str(), &*asked[0].body), ("/xrpc/net.example.tell?q=1", &br#"{"list":[]}"#[..]));
         assert!(!asked[0].headers.contains_key("authorization"));
         // The operator's rules are the script's rules; and who does not answer is an error.

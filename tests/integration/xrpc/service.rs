@@ -47,7 +47,7 @@ crate::in_both_worlds! {
             local ok = pcall(function() Record(collection, { text = 'x' }):save() end) return { ok = ok } end").await;
         server.bind_to("xrpc.procedure:com.example.nested", "function handle() \
             return { status = xrpc.procedure('com.example.put', { text = 'x', delegateDid = input.to }).status } end").await;
-        let writes = || pds.asked("/xrpc/com.atproto.repo").len();
+        let writes = || pds.requests("/xrpc/com.atproto.repo").len();
 
         // With a proof everything works, for the user and for the account that they share.
         let proven = async |nsid: &str, body: Value| device.request(server, Method::POST, &format!("/xrpc/{nsid}"), Some(&body)).await;
@@ -167,14 +167,14 @@ crate::in_both_worlds! {
         assert_eq!(shown().await, json!(SCOPES.split(' ').collect::<Vec<_>>()));
 
         scopes("atproto repo:com.example.note?action=create repo:com.example.other").await;
-        let asked = pds.asked("/xrpc/com.atproto.repo").len();
+        let asked = pds.requests("/xrpc/com.atproto.repo").len();
         for device in [&device, &of_parent] {
             let (status, body) = call(device, "com.example.put", put.clone()).await;
             let missing = format!("Missing required scope \"repo:{NOTES}?action=update\"");
             assert_eq!((status, body), (403, json!({ "error": "ScopeMissingError", "message": missing })));
             assert_eq!(call(device, "com.atproto.repo.uploadBlob", json!({})).await.0, 403);
         }
-        assert_eq!(pds.asked("/xrpc/com.atproto.repo").len(), asked, "nothing reached the PDS");
+        assert_eq!(pds.requests("/xrpc/com.atproto.repo").len(), asked, "nothing reached the PDS");
         assert_eq!(call(&device, "com.example.put", json!({ "text": "a" })).await.0, 200, "what is left works");
         assert_eq!(call(&device, "com.example.script", json!({})).await.1["ok"], false);
         assert_eq!(shown().await, json!(["atproto", "repo:com.example.note?action=create"]));
