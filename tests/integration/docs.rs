@@ -1,4 +1,4 @@
-//! The documents say what the program does.
+//! Checks the documentation against the code: environment variables, paths and links.
 
 use std::path::{Path, PathBuf};
 
@@ -47,10 +47,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Made when the server runs.
+/// Paths that exist only while a server runs.
 const OF_INSTANCES: [&str; 1] = ["data/"];
 
-/// Whether a text between backticks looks like the path of one file or folder of ours.
+/// Whether a text between backticks looks like the path of a file or folder in this repository.
 fn is_path(text: &str) -> bool {
     let named =
         [".rs", ".toml", ".sh", ".md", ".mjs", ".lua", ".wit", ".sql"].iter().any(|end| text.ends_with(end));

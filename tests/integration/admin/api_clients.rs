@@ -44,7 +44,7 @@ crate::in_both_worlds! {
         assert!(tokens.len() == 3 && tokens.iter().all(|token| token.starts_with("refresh-")), "{tokens:?}");
         assert_eq!(stays.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await.status, 200);
 
-        // A child that its owner deletes is no different.
+        // The same when its owner deletes a child client.
         let own = stays.request(server, Method::POST, create, Some(&body)).await.body;
         let child = App { key: text(&own["client"]["clientKey"]), secret: Some(text(&own["clientSecret"])),
             id: text(&own["client"]["id"]) };
@@ -55,7 +55,7 @@ crate::in_both_worlds! {
         server.eventually("one more is revoked", async |_| pds.requests("/oauth/revoke").len() == 4).await;
     }
 
-    async fn a_client_works_at_once_changes_and_goes(world) {
+    async fn a_client_is_created_changed_and_deleted(world) {
         let server = &world.server;
         let made = server.admin(Method::POST, "/admin/api-clients", Some(&client(1))).await;
         assert_eq!(made.status, 201);

@@ -1,4 +1,4 @@
-//! Secrets are in no log line, no event, no metric and no database file, however much is logged.
+//! Secrets are in no log line, event, metric or database file, even with trace logs.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use crate::support::{db, process};
 const PUT: &str = "com.example.putNote";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn secrets_are_nowhere() {
+async fn secrets_are_not_leaked() {
     let (url, directory) = db::sqlite_url();
     let (plc, pds) = (Plc::start().await, OauthPds::start().await);
     for did in [ALICE, OPERATOR] {
@@ -108,7 +108,7 @@ async fn secrets_are_nowhere() {
     }
 }
 
-/// The line with a secret, for whoever has to find out how it came there.
+/// The line that contains a secret, for the failure message.
 fn line<'a>(text: &'a str, secret: &str) -> &'a str {
     text.lines()
         .find(|line| line.contains(secret))
