@@ -15,12 +15,12 @@ fn operations_lists_every_variable() {
         let variable = variable.to_string_lossy();
         let row = document.lines().find_map(|line| line.strip_prefix(&format!("| `{variable}` | ")));
         let row = row.unwrap_or_else(|| panic!("{variable} is missing in docs/operations.md"));
-        let said = row.split(" |").next().unwrap_or_default().replace('`', "");
+        let documented = row.split(" |").next().unwrap_or_default().replace('`', "");
         let help =
             argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
         let default = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
         let default = default.map_or("–", |(default, _)| default);
-        assert_eq!(said, default, "docs/operations.md and --help differ about {variable}");
+        assert_eq!(documented, default, "docs/operations.md and --help differ about {variable}");
         variables += 1;
     }
     assert!(variables > 20, "only {variables} variables found");
