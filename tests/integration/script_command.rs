@@ -136,7 +136,7 @@ async fn a_refusal_names_the_fix() {
     ] {
         let output = server.run(&["script", "push", &folder, "--url", url, "--key", key]);
         assert!(!output.status.success() && err(&output).contains(message), "{}", err(&output));
-        assert!(!err(&output).contains(&server.admin_key), "the key is told to nobody");
+        assert!(!err(&output).contains(&server.admin_key), "the key is not printed");
     }
     write(dir.path(), "xrpc.query/nonsense.lua", GOOD);
     let output = server.run(&["script", "push", &folder, "--url", &url, "--key", &server.admin_key]);

@@ -143,7 +143,7 @@ async fn the_stream_continues_after_its_cursors_are_deleted() {
     let follows = hosts.follows_notes();
     hosts.sql("DELETE FROM stream_cursors").await;
     hosts.write(10, 10);
-    soon("the stream begins anew", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
+    soon("the stream is followed again", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
     hosts.write(20, 10);
     hosts.a.eventually("the last", async |a| a.records().await >= 20).await;
 }

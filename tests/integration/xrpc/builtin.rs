@@ -101,7 +101,7 @@ crate::in_both_worlds! {
         let records = &page.body["records"];
         let url = records[1]["picture"]["url"].as_str().expect("alice is known");
         assert!(url.ends_with(&format!("/xrpc/com.atproto.sync.getBlob?did={ALICE}&cid={cid}")), "{url}");
-        assert_eq!(records[0]["picture"], picture, "nobody knows bob, and his record is shown as it is");
+        assert_eq!(records[0]["picture"], picture, "bob's PDS is unknown, so his record is returned unchanged");
         let one = world.server.xrpc(&format!("{LIST}?uri=at://{ALICE}/{NOTES}/a")).await;
         assert_eq!(one.body["record"]["picture"]["url"], url);
     }
