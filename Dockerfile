@@ -1,11 +1,11 @@
 # syntax=docker/dockerfile:1
-# Two stages: the build has the toolchains, the image has the binary and nothing to build with.
+# Two stages: only the first has the toolchains, the final image has just the binary.
 
 FROM rust:1.95-trixie AS build
 WORKDIR /src
 COPY dev/lib.sh dev/setup.sh dev/
 COPY Cargo.toml ./
-# The Lua guest's compiler; a layer of its own, because it changes less than the source.
+# The Lua guest's compiler, in a separate layer because it changes less often than the source.
 RUN apt-get update && sh dev/setup.sh build && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
@@ -22,8 +22,8 @@ RUN apt-get update \
 COPY --from=build /usr/local/bin/belvedere /usr/local/bin/belvedere
 USER belvedere
 WORKDIR /data
-# Everything that has to survive a new container is under /data. A new volume starts with the guest prepared here, so
-# that the first start is as fast as the others.
+# Persistent data is under /data. A new volume is initialised from this folder with the prepared guest, so that the first
+# start is as fast as later ones.
 ENV HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
 RUN belvedere guest prepare
 VOLUME /data

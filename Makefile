@@ -1,4 +1,4 @@
-# What a developer types. The work is in dev/, where it can be read and linted as what it is.
+# The commands for developers. They are implemented in dev/, as shell scripts that can be linted.
 .PHONY: help run test bench fmt lint fuzz
 .DEFAULT_GOAL := help
 
@@ -8,10 +8,10 @@ help: ## list the targets
 run: ## install what is missing, build, and start the server on SQLite under data/
 	@sh dev/run.sh
 
-test: ## everything CI checks: format, clippy, unit and integration tests on both databases, the network story
+test: ## everything that CI checks: format, clippy, unit and integration tests on both databases, the network tests
 	@sh dev/test.sh
 
-bench: ## the load driver of tests/load on both databases; prints a markdown table
+bench: ## run the load tests (tests/load) on both databases; prints a markdown table
 	@sh dev/bench.sh
 
 fmt: ## format the code

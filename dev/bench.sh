@@ -1,6 +1,6 @@
 #!/bin/sh
-# make bench: requests and events per CPU-second, beside bare baselines measured in the same run. Arguments go to the
-# driver: [sqlite|postgres|all] [--records N] [--seconds N].
+# make bench: measures requests and events per CPU-second, and bare baselines in the same run to compare with. Arguments
+# are passed to the load test: [sqlite|postgres|all] [--records N] [--seconds N].
 set -eu
 . "$(dirname "$0")/lib.sh"
 

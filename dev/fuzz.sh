@@ -1,6 +1,6 @@
 #!/bin/sh
-# make fuzz: every target of fuzz/ for FUZZ_SECONDS (default 30). libFuzzer needs compiler flags that only a nightly
-# compiler takes, or a stable one that is told to (RUSTC_BOOTSTRAP).
+# make fuzz: runs every target of fuzz/ for FUZZ_SECONDS (default 30). libFuzzer needs unstable compiler flags, which
+# RUSTC_BOOTSTRAP enables on a stable compiler.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -8,14 +8,14 @@ sh "$ROOT/dev/setup.sh" build
 cargo_tool cargo-fuzz fuzz
 cd "$ROOT"
 export RUSTC_BOOTSTRAP=1
-# Its own target directory: the flags would make the normal one compile everything again.
+# A separate target directory: in the normal one the flags would make every build compile everything again.
 CARGO_TARGET_DIR=$CACHE/fuzz
-# The versions that we ship.
+# Fuzz the dependency versions that are shipped.
 cp Cargo.lock fuzz/Cargo.lock
 for target in $(cargo fuzz list); do
     say "fuzz target $target"
-    # Without a sanitizer: the code is safe Rust, what is looked for are panics.
-    # This one asks a real PostgreSQL as well.
+    # Without a sanitizer: the code is safe Rust, so the targets look for panics.
+    # script_sql also uses a real PostgreSQL.
     if [ "$target" = script_sql ]; then run="tests/support/postgres.sh run"; else run=; fi
     $run cargo fuzz run --sanitizer none "$target" -- -max_total_time="${FUZZ_SECONDS:-30}"
 done

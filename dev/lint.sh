@@ -1,5 +1,5 @@
 #!/bin/sh
-# make lint: what make test checks without running anything, and the advisories, which need the network.
+# make lint: the checks of make test that run no code, and the advisories, which need the network.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -7,8 +7,8 @@ sh "$ROOT/dev/setup.sh" build
 cd "$ROOT"
 cargo clippy --workspace --all-targets -- --deny warnings
 sh dev/rules.sh
-# The advisory database is a git repository, which not every machine can fetch. An older copy is better than none; without
-# any, tests/integration/dependencies.rs still compares with what was known when it was written.
+# The advisory database is a git repository, which not every machine can fetch. An older copy is better than none. Without
+# any copy, tests/integration/dependencies.rs still checks the advisories that it lists.
 databases=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
 if timeout 120 cargo deny --workspace fetch db >/dev/null 2>&1; then
     cargo deny --workspace check advisories

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Install the npm packages of the test network (tests/network) and link them into place, and the browser that its tests
-# click through pages with.
+# Install the npm packages of the test network (tests/network), link them into tests/network/node_modules, and install
+# the browser that its tests drive.
 #
 # The packages live under ~/.cache/belvedere/network, in a folder named after the lock file and the node that built
-# them, so a second clone or a second run costs nothing: better-sqlite3 is compiled from source (about two minutes of
-# CPU), everything else is unpacked. Only the npm registry is used.
+# them, so other clones and later runs reuse them: better-sqlite3 is compiled from source (about two minutes of
+# CPU), the rest is only unpacked. Downloads come from the npm registry only.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -21,7 +21,7 @@ key=$( (cat package-lock.json; node -p 'process.versions.modules + process.arch'
 store=$CACHE/network/$key
 
 if [ ! -f "$store/READY" ]; then
-    # node-gyp would fetch the headers of this node; a distribution's node brings its own.
+    # Point node-gyp at installed headers of node: by default it would download them.
     prefix=$(dirname "$(dirname "$(node -p 'fs.realpathSync(process.execPath)')")")
     if [ ! -f "$prefix/include/node/node.h" ]; then
         apt_install libnode-dev
@@ -31,7 +31,7 @@ if [ ! -f "$store/READY" ]; then
     staging=$store.$$
     mkdir -p "$staging"
     cp package.json package-lock.json "$staging/"
-    # A build tool's progress is noise unless it fails.
+    # Print npm's output only if it fails.
     if ! (cd "$staging" && npm_config_nodedir=$prefix npm ci --no-audit --no-fund --loglevel=error >npm.log 2>&1); then
         tail -50 "$staging/npm.log" >&2
         rm -rf "$staging"
@@ -39,7 +39,7 @@ if [ ! -f "$store/READY" ]; then
     fi
     touch "$staging/READY"
     mkdir -p "$CACHE/network"
-    # Two runs may race; whoever renames first wins, and both results are the same.
+    # Two runs may race. The first to rename wins; both results are the same.
     mv -T "$staging" "$store" 2>/dev/null || rm -rf "$staging"
 fi
 

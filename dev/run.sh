@@ -1,5 +1,5 @@
 #!/bin/sh
-# make run: from a bare machine to a running server. Arguments go to the server.
+# make run: installs what is missing, builds, and starts the server. Arguments are passed to the server.
 set -eu
 . "$(dirname "$0")/lib.sh"
 

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Install what a task needs and say so. Idempotent, and quick when nothing is missing.
+# Install the tools that a task needs. Idempotent, and quick when nothing is missing.
 #   sh dev/setup.sh build|test
-# build: what compiles the server, the Lua guest included. test: that, and what the tests drive.
+# build: the compilers of the server and the Lua guest. test: those, and the servers and tools of the tests.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
-# The guest needs the exception encoding that clang emits since this version.
+# The first clang that emits the WebAssembly exception encoding of the guest.
 CLANG_OLDEST=20
-# What is installed when there is none: the version the figures in docs/performance.md were measured with.
+# The version that is installed. The figures in docs/performance.md were measured with it.
 CLANG_WANTED=22
 
 clang_major() { "$1" --version 2>/dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p' | head -n 1; }
@@ -19,7 +19,7 @@ setup_build() {
         fail "Rust $have is too old: $(rust_wanted) or newer is needed (rustup update stable)"
     command -v cc >/dev/null 2>&1 || apt_install gcc libc6-dev
 
-    # Someone may point the build at a clang of their own; then its age is all that is checked.
+    # WASM_CC may name another clang, of which only the version is checked.
     if [ -n "${WASM_CC:-}" ]; then
         major=$(clang_major "$WASM_CC")
         [ -n "$major" ] || fail "WASM_CC=$WASM_CC is not a clang"
@@ -49,7 +49,7 @@ rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml"; }
 setup_test() {
     setup_build
     if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
-        # The tests make clusters of their own: the package need not start one.
+        # The tests create their own clusters, so keep the package from creating one.
         if [ "$(id -u)" = 0 ] && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
             mkdir -p /etc/postgresql-common
             echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make test: what CI checks, in the order in which it is likely to fail fastest.
+# make test: everything that CI checks, cheap checks first.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -12,11 +12,11 @@ say "clippy"
 cargo clippy --workspace --all-targets --quiet -- --deny warnings
 say "documentation links, shell scripts, dependencies"
 sh dev/rules.sh
-say "the guest, built as on a machine that has never seen the project"
+say "cold build of the Lua guest"
 sh dev/cold.sh
 say "unit and integration tests, on SQLite and PostgreSQL"
 tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast
 say "documentation examples"
 cargo test --workspace --doc --quiet
-say "the network: a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
+say "network tests with a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
 tests/support/postgres.sh run cargo test --workspace --test network -- --show-output

@@ -19,7 +19,7 @@ input = nil
 ---@type string?
 collection = nil
 
----Who called, when they proved it. Always nil in record and label events: a stranger's record acts for nobody.
+---The authenticated caller's DID. Always nil in record and label events: a record's author can't act for others.
 ---@type string?
 caller_did = nil
 
@@ -41,7 +41,7 @@ function now() end
 ---@overload fun(): string
 TID = {}
 
----The time of a record key, RFC 3339 with microseconds. Raises `bad-input` for what is no TID.
+---The time of a record key, RFC 3339 with microseconds. Raises `bad-input` for an invalid TID.
 ---@param tid string
 ---@return string
 function TID.toISO8601(tid) end
@@ -60,7 +60,7 @@ function TID.toUnixMicroseconds(tid) end
 ---@return string
 function TID.fromUnixMicroseconds(microseconds) end
 
----All 64 bits of a record key; with `fromNumber` nothing is lost.
+---All 64 bits of a record key, which `fromNumber` converts back.
 ---@param tid string
 ---@return integer
 function TID.toNumber(tid) end
@@ -71,25 +71,25 @@ function TID.fromNumber(number) end
 
 -- JSON --------------------------------------------------------------------------------------------------------------
 
----JSON's null: not nil, so that a field can hold it; equal to itself only.
+---JSON's null: not nil, so that a field can contain it; equal only to itself.
 ---@class belvedere.null: userdata
 
 ---@class belvedere.json
 ---@field null belvedere.null
 json = {}
 
----JSON text of a value. Raises `bad-input` for what JSON can't say: functions, cycles, NaN, infinities, tables that mix
----positions and names, more than 127 levels.
+---JSON text of a value. Raises `bad-input` for values that JSON can't represent: functions, cycles, NaN, infinities, tables
+---that mix positions and names, more than 127 levels.
 ---@param value any
 ---@return string
 function json.encode(value) end
 
----The value of a JSON text. Arrays stay arrays when they are written again, null becomes `json.null`.
+---The value of a JSON text. Arrays stay arrays when they are encoded again, null becomes `json.null`.
 ---@param text string
 ---@return any
 function json.decode(text) end
 
----A new array with the sequence part of a table: written as `[]` even when it is empty.
+---A new array with the sequence part of a table: encoded as `[]` when it is empty.
 ---@generic T
 ---@param t T[]
 ---@return T[]
@@ -97,21 +97,21 @@ function toarray(t) end
 
 -- Logging -----------------------------------------------------------------------------------------------------------
 
----Writes a line to the server's log (at debug level) and to the event log (`script.log`). 100 lines of 4 KiB a run.
+---Writes a line to the server's log (at debug level) and to the event log (`script.log`). At most 100 lines of 4 KiB per run.
 ---@param message string|number
 function log(message) end
 
 -- Errors ------------------------------------------------------------------------------------------------------------
 
----What the functions here raise, and `pcall` catches. `tostring(fault)` is the message, with chunk and line in front.
+---The error object that the server's functions raise. `tostring(fault)` is the message with chunk and line in front.
 ---@class belvedere.Fault
 ---@field code "bad-input"|"forbidden"|"no-session"|"limit"|"unavailable"|"upstream"
 ---@field message string
----@field status integer? the HTTP status of an upstream server's answer
+---@field status integer? the HTTP status of an upstream server's response
 
 -- The index ---------------------------------------------------------------------------------------------------------
 
----A record of the index: its own fields, and where it is.
+---A record of the index: its fields and its address.
 ---@class belvedere.Row
 ---@field uri string
 ---@field [string] any
@@ -133,7 +133,7 @@ function log(message) end
 ---@field sort? string `indexed_at` (the default), `did`, `uri`, or a path
 ---@field sortDirection? "asc"|"desc" `desc` when left out
 ---@field limit? integer|string 20 when left out, 100 at most
----@field cursor? string where the page before ended
+---@field cursor? string the cursor of the page before
 
 ---@class belvedere.Page
 ---@field records belvedere.Row[]
@@ -152,7 +152,7 @@ function db.query(query) end
 ---@return belvedere.Row?
 function db.get(uri) end
 
----How many records a collection has, of one account or of all.
+---The number of records in a collection, of one account or of all.
 ---@param collection string
 ---@param did? string
 ---@return integer
@@ -167,10 +167,10 @@ function db.backend() end
 ---@class belvedere.Search
 ---@field collection string
 ---@field field string a path into the record, `text` or `a.b[0]`
----@field query string what the field has somewhere in it
+---@field query string the text to find anywhere in the field
 ---@field limit? integer|string 10 when left out, 100 at most
 
----Records whose field has a text somewhere in it, whatever the case of ASCII letters: exact matches first, then those
+---Records whose field contains a text, ignoring the case of ASCII letters: exact matches first, then those
 ---that begin with it, then the rest.
 ---@param search belvedere.Search
 ---@return { records: belvedere.Row[] }
@@ -178,31 +178,31 @@ function db.search(search) end
 
 -- db.raw -------------------------------------------------------------------------------------------------------------
 
----Runs one SQL statement: a SELECT over `records`, `record_refs`, `labels`, `lexicons` and tables of your own, or one that
----makes, changes or writes a table of your own, whose name begins with `script_`. 1,000 rows and 4 MiB at most, 5 s.
+---Runs one SQL statement: a SELECT over `records`, `record_refs`, `labels`, `lexicons` and your own tables, or one that
+---creates, alters or writes one of your own tables, whose names begin with `script_`. 1,000 rows and 4 MiB at most, 5 s.
 ---@param sql string `$1`, `$2` and so on stand for parameters
 ---@param params? (string|number|boolean|belvedere.null)[]
 ---@return table<string, string|number|boolean>[] rows a column that is NULL is nil; JSON is text
----@return integer? changed how many rows an INSERT, UPDATE or DELETE touched
+---@return integer? changed the number of rows that an INSERT, UPDATE or DELETE changed
 function db.raw(sql, params) end
 
 -- db.backlinks -------------------------------------------------------------------------------------------------------
 
 ---@class belvedere.Backlinks
----@field collection string of the records that name the target
----@field uri string the target, as the records spell it
+---@field collection string of the records that link to the target
+---@field uri string the target, spelled as in the records
 ---@field did? string one account's records only
 ---@field limit? integer|string 20 when left out, 100 at most
----@field cursor? string where the page before ended
+---@field cursor? string the cursor of the page before
 
----The records of a collection that name a record or an account, last created first.
+---The records of a collection that link to a record or an account, newest first.
 ---@param links belvedere.Backlinks
 ---@return belvedere.Page
 function db.backlinks(links) end
 
 -- Record -------------------------------------------------------------------------------------------------------------
 
----A record: its own fields, and what is beside them. `_uri` and its like can be read, not set.
+---A record: its fields and its metadata. `_uri` and the other metadata can be read but not set.
 ---@class belvedere.Record
 ---@field _uri string? nil before the first save
 ---@field _cid string? nil before the first save, and for rows of the index alone
@@ -210,7 +210,7 @@ function db.backlinks(links) end
 ---@field _rkey string?
 ---@field _key_type string? `tid`, `any`, `nsid` or `literal:KEY`
 ---@field _schema table? the lexicon's schema of the record
----@field _repo string? what `set_repo` was given
+---@field _repo string? the argument of `set_repo`
 ---@field save fun(self: belvedere.Record): belvedere.Record Creates it on the caller's PDS, or replaces it there.
 ---@field delete fun(self: belvedere.Record): belvedere.Record On the caller's PDS and in the index.
 ---@field save_local fun(self: belvedere.Record): belvedere.Record In the index only.
@@ -226,7 +226,7 @@ function db.backlinks(links) end
 ---@field cid string
 
 ---Records: building, loading, saving and deleting them. `save`, `save_all` and `delete` need a session with the caller's
----PDS and raise `no-session` without one; a record of another repo raises `forbidden`; what the PDS refuses `upstream`.
+---PDS and raise `no-session` without one; a record of another repo raises `forbidden`; a refusal by the PDS `upstream`.
 ---@class belvedere.RecordType
 ---@overload fun(collection: string, fields?: table<string, any>): belvedere.Record
 Record = {}
@@ -237,12 +237,12 @@ Record = {}
 ---@return belvedere.Record
 function Record.new(collection, fields) end
 
----The record that the index has, or nil.
+---The record at a URI from the index, or nil.
 ---@param uri string
 ---@return belvedere.Record?
 function Record.load(uri) end
 
----Up to 100 at once, in their order; false for one that is not there.
+---Up to 100 records in the order of their URIs; false for one that is not in the index.
 ---@param uris string[]
 ---@return (belvedere.Record|false)[]
 function Record.load_all(uris) end
@@ -254,14 +254,14 @@ function Record.save_all(records) end
 
 ---Removes a row of the index. False when there was none.
 ---@param uri string
----@param repo? string whose it is; the caller's when left out
+---@param repo? string the record's repo; the caller's when left out
 ---@return boolean
 function Record.delete_local(uri, repo) end
 
 -- http ---------------------------------------------------------------------------------------------------------------
 
 ---@class belvedere.HttpOptions
----@field headers? table<string, string> Names in any case. Those about the message's form (Host, Content-Length, …) are the server's.
+---@field headers? table<string, string> Names in any case. Framing headers (Host, Content-Length, …) can't be set.
 ---@field body? string Text or bytes, at most 5 MiB; not for get and head.
 
 ---@class belvedere.HttpRequest: belvedere.HttpOptions
@@ -270,14 +270,14 @@ function Record.delete_local(uri, repo) end
 
 ---@class belvedere.HttpAnswer
 ---@field status integer
----@field headers table<string, string> Names in lower case; of a header that came several times the values joined by ", ".
----@field body string As it came: text or bytes.
+---@field headers table<string, string> Names in lower case; the values of a repeated header are joined by ", ".
+---@field body string The unchanged body: text or bytes.
 
 ---@class belvedere.HttpFailure
----@field error {code: string, message: string} Why there is no answer.
+---@field error {code: string, message: string} Why there is no response.
 
----Requests to other servers. Any status is an answer; without one an error is raised: `bad-input`, `forbidden` (an
----internal address), `limit` or `unavailable`.
+---Requests to other servers. A response with any status is returned; without a response an error is raised: `bad-input`,
+---`forbidden` (an internal address), `limit` or `unavailable`.
 ---@class belvedere.http
 http = {}
 
@@ -311,7 +311,7 @@ function http.delete(url, options) end
 ---@return belvedere.HttpAnswer
 function http.head(url, options) end
 
----Up to 20 requests at once. The answers are in the order of the requests; one that failed has `error` and nothing else.
+---Up to 20 requests at once. The responses are in the order of the requests; one that failed has only `error`.
 ---@param requests belvedere.HttpRequest[]
 ---@return (belvedere.HttpAnswer|belvedere.HttpFailure)[]
 function http.send_all(requests) end
@@ -322,20 +322,20 @@ function http.send_all(requests) end
 
 ---@class belvedere.XrpcAnswer
 ---@field status integer
----@field body string As it came: JSON text, as a rule.
+---@field body string The unchanged body: JSON text, as a rule.
 
----Methods of this server, run in process as the same caller, and of others, asked on nobody's behalf. Any status is an
----answer; without one an error is raised: `bad-input`, `forbidden`, `limit` or `unavailable`.
+---Methods of this server, run in process as the same caller, and of others, called anonymously. A response with any status
+---is returned; without a response an error is raised: `bad-input`, `forbidden`, `limit` or `unavailable`.
 ---@class belvedere.xrpc
 xrpc = {}
 
----What `GET /xrpc/nsid` answers.
+---The response of `GET /xrpc/nsid`.
 ---@param nsid string
 ---@param params? table<string, belvedere.XrpcParam|belvedere.XrpcParam[]>
 ---@return belvedere.XrpcAnswer
 function xrpc.query(nsid, params) end
 
----What `POST /xrpc/nsid` answers. Needs a caller; not in record and label events.
+---The response of `POST /xrpc/nsid`. Needs a caller; nil in record and label events.
 ---@param nsid string
 ---@param input any The body, as JSON; nil sends none.
 ---@param params? table<string, belvedere.XrpcParam|belvedere.XrpcParam[]>
@@ -345,10 +345,10 @@ function xrpc.procedure(nsid, input, params) end
 -- atproto ------------------------------------------------------------------------------------------------------------
 
 ---@class belvedere.Label
----@field src string Who set it, a DID; the author for what a record says about itself.
+---@field src string The DID of the labeler; of the author for a self-label.
 ---@field uri string
 ---@field val string
----@field cts string When, RFC 3339; empty for what a record says about itself.
+---@field cts string When it was created, RFC 3339; empty for a self-label.
 
 ---@class belvedere.Blob
 ---@field size fun(self: belvedere.Blob): integer In bytes.
@@ -359,16 +359,16 @@ function xrpc.procedure(nsid, input, params) end
 ---@field mimeType string
 ---@field size integer
 
----The network's accounts, labels, blobs, and signatures over records.
+---Accounts, labels and blobs of the network, and signatures over records.
 ---@class belvedere.atproto
 atproto = {}
 
----Origin of an account's PDS, nil when it has none. Raises `bad-input` for what is no DID, `unavailable` when nobody says.
+---Origin of an account's PDS, nil when it has none. Raises `bad-input` for an invalid DID, `unavailable` when the lookup fails.
 ---@param did string
 ---@return string?
 function atproto.resolve_service_endpoint(did) end
 
----The labels on a record or an account that hold now, its author's own included.
+---The labels in force on a record or an account, including its author's own.
 ---@param uri string An at-uri or a DID.
 ---@return belvedere.Label[]
 function atproto.get_labels(uri) end
@@ -378,24 +378,24 @@ function atproto.get_labels(uri) end
 ---@return table<string, belvedere.Label[]>
 function atproto.get_labels_batch(uris) end
 
----A blob of an account, from its PDS, checked against its CID. The bytes stay on the server.
+---Downloads a blob of an account from its PDS and checks it against its CID. The bytes stay on the server.
 ---@param did string
 ---@param cid string
 ---@return belvedere.Download
 function atproto.blob_download(did, cid) end
 
----Puts a downloaded blob onto the caller's PDS. Only in runs with a PDS session, else nil.
+---Uploads a downloaded blob to the caller's PDS. Only in runs with a PDS session, else nil.
 ---@param handle belvedere.Blob
 ---@param content_type? string The blob's own when left out.
----@return table answer What the PDS answered: `blob` is what goes into a record.
+---@return table answer The response of the PDS: `blob` can be put into a record.
 function atproto.blob_upload(handle, content_type) end
 
----This instance's signature over a record in the caller's repo. Raises `forbidden` without a caller.
+---Signs a record in the caller's repo with this server's key. Raises `forbidden` without a caller.
 ---@param record table
 ---@return table signature `{$type, key, signature}`, to be put into the record's `signatures`.
 function atproto.sign(record) end
 
----Whether a signature is this instance's, for this record in this repo.
+---Whether a signature was made by this server, for this record in this repo.
 ---@param record table
 ---@param signature table
 ---@param repo_did string
@@ -404,7 +404,7 @@ function atproto.verify_signature(record, signature, repo_did) end
 
 -- Events -------------------------------------------------------------------------------------------------------------
 
----What happened, in record and label scripts: the globals of the same names in one table.
+---The event of a record or label script: the globals of the same names in one table.
 ---@class belvedere.RecordEvent
 ---@field action "create"|"update"|"delete"
 ---@field uri string
@@ -417,9 +417,9 @@ function atproto.verify_signature(record, signature, repo_did) end
 ---@field src string the labeler's DID
 ---@field uri string an at-uri, or a DID
 ---@field val string
----@field neg boolean whether it takes an earlier one back
----@field cts string when it was made
----@field exp string? until when it holds
+---@field neg boolean whether it withdraws an earlier label
+---@field cts string when it was created
+---@field exp string? when it expires
 
 ---@type belvedere.RecordEvent|belvedere.LabelEvent
 event = nil
@@ -459,11 +459,11 @@ exp = nil
 ---@class belvedere.jobs
 jobs = {}
 
----Queues a job of a type and gives its id. It works for this run's caller; without one: `forbidden`. A type without a
----script is `bad-input`; an input over 64 KiB, or more than 100 waiting jobs of the caller, `limit`.
+---Queues a job of a type and returns its id. It runs on behalf of this run's caller; without one: `forbidden`. A type without
+---a script is `bad-input`; an input over 64 KiB, or more than 100 queued jobs of the caller, `limit`.
 ---@param type string
 ---@param input? any
----@param options? { auth: boolean } auth: the job acts with the caller's PDS session
+---@param options? { auth: boolean } auth: the job has the caller's PDS session
 ---@return string id
 function jobs.create(type, input, options) end
 
@@ -473,15 +473,15 @@ function jobs.create(type, input, options) end
 ---@field input any
 job = {}
 
----Replaces what operators see of the job's progress, 16 KiB at most.
+---Replaces the job's progress that operators see, at most 16 KiB.
 ---@param value table
 function job.progress(value) end
 
----Whether somebody wants the job to pause or to be cancelled, or the server is ending.
+---Whether a pause or a cancellation was requested, or the server is shutting down.
 ---@return boolean
 function job.should_stop() end
 
----Waits, an hour at most. Comes back early when the job should stop.
+---Waits, at most an hour. Returns early when the job should stop.
 ---@param seconds number
 function job.wait(seconds) end
 
@@ -494,8 +494,8 @@ function job.wait(seconds) end
 ---@field status "pending"|"active"|"needs_reauth"
 ---@field scopes string separated by blanks
 
----A repo whose owner let this instance write to it. Errors: `forbidden` beyond the grant's scopes or when it is gone,
----`no-session` when it needs to be authorized again, `upstream` for what the PDS refuses.
+---A repo whose owner allows this server to write to it. Errors: `forbidden` beyond the grant's scopes or when it was deleted,
+---`no-session` when it must be authorized again, `upstream` for a refusal by the PDS.
 ---@class belvedere.LinkedRepo
 ---@field did string
 ---@field handle? string
@@ -504,10 +504,10 @@ function job.wait(seconds) end
 ---@field create_record fun(self: belvedere.LinkedRepo, fields: { collection: string, record: table, rkey?: string }): { uri: string, cid: string }
 ---@field put_record fun(self: belvedere.LinkedRepo, fields: { collection: string, rkey: string, record: table, swap_cid?: string }): { uri: string, cid: string }
 ---@field delete_record fun(self: belvedere.LinkedRepo, fields: { collection: string, rkey: string }): true
----@field upload_blob fun(self: belvedere.LinkedRepo, bytes: string, mime_type: string): table what the PDS answered
----@field call fun(self: belvedere.LinkedRepo, nsid: string, fields?: { params?: table, input?: any }): any a query of the PDS, or with `input` a procedure
+---@field upload_blob fun(self: belvedere.LinkedRepo, bytes: string, mime_type: string): table the response of the PDS
+---@field call fun(self: belvedere.LinkedRepo, nsid: string, fields?: { params?: table, input?: any }): any calls a query of the PDS, or with `input` a procedure
 
----Repos whose owners let this instance write to them.
+---Repos whose owners allow this server to write to them.
 ---@class belvedere.linked_repos
 linked_repos = {}
 
@@ -515,7 +515,7 @@ linked_repos = {}
 ---@return belvedere.LinkedRepoGrant[]
 function linked_repos.list() end
 
----The linked repo of an account, or nil. Raises `no-session` when it is not authorized, or needs to be again.
+---The linked repo of an account, or nil. Raises `no-session` when its owner must authorize it (again).
 ---@param did string
 ---@return belvedere.LinkedRepo?
 function linked_repos.get(did) end

@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// Whether serde_json takes the text for JSON. As a value it refuses numbers beyond a double's range, which are JSON all
-/// the same; for these the text that skips its values decides.
+/// Whether serde_json accepts the text as JSON. Parsing to a `Value` rejects numbers beyond the range of a double, which
+/// are valid JSON; for those the result of parsing to `IgnoredAny` counts.
 fn is_json(data: &[u8]) -> bool {
     match serde_json::from_slice::<Value>(data) {
         Ok(_) => true,

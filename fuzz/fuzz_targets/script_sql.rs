@@ -1,8 +1,8 @@
 #![no_main]
 
-//! Statements of a grammar on a real SQLite and a real PostgreSQL: a secret in another table never comes out.
-//! `BELVEDERE_TEST_POSTGRES_URL` names the PostgreSQL (`tests/support/postgres.sh run cargo fuzz run script_sql`); without
-//! it SQLite alone is asked, which is said once.
+//! Runs statements generated from a grammar on a real SQLite and a real PostgreSQL: no result or error may contain the
+//! secret in a table that does not belong to scripts. `BELVEDERE_TEST_POSTGRES_URL` names the PostgreSQL
+//! (`tests/support/postgres.sh run cargo fuzz run script_sql`); without it only SQLite is tested, with a warning.
 
 #[path = "../../tests/support/sql_statements.rs"]
 mod sql_statements;
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 const SERVER: &str = "BELVEDERE_TEST_POSTGRES_URL";
 
-struct Place {
+struct Fixture {
     runtime: Runtime,
     databases: Vec<Db>,
 }
@@ -33,10 +33,10 @@ async fn open(url: &str) -> Db {
         let sql = sqlx::AssertSqlSafe(sql);
         match &db {
             Db::Sqlite(db) => {
-                drop(sqlx::query(sql).execute(&db.writer).await.expect("the secret is planted"))
+                drop(sqlx::query(sql).execute(&db.writer).await.expect("the secret is inserted"))
             }
             Db::Postgres(db) => {
-                drop(sqlx::query(sql).execute(&db.pool).await.expect("the secret is planted"))
+                drop(sqlx::query(sql).execute(&db.pool).await.expect("the secret is inserted"))
             }
         }
     }
@@ -44,21 +44,21 @@ async fn open(url: &str) -> Db {
         "CREATE TABLE IF NOT EXISTS script_own (x text, n integer)",
         "INSERT INTO script_own VALUES ('a', 1)",
     ] {
-        script_sql::run(&db, sql, &[]).await.expect("scripts have a table");
+        script_sql::run(&db, sql, &[]).await.expect("the scripts' table is created");
     }
     db
 }
 
-fn place() -> &'static Place {
-    static PLACE: OnceLock<Place> = OnceLock::new();
-    PLACE.get_or_init(|| {
+fn fixture() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| {
         let runtime = Runtime::new().expect("a runtime starts");
         let directory = std::env::temp_dir().join(format!("belvedere-fuzz-{}", std::process::id()));
         let mut urls = vec![format!("sqlite://{}/test.db", directory.display())];
         match std::env::var(SERVER) {
             Ok(url) => urls.push(url),
             Err(_) => eprintln!(
-                "{SERVER} is not set: PostgreSQL is not asked. Run `tests/support/postgres.sh run cargo fuzz run script_sql`."
+                "{SERVER} is not set: PostgreSQL is not tested. Run `tests/support/postgres.sh run cargo fuzz run script_sql`."
             ),
         }
         let databases = runtime.block_on(async {
@@ -68,19 +68,19 @@ fn place() -> &'static Place {
             }
             databases
         });
-        Place { runtime, databases }
+        Fixture { runtime, databases }
     })
 }
 
 fuzz_target!(|data: &[u8]| {
-    let place = place();
+    let fixture = fixture();
     let sql = Choices::new(data).statement();
     let params = if sql.contains("$1") { vec![json!("x")] } else { Vec::new() };
-    for db in &place.databases {
-        let said = match place.runtime.block_on(script_sql::run(db, &sql, &params)) {
+    for db in &fixture.databases {
+        let output = match fixture.runtime.block_on(script_sql::run(db, &sql, &params)) {
             Ok(answer) => String::from_utf8_lossy(&answer.rows).into_owned(),
             Err(error) => error.to_string(),
         };
-        assert!(!said.contains(SECRET), "{sql}: {said}");
+        assert!(!output.contains(SECRET), "{sql}: {output}");
     }
 });

@@ -4,14 +4,14 @@ use belvedere::store::Backend;
 use belvedere::store::script_sql::guard::{Catalog, check};
 use libfuzzer_sys::fuzz_target;
 
-/// The statement without its texts.
+/// The statement in lower case with its string literals emptied.
 fn without_texts(sql: &str) -> String {
-    // A quote within a text is doubled: two texts that touch, as far as this goes.
+    // A quote within a literal is doubled, which reads as two adjacent literals here.
     sql.split('\'').step_by(2).collect::<Vec<_>>().join("''").to_ascii_lowercase()
 }
 
-// What passes is written anew. In it every relation has a schema in front, is one of the statement's own, or a function
-// from the list (in a SELECT of its own on PostgreSQL).
+// The guard rewrites each statement that it accepts. In the result every relation has a schema, or is a CTE of the
+// statement, or a function from the list (in a SELECT of its own on PostgreSQL).
 fuzz_target!(|data: &[u8]| {
     let Ok(sql) = std::str::from_utf8(data) else { return };
     let mut catalog = Catalog::default();
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     for backend in [Backend::Sqlite, Backend::Postgres] {
         let Ok(statement) = check(sql, &[], backend, &catalog) else { continue };
         let text = without_texts(&statement.sql);
-        // Where FROM is part of an expression, a column follows.
+        // Here FROM is part of an expression and is followed by a column, not a relation.
         if text.contains("distinct from") || text.contains("extract(") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! WIT to C: the contract's types and the canonical ABI, by wit-bindgen.
+//! Generates the C bindings of the contract in `wit/` (its types and the canonical ABI) with wit-bindgen.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The C compiler: found, checked, and run.
+//! Finds the C compiler, checks its version, and runs it.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// The first version that emits the exception encoding that engines accept today.
-const OLDEST: u32 = 20;
-/// The one the guest is built and measured with.
+/// The first version that emits the standard encoding of WebAssembly exceptions, which is the one wasmtime accepts.
+const MIN_VERSION: u32 = 20;
+/// The version that the guest is tested and measured with.
 const DEFAULT: &str = "clang-22";
 const FIX: &str = "The script guest is compiled from C with clang. On Debian or Ubuntu (packages from apt.llvm.org \
                    where the distribution has none):\n\n    apt-get install -y --no-install-recommends clang-22 \
@@ -24,7 +24,7 @@ const FLAGS: [&str; 20] = [
     "-fno-strict-aliasing",
     "-fno-math-errno",
     "-fno-stack-protector",
-    // set-jump, which is how Lua raises errors, on WebAssembly exceptions
+    // Lua raises errors with setjmp and longjmp; these flags lower them to WebAssembly exceptions
     "-mllvm",
     "-wasm-enable-eh",
     "-mllvm",
@@ -36,12 +36,12 @@ const FLAGS: [&str; 20] = [
     "-Dluai_jmpbuf=jmp_buf",
     "-Dl_signalT=int",
     "-D_WASI_EMULATED_SIGNAL",
-    // one seed for all: the image is taken after the strings of the prelude are hashed
+    // a constant hash seed: the image is taken after the prelude's strings are hashed
     "-Dluai_makeseed(L)=0x5eed1234",
-    // our C functions and data are linked with the bulk instructions spelled out (runtime/memory.c)
+    // no bulk-memory instructions: runtime/memory.c decides when one pays
     "-mno-bulk-memory-opt",
     "-mno-bulk-memory",
-    // Lua's sources are not ours to tidy
+    // no warnings: most of them would be about Lua's own sources
     "-w",
 ];
 
@@ -65,7 +65,7 @@ pub(crate) struct Clang {
 }
 
 impl Clang {
-    /// The compiler of `WASM_CC`, else the default one; refused with the fix when it is missing or too old.
+    /// The compiler of `WASM_CC`, else the default one. When it is missing or too old, the error says what to install.
     pub(crate) fn find(includes: Vec<PathBuf>) -> Result<Self> {
         let program =
             env::var_os("WASM_CC").and_then(|v| v.into_string().ok()).unwrap_or_else(|| DEFAULT.to_owned());
@@ -74,8 +74,10 @@ impl Clang {
         };
         let version = String::from_utf8_lossy(&output.stdout).into_owned();
         match major(&version) {
-            Some(found) if found >= OLDEST => Ok(Self { program, includes }),
-            Some(found) => bail!("{program} is clang {found}, too old: {OLDEST} is needed.\n\n{FIX}\n"),
+            Some(found) if found >= MIN_VERSION => Ok(Self { program, includes }),
+            Some(found) => {
+                bail!("{program} is clang {found}, but {MIN_VERSION} or later is needed.\n\n{FIX}\n")
+            }
             None => bail!("{program} is not a clang: {:?}\n\n{FIX}\n", version.lines().next().unwrap_or("")),
         }
     }
@@ -85,8 +87,8 @@ impl Clang {
         self.run(FLAGS.iter().chain(["-c"].iter()), source, object)
     }
 
-    /// Compiles a file of the C runtime: what the compiler itself calls, so it must not be compiled into calls to
-    /// itself.
+    /// Compiles a file of the C runtime. It defines functions such as `memcpy` that the compiler emits calls to, so
+    /// builtins are off: otherwise a function could be compiled into a call to itself.
     pub(crate) fn compile_runtime(&self, source: &Path, object: &Path) -> Result<()> {
         let flags = ["-O3", "-fno-builtin", "-mbulk-memory", "-mllvm", "-wasm-enable-eh", "-mllvm"];
         self.run(flags.iter().chain(["-wasm-use-legacy-eh=false", "-c"].iter()), source, object)
@@ -110,15 +112,15 @@ impl Clang {
 fn checked(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         bail!(
-            "compiling the script guest failed: {command:?}\n{said}\n\nIf a header or library is missing:\n\n{FIX}"
+            "compiling the script guest failed: {command:?}\n{stderr}\n\nIf a header or library is missing:\n\n{FIX}"
         );
     }
     Ok(())
 }
 
-/// 22 of "Debian clang version 22.1.8 (1~deb12u1)".
+/// The major version: 22 for "Debian clang version 22.1.8 (1~deb12u1)".
 fn major(version: &str) -> Option<u32> {
     let rest = version.split_once("clang version ")?.1;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! A core module to a component, and the check that it asks for nothing but the contract.
+//! Encodes the core module as a component, and checks that it imports nothing but the contract.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use wit_component::{ComponentEncoder, DecodedWasm};
 
 /// The package that every import must come from.
 const PACKAGE: &str = "belvedere:script/";
-/// Types that the world itself uses; they are listed among its imports.
+/// Types that the world itself uses. The component lists them among its imports.
 const TYPES: [&str; 2] = ["failure", "reply"];
 
 pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>> {
@@ -21,10 +21,11 @@ pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>> {
     Ok(component)
 }
 
-/// WASI, above all, would give scripts files, clocks and a network. The build fails rather than import it.
+/// Fails the build when the guest imports anything outside the contract. WASI in particular would give scripts files,
+/// clocks and a network.
 fn check_imports(component: &[u8]) -> Result<()> {
     let decoded = wit_component::decode(component)?;
-    let DecodedWasm::Component(resolve, world) = decoded else { bail!("the guest is no component") };
+    let DecodedWasm::Component(resolve, world) = decoded else { bail!("the guest is not a component") };
     for key in resolve.worlds[world].imports.keys() {
         let name = resolve.name_world_key(key);
         ensure!(name.starts_with(PACKAGE) || TYPES.contains(&name.as_str()), "the guest imports {name}");

@@ -1,7 +1,8 @@
-//! WIT to C: for each function of an imported interface a Lua function, which turns Lua values into the contract's,
-//! calls the host, and turns the answer back. So a capability needs no C of its own.
+//! Generates the C glue between Lua and the contract: for each function of an imported interface, a Lua function that
+//! converts its arguments to the contract's types, calls the host, and converts the result back. So a new capability
+//! needs no hand-written C.
 //!
-//! What crosses how: text and `list<u8>` are Lua strings, `json` is any value, `rows` an array of records, records
+//! How types map: text and `list<u8>` are Lua strings, `json` is any value, `rows` an array of records, records
 //! are tables with the fields' names in snake case, options are nil or the value, enums are their names, `result`
 //! raises its error as a fault object. A type that is not listed stops the build: add it here.
 
@@ -13,12 +14,12 @@ use wit_bindgen_core::wit_parser::{
     Function, Resolve, Type, TypeDefKind, TypeId, TypeOwner, WorldId, WorldItem, WorldKey,
 };
 
-/// Interfaces that the guest uses itself and Lua never sees; `types` has no functions.
+/// Interfaces that are not exposed to Lua: `meter` is for the guest itself, `types` has no functions.
 const HIDDEN: [&str; 2] = ["meter", "types"];
 /// Prefix of the C names of the package `belvedere:script`.
 const PREFIX: &str = "belvedere_script";
 
-/// The C text: a function for each import, and `push_host`, which pushes the table of interfaces.
+/// The C source: a function for each import, and `push_host`, which pushes the table of interfaces.
 pub(crate) fn generate(resolve: &Resolve, world: WorldId) -> Result<String> {
     let mut interfaces = BTreeMap::new();
     for (key, item) in &resolve.worlds[world].imports {
@@ -52,7 +53,7 @@ fn snake(name: &str) -> String {
 struct Glue<'a> {
     resolve: &'a Resolve,
     body: String,
-    /// Makes names of locals unique.
+    /// Counts C locals, to make their names unique.
     locals: usize,
 }
 
@@ -119,7 +120,7 @@ impl Glue<'_> {
                 writeln!(self.body, "  return 0;")?;
                 return Ok(());
             };
-            return self.give_back(ok, "ok", what);
+            return self.return_value(ok, "ok", what);
         }
         writeln!(self.body, "  {} ok;", self.c_type(result)?)?;
         if self.by_value(result) {
@@ -128,10 +129,10 @@ impl Glue<'_> {
             arguments.push("&ok".to_owned());
             writeln!(self.body, "  {call}({});", arguments.join(", "))?;
         }
-        self.give_back(result, "ok", what)
+        self.return_value(result, "ok", what)
     }
 
-    fn give_back(&mut self, ty: Type, value: &str, what: &str) -> Result<()> {
+    fn return_value(&mut self, ty: Type, value: &str, what: &str) -> Result<()> {
         self.push(ty, value, what)?;
         if !self.by_value(ty) {
             writeln!(self.body, "  {}_free(&{value});", self.c_name(ty)?)?;
@@ -140,10 +141,10 @@ impl Glue<'_> {
         Ok(())
     }
 
-    /// Emits the reading of the Lua value at `index` into the C place `to`.
+    /// Emits code that converts the Lua value at `index` and stores it in the C variable `to`.
     fn take(&mut self, ty: Type, index: &str, to: &str, what: &str) -> Result<()> {
         if let Some(codec) = self.codec(ty) {
-            anyhow::ensure!(codec == "json", "{codec} only comes from the host");
+            anyhow::ensure!(codec == "json", "{codec} can't be an argument, only a result");
             writeln!(self.body, "  take_json(L, {index}, \"{what}\", &{to}.ptr, &{to}.len);")?;
             return Ok(());
         }
@@ -212,7 +213,7 @@ impl Glue<'_> {
         Ok(())
     }
 
-    /// Emits the pushing of the C value `from`.
+    /// Emits code that pushes the C value `from` onto the Lua stack.
     fn push(&mut self, ty: Type, from: &str, what: &str) -> Result<()> {
         if let Some(codec) = self.codec(ty) {
             writeln!(self.body, "  push_{codec}(L, {from}.ptr, {from}.len, \"{what}\");")?;
@@ -226,7 +227,7 @@ impl Glue<'_> {
             Type::F64 => writeln!(self.body, "  lua_pushnumber(L, {from});")?,
             Type::String => writeln!(self.body, "  push_bytes(L, {from}.ptr, {from}.len);")?,
             Type::Id(id) => return self.push_defined(id, from, what),
-            other => bail!("{other:?} can't be an answer yet"),
+            other => bail!("{other:?} can't be a result yet"),
         }
         Ok(())
     }
@@ -263,7 +264,7 @@ impl Glue<'_> {
                 self.push(*inner, &format!("{from}.ptr[{i}]"), what)?;
                 writeln!(self.body, "  lua_rawseti(L, -2, (lua_Integer){i} + 1);\n  }}\n  mark_array(L);")?;
             }
-            other => bail!("a {} can't be an answer yet", other.as_str()),
+            other => bail!("a {} can't be a result yet", other.as_str()),
         }
         Ok(())
     }
@@ -291,7 +292,7 @@ impl Glue<'_> {
         None
     }
 
-    /// The type behind aliases.
+    /// The type with its aliases resolved.
     fn plain(&self, mut ty: Type) -> Type {
         while let Type::Id(id) = ty {
             match self.resolve.types[id].kind {
@@ -318,7 +319,7 @@ impl Glue<'_> {
         }
     }
 
-    /// Whether the C bindings pass and return it as a value rather than through a pointer.
+    /// Whether the C bindings pass and return the type by value rather than through a pointer.
     fn by_value(&self, ty: Type) -> bool {
         match self.plain(ty) {
             Type::Id(id) => matches!(self.resolve.types[id].kind, TypeDefKind::Enum(_)),
@@ -341,7 +342,7 @@ impl Glue<'_> {
         })
     }
 
-    /// The C name of a type without the `_t`, as wit-bindgen makes it.
+    /// The name that wit-bindgen gives the type in C, without the `_t`.
     fn c_name(&self, ty: Type) -> Result<String> {
         match ty {
             Type::String => Ok("guest_string".to_owned()),

@@ -1,4 +1,4 @@
-//! Lua's own sources: where they are, and the one change made to them.
+//! Finds Lua's own sources in the `lua-src` crate, and patches the instruction counter into them.
 
 use std::env;
 use std::fs;
@@ -11,35 +11,34 @@ use anyhow::{Context, Result, ensure};
 const CRATE: &str = "lua-src";
 const FOLDER: &str = "lua-5.4.9";
 
-/// A package that depends on nothing but the sources. The lock file beside it chooses their version.
-const QUESTION: &str = "[package]\nname = \"lua-sources\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+/// Manifest of a package whose only dependency is `lua-src`. The lock file beside it chooses the version.
+const PROBE_MANIFEST: &str = "[package]\nname = \"lua-sources\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
     [dependencies]\nlua-src = \"*\"\n\n[workspace]\n";
 
-/// The instruction fetch of the VM. Every instruction, on every thread, goes through it.
+/// The instruction fetch of the VM. Every instruction of every coroutine goes through it.
 const FETCH: &str = "#define vmfetch()\t{ \\\n";
-/// The same with the counter: under zero nothing returns. The program counter is saved first, for the line, as
-/// past the instruction that was about to run.
+/// The same with the counter: when it drops below zero, `meter_exhausted` is called and does not return. The program
+/// counter is saved first (past the instruction that was about to run), so that the line can be reported.
 const METERED_FETCH: &str = "static int meter_left = 0x7fffffff;\n\
      static void meter_exhausted (lua_State *L);\n\
      #define vmfetch()\t{ \\\n  if (l_unlikely(--meter_left < 0)) { pc++; savepc(L); meter_exhausted(L); } \\\n";
 
 /// The folder of Lua's sources. `out` is a folder that may be written to.
 ///
-/// Cargo is asked for the graph of a package that depends on nothing but the sources, with the versions of our own
-/// lock file. All of that graph is there, since this build script was linked with it. The workspace's own graph is
-/// not: it names packages of other platforms, which only a machine that has been used for development has.
+/// Asks cargo for the graph of a package that depends on nothing but `lua-src`, with the versions of our own
+/// lock file. That graph is always complete on disk, since this build script was linked with the crate. The workspace's
+/// own graph may not be: it has packages of other platforms, which a build does not download.
 pub(crate) fn sources(workspace: &Path, out: &Path) -> Result<PathBuf> {
-    let question = out.join("lua-sources");
-    fs::create_dir_all(question.join("src"))?;
-    fs::write(question.join("src/lib.rs"), "")?;
-    fs::write(question.join("Cargo.toml"), QUESTION)?;
-    fs::copy(workspace.join("Cargo.lock"), question.join("Cargo.lock"))
-        .context("the workspace's Cargo.lock")?;
+    let probe = out.join("lua-sources");
+    fs::create_dir_all(probe.join("src"))?;
+    fs::write(probe.join("src/lib.rs"), "")?;
+    fs::write(probe.join("Cargo.toml"), PROBE_MANIFEST)?;
+    fs::copy(workspace.join("Cargo.lock"), probe.join("Cargo.lock")).context("the workspace's Cargo.lock")?;
     let cargo = env::var_os("CARGO").context("CARGO is not set; this is a build script")?;
-    // In the workspace's folder, so that a `.cargo/config.toml` that vendors the registry counts here too.
+    // Runs in the workspace's folder, so that a `.cargo/config.toml` that vendors the registry applies here too.
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--offline", "--manifest-path"])
-        .arg(question.join("Cargo.toml"))
+        .arg(probe.join("Cargo.toml"))
         .current_dir(workspace)
         .output()
         .context("cargo metadata could not be started")?;
@@ -57,10 +56,10 @@ pub(crate) fn sources(workspace: &Path, out: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// `lvm.c` with the instruction counter. Fails unless there is exactly one place for it, so that a new version of
-/// Lua can't slip through unmetered.
+/// `lvm.c` with the instruction counter. Fails unless the macro occurs exactly once, so that a new version of
+/// Lua can't run unmetered.
 pub(crate) fn metered_vm(lvm: &str) -> Result<String> {
-    let places = lvm.matches(FETCH).count();
-    ensure!(places == 1, "lvm.c defines vmfetch {places} times where once was expected; review the patch");
+    let matches = lvm.matches(FETCH).count();
+    ensure!(matches == 1, "lvm.c defines vmfetch {matches} times where once was expected; review the patch");
     Ok(lvm.replace(FETCH, METERED_FETCH))
 }

@@ -1,8 +1,8 @@
-//! Builds the Lua guest from source. The steps, each a module: the contract to C bindings and to Lua glue, Lua's own
-//! sources with the metering patch, one translation unit, clang, and a component that imports nothing but the
-//! contract.
+//! Builds the Lua guest from source. Each step is a module: `bindings` and `glue` generate C from the contract, `lua`
+//! patches metering into Lua's own sources, `unit` joins all C into one translation unit, `clang` compiles it, and
+//! `component` encodes a component that imports nothing but the contract.
 
-#![expect(clippy::print_stdout, reason = "it is how a build script talks to cargo")]
+#![expect(clippy::print_stdout, reason = "a build script sends its instructions to cargo on stdout")]
 
 mod bindings;
 mod clang;
@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// C files that are compiled one by one.
+/// C files that are compiled separately, not as part of the unit.
 const RUNTIME: [&str; 3] = ["sjlj.c", "memory.c", "libc.c"];
 
 fn main() -> Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?);
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
     let (wit, c, prelude) = (here.join("../wit"), here.join("c"), here.join("prelude"));
-    for watched in [&wit, &c, &prelude] {
-        println!("cargo::rerun-if-changed={}", watched.display());
+    for folder in [&wit, &c, &prelude] {
+        println!("cargo::rerun-if-changed={}", folder.display());
     }
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-env-changed=WASM_CC");
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     fs::write(out.join("glue.c"), glue::generate(&resolve, world)?)?;
     let lua = lua::sources(&here.join(".."), &out)?;
     fs::write(out.join("lvm.c"), lua::metered_vm(&fs::read_to_string(lua.join("lvm.c"))?)?)?;
-    let unit = unit::write(&unit::Places { lua: &lua, ours: &c, prelude: &prelude, out: &out })?;
+    let unit = unit::write(&unit::Folders { lua: &lua, ours: &c, prelude: &prelude, out: &out })?;
 
     let component = component::encode(&fs::read(build(&out, &c, lua, &unit)?)?)?;
     fs::write(out.join("guest.wasm"), &component)?;
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Compiles and links; gives the path of the core module.
+/// Compiles and links. Returns the path of the core module.
 fn build(out: &Path, c: &Path, lua: PathBuf, unit: &Path) -> Result<PathBuf> {
     let runtime = c.join("runtime");
     let clang = clang::Clang::find(vec![runtime.clone(), c.to_owned(), lua, out.to_owned()])?;

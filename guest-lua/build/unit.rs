@@ -1,5 +1,5 @@
-//! The one translation unit: Lua's core and libraries, all static, and then ours, so that the compiler sees through
-//! everything and drops what is not used. The prelude comes in as byte arrays.
+//! Writes the one translation unit: Lua's core and libraries, all static, then our C files, so that the compiler
+//! optimises across all of it and drops unused functions. The prelude is included as byte arrays.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Lua's files in the order of its own `onelua.c`. `lvm` is the metered copy; `loslib` comes in through `os.c`.
+/// Lua's files in the order of its own `onelua.c`. `lvm` is the metered copy; `os.c` includes `loslib`.
 const LUA: [&str; 27] = [
     "lzio", "lctype", "lopcodes", "lmem", "lundump", "ldump", "lstate", "lgc", "llex", "lcode", "lparser",
     "ldebug", "lfunc", "lobject", "ltm", "lstring", "ltable", "ldo", "lvm", "lapi", "lauxlib", "lbaselib",
     "lcorolib", "lmathlib", "lstrlib", "ltablib", "lutf8lib",
 ];
 
-/// Ours, each using what stands before it. `glue.c` is generated.
+/// Our C files. Each may use definitions of the files before it. `glue.c` is generated.
 const OURS: [&str; 11] = [
     "memory.c",
     "meter.c",
@@ -38,38 +38,38 @@ const HEAD: &str = "#define LUA_CORE\n#define LUA_LIB\n#define ltable_c\n#define
     #include <setjmp.h>\n#include <limits.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n\
     #include <stdlib.h>\n#include <string.h>\n#include <time.h>\n";
 
-/// Where the parts lie.
-pub(crate) struct Places<'a> {
+/// The folders that hold the sources, and the one that is written to.
+pub(crate) struct Folders<'a> {
     pub(crate) lua: &'a Path,
     pub(crate) ours: &'a Path,
     pub(crate) prelude: &'a Path,
     pub(crate) out: &'a Path,
 }
 
-/// Writes the unit and gives its path. `lvm.c` and `glue.c` are in `out` already.
-pub(crate) fn write(places: &Places<'_>) -> Result<PathBuf> {
+/// Writes the unit and returns its path. `lvm.c` and `glue.c` must already be in `out`.
+pub(crate) fn write(folders: &Folders<'_>) -> Result<PathBuf> {
     let mut unit = HEAD.to_owned();
     let mut include = |path: PathBuf| writeln!(unit, "#include \"{}\"", path.display());
     for name in LUA {
-        let folder = if name == "lvm" { places.out } else { places.lua };
+        let folder = if name == "lvm" { folders.out } else { folders.lua };
         include(folder.join(format!("{name}.c")))?;
     }
     include("guest.h".into())?;
     for name in OURS {
         if name == "prelude.c" {
-            include(places.out.join("prelude_files.c"))?;
+            include(folders.out.join("prelude_files.c"))?;
         }
-        let folder = if name == "glue.c" { places.out } else { places.ours };
+        let folder = if name == "glue.c" { folders.out } else { folders.ours };
         include(folder.join(name))?;
     }
-    include(places.ours.join("guest.c"))?;
-    fs::write(places.out.join("prelude_files.c"), prelude_files(places.prelude)?)?;
-    let path = places.out.join("unit.c");
+    include(folders.ours.join("guest.c"))?;
+    fs::write(folders.out.join("prelude_files.c"), prelude_files(folders.prelude)?)?;
+    let path = folders.out.join("unit.c");
     fs::write(&path, unit)?;
     Ok(path)
 }
 
-/// The prelude's files by name, as C arrays. Their order doesn't matter to them.
+/// The prelude's files as C arrays, sorted by name so that the build is reproducible. They work in any order.
 fn prelude_files(folder: &Path) -> Result<String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {

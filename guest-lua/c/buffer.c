@@ -1,5 +1,5 @@
-/* A growing byte buffer in Lua's memory: it counts against the cap, and running out is Lua's own memory error. One
-   that is reused across calls need not be freed when an error passes over it. */
+/* A growing byte buffer in Lua's memory: it counts against the memory cap, and exceeding the cap raises Lua's own
+   memory error. A static buffer that is reused across calls need not be freed when an error unwinds past it. */
 
 typedef struct {
   char *data;
@@ -33,7 +33,7 @@ static inline void buffer_putc(lua_State *L, Buffer *b, char c) {
 
 #define buffer_literal(L, b, text) buffer_put(L, b, "" text, sizeof(text) - 1)
 
-/* Hands the bytes over to the host, whose bindings free them. */
+/* Gives ownership of the bytes to the component bindings, which free them after the host has read them. */
 static void buffer_release(Buffer *b, uint8_t **data, size_t *len) {
   *data = (uint8_t *)b->data;
   *len = b->len;

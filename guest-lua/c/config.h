@@ -1,16 +1,17 @@
-/* What differs from Lua's own luaconf.h. Included right behind it, before everything else of Lua. */
+/* Overrides of Lua's own luaconf.h. Included right after it, before the rest of Lua. */
 #ifndef BELVEDERE_CONFIG_H
 #define BELVEDERE_CONFIG_H
 
 #include <string.h>
 
-/* Chunk names are trigger ids: longer than what Lua shows of a name, and their ends tell them apart. */
+/* Chunk names are trigger ids. Lua's default would cut them short, and they often differ only at the end. */
 #undef LUA_IDSIZE
 #define LUA_IDSIZE 360
 
 enum { INTEGER_TEXT = 21 }; /* -9223372036854775808 and a NUL */
 
-/* Writes a number in decimal, with a NUL behind; gives the length. libc's formatting takes thousands of instructions. */
+/* Writes a number in decimal with a terminating NUL and returns its length. libc's formatting takes thousands of
+   instructions. */
 static inline int integer_text(char *out, LUA_INTEGER value) {
   char digits[INTEGER_TEXT];
   int at = sizeof digits;

@@ -1,11 +1,11 @@
-/* What the guest exports: making the state for the image, compiling, checking, running. An instance is used once. */
+/* The guest's exports: init (creates the Lua state of the image), compile, check, run. An instance is used once. */
 
 enum {
   /* Garbage that may pile up before the first collection: most runs end without one. */
   GC_HEADROOM = 512 << 10,
-  /* Lua stack that the image comes with, so that an ordinary run never grows it. */
+  /* Slots of Lua stack in the image, so that an ordinary run never grows it. */
   STACK_SLOTS = 400,
-  /* Of a failure's texts; the rest says no more. */
+  /* Bytes of a failure's message or traceback that are reported; the rest is cut off. */
   FAILURE_TEXT = 4 << 10,
 };
 
@@ -47,12 +47,12 @@ static void give_text(guest_list_u8_t *out, const char *text, size_t n) {
   if (out->ptr) memcpy(out->ptr, text, n);
 }
 
-/* Fills in `failure` from the error on top of the stack: text, and behind a NUL perhaps a traceback. Allocates
-   nothing in Lua: there is no protected call around it. */
+/* Fills in `failure` from the error on top of the stack: a text, optionally followed by a NUL and a traceback.
+   Allocates nothing in Lua, because it runs outside any protected call. */
 static void give_failure(lua_State *L, guest_failure_t *failure, int kind, int line) {
   size_t n = 0;
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
-  if (!text) text = "(an error that is no text)", n = strlen(text);
+  if (!text) text = "(the error value is not a string)", n = strlen(text);
   size_t first = strlen(text);
   *failure = (guest_failure_t){.kind = (uint8_t)kind};
   give_text(&failure->message, text, first);
@@ -63,8 +63,8 @@ static void give_failure(lua_State *L, guest_failure_t *failure, int kind, int l
   }
 }
 
-/* The line in "chunk:LINE: message", which is how the parser reports; 0 when there is none. The chunk's name has
-   colons of its own. */
+/* The line in "chunk:LINE: message", the format of the parser's errors; 0 when there is none. The chunk's name itself
+   contains colons. */
 static int line_of_message(const char *message, const char *name) {
   size_t n = strlen(name);
   if (strncmp(message, name, n) != 0 || message[n] != ':') return 0;
@@ -95,10 +95,10 @@ bool exports_guest_compile(guest_string_t *name, guest_list_u8_t *source, guest_
   return true;
 }
 
-/* What the protected part of a run works on, and leaves behind when it fails. */
+/* The inputs of the protected part of a run, and what it records for a failure. */
 typedef struct {
   guest_list_u8_t bytecode;
-  const guest_list_u8_t *globals; /* NULL: only check */
+  const guest_list_u8_t *globals; /* NULL for a check */
   const guest_list_u8_t *context;
   uint64_t seed;
   Buffer out;
@@ -111,8 +111,8 @@ typedef struct {
 
 static Run current;
 
-/* The message handler: turns the error into text, and notes where the script was. The traceback follows the
-   message behind a NUL. */
+/* The message handler: records the script's line and the fault, and turns the error into text: the message, a NUL, and
+   the traceback. */
 static int on_error(lua_State *L) {
   current.line = script_line(L);
   note_fault(L, 1, current.fault, &current.upstream);
@@ -149,7 +149,7 @@ static void set_globals(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* Tells the prelude what this run is. */
+/* Calls the prelude's start hooks with the run's context. */
 static void run_hooks(lua_State *L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, hooks_ref);
   lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
@@ -185,7 +185,7 @@ static int run_protected(lua_State *L) {
   return 0;
 }
 
-/* Adds to the failure what `on_error` saw of a fault. */
+/* Adds the fault that `on_error` recorded to the failure. */
 static void give_fault(guest_failure_t *failure) {
   size_t n = strlen(current.fault);
   if (n) {
@@ -200,7 +200,8 @@ static void give_fault(guest_failure_t *failure) {
   }
 }
 
-/* String buffers raise it as an ordinary error with the VM's own text. */
+/* Whether an error with an ordinary status is an out-of-memory error: Lua's string buffers raise it as a plain error
+   with the VM's message. */
 static int out_of_memory(lua_State *L) {
   return lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), MEMERRMSG) == 0;
 }

@@ -1,16 +1,17 @@
-/* JSON text to Lua values. Children are gathered on the Lua stack, so that a table is made once, in its size. */
+/* Decodes JSON text to Lua values. Children are collected on the Lua stack first, so that a table is allocated once, in
+   its final size. */
 
 typedef struct {
   lua_State *L;
   const char *start, *at, *end;
   const char *what; /* prefix of error messages */
-  int spare;        /* fields that will be added to the outermost object */
+  int spare;        /* slots to reserve in the outermost object for fields that are added later */
 } Decoder;
 
-static Buffer decode_scratch; /* strings with escapes */
+static Buffer decode_scratch; /* strings with escapes, and numbers for strtod */
 
 enum {
-  BATCH = 16, /* children gathered before a table is made; records seldom have more fields */
+  BATCH = 16, /* children collected before a table is allocated; records seldom have more fields */
 };
 
 static _Noreturn void decode_fail(Decoder *d, const char *problem) {
@@ -61,13 +62,13 @@ static void decode_unicode(Decoder *d) {
   buffer_put(L, &decode_scratch, text, n);
 }
 
-/* Where the plain run that begins at `d->at` ends; what is there decides what follows. */
+/* Advances to the end of the plain run that begins at `d->at` and returns the byte there, 0 at the end of the text. */
 static inline unsigned char decode_plain(Decoder *d) {
   d->at = (const char *)text_plain((const unsigned char *)d->at, (const unsigned char *)d->end, 0);
   return d->at < d->end ? (unsigned char)*d->at : 0;
 }
 
-/* The rest of a string from its first escape on, `d->at` being the backslash. */
+/* Decodes a string with escapes: `plain` is its first byte, `d->at` its first backslash. */
 static void decode_escaped(Decoder *d, const char *plain) {
   lua_State *L = d->L;
   decode_scratch.len = 0;
@@ -103,8 +104,8 @@ static void decode_string(Decoder *d) {
   else decode_fail(d, d->at < d->end ? "control character in a string" : "unfinished string");
 }
 
-/* Names seen in this text. Records of a page have the same ones, and looking here is cheaper than hashing. What is
-   here is alive: it is a key of a table on the Lua stack. */
+/* A cache of the field names of this text. The records of a page have the same ones, and a lookup here is cheaper than
+   hashing. The cached strings are alive: each is a key of a table on the Lua stack. */
 enum { NAMES = 64 };
 static TString *decode_names[NAMES];
 
@@ -169,7 +170,7 @@ static void decode_number(Decoder *d) {
     return;
   }
   double value;
-  if (fits && digits <= (1ull << 53) && scale >= -22 && scale <= 22) { /* both exact, so one rounding is right */
+  if (fits && digits <= (1ull << 53) && scale >= -22 && scale <= 22) { /* both are exact, so the result is rounded once */
     value = scale < 0 ? (double)digits / power10[-scale] : (double)digits * power10[scale];
     if (negative) value = -value;
   } else {
@@ -193,12 +194,12 @@ static void decode_word(Decoder *d, const char *word, size_t n) {
 static void decode_value(Decoder *d, int depth);
 
 /* Replaces the `n` keys and values above `base` by an object that holds them. */
-static void gather_object(lua_State *L, int base, int n, int room) {
+static void gather_object(lua_State *L, int base, int n, int capacity) {
   StkId first = L->ci->func.p + 1 + base;
   Table *t = luaH_new(L);
   sethvalue2s(L, L->top.p, t);
   L->top.p++;
-  if (room) luaH_resize(L, t, 0, (unsigned)room);
+  if (capacity) luaH_resize(L, t, 0, (unsigned)capacity);
   for (int i = 0; i < n; i++) {
     const TValue *key = s2v(first + 2 * i);
     TValue *value = s2v(first + 2 * i + 1);
@@ -242,12 +243,12 @@ static void decode_object(Decoder *d, int depth) {
 }
 
 /* Replaces the `n` values above `base` by an array that holds them. */
-static void gather_array(lua_State *L, int base, int n, int room) {
+static void gather_array(lua_State *L, int base, int n, int capacity) {
   StkId first = L->ci->func.p + 1 + base;
   Table *t = luaH_new(L);
   sethvalue2s(L, L->top.p, t);
   L->top.p++;
-  luaH_resize(L, t, (unsigned)room, 0);
+  luaH_resize(L, t, (unsigned)capacity, 0);
   for (int i = 0; i < n; i++) {
     setobj2t(L, &t->array[i], s2v(first + i));
     luaC_barrierback(L, obj2gco(t), s2v(first + i));
@@ -292,7 +293,7 @@ static void decode_array(Decoder *d, int depth) {
   mark_array(L);
 }
 
-/* Pushes the value at `d->at`; `depth` arrays and objects are open around it. */
+/* Decodes and pushes the value at `d->at`, which is nested in `depth` arrays and objects. */
 static void decode_value(Decoder *d, int depth) {
   lua_State *L = d->L;
   int c = decode_space(d);
@@ -315,10 +316,10 @@ static void decode_value(Decoder *d, int depth) {
   }
 }
 
-/* Forgets the names of another text: their strings may be gone. */
+/* Clears the cached names of an earlier text: their strings may have been collected. */
 static void decode_begin(void) { memset(decode_names, 0, sizeof decode_names); }
 
-/* Pushes the value that `text` holds. Of several texts that belong together only the first needs a beginning. */
+/* Decodes `text` and pushes its value. Call `decode_begin` before, once for several texts that are decoded in a row. */
 static void decode_text(lua_State *L, const char *text, size_t n, int spare, int trusted, const char *what) {
   Decoder d = {L, text, text, text + n, what, spare};
   luaL_checkstack(L, 8, what);

@@ -1,5 +1,5 @@
-/* Lua values to JSON text. Works on the VM's own representation: no metamethod runs, nothing is pushed but the
-   tables on the way (which keeps them alive). */
+/* Encodes Lua values as JSON text. Reads the VM's own representation: no metamethod runs, and nothing is pushed except
+   the tables being encoded (which keeps them alive). */
 
 typedef struct {
   lua_State *L;
@@ -9,14 +9,15 @@ typedef struct {
 
 enum { JSON_DEPTH = 127 }; /* nested arrays and objects */
 
-/* The address is json.null. */
+/* json.null is a light userdata with this address. */
 static char json_null;
 
-/* The metatable that marks arrays, so that an empty one stays an array. Never reaches a script. */
+/* The metatable that marks arrays, so that an empty one is encoded as []. Scripts can't get at it. */
 #define ARRAY_METATABLE "belvedere.array"
 static Table *json_array_mark;
 
-/* The metatable of record objects, and what the JSON form of each has beside its fields: a weak table of tables. */
+/* The metatable of record objects, and a weak table that maps each object to a table of the fields that its JSON form
+   has in addition to its own. */
 #define RECORD_METATABLE "belvedere.record"
 #define RECORD_SHOWN "belvedere.record.shown"
 static Table *json_record_mark, *json_record_shown;
@@ -25,8 +26,8 @@ static void encode_integer(Encoder *e, lua_Integer value) {
   e->out->len += (size_t)integer_text(buffer_reserve(e->L, e->out, INTEGER_TEXT), value);
 }
 
-/* A number with few decimals, like 12.5: the digits of value * 10^n, when dividing them again gives the value. Spares
-   libc's formatting, which costs thousands of instructions. */
+/* Writes a number with at most 9 decimals, like 12.5, as the digits of value * 10^n, provided that dividing those by
+   10^n gives the value again; else returns 0. Avoids libc's formatting, which costs thousands of instructions. */
 static int encode_decimals(Encoder *e, lua_Number value) {
   static const lua_Number powers[] = {10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000};
   lua_Number size = fabs(value);
@@ -48,8 +49,8 @@ static int encode_decimals(Encoder *e, lua_Number value) {
   return 0;
 }
 
-/* Integral values that a double holds exactly are written as integers; others in the fewest digits that read back
-   as the same number. */
+/* Writes integral values that a double represents exactly as integers, and others with the fewest digits (of 15, 16 or
+   17) that parse to the same number. */
 static void encode_float(Encoder *e, lua_Number value) {
   const lua_Number exact = 9007199254740992.0; /* 2^53 */
   if (!isfinite(value)) raise(e->L, "%s: %s is not a JSON number", e->what, value != value ? "nan" : "infinity");
@@ -103,7 +104,7 @@ static void encode_string(Encoder *e, const TString *s) {
   buffer_putc(e->L, e->out, '"');
 }
 
-/* What a table holds: names (string keys), and integer keys with their count and the greatest of them. */
+/* The keys of a table: the number of string keys, the number of integer keys, and the greatest integer key. */
 typedef struct {
   size_t names;
   lua_Unsigned indices, last;
@@ -146,7 +147,7 @@ static void encode_array(Encoder *e, Table *t, lua_Unsigned length, int depth) {
   buffer_putc(e->L, e->out, ']');
 }
 
-/* The named fields that `except` (which may be NULL) has not. */
+/* Writes the fields of `t` that are not in `except`, which may be NULL. */
 static void encode_members(Encoder *e, Table *t, Table *except, int depth, int *first) {
   for (unsigned i = 0, n = sizenode(t); i < n; i++) {
     Node *node = gnode(t, i);
@@ -168,7 +169,7 @@ static void encode_object(Encoder *e, Table *t, int depth) {
   buffer_putc(e->L, e->out, '}');
 }
 
-/* A record object is its fields and its URI. */
+/* A record object is encoded as its fields and those in `json_record_shown`, such as its URI. */
 static void encode_record(Encoder *e, Table *t, int depth) {
   TValue key;
   sethvalue(e->L, &key, t);
@@ -184,13 +185,13 @@ static void encode_record(Encoder *e, Table *t, int depth) {
 static void encode_table(Encoder *e, Table *t, int depth) {
   lua_State *L = e->L;
   if (depth > JSON_DEPTH) raise(L, "%s: nested more than %d levels deep", e->what, JSON_DEPTH);
-  sethvalue2s(L, L->top.p, t); /* alive while its parts are written; the space was checked for */
+  sethvalue2s(L, L->top.p, t); /* keeps it alive while its fields are written; json_encode checked the stack space */
   L->top.p++;
   Census census = table_census(e, t);
   int marked = t->metatable == json_array_mark, record = t->metatable == json_record_mark;
   if ((census.names || record) && (census.indices || marked)) raise(L, "%s: a table mixes an array with named fields", e->what);
   if (census.indices) {
-    /* Holes are null, as long as it is a sequence by Lua's own measure or at least half full. */
+    /* Holes are written as null if Lua's # covers the last index or if at least half of the indices are present. */
     if (census.last > 2 * census.indices && census.last > luaH_getn(t))
       raise(L, "%s: an array has a value at %I but only %I in all", e->what, (lua_Integer)census.last, (lua_Integer)census.indices);
     encode_array(e, t, census.last, depth);

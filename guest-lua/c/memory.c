@@ -1,11 +1,11 @@
-/* Lua's memory: size classes over malloc, and the cap. Lua hands back the size of what it frees, so blocks need no
-   header. Over the cap an allocation fails, which Lua turns into a collection and then into the error
-   "not enough memory". */
+/* Lua's allocator: size classes over malloc, and the memory cap. Lua passes the size of a block when it frees it, so
+   blocks need no header. An allocation over the cap fails: Lua then collects garbage, tries again, and raises
+   "not enough memory" if that fails too. */
 
 enum {
   MEMORY_CAP = 32 << 20,
   CLASS_BYTES = 16,
-  CLASSES = 32, /* so blocks of up to 512 bytes */
+  CLASSES = 32, /* for blocks of up to 512 bytes */
   SLAB = 16 << 10,
 };
 

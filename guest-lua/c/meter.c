@@ -1,17 +1,17 @@
-/* The instruction counter. The patched fetch macro of lvm.c counts `meter_left` down before every instruction, on
-   every thread; under zero it comes here, and from here nothing returns. Declared by the patch. */
+/* The instruction counter. The patched fetch macro of lvm.c decrements `meter_left` before every instruction of every
+   coroutine; below zero it calls `meter_exhausted`, which does not return. The patch (build/lua.rs) declares both. */
 
-/* In a job's run: the instructions of each stretch between two calls of the host; 0 in all others. */
+/* In a job's run: the number of instructions allowed between two calls of the host. 0 in all other runs. */
 static int meter_slice;
 
-/* Every function of the host begins with it. */
+/* Called at the start of every host function. */
 static inline void meter_host_called(void) {
   if (meter_slice) meter_left = meter_slice;
 }
 
 #define PRELUDE_NAME "=(belvedere)"
 
-/* The script's line that `L` is at; 0 when no frame of the script is on its stack. Allocates nothing. */
+/* The script's line that `L` is executing; 0 when no frame of the script is on its stack. Allocates nothing. */
 static int script_line(lua_State *L) {
   lua_Debug frame;
   for (int level = 0; lua_getstack(L, level, &frame); level++) {

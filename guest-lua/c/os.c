@@ -1,5 +1,5 @@
-/* The harmless part of the os library, in UTC, with the host's clock. Lua's own code, with what it would ask of a
-   system replaced; functions that are not listed below are never linked. */
+/* The harmless part of the os library: os.time, os.date, os.difftime and os.clock, in UTC, with the host's clock.
+   Compiles Lua's own loslib.c with its system calls replaced by macros; its other functions are never linked. */
 
 static lua_Number guest_seconds(void) { return (lua_Number)belvedere_script_clock_now() / 1e6; }
 

@@ -1,4 +1,4 @@
-/* The libraries a script sees: Lua's own without what reaches outside or makes code, and the prelude. */
+/* Opens the libraries of scripts: Lua's own, without the functions that access files or load code, and the prelude. */
 
 static int prelude_encode(lua_State *L) {
   luaL_checkany(L, 1);
@@ -90,12 +90,12 @@ static void libraries_open(lua_State *L) {
   remove_field(L, LUA_STRLIBNAME, "dump");
   luaL_newlib(L, os_functions);
   lua_setglobal(L, "os");
-  /* The table of loaded modules would keep what was removed; only `require` needs it. */
+  /* Only `require`, which scripts don't have, needs the table of loaded modules. */
   lua_pushnil(L);
   lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
 }
 
-/* Pushes what prelude files get beside the host's interfaces. */
+/* Pushes the table of internals, the second argument of every prelude file. */
 static void push_internals(lua_State *L) {
   static const luaL_Reg internals[] = {
       {"raise", prelude_raise}, {"encode", prelude_encode}, {"decode", prelude_decode}, {"array", prelude_array},
@@ -109,7 +109,8 @@ static void push_internals(lua_State *L) {
   lua_setfield(L, -2, "record_shown");
 }
 
-/* Keeps a function that is called with the run's context before the script is. Only while the prelude loads. */
+/* on_start(hook): registers a function that is called with the run's context before the script starts. Available only
+   while the prelude loads. */
 static int prelude_on_start(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   lua_settop(L, 1);
@@ -117,8 +118,8 @@ static int prelude_on_start(lua_State *L) {
   return 0;
 }
 
-/* Each file is a chunk that is called with the host's interfaces and the internals, and sets globals. It keeps both
-   to itself, in locals: a script has no way to them. Gives a reference to the array of start hooks. */
+/* Runs the prelude. Each file is a chunk that is called with the host's interfaces and the internals, and sets globals.
+   It keeps both in locals, where scripts can't reach them. Returns a registry reference to the array of start hooks. */
 static int prelude_open(lua_State *L) {
   lua_newtable(L);
   lua_pushvalue(L, -1);

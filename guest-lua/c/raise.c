@@ -1,4 +1,4 @@
-/* Raising errors that blame the script's line, whatever lies between. */
+/* Raises errors whose position is the script's line, even when prelude or C frames lie in between. */
 
 /* Pushes "chunk:line: " of the nearest frame of the script, or "". */
 static void push_position(lua_State *L) {
@@ -13,7 +13,7 @@ static void push_position(lua_State *L) {
   lua_pushliteral(L, "");
 }
 
-/* The metatable of fault objects: tostring and .. give the message, and scripts can't reach it. */
+/* The metatable of fault objects: tostring and .. use the message. Scripts can't get at it. */
 static int fault_tostring(lua_State *L) {
   lua_getfield(L, 1, "message");
   return 1;
@@ -41,7 +41,7 @@ static void fault_open(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Raises the fault record on top of the stack: a table with `message` and whatever else the contract gives it. */
+/* Raises the fault on top of the stack: a table with the fields of the contract's `fault` record. */
 static _Noreturn void raise_fault(lua_State *L) {
   push_position(L);
   lua_getfield(L, -2, "message");
@@ -52,7 +52,7 @@ static _Noreturn void raise_fault(lua_State *L) {
   __builtin_unreachable();
 }
 
-/* What makes no sense is refused here as the host refuses it: a fault with the code bad-input. */
+/* Raises a fault with the code bad-input, as the host does for invalid arguments. */
 static _Noreturn void raise(lua_State *L, const char *format, ...) {
   luaL_checkstack(L, 6, NULL);
   lua_createtable(L, 0, 2);
@@ -79,8 +79,8 @@ static int prelude_raise(lua_State *L) {
   raise_fault(L);
 }
 
-/* Notes the fault at `index`, if it is one: its code, and the number of the answer behind it. Metamethods have no say,
-   and nothing is allocated but the two keys. */
+/* If the value at `index` is a fault, stores its code and the number of the upstream response behind it (else -1). Runs
+   no metamethods and allocates nothing but the two keys. */
 static void note_fault(lua_State *L, int index, char code[FAULT_CODE], int64_t *upstream) {
   code[0] = '\0';
   *upstream = -1;

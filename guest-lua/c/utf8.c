@@ -1,18 +1,18 @@
-/* Text, eight bytes at a time. */
+/* Scans text and validates UTF-8, eight bytes at a time. */
 typedef uint64_t text_word __attribute__((aligned(1), may_alias));
 
 #define EACH_BYTE 0x0101010101010101ull
 #define EACH_HIGH 0x8080808080808080ull
 
-/* Marks, by their highest bits, the bytes of a word that end a plain run in a JSON string: control characters, the
-   quote and the backslash. Bytes above the first marked one may be marked wrongly. */
+/* Sets the highest bit of each byte of a word that ends a plain run in a JSON string: control characters, the quote and
+   the backslash. Only the lowest marked byte is reliable; bytes above it may be marked wrongly. */
 static inline uint64_t text_special(uint64_t word) {
   uint64_t quote = word ^ EACH_BYTE * '"', backslash = word ^ EACH_BYTE * '\\';
   uint64_t control = (word - EACH_BYTE * 0x20) & ~word;
   return (control | ((quote - EACH_BYTE) & ~quote) | ((backslash - EACH_BYTE) & ~backslash)) & EACH_HIGH;
 }
 
-/* Where the run of bytes that are not special, nor (with `ascii`) beyond ASCII, ends. */
+/* The end of the plain run at `p`: the first byte that is special or, with `ascii`, not ASCII. */
 static inline const unsigned char *text_plain(const unsigned char *p, const unsigned char *end, int ascii) {
   while (end - p >= 8) {
     uint64_t word = *(const text_word *)p;

@@ -1,11 +1,11 @@
-/* Between Lua values and the contract's: what the generated glue (glue.c) is made of. `what` names the argument in
-   error messages. Arguments stay on the Lua stack while a call is under way, so their bytes are borrowed. */
+/* Converts between Lua values and the contract's types; the generated glue (glue.c) calls these functions. `what` names
+   the argument in error messages. Arguments stay on the Lua stack during a call, so their bytes are borrowed. */
 
 static _Noreturn void wrong_type(lua_State *L, int index, const char *what, const char *expected) {
   raise(L, "%s: %s expected, got %s", what, expected, luaL_typename(L, index));
 }
 
-/* Binary or UTF-8 text. Numbers become text, as everywhere in Lua. */
+/* Takes a string of any bytes. Numbers are converted to strings, as everywhere in Lua. */
 static void take_bytes(lua_State *L, int index, const char *what, uint8_t **data, size_t *len) {
   if (!lua_isstring(L, index)) wrong_type(L, index, what, "string");
   *data = (uint8_t *)lua_tolstring(L, index, len);
@@ -40,7 +40,7 @@ static void take_table(lua_State *L, int index, const char *what) {
   if (!lua_istable(L, index)) wrong_type(L, index, what, "table");
 }
 
-/* Pushes table[name], raw: a metatable of a script's table has no say. */
+/* Pushes table[name] without running metamethods of the script's table. */
 static void take_field(lua_State *L, int table, const char *name) {
   lua_pushstring(L, name);
   lua_rawget(L, table);
@@ -57,7 +57,7 @@ static int take_enum(lua_State *L, int index, const char *what, const char *cons
 
 static Buffer json_scratch;
 
-/* Replaces the value at `index` by its JSON text and borrows that. */
+/* Replaces the value at `index` with its JSON text and borrows that. */
 static void take_json(lua_State *L, int index, const char *what, uint8_t **data, size_t *len) {
   json_scratch.len = 0;
   json_encode(L, index, &json_scratch, what);
@@ -85,7 +85,7 @@ static const char *next_part(lua_State *L, const uint8_t **at, const uint8_t *en
   return part;
 }
 
-/* Packed rows to an array of records, each with `uri` written over whatever field of that name it has. */
+/* Converts packed rows to an array of records. `uri` is set on each, overwriting a field of that name. */
 static void push_rows(lua_State *L, const uint8_t *data, size_t len, const char *what) {
   const uint8_t *at = data, *end = data + len;
   luaL_checkstack(L, 8, what);

@@ -13,7 +13,7 @@ local function record_of(value, what)
   return internal.stored_form(value)
 end
 
--- What the host knows of each blob, by the object that scripts hold. Nothing of it is in the object.
+-- The host's data of each blob, by the blob object that the script has. The object itself is an empty table.
 local blobs = setmetatable({}, { __mode = "k" })
 
 local function blob_of(object, what)
@@ -26,7 +26,7 @@ end
 
 local methods = {}
 
--- Bytes.
+-- The size in bytes.
 function methods.size(object)
   return blob_of(object, "blob:size").size
 end
@@ -43,17 +43,17 @@ end
 
 atproto = {}
 
--- Where an account's PDS is, or nil.
+-- The URL of an account's PDS, or nil.
 function atproto.resolve_service_endpoint(did)
   return endpoint(text(did, "atproto.resolve_service_endpoint: did"))
 end
 
--- The labels on a record or an account that hold now: an array of { src, uri, val, cts }.
+-- The labels in force on a record or an account: an array of { src, uri, val, cts }.
 function atproto.get_labels(uri)
   return labels({ text(uri, "atproto.get_labels: uri") })[uri]
 end
 
--- The same for many, by URI.
+-- The labels of many records or accounts: a table from URI to array.
 function atproto.get_labels_batch(uris)
   if type(uris) ~= "table" then
     raise("atproto.get_labels_batch: table expected, got " .. type(uris))
@@ -61,7 +61,7 @@ function atproto.get_labels_batch(uris)
   return labels(uris)
 end
 
--- A blob of an account: { handle, mimeType, size }. The bytes stay on the host.
+-- Downloads a blob of an account: { handle, mimeType, size }. The bytes stay on the host.
 function atproto.blob_download(did, cid)
   local blob = download(text(did, "atproto.blob_download: did"), text(cid, "atproto.blob_download: cid"))
   local object = setmetatable({}, blob_metatable)
@@ -69,7 +69,7 @@ function atproto.blob_download(did, cid)
   return { handle = object, mimeType = blob.mime_type, size = blob.size }
 end
 
--- Puts a downloaded blob onto the caller's PDS; what that answered.
+-- Uploads a downloaded blob to the caller's PDS. Returns the PDS's response.
 function atproto.blob_upload(handle, content_type)
   local blob = blob_of(handle, "atproto.blob_upload")
   if content_type == nil then
@@ -78,12 +78,12 @@ function atproto.blob_upload(handle, content_type)
   return upload(blob.handle, text(content_type, "atproto.blob_upload: content_type"))
 end
 
--- The instance's signature over a record in the caller's repo.
+-- Signs a record in the caller's repo with this server's key.
 function atproto.sign(record)
   return sign(record_of(record, "atproto.sign"))
 end
 
--- Whether a signature is this instance's, for this record in this repo.
+-- Whether a signature was made by this server, for this record in this repo.
 function atproto.verify_signature(record, signature, repo_did)
   if type(signature) ~= "table" or type(repo_did) ~= "string" then
     return false

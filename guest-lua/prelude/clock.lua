@@ -7,7 +7,7 @@ local byte, char, find, format, match, sub = string.byte, string.char, string.fi
 local concat, tointeger, tonumber, type, setmetatable = table.concat, math.tointeger, tonumber, type, setmetatable
 
 local SECOND = 1000000
--- The last microsecond of the year 9999, and the first of year 0001 would be negative: TIDs start at 1970.
+-- The last microsecond of the year 9999. The earliest TID is at 1970, so no lower bound is needed.
 local LAST = 253402300799999999
 
 local function timestamp(at)
@@ -19,7 +19,7 @@ function now()
   return timestamp(micros())
 end
 
--- A record key: 64 bits as 13 characters that sort like the number, which is microseconds << 10 | clock id.
+-- A TID is a 64-bit number written as 13 characters that sort like the number, which is microseconds << 10 | clock id.
 local ALPHABET = "234567abcdefghijklmnopqrstuvwxyz"
 local VALUES = {}
 for i = 1, 32 do
@@ -63,7 +63,7 @@ local function from_micros(given)
   return from_number(at << 10)
 end
 
--- RFC 3339 with any offset and any fraction; digits beyond microseconds are cut.
+-- Microseconds of an RFC 3339 time with any offset and any fraction; digits beyond microseconds are dropped.
 local function parse(text)
   if type(text) ~= "string" then
     raise("invalid ISO 8601")
@@ -84,7 +84,7 @@ local function parse(text)
     hour = tonumber(hour), min = tonumber(minute), sec = tonumber(second),
   }
   local at = time(parts)
-  -- os.time normalises what is out of range; a real date stays as it was.
+  -- os.time normalises fields that are out of range, so only a valid date formats to the same text again.
   if date("!%Y-%m-%d %H:%M:%S", at) ~= year .. "-" .. month .. "-" .. day .. " " .. hour .. ":" .. minute .. ":" .. second then
     raise("invalid ISO 8601")
   end

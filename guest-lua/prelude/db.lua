@@ -1,4 +1,4 @@
--- db.query, db.get, db.count, db.search, db.backlinks, db.raw, db.backend: reading the index, and own tables.
+-- db.query, db.get, db.count, db.search, db.backlinks, db.raw, db.backend: reading the index, and SQL.
 local host, internal = ...
 local query, get, count, backend = host.db.query, host.db.get, host.db.count, host.db.backend
 local backlinks, raw = host.db.backlinks, host.db.raw
@@ -6,7 +6,7 @@ local search = host.db.search
 local array, raise, null = internal.array, internal.raise, internal.null
 local lower, tointeger, tonumber, type = string.lower, math.tointeger, tonumber, type
 
--- More levels than the host accepts: it says what is wrong, this only ends the walk.
+-- More levels than the host accepts. The host reports the error; this only bounds the recursion.
 local MAX_LEVELS = 8
 
 local function text(value, what)
@@ -27,7 +27,7 @@ local function required(value, what)
   return value
 end
 
--- A whole number, also as text: params hold strings.
+-- An integer, given as a number or as text, since values of params are strings.
 local function whole(value, what)
   if value == nil or value == null then
     return nil
@@ -51,7 +51,7 @@ local function ascending(direction)
   return direction == "asc"
 end
 
--- A group is { combine, child, child, ... }: half object, half array, which JSON has no form for.
+-- Converts a group { combine, child, child, ... } to { combine, children }: JSON can't mix object and array.
 local function condition(node, level)
   if type(node) ~= "table" or node.field ~= nil or level > MAX_LEVELS then
     return node
@@ -65,7 +65,7 @@ end
 
 db = {}
 
--- { collection, did, limit, cursor, sort, sortDirection, filter } to { records, cursor }.
+-- Takes { collection, did, limit, cursor, sort, sortDirection, filter }, returns { records, cursor }.
 function db.query(options)
   if type(options) ~= "table" then
     raise("db.query: table expected, got " .. type(options))
@@ -92,14 +92,14 @@ function db.get(uri)
   return get(required(uri, "db.get: uri"))[1]
 end
 
--- How many records a collection has, of one account or of all.
+-- The number of records in a collection, of one account or of all.
 function db.count(collection, did)
   return count(required(collection, "db.count: collection"), text(did, "db.count: did"))
 end
 
 -- db.backlinks -------------------------------------------------------------------------------------------------------
 
--- { collection, uri, did, limit, cursor } to { records, cursor }: the records of the collection that name the uri.
+-- Takes { collection, uri, did, limit, cursor }, returns { records, cursor }: the collection's records that refer to uri.
 function db.backlinks(options)
   if type(options) ~= "table" then
     raise("db.backlinks: table expected, got " .. type(options))
@@ -115,7 +115,7 @@ end
 
 -- db.raw -------------------------------------------------------------------------------------------------------------
 
--- One SQL statement, and what stands for $1, $2, … in it. Gives the rows, and how many were changed.
+-- Runs one SQL statement with params for $1, $2, … Returns the rows, and how many were changed.
 function db.raw(sql, params)
   sql = required(sql, "db.raw: sql")
   local given = array({})
@@ -136,7 +136,7 @@ function db.raw(sql, params)
 end
 
 -- db.search -----------------------------------------------------------------------------------------------------------
--- { collection, field, query, limit } to { records }.
+-- Takes { collection, field, query, limit }, returns { records }.
 function db.search(options)
   if type(options) ~= "table" then
     raise("db.search: table expected, got " .. type(options))

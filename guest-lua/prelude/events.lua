@@ -1,4 +1,4 @@
--- event: what happened, as one table beside the globals of the same names.
+-- event: a table with the same values as the globals of a record or label script.
 local _, internal = ...
 
 internal.on_start(function(context)

@@ -13,7 +13,7 @@ local function text(value, what)
   return value
 end
 
--- Names to values, as an array that the host takes.
+-- Converts a table of names to values into the contract's array of headers.
 local function header_list(headers, what)
   local list = {}
   if headers == nil or headers == null then
@@ -53,7 +53,8 @@ local function request(method, url, options, what)
   return { method = method, url = url, headers = header_list(options.headers, what), body = body }
 end
 
--- Header names are lower case; of one that comes several times the values are joined, but cookies can't be.
+-- The response as scripts see it. The host's header names are lower case. Values of repeated headers are joined, except
+-- set-cookie, which can't be: the last one wins.
 local function answer(response)
   local headers = {}
   local list = response.headers
@@ -84,8 +85,8 @@ for method in next, METHODS do
   define(method)
 end
 
--- Several requests at once: an array of { method, url, headers, body } to an array of answers in the same order. One
--- that failed is { error = { code, message } }.
+-- Sends several requests concurrently: takes an array of { method, url, headers, body }, returns an array of responses
+-- in the same order. A request that failed gives { error = { code, message } }.
 function http.send_all(requests)
   if type(requests) ~= "table" then
     raise("http.send_all: table expected, got " .. type(requests))

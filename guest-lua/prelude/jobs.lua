@@ -1,4 +1,4 @@
--- jobs.create, and in a job's run the table job.
+-- jobs.create, and the functions of the table job in a job's run.
 local host, internal = ...
 local create, progress, should_stop, wait =
   host.jobs.create, host.jobs.progress, host.jobs.should_stop, host.jobs.wait
@@ -7,7 +7,7 @@ local tonumber, type = tonumber, type
 
 jobs = {}
 
--- Queues a job of a type; input is any value, options may be { auth = true }. Gives the job's id.
+-- Queues a job of a type; input is any value, options may be { auth = true }. Returns the job's id.
 function jobs.create(kind, input, options)
   if type(kind) ~= "string" then
     raise("jobs.create: type: string expected, got " .. type(kind))
@@ -25,7 +25,7 @@ internal.on_start(function(context)
   if context.kind ~= "job" then
     return
   end
-  -- Replaces what the job says of its progress.
+  -- Replaces the job's progress.
   function job.progress(value)
     if type(value) ~= "table" then
       raise("job.progress: table expected, got " .. type(value))
@@ -33,12 +33,12 @@ internal.on_start(function(context)
     progress(value)
   end
 
-  -- Whether the job should end soon.
+  -- Whether a pause or a cancellation of the job was requested.
   function job.should_stop()
     return should_stop()
   end
 
-  -- Waits for some seconds, an hour at most.
+  -- Waits for the given seconds, at most an hour, or until a stop is requested.
   function job.wait(seconds)
     local number = tonumber(seconds)
     if not number or number ~= number then

@@ -5,11 +5,11 @@ local array, raise, type = internal.array, internal.raise, type
 json = {
   encode = internal.encode,
   decode = internal.decode,
-  -- JSON's null. Not nil, so that a field can hold it; equal to itself only.
+  -- JSON's null. Not nil, so that a field can contain it; equal only to itself.
   null = internal.null,
 }
 
--- A new array with the sequence part of t. An empty one is written as [], where a plain table would be {}.
+-- A new array with the sequence part of t. When empty it is encoded as [], where a plain table would be {}.
 function toarray(t)
   if type(t) ~= "table" then
     raise("toarray: table expected, got " .. type(t))

@@ -4,7 +4,7 @@ local grants = host.linked_repos
 local raise, text, null = internal.raise, internal.text, internal.null
 local setmetatable, type = setmetatable, type
 
--- The account of each repo object. Scripts see a copy in the field did; changing that changes nothing.
+-- The DID of each repo object. The object's field did is a copy: changing it has no effect.
 local accounts = setmetatable({}, { __mode = "k" })
 
 local function account(repo, what)
@@ -38,7 +38,7 @@ end
 
 local methods = {}
 
--- Creates a record: { collection, record, rkey? }. Gives { uri, cid }.
+-- Creates a record: { collection, record, rkey? }. Returns { uri, cid }.
 function methods.create_record(repo, fields)
   local what = "repo:create_record"
   local did = account(repo, what)
@@ -47,7 +47,7 @@ function methods.create_record(repo, fields)
   return grants.create_record(did, collection, optional(fields.rkey, what .. ": rkey"), record(fields, what))
 end
 
--- Puts a record: { collection, rkey, record, swap_cid? }. Gives { uri, cid }.
+-- Puts a record: { collection, rkey, record, swap_cid? }. Returns { uri, cid }.
 function methods.put_record(repo, fields)
   local what = "repo:put_record"
   local did = account(repo, what)
@@ -56,7 +56,7 @@ function methods.put_record(repo, fields)
   return grants.put_record(did, collection, rkey, record(fields, what), optional(fields.swap_cid, what .. ": swap_cid"))
 end
 
--- Deletes a record: { collection, rkey }. Gives true.
+-- Deletes a record: { collection, rkey }. Returns true.
 function methods.delete_record(repo, fields)
   local what = "repo:delete_record"
   local did = account(repo, what)
@@ -65,13 +65,13 @@ function methods.delete_record(repo, fields)
   return true
 end
 
--- Uploads bytes; what the PDS answered.
+-- Uploads bytes as a blob. Returns the PDS's response.
 function methods.upload_blob(repo, bytes, mime_type)
   local what = "repo:upload_blob"
   return grants.upload_blob(account(repo, what), text(bytes, what .. ": bytes"), text(mime_type, what .. ": mime_type"))
 end
 
--- Calls a method of the PDS: a query with { params }, a procedure with { input }. Gives what it answered.
+-- Calls a method of the PDS: a query with { params }, a procedure with { input }. Returns the response body.
 function methods.call(repo, nsid, fields)
   local what = "repo:call"
   local did = account(repo, what)
@@ -91,7 +91,8 @@ function linked_repos.list()
   return grants.list()
 end
 
--- The linked repo of an account, or nil. An error when it has not been authorized, or needs to be again.
+-- The linked repo of an account, or nil. Raises an error when its owner still has to authorize it, for the first time or
+-- again.
 function linked_repos.get(did)
   local found = grants.get(text(did, "linked_repos.get: did"))
   if found == nil or found == null then

@@ -1,4 +1,4 @@
--- log, print, warn: lines for the server's log; log's go to the event log too.
+-- log, print, warn: write to the server's log; log also writes to the event log.
 local host, internal = ...
 local write, raise = host.log.write, internal.raise
 local concat, pack, tostring, type = table.concat, table.pack, tostring, type

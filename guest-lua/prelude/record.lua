@@ -8,15 +8,15 @@ local encode, decode = internal.encode, internal.decode
 local find, match = string.find, string.match
 local next, rawget, rawset, setmetatable, tostring, type = next, rawget, rawset, setmetatable, tostring, type
 
--- A record object is a table with the record's fields and nothing else. What the runtime knows of it is in `states`,
--- where no field and no rawset of a script reaches: collection, uri, cid, rkey, key_type, repo, and `hidden`, fields that
--- are named like something of ours. `shown` has for each object what its JSON form has beside the fields; the JSON
--- encoder knows it.
+-- A record object is a table with the record's fields and nothing else. The runtime's data is in `states`, where
+-- scripts can't change it, not even with rawset: collection, uri, cid, rkey, key_type, repo, and `hidden`, the record's
+-- fields whose names clash with our internals or methods. `shown` has for each object the fields that its JSON form has
+-- in addition to its own; the JSON encoder reads it.
 local states = setmetatable({}, { __mode = "k" })
 local metatable, shown = internal.record_metatable, internal.record_shown
 local methods = {}
 
--- As many as one commit takes.
+-- The limit of one commit.
 local MAX_WRITES = 200
 local MAX_RKEY = 512
 
@@ -28,7 +28,7 @@ local function state_of(object, what)
   return state
 end
 
--- Schemas of this run, by collection; false for none.
+-- The schemas loaded in this run, by collection; false for a collection without one.
 local schemas = {}
 
 local function schema(collection)
@@ -87,13 +87,14 @@ function metatable.__tostring(object)
   return "Record(" .. state.collection .. ") [" .. (state.uri and "uri=" .. state.uri or "unsaved") .. "]"
 end
 
-local function is_at(object, state, uri, cid)
+local function set_address(object, state, uri, cid)
   state.uri, state.cid = uri, cid
   state.rkey = uri and match(uri, "[^/]*$")
   shown[object].uri = uri
 end
 
--- Takes over the fields of a plain table. `keep` tells whether fields named like our internals belong to the record.
+-- Turns a plain table of fields into a record object. `keep`: fields named like our internals belong to the record;
+-- otherwise they are dropped.
 local function object_of(collection, fields, keep)
   local hidden, also = {}, {}
   for name, value in next, fields do
@@ -128,7 +129,7 @@ local function create(collection, fields)
     for name, value in next, known.defaults do
       if own[name] == nil then
         if type(value) == "table" then
-          value = decode(encode(value)) -- one for each record
+          value = decode(encode(value)) -- a copy for each record
         end
         own[name] = value
       end
@@ -141,7 +142,7 @@ local function loaded(found)
   local fields = found.value
   fields["$type"] = nil
   local object = object_of(match(found.uri, "^at://[^/]*/([^/]*)/"), fields, true)
-  is_at(object, states[object], found.uri, found.cid)
+  set_address(object, states[object], found.uri, found.cid)
   return object
 end
 
@@ -153,7 +154,7 @@ local function check_rkey(rkey, what)
   return rkey
 end
 
--- The record key that a key type fixes; a new one where it may be any; nil for a type that is not known.
+-- A record key of the given key type: the literal's text, a new TID for "tid" and "any", nil for an unknown type.
 local function key_of(kind, what)
   if kind == "tid" or kind == "any" then
     return tid()
@@ -163,7 +164,7 @@ local function key_of(kind, what)
   return kind and match(kind, "^literal:(.*)$")
 end
 
--- A table as a repo holds it: a record object with its `$type` and the fields that it does not show.
+-- The value as it is stored in a repo: the table's fields and, for a record object, its `$type` and hidden fields.
 local function stored_form(fields)
   local state, value = states[fields], {}
   for name, field in next, fields do
@@ -179,7 +180,7 @@ local function stored_form(fields)
 end
 internal.stored_form = stored_form
 
--- What the host writes.
+-- The contract's `write` for a record object. Raises an error when a required field is missing.
 local function write_of(object, state, what)
   local value = stored_form(object)
   local known = schema(state.collection)
@@ -193,7 +194,7 @@ local function write_of(object, state, what)
   return { uri = state.uri, repo = state.repo, collection = state.collection, rkey = state.rkey, value = value }
 end
 
--- A new record whose key may be any gets it from the PDS.
+-- The same for a write to a PDS, which generates the keys of new records whose key type is "tid" or "any".
 local function remote_write_of(object, state, what)
   local write = write_of(object, state, what)
   local kind = not write.rkey and key_type(state)
@@ -207,7 +208,7 @@ end
 function methods.save(object)
   local state = state_of(object, "Record:save")
   local done = save({ remote_write_of(object, state, "Record:save") })[1]
-  is_at(object, state, done.uri, done.cid)
+  set_address(object, state, done.uri, done.cid)
   return object
 end
 
@@ -217,11 +218,11 @@ function methods.delete(object)
     raise("Record:delete: the record is not saved")
   end
   save({ { uri = state.uri, repo = state.repo, collection = state.collection } })
-  is_at(object, state, nil, nil)
+  set_address(object, state, nil, nil)
   return object
 end
 
--- In the index only.
+-- Saves the record in the index only.
 function methods.save_local(object)
   local state = state_of(object, "Record:save_local")
   local write = write_of(object, state, "Record:save_local")
@@ -229,7 +230,7 @@ function methods.save_local(object)
     write.rkey = key_of(key_type(state) or "tid", "Record:save_local")
   end
   local done = save_local(write)
-  is_at(object, state, done.uri, done.cid)
+  set_address(object, state, done.uri, done.cid)
   return object
 end
 
@@ -239,7 +240,7 @@ function methods.delete_local(object)
     raise("Record:delete_local: the record is not saved")
   end
   delete_local(state.uri, state.repo)
-  is_at(object, state, nil, nil)
+  set_address(object, state, nil, nil)
   return object
 end
 
@@ -294,13 +295,13 @@ Record = setmetatable({ new = create }, {
   __metatable = false,
 })
 
--- The record that the index has at a URI, or nil.
+-- The record at a URI from the index, or nil.
 function Record.load(uri)
   local found = load({ text(uri, "Record.load: uri") })[1]
   return found and loaded(found)
 end
 
--- The same for many; false in the place of one that is not there.
+-- The same for an array of URIs; false for each record that is not in the index.
 function Record.load_all(uris)
   if type(uris) ~= "table" then
     raise("Record.load_all: table expected, got " .. type(uris))
@@ -319,7 +320,7 @@ function Record.load_all(uris)
   return objects
 end
 
--- Saves several in one commit: all or none. An array of { uri, cid } in their order.
+-- Saves several records in one commit: all or none. Returns an array of { uri, cid } in their order.
 function Record.save_all(objects)
   if type(objects) ~= "table" or states[objects] then
     raise("Record.save_all: an array of records expected")
@@ -341,14 +342,14 @@ function Record.save_all(objects)
   if #writes > 0 then
     local done = save(writes)
     for i = 1, #writes do
-      is_at(objects[i], states[objects[i]], done[i].uri, done[i].cid)
+      set_address(objects[i], states[objects[i]], done[i].uri, done[i].cid)
       answers[i] = { uri = done[i].uri, cid = done[i].cid }
     end
   end
   return answers
 end
 
--- Removes a record of the caller's repo, or of the repo that is named, from the index only. False when it is not there.
+-- Removes a record of the caller's repo, or of the given repo, from the index only. False when it is not there.
 function Record.delete_local(uri, repo)
   if repo ~= nil then
     text(repo, "Record.delete_local: repo")

@@ -11,7 +11,7 @@ local function name(nsid, what)
   return nsid
 end
 
--- An empty table would be written as [].
+-- nil instead of an empty table: no params.
 local function params_of(params, what)
   if params == nil or params == null then
     return nil
@@ -27,17 +27,17 @@ end
 
 xrpc = {}
 
--- The answer of GET /xrpc/nsid: { status, body }, the body as text.
+-- The response of GET /xrpc/nsid: { status, body }, the body as text.
 function xrpc.query(nsid, params)
   return query(name(nsid, "xrpc.query"), params_of(params, "xrpc.query"))
 end
 
--- The answer of POST /xrpc/nsid with input as its body.
+-- The response of POST /xrpc/nsid with input as its body.
 function xrpc.procedure(nsid, input, params)
   return procedure(name(nsid, "xrpc.procedure"), input, params_of(params, "xrpc.procedure"))
 end
 
--- Events have no caller, and a stranger's record must not act for anybody.
+-- A script of a record or label event has no caller, and the event's author must not cause writes on behalf of others.
 on_start(function(context)
   if context.kind == "record" or context.kind == "label" then
     xrpc.procedure = nil

@@ -1,4 +1,4 @@
--- Routes a request, validates it, works on strings, sorts, and answers: what handlers do.
+-- A typical handler: routes a request, validates it, processes strings, sorts, and returns a table.
 local routes = {}
 
 local function route(method, pattern, answer)

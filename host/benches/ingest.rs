@@ -1,9 +1,9 @@
-//! Events per CPU-second from the websocket to the committed row: `cargo bench --bench ingest -- [N] [postgres://…]
-//! [scripted]`. Without an address of an empty database it is a new SQLite file. `scripted`: each event passes a trivial
-//! record script; what that costs is the difference to a run without.
+//! Measures events per CPU-second from the WebSocket to the committed row: `cargo bench --bench ingest -- [N]
+//! [postgres://…] [scripted]`. The URL names an empty database; without it a new SQLite file is used. `scripted`: each
+//! event runs a trivial record script; its cost is the difference to a run without.
 //!
-//! The stand-in server runs in this process on threads of its own, whose CPU time is left out; so is a PostgreSQL
-//! server's. `tests/load` measures the whole server as a process of its own, and its database.
+//! The Jetstream stand-in runs in this process on separate threads, whose CPU time is not counted; nor is a PostgreSQL
+//! server's. `tests/load` measures the whole server as a separate process, and its database.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
 
 #[path = "../../tests/support/jetstream.rs"]
@@ -32,15 +32,15 @@ const COLLECTION: &str = "app.example.note";
 const DEFAULT_EVENTS: usize = 300_000;
 const REPOS: usize = 1000;
 
-struct Silent;
+struct NoObserver;
 
-impl Observer for Silent {
+impl Observer for NoObserver {
     fn notice(&self, _: Notice) {}
     fn identity_changed(&self, _: &Did) {}
 }
 
 fn main() -> anyhow::Result<()> {
-    // `cargo test --benches` runs this too; only `cargo bench` means it.
+    // `cargo test --benches` runs this too; only `cargo bench` passes --bench.
     if !std::env::args().any(|arg| arg == "--bench") {
         return Ok(());
     }
@@ -68,7 +68,7 @@ fn main() -> anyhow::Result<()> {
         let handle = start(Deps {
             db: db.clone(),
             tracked,
-            observer: Arc::new(Silent),
+            observer: Arc::new(NoObserver),
             scripts,
             clock,
             random: Random::system(),
@@ -94,7 +94,7 @@ fn main() -> anyhow::Result<()> {
     })
 }
 
-/// One script that lets every event pass.
+/// An engine with one record script, which accepts every event.
 async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<Triggers> {
     let cache = std::env::temp_dir().join("belvedere-bench-guest");
     let engine = Engine::open(EngineConfig::new(cache)).await?;
@@ -112,7 +112,7 @@ fn runtime(name: &str, threads: usize) -> std::io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
 }
 
-/// CPU time of all threads but the stand-in's and the one that made the events.
+/// CPU time of all threads except the stand-in's and the main thread, which generated the events.
 fn cpu_time() -> Duration {
     by_thread().into_iter().map(|(_, time)| time).sum()
 }

@@ -1,7 +1,7 @@
-//! How long scripts take in the engine, without HTTP and database: `cargo bench --bench scripts [WORD..]`. Prints
+//! Measures scripts in the engine, without HTTP and database: `cargo bench --bench scripts [WORD..]`. Prints
 //! the fastest and the median run of each case in microseconds; run it on an idle machine.
 
-#![expect(clippy::print_stdout, reason = "it is what a benchmark is for")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,12 +20,13 @@ use futures_util::future::BoxFuture;
 
 const RUNS: usize = 2_000;
 
-/// About what a request handler of an application does.
+/// A typical request handler of an application.
 const HANDLER: &str = include_str!("handler.lua");
 
-struct Shelf(Page);
+/// Returns the same page to every query.
+struct FixedIndex(Page);
 
-impl Index for Shelf {
+impl Index for FixedIndex {
     fn query(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         async { Ok(self.0.clone()) }.boxed()
     }
@@ -65,9 +66,9 @@ impl Index for Shelf {
     }
 }
 
-struct Silence;
+struct NoLog;
 
-impl LogSink for Silence {
+impl LogSink for NoLog {
     fn write(&self, _line: LogLine) {}
 
     fn admit(&self, _tenant: &Tenant, _trigger: &Arc<str>, _bytes: usize, _now: Timestamp) -> bool {
@@ -77,7 +78,7 @@ impl LogSink for Silence {
     fn report_dropped(&self, _now: Timestamp) {}
 }
 
-/// A record of some 400 bytes.
+/// A record of about 400 bytes.
 fn row(i: usize) -> Row {
     let record = format!(
         r#"{{"$type":"com.example.note","text":"{}","createdAt":"2024-01-01T00:00:00.000Z","langs":["en"],"tags":["one","two"],"n":{i},"reply":{{"root":{{"uri":"at://did:plc:abc/com.example.note/{i}","cid":"bafyreib2rxk3rybk3aobmv5cjuql3bm2twh4jo5uxgf5kpqcsgz7soitae"}}}}}}"#,
@@ -91,12 +92,12 @@ async fn main() {
     let cache = std::env::temp_dir().join("belvedere-bench-guest");
     let engine = Engine::open(EngineConfig::new(cache)).await.expect("the engine opens");
     let services = Services::new(
-        Arc::new(Shelf(Page { rows: (0..20).map(row).collect(), cursor: Some("x".to_owned()) })),
-        Arc::new(Silence),
+        Arc::new(FixedIndex(Page { rows: (0..20).map(row).collect(), cursor: Some("x".to_owned()) })),
+        Arc::new(NoLog),
         Clock::system(),
         Random::system(),
     );
-    // `cargo bench` adds a flag of its own.
+    // `cargo bench` adds the flag --bench.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let params = [("path".to_owned(), "/posts".to_owned()), ("limit".to_owned(), "20".to_owned())];
     for (name, source) in [

@@ -1,4 +1,4 @@
-//! Who may call what: admin keys, service tokens, API clients, permissions, rate limits.
+//! Authentication and authorization: admin keys, service tokens, API clients, permissions, rate limits.
 
 use belvedere::crypto::Algorithm;
 use http::{Method, StatusCode};
@@ -30,7 +30,7 @@ async fn sqlite_server(more: &[(&'static str, &str)]) -> (Instance, tempfile::Te
 }
 
 #[tokio::test]
-async fn admin_routes_want_a_user() {
+async fn admin_routes_require_a_user() {
     let (server, _directory) = sqlite_server(&[]).await;
     let key = server.admin_key.clone();
     for authorization in [
@@ -47,7 +47,7 @@ async fn admin_routes_want_a_user() {
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{authorization:?}");
         assert!(!answer.error().is_empty());
     }
-    // Every path of the table, as the one rule that may never break.
+    // No admin route may be open to anonymous callers.
     for path in [
         "lexicons",
         "records?collection=a.b.c",
@@ -74,7 +74,7 @@ async fn a_missing_permission_is_a_403_and_an_event() {
     assert_eq!(bearer(&server, Method::GET, "/admin/stats", &key).await.status, StatusCode::OK);
     let answer = bearer(&server, Method::DELETE, "/admin/lexicons/com.example.x", &key).await;
     assert_eq!((answer.status, answer.error()), (StatusCode::FORBIDDEN, "insufficient permissions"));
-    // One of the two that the route wants is not enough.
+    // The route requires two permissions; one of them is not enough.
     let key = server.create_key(&["--did", "did:plc:half", "--permissions", "records:delete"]);
     let path = "/admin/records/collection?collection=com.example.note";
     assert_eq!(bearer(&server, Method::DELETE, path, &key).await.status, StatusCode::FORBIDDEN);
@@ -87,17 +87,17 @@ async fn a_missing_permission_is_a_403_and_an_event() {
 }
 
 #[tokio::test]
-async fn the_keys_of_the_command_line_know_their_limits() {
+async fn keys_of_the_command_line_have_only_the_given_permissions() {
     let (server, _directory) = sqlite_server(&[]).await;
     let key = server.create_key(&["--did", "did:plc:narrow", "--permissions", "stats:read,events:read"]);
     assert_eq!(bearer(&server, Method::GET, "/admin/events", &key).await.status, StatusCode::OK);
     assert_eq!(bearer(&server, Method::GET, "/admin/lexicons", &key).await.status, StatusCode::FORBIDDEN);
-    // A service-auth caller who is no user is told so, and does not become one.
+    // A key lists only the keys of its own user.
     let answer = server.admin(Method::GET, "/admin/api-keys", None).await;
     assert_eq!(answer.body.as_array().map(Vec::len), Some(1), "only one's own: {}", answer.text);
 }
 
-/// Two callers come to a server without users at the same moment: one is the super user, the other nobody.
+/// Two callers reach a server without users at the same time: one becomes the super user, the other is refused.
 async fn bootstrap(url: &str) {
     let plc = Plc::start().await;
     let server = Instance::start_unclaimed(url, "none", &[("PLC_URL", &plc.url())]).await;
@@ -141,7 +141,7 @@ async fn service_tokens_are_checked() {
     let path = format!("/xrpc/{QUERY}");
     let call = async |token: &str| bearer(&server, Method::GET, &path, token).await;
 
-    // No client key is needed, and the DID has a bucket of its own.
+    // No client key is needed, and the DID has a separate rate-limit bucket.
     let answer = call(&person.token(&did, json!({ "lxm": QUERY }))).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     assert_eq!(header(&answer, "ratelimit-limit"), 100);
@@ -166,10 +166,10 @@ async fn service_tokens_are_checked() {
         let answer = call(&token).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{what}: {}", answer.text);
     }
-    // A good token whose DID is no user opens nothing to an admin.
+    // A valid token of a DID that is not a user is refused on admin routes.
     let answer = bearer(&server, Method::GET, "/admin/stats", &person.token(&did, json!({}))).await;
     assert_eq!((answer.status, answer.error()), (StatusCode::FORBIDDEN, "forbidden"));
-    // Nor does one that was given out for a method, even to a user.
+    // So is a token for one method (lxm), even of a user.
     server.create_key(&["--did", &person.did, "--permissions", "full_access"]);
     let bound = person.token(&did, json!({ "lxm": QUERY }));
     let answer = bearer(&server, Method::GET, "/admin/stats", &bound).await;
@@ -179,7 +179,7 @@ async fn service_tokens_are_checked() {
 }
 
 #[tokio::test]
-async fn a_token_for_one_method_opens_no_other() {
+async fn a_token_for_one_method_is_refused_on_others() {
     const DO: &str = "com.example.do";
     let plc = Plc::start().await;
     let (server, _directory) = sqlite_server(&[("PLC_URL", &*plc.url())]).await;
@@ -206,7 +206,7 @@ async fn a_token_for_one_method_opens_no_other() {
 }
 
 #[tokio::test]
-async fn xrpc_wants_a_client() {
+async fn xrpc_requires_a_client() {
     let (server, _directory) = sqlite_server(&[]).await;
     server.upload(query_lexicon(QUERY), None).await;
     let path = format!("/xrpc/{QUERY}");
@@ -240,7 +240,7 @@ async fn xrpc_wants_a_client() {
 }
 
 #[tokio::test]
-async fn clients_spend_what_they_have() {
+async fn calls_are_charged_to_the_clients_bucket() {
     let limits = [("DEFAULT_RATE_LIMIT_CAPACITY", "10"), ("DEFAULT_RATE_LIMIT_REFILL_RATE", "0.01")];
     let (server, _directory) = sqlite_server(&limits).await;
     let expensive = json!({ "lexicon_json": query_lexicon(QUERY), "token_cost": 4 });
@@ -250,7 +250,7 @@ async fn clients_spend_what_they_have() {
     let answer = server.xrpc(QUERY).await;
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!((header(&answer, "ratelimit-limit"), header(&answer, "ratelimit-remaining")), (10, 6));
-    // Errors are paid for too: an unknown method, and a procedure nobody signed.
+    // Errors are charged too: an unknown method, and a procedure without a user.
     assert_eq!(header(&server.xrpc("com.example.unknown").await, "ratelimit-remaining"), 5);
     let key = server.client_key.clone();
     let post = async |key: &str| {
@@ -270,7 +270,7 @@ async fn clients_spend_what_they_have() {
     assert!(header(&answer, "ratelimit-reset") > 1_700_000_000);
     assert_eq!(post(&key).await.status, StatusCode::TOO_MANY_REQUESTS, "before the 401");
 
-    // A client of its own has a bucket of its own, and each number falls back for itself.
+    // Another client has its own bucket. Capacity and refill rate fall back to the default independently.
     let client = json!({ "name": "other", "client_id_url": "https://o.example/c.json", "client_uri": "https://o.example",
         "redirect_uris": [], "rate_limit_capacity": 5 });
     let made = server.admin(Method::POST, "/admin/api-clients", Some(&client)).await;

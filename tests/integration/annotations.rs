@@ -1,4 +1,4 @@
-//! The annotations for editors name what scripts have, all of it and nothing else.
+//! The annotations for editors (`lua/belvedere.d.lua`) declare exactly the API of scripts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::fixtures::World;
 use crate::support::instance::query_lexicon;
 
-/// What a query sees that Lua itself does not bring, one name a line, tables with their functions.
+/// Lists the globals of a query script that are not Lua's own, one name per line, tables with their functions.
 const LIST: &str = r"
 local own = { _G = true, _VERSION = true, handle = true, coroutine = true, math = true, os = true, string = true,
   table = true, utf8 = true, assert = true, error = true, getmetatable = true, ipairs = true, next = true, pairs = true,
@@ -28,7 +28,7 @@ function handle()
   return names
 end";
 
-/// What only other kinds of runs have.
+/// Names that only other kinds of runs have.
 const ELSEWHERE: &[&str] = &[
     "atproto.blob_upload",
     "event",
@@ -73,7 +73,7 @@ fn annotated() -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_scripts_have_is_annotated() {
+async fn the_annotations_match_the_api_of_scripts() {
     let world = World::sqlite().await;
     world.server.upload(query_lexicon("com.example.globals"), Some("com.example.note")).await;
     world.server.bind("com.example.globals", LIST).await;

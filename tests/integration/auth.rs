@@ -1,4 +1,4 @@
-//! `/auth/*`: logins, cookies, and what they may do.
+//! `/auth/*`: logins, cookies, and the requests that cookies allow.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ impl Browser {
         self.send(server, Method::GET, path, &[]).await
     }
 
-    /// As far as the user's server, and back with what that says.
+    /// Logs in: starts at the server, consents at the PDS, and follows the redirect back.
     pub async fn login(&mut self, server: &Instance, pds: &OauthPds, did: &str) -> Answer {
         let begun = self.get(server, &format!("/auth/login?handle={did}&redirect_uri=/page")).await;
         assert_eq!(begun.status, 200, "{}", begun.text);
@@ -86,7 +86,7 @@ crate::in_both_worlds! {
         server.bind(LIST, "function handle() return { caller = caller_did } end").await;
         assert_eq!(browser.get(server, &format!("/xrpc/{LIST}")).await.body, json!({ "caller": OPERATOR }));
 
-        // Writes come from our own pages, or not at all.
+        // Writes with a cookie must come from the server's own pages.
         let own = format!("http://{}", server.address);
         let delete = "/admin/records?uri=at://did:plc:x/com.example.note/k";
         for (headers, status) in [
@@ -101,7 +101,7 @@ crate::in_both_worlds! {
             let answer = browser.send(server, Method::DELETE, delete, &headers).await;
             assert_eq!(answer.status, status, "{headers:?} {}", answer.text);
         }
-        // A changed cookie is none; one that somebody copied ends with the session.
+        // A modified cookie is invalid; a copied one is invalid after logout.
         let copied = Browser(browser.0.clone());
         let mut forged = Browser(browser.0.iter().map(|(n, v)| (n.clone(), format!("{v}x"))).collect());
         assert_eq!(forged.get(server, "/auth/me").await.status, 401);
@@ -113,7 +113,7 @@ crate::in_both_worlds! {
             assert_eq!(browser.get(server, "/auth/me").await.status, 401);
             assert_eq!(browser.get(server, "/admin/stats").await.status, 401);
         }
-        server.eventually("the session is revoked", async |_| pds.asked("/oauth/revoke").len() == 1).await;
+        server.eventually("the session is revoked", async |_| pds.requests("/oauth/revoke").len() == 1).await;
     }
 
     async fn a_deleted_user_is_logged_out_everywhere(world) {
@@ -137,13 +137,13 @@ crate::in_both_worlds! {
                 assert_eq!(browser.get(server, path).await.status, 401, "{path}");
             }
         }
-        server.eventually("both sessions are revoked", async |_| pds.asked("/oauth/revoke").len() == 2).await;
-        // Made a user once more, they log in once more.
+        server.eventually("both sessions are revoked", async |_| pds.requests("/oauth/revoke").len() == 2).await;
+        // Recreated as a user, they can log in again.
         assert_eq!(server.admin(Method::POST, "/admin/users", Some(&user)).await.status, 201);
         assert_eq!(browser.get(server, "/auth/me").await.status, 401);
     }
 
-    async fn a_cookie_is_good_for_a_user_only(world) {
+    async fn a_cookie_is_valid_only_for_a_user(world) {
         let server = &world.server;
         let pds = pds(&world).await;
         let user = json!({ "did": ALICE });
@@ -151,26 +151,26 @@ crate::in_both_worlds! {
         let mut browser = Browser::default();
         assert_eq!(location(&browser.login(server, &pds, ALICE).await), "/page");
         assert_eq!(browser.get(server, "/auth/me").await.status, 200);
-        // As a login that is answered while its user is being deleted leaves it.
+        // The state after a login that completes while its user is being deleted.
         world.execute("DELETE FROM users WHERE did = 'did:plc:alicealicealicealicealic'").await;
         assert_eq!(browser.get(server, "/auth/me").await.status, 401);
     }
 
-    async fn a_login_ends_where_it_began(world) {
+    async fn a_callback_must_belong_to_the_browsers_login(world) {
         let server = &world.server;
         let pds = pds(&world).await;
-        // Who is no user gets no cookie.
+        // An account that is not a user gets no cookie.
         let mut browser = Browser::default();
         assert_eq!(location(&browser.login(server, &pds, ALICE).await), "/login?error=not_authorized");
         assert!(!browser.0.contains_key("belvedere_session"));
-        // Another browser can't be logged in as somebody else.
+        // The callback of one browser does not log another browser in.
         let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
         let back = callback(&pds.consent(OPERATOR, begun.body["url"].as_str().unwrap()));
         let mut other = Browser::default();
         assert_eq!(location(&other.get(server, &back).await), "/login?error=expired");
-        // A state is good once.
+        // A state is valid only once.
         assert_eq!(location(&browser.get(server, &back).await), "/login?error=expired");
-        // What another server sends, or the user's does not mean.
+        // Callbacks from another issuer, without a code, or with an error.
         for (change, error) in [
             (("iss", Some("https://evil.example")), "failed"),
             (("iss", None), "failed"),
@@ -188,14 +188,14 @@ crate::in_both_worlds! {
             let answer = browser.get(server, &callback(&back)).await;
             assert_eq!(location(&answer), format!("/login?error={error}"), "{change:?}");
         }
-        // Tokens of another account than the one that was asked.
+        // The tokens belong to another account than the login was started for.
         let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
         let back = pds.consent(BOB, begun.body["url"].as_str().unwrap());
         assert_eq!(location(&browser.get(server, &callback(&back)).await), "/login?error=failed");
         assert!(!browser.0.contains_key("belvedere_session"));
     }
 
-    async fn what_is_wrong_with_a_login_is_said(world) {
+    async fn invalid_logins_are_refused_with_the_reason(world) {
         let server = &world.server;
         let pds = pds(&world).await;
         for (query, status, error) in [
@@ -213,8 +213,8 @@ crate::in_both_worlds! {
             assert_eq!(answer.status, status, "{query} {}", answer.text);
             assert!(answer.error().starts_with(error), "{query} {}", answer.text);
         }
-        assert!(pds.asked("/oauth/par").is_empty());
-        // A handle stands for a DID only if that DID knows it.
+        assert!(pds.requests("/oauth/par").is_empty());
+        // A handle resolves to a DID only if the DID document names the handle.
         server.dns.txt("_atproto.alice.example", &format!("did={ALICE}"));
         let answer = server.request(Method::GET, "/auth/login?handle=@Alice.example", &[], None).await;
         assert!(answer.error().starts_with("the handle resolves to"), "{}", answer.text);
@@ -233,7 +233,7 @@ crate::in_both_worlds! {
         assert_eq!(second["client_id"], "https://second.example/oauth-client-metadata.json");
         assert_eq!(second["redirect_uris"], json!(["https://second.example/auth/callback"]));
         assert_eq!((&second["token_endpoint_auth_method"], &second["jwks"]["keys"][0]["crv"]), (&json!("private_key_jwt"), &json!("P-256")));
-        // A host that is none of ours gets ours.
+        // For an unknown Host header the metadata is that of PUBLIC_URL.
         assert_eq!(metadata("evil.example").await, own);
     }
 }

@@ -18,7 +18,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn every_wrong_value_is_named_at_once() {
+fn all_invalid_values_are_reported_together() {
     let dir = tempfile::tempdir().unwrap();
     let output = run(
         dir.path(),
@@ -51,7 +51,7 @@ fn every_wrong_value_is_named_at_once() {
 }
 
 #[test]
-fn a_dotenv_file_is_read_and_the_environment_wins() {
+fn a_dotenv_file_is_read_and_the_environment_overrides_it() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join(".env"), "PORT=nonsense\nLOG_FORMAT=nonsense\n").unwrap();
     let output = run(dir.path(), &["migrate"], &[("PORT", "3000")]);
@@ -70,7 +70,7 @@ fn migrate_applies_everything_once() {
 }
 
 #[test]
-fn create_key_prints_the_key_alone() {
+fn create_key_prints_only_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let output = run(dir.path(), &["admin", "create-key", "--did", "did:plc:me"], &[]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -90,7 +90,7 @@ fn create_key_prints_the_key_alone() {
 }
 
 #[test]
-fn doctor_says_what_is_wrong_and_what_to_do() {
+fn doctor_reports_problems_with_their_fixes() {
     let dir = tempfile::tempdir().unwrap();
     let nobody = "http://127.0.0.1:9";
     let output = run(
@@ -120,7 +120,7 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn doctor_in_an_empty_folder_names_the_way_on_and_makes_no_database() {
+fn doctor_in_an_empty_folder_names_the_next_step_and_creates_no_database() {
     let dir = tempfile::tempdir().unwrap();
     let nobody = "http://127.0.0.1:9";
     let doctor = || {
@@ -135,7 +135,7 @@ fn doctor_in_an_empty_folder_names_the_way_on_and_makes_no_database() {
     assert!(text.contains("not migrated yet"), "{text}");
     assert!(!database.exists(), "doctor made a database");
 
-    // An empty file, as a migration leaves that was killed at once.
+    // An empty file, which a migration leaves when it is killed at once.
     std::fs::write(&database, b"").unwrap();
     let text = doctor();
     assert!(text.contains("ok    database") && !text.contains("no such table"), "{text}");

@@ -1,11 +1,11 @@
-//! What survives `kill -9`, and what a restart keeps.
+//! Kills the server with SIGKILL: no record is lost, and state survives the restart.
 
 use serde_json::json;
 
 use crate::fixtures::{ALICE, LIST, NOTES};
 
 crate::in_both_worlds! {
-    async fn nothing_is_lost_or_doubled_by_kills(mut world) {
+    async fn kills_lose_and_duplicate_nothing(mut world) {
         world = world.with_notes().await;
         let mut written = 0;
         for round in 0..6 {
@@ -18,7 +18,7 @@ crate::in_both_worlds! {
                 ));
                 written += 1;
             }
-            // At another point of each burst: how many are in by now depends on the machine.
+            // Kills at a different point of each burst; how many records are indexed by then depends on the machine.
             let enough = written - 40 + round * 6;
             world.server.eventually("part of the burst", async |server| server.records().await >= enough).await;
             world.server.kill();

@@ -1,10 +1,10 @@
-//! Versions in `Cargo.lock` of what reads bytes from elsewhere, against the advisories of the RustSec database.
+//! Checks the dependencies that parse untrusted input: their versions in `Cargo.lock` against RustSec advisories.
 //!
-//! `make lint` asks the database itself where it can be fetched. This list holds what it knew on 2026-10-02 (its newest
-//! entry then was RUSTSEC-2026-0327), so that a lock file that goes back behind a fix fails everywhere.
+//! `make lint` uses the database itself when it can be fetched. This list is a copy from 2026-10-02 (the newest entry
+//! was RUSTSEC-2026-0327), so that a lock file with a version before a fix fails also without network.
 
-/// A version that is older than the first of these of its own series, or than the last one when there is none of its
-/// series, has a known advisory.
+/// Crate, patched versions, advisories. A locked version has a known advisory if it is older than the patched version
+/// of its own series, or than the last one if its series has none.
 const PATCHED: &[(&str, &[&str], &str)] = &[
     ("aes-gcm", &["0.10.3"], "RUSTSEC-2023-0096"),
     ("bytes", &["1.11.1"], "RUSTSEC-2026-0007"),
@@ -29,7 +29,7 @@ const PATCHED: &[(&str, &[&str], &str)] = &[
     ("zlib-rs", &["0.4.0"], "RUSTSEC-2024-0401"),
 ];
 
-/// Others that read bytes from elsewhere; the database has nothing about them.
+/// Other crates that parse untrusted input, without an advisory in the database.
 const WITHOUT_ADVISORIES: &[&str] = &[
     "async-compression",
     "base64",
@@ -65,7 +65,7 @@ fn version(text: &str) -> Version {
     [(); 3].map(|()| parts.next().unwrap())
 }
 
-/// What Cargo takes for compatible: the same first number that is not zero.
+/// The versions that Cargo considers compatible: those with the same first non-zero number.
 fn series(version: Version) -> Version {
     match version {
         [0, 0, patch] => [0, 0, patch],
@@ -92,12 +92,12 @@ fn locked() -> Vec<(String, String)> {
 }
 
 #[test]
-fn nothing_that_reads_foreign_bytes_has_a_known_advisory() {
+fn no_parser_of_untrusted_input_has_a_known_advisory() {
     let locked = locked();
     let versions = |name: &str| {
         let found: Vec<&str> =
             locked.iter().filter(|(known, _)| known == name).map(|(_, version)| version.as_str()).collect();
-        assert!(!found.is_empty(), "{name} is not in Cargo.lock any more: name what took its place");
+        assert!(!found.is_empty(), "{name} is not in Cargo.lock: list its replacement instead");
         found
     };
     for (name, patched, advisories) in PATCHED {
@@ -114,7 +114,7 @@ fn nothing_that_reads_foreign_bytes_has_a_known_advisory() {
 }
 
 #[test]
-fn an_older_version_is_noticed() {
+fn an_older_version_is_detected() {
     let wasmtime = &["48.0.4", "49.0.2"];
     for (locked, patched) in [
         ("48.0.3", false),

@@ -1,4 +1,4 @@
-//! The documents say what the program does.
+//! Checks the documentation against the code: environment variables, paths and links.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ fn operations_lists_every_variable() {
         let variable = variable.to_string_lossy();
         let row = document.lines().find_map(|line| line.strip_prefix(&format!("| `{variable}` | ")));
         let row = row.unwrap_or_else(|| panic!("{variable} is missing in docs/operations.md"));
-        let said = row.split(" |").next().unwrap_or_default().replace('`', "");
+        let documented = row.split(" |").next().unwrap_or_default().replace('`', "");
         let help =
             argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
         let default = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
         let default = default.map_or("–", |(default, _)| default);
-        assert_eq!(said, default, "docs/operations.md and --help differ about {variable}");
+        assert_eq!(documented, default, "docs/operations.md and --help differ about {variable}");
         variables += 1;
     }
     assert!(variables > 20, "only {variables} variables found");
@@ -47,10 +47,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Made when the server runs.
+/// Paths that exist only while a server runs.
 const OF_INSTANCES: [&str; 1] = ["data/"];
 
-/// Whether a text between backticks looks like the path of one file or folder of ours.
+/// Whether a text between backticks looks like the path of a file or folder in this repository.
 fn is_path(text: &str) -> bool {
     let named =
         [".rs", ".toml", ".sh", ".md", ".mjs", ".lua", ".wit", ".sql"].iter().any(|end| text.ends_with(end));

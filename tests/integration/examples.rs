@@ -1,4 +1,4 @@
-//! Every Lua example of the documents is a script that is stored, run, and does what it says.
+//! Stores and runs every Lua example of the documentation, and checks what it returns.
 //!
 //! An example begins with directives, each a comment:
 //!
@@ -6,11 +6,11 @@
 //! -- trigger: xrpc.query:com.example.listNotes
 //! -- params: limit=2                    the query string of the call
 //! -- input: {"text": "hi"}              the body of a procedure call
-//! -- returns: {"records": []}           the whole answer, as JSON
+//! -- returns: {"records": []}           the response body, as JSON
 //! -- stored only: needs a PDS session   not called, with the reason
 //! ```
 //!
-//! Without `returns` it must answer 200. Record, label and job scripts are stored; their rooms test how they run.
+//! Without `returns` the status must be 200. Record, label and job scripts are only stored; other tests run some.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::fixtures::{ALICE, BOB, NOTES, World};
 use crate::support::instance::{procedure_lexicon, query_lexicon};
 use crate::support::plc::Person;
 
-/// Whoever calls the procedures.
+/// The caller of the procedures.
 const CALLER: &str = "did:plc:callercallercallercallerc";
 
 /// One example of a document.
@@ -38,7 +38,7 @@ struct Example {
     source: String,
 }
 
-/// The documents that scripts' authors read.
+/// The documents for authors of scripts.
 fn documents() -> Vec<(String, String)> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let mut paths = vec![docs.join("scripting.md")];
@@ -88,7 +88,7 @@ impl Example {
         }
     }
 
-    /// Stores the script, and calls it if it answers calls.
+    /// Stores the script, and calls it if it is a query or a procedure.
     async fn run(&self, world: &World, caller: &Person) {
         let Self { place, trigger, .. } = self;
         let (kind, nsid) = trigger.split_once(':').unwrap_or_else(|| panic!("{place}: no trigger"));

@@ -1,4 +1,4 @@
-//! A running server on either database, with a stand-in for Jetstream.
+//! A running server on either database, with stand-ins for Jetstream, PLC and DNS.
 
 use belvedere::clock::Clock;
 use belvedere::store::Db;
@@ -15,11 +15,11 @@ pub const LIST: &str = "com.example.listNotes";
 pub const ALICE: &str = "did:plc:alicealicealicealicealic";
 pub const BOB: &str = "did:plc:bobbobbobbobbobbobbobbob";
 
-/// A database of its own, a stream, and the server on both.
+/// A new database, a stream, and a server that uses both.
 pub struct World {
     pub server: Instance,
     pub stream: Standin,
-    /// Knows nobody until a test says so.
+    /// Has no accounts until a test adds some.
     pub plc: Plc,
     database: String,
     last_event: i64,
@@ -40,7 +40,7 @@ impl World {
     pub async fn on(url: &str, directory: Option<TempDir>) -> Self {
         let stream = Standin::start().await;
         let plc = Plc::start().await;
-        // A test that is several callers says so as a proxy does; others are 127.0.0.1.
+        // Trusts X-Forwarded-For, so that a test can act as callers from several addresses.
         let more = [("PLC_URL", &*plc.url()), ("TRUSTED_PROXIES", "127.0.0.1")];
         let server = Instance::start_with(url, &stream.url(), &more).await;
         let database = url.to_owned();
@@ -51,7 +51,7 @@ impl World {
         self.database.starts_with("postgres")
     }
 
-    /// Does what no caller can, in the database itself.
+    /// Executes a statement directly in the database.
     pub async fn execute(&self, sql: &'static str) {
         let db = Db::open(&self.database, 1).await.unwrap();
         match &db {
@@ -61,7 +61,7 @@ impl World {
         db.close().await;
     }
 
-    /// The collection of notes and the query over it.
+    /// Uploads the record lexicon of notes and a query over them.
     pub async fn with_notes(self) -> Self {
         self.server.upload(record_lexicon(NOTES), None).await;
         self.server.upload(query_lexicon(LIST), Some(NOTES)).await;
@@ -70,13 +70,13 @@ impl World {
     }
 
     fn next_event(&mut self) -> (i64, String) {
-        // Now, as on the real stream: a server that was killed before its first commit asks for what came since
-        // its start.
+        // The current time, as on the real stream: a server that was killed before its first commit subscribes
+        // from the time of its start.
         self.last_event = self.clock.now().0.max(self.last_event + 1);
         (self.last_event, tid(self.last_event as u64, 0))
     }
 
-    /// Waits until the server follows a collection: what happened before is not its stream's to tell.
+    /// Waits until the server subscribes to a collection: it does not receive earlier events.
     pub async fn wait_for_stream_of(&self, collection: &str) {
         let follows =
             async |_: &Instance| self.stream.subscriptions().last().is_some_and(|s| s.wants(collection));
@@ -111,7 +111,7 @@ impl World {
         self.stream.push(frame(at, &rev));
     }
 
-    /// Waits until a record can be read, or can't any more.
+    /// Waits until a record can be read or, without `there`, until it can't.
     pub async fn wait_for(&self, uri: &str, there: bool) {
         let path = format!("{LIST}?uri={uri}");
         self.server
@@ -122,7 +122,7 @@ impl World {
     }
 }
 
-/// Makes two tests of one: `name::sqlite` and `name::postgres`.
+/// Turns each test function into two tests: `name::sqlite` and `name::postgres`.
 #[macro_export]
 macro_rules! in_both_worlds {
     ($($(#[$meta:meta])* async fn $name:ident($($world:tt)+) $body:block)*) => {

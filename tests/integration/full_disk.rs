@@ -1,4 +1,4 @@
-//! A disk that fills while the stream runs, and has room again.
+//! The disk fills up while the stream runs, and then has free space again.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -13,11 +13,11 @@ use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::support::instance::Instance;
 use crate::support::jetstream::{Frame, Place};
 
-/// A file system of 64 MB in memory, unmounted with the value.
+/// A file system of 64 MB in memory. Dropping it unmounts it.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// `None` where this process may not mount anything.
+    /// `None` if this process may not mount file systems.
     fn mount() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mount = Command::new("mount")
@@ -45,7 +45,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a server that a failed test left behind may still have files open.
+        // Lazily, because the server of a failed test may still have files open.
         let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
@@ -87,7 +87,7 @@ async fn a_full_disk_loses_nothing_and_needs_no_restart() {
     world.server.eventually("not ready", async |server| ready(server).await != StatusCode::OK).await;
     let answer = world.server.request(Method::GET, "/readyz", &[], None).await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-    // Other writers meet the same disk, and their transactions end too. A batch that was too large has left some room.
+    // Other writes fail too, and end their transactions. Some may succeed before: a batch that did not fit left space.
     let (mut refused, mut stored) = (0, Vec::new());
     for n in 0..300 {
         let id = format!("com.example.more{n}");
@@ -119,6 +119,6 @@ async fn a_full_disk_loses_nothing_and_needs_no_restart() {
     let (status, body) = set_variable(&world.server).await;
     assert!(status.is_success(), "{status} {body}");
     assert_eq!(world.server.pid(), pid, "no restart");
-    // The server ends before its disk does.
+    // Stop the server before the disk is unmounted.
     drop(world);
 }

@@ -1,4 +1,4 @@
-//! `/health`, `/livez`, `/readyz`, and the database going away and coming back.
+//! `/health`, `/livez` and `/readyz`, also while the database is unavailable, and the metrics listener.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,16 +26,16 @@ crate::in_both_worlds! {
 }
 
 #[tokio::test]
-async fn a_start_with_nothing_to_do_is_fast() {
+async fn a_restart_is_fast() {
     let (url, _directory) = db::sqlite_url();
     let mut server = Instance::start(&url, "none").await;
     server.stop();
     let took = server.start_again().await;
-    // The target is 0.2 s with an optimised server; this is neither optimised nor alone on its machine.
+    // The target is 0.2 s for an optimised server on an idle machine, which this is not.
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
-/// A cable to the database that can be pulled.
+/// A TCP proxy to the database that can be disconnected.
 struct Cable {
     address: std::net::SocketAddr,
     plugged: Arc<AtomicBool>,
@@ -82,14 +82,14 @@ async fn without_its_database_it_is_not_ready_and_it_recovers_by_itself() {
     assert_eq!(ready(&server).await.status, StatusCode::OK);
 
     cable.plugged.store(false, Ordering::Relaxed);
-    // Until every open connection is cut.
+    // Wait until every open connection is closed.
     tokio::time::sleep(Duration::from_millis(300)).await;
     server.eventually("not ready", async |s| ready(s).await.status == StatusCode::SERVICE_UNAVAILABLE).await;
     let answer = ready(&server).await;
     assert_eq!(answer.body["checks"]["database"]["ok"], false, "{}", answer.text);
     assert!(answer.body["checks"]["database"]["reason"].is_string());
     assert_eq!(server.request(Method::GET, "/health", &[], None).await.status, StatusCode::OK);
-    // Past the few seconds for which a key is believed.
+    // Wait until the cached key has expired.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let answer = server.admin(Method::GET, "/admin/lexicons", None).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", answer.text);
@@ -101,7 +101,7 @@ async fn without_its_database_it_is_not_ready_and_it_recovers_by_itself() {
     assert_eq!(server.admin(Method::GET, "/admin/lexicons", None).await.status, StatusCode::OK);
 }
 
-/// A loopback PUBLIC_URL lets scripts call this machine, but not this server.
+/// With a loopback PUBLIC_URL, scripts may send requests to this machine, but not to the server's own listeners.
 #[tokio::test]
 async fn scripts_do_not_reach_our_own_listeners() {
     let metrics = crate::support::process::free_address();
@@ -136,7 +136,7 @@ async fn scripts_do_not_reach_our_own_listeners() {
     }
 }
 
-/// `/readyz`: its status and what it says about the database.
+/// The status of `/readyz`, and its message about the database.
 async fn database(server: &Instance) -> (StatusCode, String) {
     let answer = server.request(Method::GET, "/readyz", &[], None).await;
     let reason = answer.body["checks"]["database"]["reason"].as_str().unwrap_or_default();
@@ -154,7 +154,7 @@ async fn becomes(server: &Instance, status: StatusCode, reason: &str) {
 }
 
 #[tokio::test]
-async fn a_database_file_that_is_gone_or_replaced_is_noticed() {
+async fn a_missing_or_replaced_database_file_is_detected() {
     let (url, directory) = db::sqlite_url();
     let server = Instance::start(&url, "none").await;
     assert_eq!(database(&server).await.0, StatusCode::OK);
@@ -169,10 +169,10 @@ async fn a_database_file_that_is_gone_or_replaced_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_corrupt_database_is_noticed() {
+async fn a_corrupt_database_is_detected() {
     let (url, directory) = db::sqlite_url();
     let mut server = Instance::start(&url, "none").await;
-    // Everything goes from the log to the file.
+    // Checkpoint, so that all data is in the file instead of the write-ahead log.
     assert_eq!(server.stop(), Some(0));
     server.start_again().await;
     assert_eq!(database(&server).await.0, StatusCode::OK);
@@ -184,7 +184,7 @@ async fn a_corrupt_database_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_database_that_takes_no_writes_is_noticed() {
+async fn a_read_only_database_is_detected() {
     let url = postgres::create_database().await;
     let server = Instance::start(&url, "none").await;
     assert_eq!(database(&server).await.0, StatusCode::OK);
@@ -193,7 +193,7 @@ async fn a_database_that_takes_no_writes_is_noticed() {
     let name = url.rsplit('/').next().unwrap().split('?').next().unwrap();
     let set = async |sql: String| {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&postgres.pool).await.unwrap();
-        // Settings of a database count for new connections.
+        // Settings of a database apply to new connections only.
         let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
         sqlx::raw_sql(others).execute(&postgres.pool).await.unwrap();
@@ -206,7 +206,7 @@ async fn a_database_that_takes_no_writes_is_noticed() {
 }
 
 #[tokio::test]
-async fn metrics_have_a_listener_of_their_own() {
+async fn metrics_are_served_on_a_separate_listener() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (url, _directory) = db::sqlite_url();
     let more = [("METRICS_ADDR", address.to_string())];

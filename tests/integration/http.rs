@@ -1,4 +1,4 @@
-//! The HTTP edge as clients meet it: limits, wrong paths and methods, slow clients, CORS, drain.
+//! The HTTP server as clients see it: limits, unknown paths and methods, slow clients, CORS, graceful shutdown.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use tokio::net::TcpStream;
 use crate::support::db;
 use crate::support::instance::Instance;
 
-/// A server without a stream, on a SQLite file: nothing here depends on the database.
+/// A server without a stream, on SQLite only, since nothing here depends on the database.
 async fn server() -> (Instance, tempfile::TempDir) {
     let (url, directory) = db::sqlite_url();
     (Instance::start(&url, "none").await, directory)
 }
 
-/// Sends bytes as they are and gives back what comes until the server closes.
+/// Sends raw bytes. Returns what the server sends until it closes the connection.
 async fn raw(server: &Instance, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -30,7 +30,7 @@ async fn raw(server: &Instance, bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_json_too() {
+async fn not_found_responses_are_json() {
     let (server, _directory) = server().await;
     for path in ["/", "/admin", "/nothing", "/admin/lexicons/a/b", "/xrpc", "/xrpc/"] {
         let answer = server.request(Method::GET, path, &[], None).await;
@@ -47,7 +47,7 @@ async fn what_is_not_there_is_json_too() {
 }
 
 #[tokio::test]
-async fn requests_have_ids_and_bad_bodies_say_why() {
+async fn responses_have_request_ids_and_invalid_bodies_get_a_reason() {
     let (server, _directory) = server().await;
     let answer = server.request(Method::GET, "/health", &[("x-request-id", "mine-1")], None).await;
     assert_eq!(answer.headers["x-request-id"], "mine-1");
@@ -73,7 +73,7 @@ async fn sizes_are_bounded() {
     assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(answer.error().contains("larger"), "{}", answer.text);
 
-    // Announced by nobody, so it is counted while it comes.
+    // Without a content-length the bytes are counted while they arrive.
     let start = format!(
         "POST /admin/lexicons HTTP/1.1\r\nhost: x\r\nauthorization: {key}\r\ntransfer-encoding: chunked\r\n\r\n"
     );
@@ -81,7 +81,7 @@ async fn sizes_are_bounded() {
     let answer = raw(&server, (start + &chunk.repeat(20)).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 
-    // What is announced as too large is refused before it comes, here by the route that takes the most.
+    // A content-length over the limit is refused before the body is read, here on the route with the largest limit.
     for (length, refused) in [((5 << 20) + 1, true), (5 << 20, false)] {
         let head = format!(
             "PUT /admin/settings/logo HTTP/1.1\r\nhost: x\r\nauthorization: {key}\r\ncontent-type: image/png\r\n\
@@ -92,7 +92,7 @@ async fn sizes_are_bounded() {
         assert!(answer.starts_with(if refused { "HTTP/1.1 413" } else { "HTTP/1.1 204" }), "{answer}");
     }
 
-    // Whoever may not call is told so before its body is read.
+    // A caller without permission is refused before the body is read.
     let start = "POST /admin/lexicons HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n";
     let answer = raw(&server, start.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
@@ -110,7 +110,7 @@ async fn sizes_are_bounded() {
 }
 
 #[tokio::test]
-async fn garbage_does_no_harm() {
+async fn malformed_requests_do_no_harm() {
     let (server, _directory) = server().await;
     for bytes in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
@@ -129,7 +129,7 @@ async fn garbage_does_no_harm() {
 }
 
 #[tokio::test]
-async fn a_request_names_exactly_one_host() {
+async fn a_request_must_have_exactly_one_host() {
     let (server, _directory) = server().await;
     for (head, status) in [
         ("GET /health HTTP/1.1\r\n", 400),
@@ -183,7 +183,7 @@ async fn pages_of_other_origins_may_call_and_read() {
         assert!(allowed.contains(header), "{header} is missing in {allowed}");
     }
 
-    // Errors too: without the header a page can't even see that it was a 401.
+    // Error responses need the header too: without it a page can't read the status.
     let answer = server.request(Method::GET, "/xrpc/a.b.c", &[("origin", "https://app.example")], None).await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     assert_eq!(answer.headers["access-control-allow-origin"], "https://app.example");
@@ -196,9 +196,9 @@ async fn pages_of_other_origins_may_call_and_read() {
     assert_eq!(answer.headers["access-control-allow-credentials"], "true");
 }
 
-/// Takes as long as the server's patience with a head.
+/// Takes as long as the server's timeout for a request head.
 #[tokio::test]
-async fn slow_clients_are_given_up_and_others_served() {
+async fn slow_clients_are_disconnected_and_others_are_served() {
     let (server, _directory) = server().await;
     let dripping = async {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -229,10 +229,10 @@ async fn slow_clients_are_given_up_and_others_served() {
     };
     tokio::time::timeout(Duration::from_secs(40), async { tokio::join!(dripping, silent, others) })
         .await
-        .expect("slow clients are given up");
+        .expect("slow clients are disconnected");
 }
 
-/// A request whose body is half sent: in flight until the test sends the rest.
+/// A request whose body is partly sent: in flight until the test sends the rest.
 struct HalfSent {
     stream: TcpStream,
     rest: &'static [u8],
@@ -249,7 +249,7 @@ impl HalfSent {
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(&body[..5]).await.unwrap();
-        // Until the server has surely read the head.
+        // Wait until the server has read the head.
         tokio::time::sleep(Duration::from_millis(300)).await;
         Self { stream, rest: &body[5..] }
     }
@@ -268,7 +268,7 @@ fn terminate(server: &Instance) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigterm_finishes_what_is_in_flight() {
+async fn sigterm_lets_requests_in_flight_finish() {
     let (mut server, _directory) = server().await;
     let request = HalfSent::begin(&server).await;
     terminate(&server);

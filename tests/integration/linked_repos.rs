@@ -1,4 +1,4 @@
-//! Linked repos: grants, invites, the pages, and what scripts may do with them.
+//! Linked repos: grants, invites, the pages, and writes by scripts.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ async fn get(world: &World, path: &str) -> Answer {
     world.server.request(Method::GET, path, &[], None).await
 }
 
-/// A new grant; its id.
+/// Creates a grant. Returns its id.
 async fn grant(world: &World, body: Value) -> String {
     let made = post(world, "", body).await;
     assert_eq!(made.status, 200, "{}", made.text);
@@ -51,7 +51,7 @@ fn location(answer: &Answer) -> String {
     answer.headers["location"].to_str().unwrap().to_owned()
 }
 
-/// The path of an invite's link.
+/// Creates an invite. Returns the path of its link.
 async fn invite(world: &World, id: &str) -> String {
     let made = post(world, &format!("/{id}/invite"), json!({})).await;
     assert_eq!(made.status, 200, "{}", made.text);
@@ -66,7 +66,7 @@ fn callback(back: &HashMap<String, String>) -> String {
     )
 }
 
-/// An account follows an invite to its end; where that is.
+/// Follows an invite link as an account that consents. Returns the final redirect.
 async fn follow(world: &World, pds: &OauthPds, link: &str, did: &str) -> String {
     let to = location(&get(world, &format!("{link}&handle={did}")).await);
     location(&get(world, &callback(&pds.consent(did, &to))).await)
@@ -105,34 +105,34 @@ crate::in_both_worlds! {
         let active = status_of(&world, &id).await;
         assert_eq!((&active["did"], &active["status"], &active["last_error"]), (&json!(ALICE), &json!("active"), &json!(null)));
         assert!(active["authorized_at"].is_string() && active.get("session_id").is_none());
-        // All invites went with it.
+        // All invites of the grant are invalid.
         for link in [&link, &other] {
             let dead = get(&world, &format!("{link}&handle={ALICE}")).await;
             assert_eq!((dead.status.as_u16(), dead.error()), (400, "the link has been used, was revoked, or has expired"));
         }
         assert_eq!(get(&world, &format!("/auth/linked-repo/info?token={token}")).await.body, json!({ "valid": false }));
         assert!(get(&world, &format!("/link/start?token={token}")).await.text.contains("no longer valid"));
-        // What the owner agreed to is declared.
+        // The scopes that the owner consented to are in the client metadata.
         let declared = get(&world, "/oauth-client-metadata.json").await.body;
         assert!(declared["scope"].as_str().unwrap().contains("blob:image/*"), "{declared}");
-        // The session is nobody's login.
+        // Linking does not log the owner in.
         assert!(get(&world, "/auth/me").await.status == 401);
         let deleted = world.server.admin(Method::DELETE, &format!("/admin/linked-repos/{id}"), None).await;
         assert_eq!(deleted.body, json!({ "deleted": true }));
         assert_eq!(world.server.admin(Method::DELETE, &format!("/admin/linked-repos/{id}"), None).await.status, 404);
     }
 
-    async fn a_link_is_good_for_whom_it_was_made(world) {
+    async fn an_invite_is_valid_only_for_its_account(world) {
         let pds = pds(&world).await;
         let id = grant(&world, json!({ "scopes": SCOPES, "handle": ALICE })).await;
         let link = invite(&world, &id).await;
         let wrong = get(&world, &format!("{link}&handle={BOB}")).await;
         assert_eq!((wrong.status.as_u16(), wrong.error()), (400, "this link was issued for a different account"));
-        // Somebody else signs in at the end.
+        // Another account signs in at the PDS.
         let to = location(&get(&world, &format!("{link}&handle={ALICE}")).await);
         let back = callback(&pds.consent(BOB, &to));
         assert_eq!(location(&get(&world, &back).await), "/link/result?status=failed");
-        // Revoked while its owner was reading.
+        // The grant is revoked while the owner is on the consent page.
         let to = location(&get(&world, &format!("{link}&handle={ALICE}")).await);
         let listed = world.server.admin(Method::GET, &format!("/admin/linked-repos/{id}/invites"), None).await.body;
         let invite_id = listed["invites"][0]["invite_id"].as_str().unwrap().to_owned();
@@ -141,17 +141,17 @@ crate::in_both_worlds! {
         assert_eq!(world.server.admin(Method::DELETE, &path, None).await.status, 404);
         assert_eq!(location(&get(&world, &callback(&pds.consent(ALICE, &to))).await), "/link/result?status=expired");
         assert_eq!(status_of(&world, &id).await["status"], "pending");
-        // An open one can't be taken by an account that has a grant.
+        // A grant without an account can't be used by an account that already has a grant.
         let open = grant(&world, json!({ "scopes": SCOPES })).await;
         let link = invite(&world, &open).await;
         assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=already_linked");
-        // An admin who owns the account goes by themselves.
+        // An admin who owns the account can authorize without an invite.
         let url = post(&world, &format!("/{id}/authorize"), json!({})).await.body["authorize_url"].as_str().unwrap().to_owned();
         assert_eq!(location(&get(&world, &callback(&pds.consent(ALICE, &url))).await), "/dashboard/");
         assert_eq!(status_of(&world, &id).await["status"], "active");
     }
 
-    async fn what_is_wrong_with_a_grant_is_said(world) {
+    async fn invalid_grants_are_refused_with_the_reason(world) {
         let _pds = pds(&world).await;
         grant(&world, json!({ "scopes": SCOPES, "handle": ALICE })).await;
         for (body, status) in [
@@ -174,7 +174,7 @@ crate::in_both_worlds! {
         assert_eq!(post(&world, "/unknown/authorize", json!({})).await.status, 404);
     }
 
-    async fn scripts_write_as_far_as_the_grant_goes(world) {
+    async fn scripts_write_within_the_grant(world) {
         let world = world.with_notes().await;
         let pds = pds(&world).await;
         let id = linked(&world, &pds, json!({ "scopes": SCOPES, "scripts": [TRIGGER] })).await;
@@ -198,11 +198,11 @@ crate::in_both_worlds! {
         assert_eq!(done.body["all"][0]["id"], id.as_str());
         let uri = done.body["made"]["uri"].as_str().unwrap();
         assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "ours");
-        let sent: Value = serde_json::from_slice(&pds.asked("/xrpc/com.atproto.repo.putRecord")[0].body).unwrap();
+        let sent: Value = serde_json::from_slice(&pds.requests("/xrpc/com.atproto.repo.putRecord")[0].body).unwrap();
         assert_eq!((&sent["swapRecord"], &sent["record"]["$type"]), (&done.body["made"]["cid"], &json!(NOTES)));
 
-        // Beyond the grant nothing is sent, and the script is told.
-        let before = pds.asked("/xrpc").len();
+        // A write beyond the grant is not sent, and the script gets an error.
+        let before = pds.requests("/xrpc").len();
         for (source, expected) in [
             ("repo:create_record({ collection = 'com.example.other', record = {} })", "lacks the scope repo:com.example.other?action=create"),
             ("repo:upload_blob('x', 'video/mp4')", "lacks the scope blob:video/mp4"),
@@ -215,9 +215,9 @@ crate::in_both_worlds! {
             assert_eq!(answer.body["ok"], false, "{source} {}", answer.text);
             assert!(answer.body["error"].as_str().unwrap().contains(expected), "{source} {}", answer.text);
         }
-        assert_eq!(pds.asked("/xrpc").len(), before);
+        assert_eq!(pds.requests("/xrpc").len(), before);
 
-        // Another script, or the same when the admin takes it off the list, sees nothing.
+        // A script that is not on the grant's list, or was removed from it, does not see the grant.
         let scripts = |names: Value| json!({ "scripts": names });
         let patch = async |names: Value| {
             world.server.admin(Method::PATCH, &format!("/admin/linked-repos/{id}"), Some(&scripts(names))).await
@@ -229,7 +229,7 @@ crate::in_both_worlds! {
         }
         assert_eq!(patch(json!(["nothing"])).await.status, 400);
 
-        // The owner takes it back at their PDS: it is noted, whatever the script makes of it.
+        // The owner revokes the session at their PDS: the grant's status shows it, even if the script catches the error.
         pds.revoke_all();
         let lost = run("local repo = linked_repos.get('ALICE')
             local ok, error = pcall(repo.call, repo, 'com.atproto.server.getSession')
@@ -239,7 +239,7 @@ crate::in_both_worlds! {
         assert_eq!((&grant["status"], &grant["last_error"]), (&json!("needs_reauth"), &json!("its session has ended")));
         let again = run("local ok, error = pcall(linked_repos.get, 'ALICE') return { error = tostring(error) }").await;
         assert!(again.body["error"].as_str().unwrap().contains("needs to be authorized again"), "{}", again.text);
-        // And can give it once more.
+        // The owner can authorize it again.
         let link = invite(&world, &id).await;
         assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=success");
         assert_eq!(run(look).await.body["found"], true);

@@ -1,4 +1,4 @@
-//! The booted server, driven over HTTP, on both databases. The tree mirrors the URLs.
+//! Integration tests: the running server, used over HTTP, on both databases. The files mirror the URLs.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 #![expect(unreachable_pub, reason = "shared helpers say what they offer, though no other crate sees them")]

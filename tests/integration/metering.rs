@@ -1,4 +1,4 @@
-//! What callers may cost before they have proved who they are, and that it costs nobody else.
+//! Limits on callers before they are authenticated: what they do must not slow down or charge other callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::oauth::device::{App, pds};
 use crate::support::http_client;
 use crate::support::instance::{Answer, Instance, query_lexicon};
 
-/// Connections that are taken and never answered.
+/// Accepts connections and never responds.
 struct Stalled {
     ports: Vec<u16>,
     taken: Arc<AtomicUsize>,
@@ -43,7 +43,7 @@ impl Stalled {
     }
 }
 
-/// A request that came through a proxy, from an address.
+/// Sends a request with an X-Forwarded-For header, as from this address behind a proxy.
 async fn from(server: &Instance, address: &str, path: &str, more: &[(&str, &str)]) -> Answer {
     let mut headers = vec![("x-forwarded-for", address)];
     headers.extend(more);
@@ -54,7 +54,7 @@ async fn with_token(server: &Instance, address: &str, token: &str) -> Answer {
     from(server, address, &format!("/xrpc/{LIST}"), &[("authorization", &format!("Bearer {token}"))]).await
 }
 
-/// Repeats a request until it is refused for its number; how many were let through. `most` is more than may be.
+/// Repeats a request until the rate limit refuses it. Returns the number of requests before; panics after `most`.
 async fn let_through(most: usize, mut request: impl AsyncFnMut(usize) -> Answer) -> usize {
     for n in 0..most {
         let answer = request(n).await;
@@ -72,8 +72,8 @@ async fn with_query(world: &World) {
 }
 
 crate::in_both_worlds! {
-    /// Garbage tokens name one server that stalls after the other. Whoever comes with a good token is served meanwhile.
-    async fn tokens_of_issuers_that_stall_delay_nobody_else(world) {
+    /// Forged tokens name many issuers whose servers stall. Callers with valid tokens are served in the meantime.
+    async fn tokens_of_stalling_issuers_do_not_delay_other_callers(world) {
         with_query(&world).await;
         let server = &world.server;
         let stalled = Stalled::start("127.0.0.2", 48).await;
@@ -96,15 +96,15 @@ crate::in_both_worlds! {
             let answer = with_token(server, &format!("198.51.100.{}", 10 + n), &person.token(&audience, json!({}))).await;
             assert_eq!((answer.status.as_u16(), &answer.body["caller"]), (200, &json!(person.did)), "{}", answer.text);
         }
-        // Also from the same address, now that their documents are known.
+        // Also from the address of the flood, since the DID document is cached.
         let answer = with_token(server, "198.51.100.1", &web.token(&audience, json!({}))).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
-        assert!(flood.iter().any(|call| !call.is_finished()), "all of this happened while the flood was waiting");
+        assert!(flood.iter().any(|call| !call.is_finished()), "the requests above ran while the flood was waiting");
         assert!(stalled.taken() <= 4, "one domain holds at most four places");
         flood.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
-    async fn failed_proofs_are_paid_by_their_sender(world) {
+    async fn failed_proofs_are_charged_to_the_senders_address(world) {
         with_query(&world).await;
         let server = &world.server;
         let name = json!({ "name": "named", "client_id_url": "https://named.example/client.json",
@@ -120,14 +120,14 @@ crate::in_both_worlds! {
                 assert_eq!(from(server, "203.0.113.7", &path, &proof).await.status, StatusCode::UNAUTHORIZED);
             }
         }
-        // The application that they named has lost nothing.
+        // The client that the requests named was not charged.
         for _ in 0..2 {
             assert_eq!(app.post(server, "/oauth/dpop-keys", &[], &json!({})).await.status, StatusCode::CREATED);
             assert_eq!(server.request(Method::GET, &format!("/xrpc/{LIST}"), &[key], None).await.status, StatusCode::OK);
         }
         assert_eq!(app.post(server, "/oauth/dpop-keys", &[], &json!({})).await.status, StatusCode::TOO_MANY_REQUESTS);
 
-        // Their sender has so many, on all surfaces together.
+        // The sender's address has one limit for all kinds of routes together.
         let paths = [format!("/xrpc/{LIST}"), "/admin/stats".to_owned()];
         let garbage = [("authorization", "Bearer not.a.token")];
         let tries = let_through(5_000, async |n| from(server, "203.0.113.8", &paths[n % 2], &garbage).await).await;
@@ -143,10 +143,10 @@ crate::in_both_worlds! {
         let of_address = let_through(500, async |n| login("203.0.113.7", &format!("did:plc:nobody{n}")).await).await;
         assert!(of_address >= 30, "{of_address}");
         assert_ne!(login("203.0.113.8", "did:plc:nobody").await.status, StatusCode::TOO_MANY_REQUESTS);
-        // What an address writes before itself makes it no other.
+        // Entries that the sender adds in front of X-Forwarded-For do not change its address.
         let forged = let_through(20, async |n| login(&format!("10.0.0.{n}, 203.0.113.7"), &format!("did:plc:no{n}")).await).await;
         assert!(forged < 20);
-        // Many addresses, many names, one domain.
+        // Logins from many addresses for many handles of one domain.
         let of_target = let_through(2_000, async |n| {
             login(&format!("10.1.{}.{}", n / 200, n % 200), &format!("user{n}.evil.example")).await
         }).await;
@@ -154,7 +154,7 @@ crate::in_both_worlds! {
         assert_ne!(login("203.0.113.8", "user.good.example").await.status, StatusCode::TOO_MANY_REQUESTS);
     }
 
-    async fn a_page_pays_for_the_application_that_it_names(world) {
+    async fn a_public_client_is_charged_per_address(world) {
         let server = &world.server;
         let app = App::public(server, "page").await;
         let body = json!({ "pkce_challenge": "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU" }).to_string();
@@ -164,7 +164,7 @@ crate::in_both_worlds! {
         };
         let made = let_through(1_000, async |_| provision("203.0.113.7").await).await;
         assert!(made >= 60, "{made}");
-        // The application's limit is 100, and others' pages go on.
+        // The client's limit is 100; pages at other addresses can go on.
         assert_eq!(provision("203.0.113.8").await.status, StatusCode::CREATED);
     }
 
@@ -195,7 +195,7 @@ crate::in_both_worlds! {
         }
     }
 
-    async fn a_parent_has_so_many_children(world) {
+    async fn the_number_of_child_clients_is_limited(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
         let app = App::confidential(server, "parent").await;

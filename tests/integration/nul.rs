@@ -1,4 +1,4 @@
-//! U+0000 is refused at the edge, on every route, in every place, on both databases.
+//! U+0000 is refused before a handler runs, on every route, in path, query and body, on both databases.
 
 use belvedere::api::routes;
 use belvedere::crypto::Algorithm;
@@ -135,7 +135,7 @@ crate::in_both_worlds! {
                 let answer = send(&method, &path, Some(body.to_string())).await;
                 let what = format!("{method} {path} {body}");
                 assert!(!answer.status.is_server_error(), "{what}: {}", answer.text);
-                // A picture may hold any byte, and others are refused for lack of a login before that.
+                // An image may contain any byte, and other routes refuse the caller before they read the body.
                 if path.starts_with("/admin") && path != "/admin/settings/logo" && !answer.error().contains("super user") {
                     refused(&what, &answer);
                 }
@@ -159,7 +159,7 @@ crate::in_both_worlds! {
         }
         let answer = server.procedure(PROCEDURE, &token(json!({})), &json!({ "text": "a\0b" })).await;
         refused("the body of a procedure", &answer);
-        // A script's own calls do not pass the edge.
+        // Calls by scripts do not go through the HTTP server's check.
         server.upload(query_lexicon(QUERY), None).await;
         let script = format!("function handle() \
             local ok = pcall(xrpc.query, '{QUERY}', {{ text = params.n and 'a\\0b' or 'ab' }}) \

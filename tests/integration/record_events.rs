@@ -1,4 +1,4 @@
-//! Scripts that decide about record events, and the dead letters of those that fail.
+//! Record scripts, and the dead letters of events whose script fails.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -36,12 +36,12 @@ fn uri(did: &str, rkey: &str) -> String {
     format!("at://{did}/{NOTES}/{rkey}")
 }
 
-/// Deterministic errors become letters at once.
+/// An error that is not retried: the event becomes a dead letter at once.
 const BROKEN: &str =
     "function handle() if record and record.bad then error('I do not like ' .. rkey) end return true end";
 
 crate::in_both_worlds! {
-    async fn a_script_skips_replaces_and_lets_pass(mut world) {
+    async fn a_script_skips_replaces_or_accepts_a_record(mut world) {
         world = world.with_notes().await;
         bind(&world, &format!("record.index:{NOTES}"), "
             function handle()
@@ -60,7 +60,7 @@ crate::in_both_worlds! {
             end").await;
         bind(&world, &format!("record.create:{NOTES}"), "
             function handle() if rkey == 'specific' then return { text = 'from the specific one' } end return true end").await;
-        // No create script hides the general one for updates.
+        // A create script does not replace the general script for updates.
         world.note(ALICE, "shout", json!({ "text": "shout" })).await;
         assert_eq!(get(&world, &uri(ALICE, "shout")).await.body["record"]["text"], "shout", "the specific one ran");
         push(&mut world, |at, place| Frame::update(at, place, &json!({ "$type": NOTES, "text": "shout" })), ALICE, "shout");
@@ -69,7 +69,7 @@ crate::in_both_worlds! {
         assert_eq!((&record["text"], &record["by"]), (&json!("SHOUT"), &json!(ALICE)));
         assert_eq!(get(&world, &uri(ALICE, "specific")).await.body["record"]["text"], "from the specific one");
 
-        // Taking a script away works for the next event.
+        // Deleting a script takes effect for the next event.
         let path = format!("/admin/scripts/record.create:{NOTES}");
         assert_eq!(world.server.admin(Method::DELETE, &path, None).await.status, 204);
         push(&mut world, |at, place| Frame::create(at, place, &json!({ "$type": NOTES, "text": "spam" })), BOB, "spam");
@@ -82,7 +82,7 @@ crate::in_both_worlds! {
         assert!(letters(&world, "").await.is_empty());
     }
 
-    async fn a_script_that_fails_costs_a_letter_and_nothing_else(mut world) {
+    async fn a_failing_script_leaves_a_dead_letter_and_the_record_is_indexed(mut world) {
         world = world.with_notes().await;
         bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
         let bad = world.note(ALICE, "bad", json!({ "text": "original", "bad": true })).await;
@@ -104,12 +104,12 @@ crate::in_both_worlds! {
         let events = world.server.admin(Method::GET, "/admin/events?event_type=script.dead_lettered", None).await;
         assert_eq!(events.body["events"][0]["subject"], bad);
 
-        // Still broken: told, counted, kept.
+        // Still failing: the response has the error, the attempt is counted, the dead letter stays.
         let retry = post(&world, &format!("{id}/retry"), None).await;
         assert_eq!((retry.status.as_u16(), retry.error()), (500, "script execution failed"));
         assert_eq!(letters(&world, "").await[0]["attempts"], 2);
 
-        // Mended: its word is stored, over what was stored before, and the letter is done.
+        // Fixed: its record replaces the stored one, and the dead letter is resolved.
         bind(&world, &format!("record.index:{NOTES}"), "
             function handle() if record then record.text = 'mended' return record end return true end").await;
         let retry = post(&world, &format!("{id}/retry"), None).await;
@@ -125,7 +125,7 @@ crate::in_both_worlds! {
         assert_eq!(get(&world, &bad).await.body["record"]["text"], "mended", "the script mends that one too");
     }
 
-    async fn retrying_never_overwrites_what_is_newer(mut world) {
+    async fn retrying_never_overwrites_a_newer_record(mut world) {
         world = world.with_notes().await;
         bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
         let bad = world.note(ALICE, "bad", json!({ "text": "old", "bad": true })).await;
@@ -138,7 +138,7 @@ crate::in_both_worlds! {
         assert_eq!(get(&world, &bad).await.body["record"]["text"], "new");
     }
 
-    async fn a_retried_skip_takes_the_original_out(mut world) {
+    async fn a_retried_skip_removes_the_record(mut world) {
         world = world.with_notes().await;
         bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
         let bad = world.note(ALICE, "bad", json!({ "text": "old", "bad": true })).await;
@@ -149,7 +149,7 @@ crate::in_both_worlds! {
         assert_eq!(get(&world, &bad).await.status, 404);
     }
 
-    async fn many_at_once_are_reported_each(mut world) {
+    async fn bulk_operations_report_each_dead_letter(mut world) {
         world = world.with_notes().await;
         bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
         for n in 0..5 {
@@ -187,7 +187,7 @@ crate::in_both_worlds! {
         assert_eq!(events.body["events"][0]["event_type"], "dead_letter.dismissed");
     }
 
-    async fn an_event_that_comes_twice_is_one_letter(mut world) {
+    async fn an_event_that_is_delivered_twice_is_one_dead_letter(mut world) {
         world = world.with_notes().await;
         bind(&world, &format!("record.index:{NOTES}"), BROKEN).await;
         world.note(ALICE, "bad", json!({ "text": "x", "bad": true })).await;

@@ -26,7 +26,7 @@ fn err(output: &Output) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_is_said_with_file_and_line() {
+async fn errors_are_reported_with_file_and_line() {
     let world = World::sqlite().await;
     let dir = tempfile::tempdir().unwrap();
     for (path, source, message) in [
@@ -53,14 +53,14 @@ async fn what_is_wrong_is_said_with_file_and_line() {
     write(dir.path(), "fine.lua", GOOD);
     let output = world.server.run(&["script", "check", &dir.path().join("fine.lua").display().to_string()]);
     assert!(output.status.success() && out(&output).contains("1 script loaded"), "{}", err(&output));
-    // A folder: everything that is a script in it, and nothing else.
+    // A folder: all scripts in it, and no other files.
     let output = world.server.run(&["script", "check", &dir.path().display().to_string()]);
     assert_eq!((output.status.code(), err(&output).lines().count()), (Some(1), 3), "{}", err(&output));
     assert!(!world.server.run(&["script", "check", "/nowhere.lua"]).status.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_folder_goes_to_the_server_and_back() {
+async fn a_folder_is_pushed_and_pulled() {
     let world = World::sqlite().await;
     let (server, url) = (&world.server, format!("http://{}", world.server.address));
     let dir = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ async fn a_folder_goes_to_the_server_and_back() {
     );
     assert_eq!(stored("xrpc.query:com.example.one").await.as_deref(), Some(GOOD));
 
-    // The other way: what only the server has appears, what is the same is not touched.
+    // Pull: scripts that only the server has are written, unchanged files are not touched.
     let output = go("pull", &folder, &[]);
     assert!(
         out(&output).contains("record.index/com.example.old.lua")
@@ -97,7 +97,7 @@ async fn a_folder_goes_to_the_server_and_back() {
     );
     assert_eq!(fs::read_to_string(dir.path().join("record.index/com.example.old.lua")).unwrap(), GOOD);
 
-    // One broken file and nothing is sent.
+    // If one file is invalid, nothing is sent.
     let changed = "function handle() return 2 end\n";
     write(dir.path(), "record.index/com.example.old.lua", changed);
     write(dir.path(), "xrpc.query/com.example.one.lua", "function handle(");
@@ -120,7 +120,7 @@ async fn a_folder_goes_to_the_server_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_says_what_to_do() {
+async fn a_refusal_names_the_fix() {
     let world = World::sqlite().await;
     let (server, url) = (&world.server, format!("http://{}", world.server.address));
     let dir = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ async fn a_refusal_says_what_to_do() {
     ] {
         let output = server.run(&["script", "push", &folder, "--url", url, "--key", key]);
         assert!(!output.status.success() && err(&output).contains(message), "{}", err(&output));
-        assert!(!err(&output).contains(&server.admin_key), "the key is told to nobody");
+        assert!(!err(&output).contains(&server.admin_key), "the key is not printed");
     }
     write(dir.path(), "xrpc.query/nonsense.lua", GOOD);
     let output = server.run(&["script", "push", &folder, "--url", &url, "--key", &server.admin_key]);

@@ -1,4 +1,4 @@
-//! Several hosts on one PostgreSQL behave as one.
+//! Several hosts on one PostgreSQL behave like one server.
 
 mod changes;
 mod sessions;
@@ -15,13 +15,13 @@ use crate::support::jetstream::Standin;
 use crate::support::plc::Plc;
 use crate::support::postgres;
 
-/// Between two looks at something that is about to happen.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The interval at which a condition is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Everything is read anew every minute: what comes sooner was heard of.
-const HEARD: Duration = Duration::from_secs(30);
+/// Hosts reload everything every minute, so a change that is seen sooner was announced with NOTIFY.
+const NOTIFIED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Base64 of 32 bytes: what one host seals the others open.
+/// Base64 of 32 bytes. All hosts have the same key, so that each can open what the others sealed.
 const SEALING_KEY: &str = "YmVsdmVkZXJlIHRlc3RzIHVzZSB0aGlzIGtleS4uLi4=";
 
 /// Two hosts, one database, one stream.
@@ -34,7 +34,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// Both have the same admin key and API client, made on the first.
+    /// Starts both hosts. The admin key and the API client are created on the first and used on both.
     async fn start() -> Self {
         let url = postgres::create_database().await;
         let stream = Standin::start().await;
@@ -48,7 +48,7 @@ impl Hosts {
         Self { url, stream, plc, a, b }
     }
 
-    /// Runs a statement in the database, unbeknown to the hosts.
+    /// Runs a statement in the database without notifying the hosts.
     async fn sql(&self, sql: &str) {
         let mut conn = PgConnection::connect(&self.url).await.unwrap();
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
@@ -56,7 +56,7 @@ impl Hosts {
     }
 }
 
-/// An admin request that must succeed.
+/// Sends an admin request. Panics unless it succeeds.
 async fn done(host: &Instance, method: Method, path: &str, body: &Value) -> Value {
     let answer = host.admin(method, path, Some(body)).await;
     assert!(answer.status.is_success(), "{path}: {}", answer.text);
@@ -67,11 +67,11 @@ async fn get(host: &Instance, path: &str) -> Answer {
     host.admin(Method::GET, path, None).await
 }
 
-/// Waits for a condition, for less time than it would take to become true without a word from the other host.
+/// Waits for a condition, for less time than it would take without a notification from the other host.
 async fn soon(what: &str, within: Duration, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + within;
     while !holds().await {
         assert!(Instant::now() < deadline, "{what}: not within {within:?}");
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

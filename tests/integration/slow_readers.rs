@@ -1,4 +1,4 @@
-//! Clients that ask for much and read little. Takes as long as the server's patience with them.
+//! Clients that request large responses and read them slowly. Takes as long as the server's timeout for them.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::support::process::free_address;
 
 const QUERY: &str = "com.example.large";
 
-/// 30 s, and room for a busy machine.
+/// The server's timeout is 30 s; the rest is for a busy machine.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(90);
 
-/// The share of one address, in units of 16 KiB.
+/// The share of one address in the response memory, in units of 16 KiB.
 const SHARE: f64 = 2048.0;
 
-/// Asks for the large answer and takes 1,024 bytes every five seconds; the status, once the server has given it up.
+/// Requests the large response and reads 1,024 bytes every five seconds. Returns its status after the disconnect.
 async fn drip(server: &Instance) -> u16 {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(8 * 1024).unwrap();
@@ -36,7 +36,7 @@ async fn drip(server: &Instance) -> u16 {
     let mut bytes = [0; 1024];
     while status == 200 && matches!(stream.read(&mut bytes).await, Ok(count) if count > 0) {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        // What the kernel still has for us does not matter: whether the server still has the connection does.
+        // A failed write shows that the server has closed the connection, even if the kernel still has buffered data.
         if stream.write_all(b" ").await.is_err() {
             break;
         }
@@ -44,7 +44,7 @@ async fn drip(server: &Instance) -> u16 {
     status
 }
 
-/// Asks for large answers over HTTP/2 without a window, and looks alive all the time.
+/// Requests large responses over HTTP/2 with a closed window, and sends other requests to appear alive.
 async fn closed_window(server: &Instance) {
     let stream = TcpStream::connect(server.address).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
@@ -71,7 +71,7 @@ async fn closed_window(server: &Instance) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn are_bounded_and_given_up() {
+async fn slow_readers_are_bounded_and_disconnected() {
     let (url, _directory) = db::sqlite_url();
     let metrics = free_address();
     let listens = metrics.to_string();
@@ -100,14 +100,14 @@ async fn are_bounded_and_given_up() {
         }
     };
     let statuses = tokio::select! {
-        statuses = tokio::time::timeout(GIVEN_UP_WITHIN, slow) => statuses.expect("all are given up"),
+        statuses = tokio::time::timeout(GIVEN_UP_WITHIN, slow) => statuses.expect("all are disconnected"),
         () = others => unreachable!(),
     };
     assert!(
         statuses.contains(&200) && statuses.iter().all(|status| [200, 503].contains(status)),
         "{statuses:?}"
     );
-    server.eventually("all room is given back", async |_| held().await == 0.0).await;
+    server.eventually("all response memory is released", async |_| held().await == 0.0).await;
     let answer = server.xrpc(QUERY).await;
     assert_eq!((answer.status, answer.text.len()), (StatusCode::OK, (3 << 20) + "{\"text\":\"\"}".len()));
 }

@@ -1,7 +1,7 @@
-//! What the same work costs without us: a bare hyper server with a constant body, and plain loops through sqlx.
+//! The baselines: a bare hyper server with a constant body, and plain read loops through sqlx.
 //!
-//! Each baseline runs in a process of its own (this binary again, with an argument), so that its CPU time is
-//! counted the way the server's is.
+//! Each baseline runs in a separate process (this binary with another argument), so that its CPU time is
+//! measured the same way as the server's.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 
 use crate::cpu;
 
-/// A child that is ended with the value.
+/// A child process. Dropping it kills the process.
 pub struct Process(pub Child);
 
 impl Drop for Process {
@@ -30,7 +30,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts the bare server with a body of `size` bytes; it says its address on its first line.
+/// Starts the bare server with a body of `size` bytes. The child prints its address on the first line.
 pub async fn start_http(size: usize) -> anyhow::Result<(Process, SocketAddr)> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["baseline-http", &size.to_string()])
@@ -43,7 +43,7 @@ pub async fn start_http(size: usize) -> anyhow::Result<(Process, SocketAddr)> {
     Ok((Process(child), line.trim().parse()?))
 }
 
-/// The bare server itself. Never returns.
+/// Runs the bare server in this process. Never returns.
 pub async fn serve_http(size: usize) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
@@ -68,26 +68,28 @@ pub async fn serve_http(size: usize) -> anyhow::Result<()> {
     }
 }
 
-/// How often a loop through sqlx got its rows, and the CPU time of the process that ran it.
+/// The number of iterations of a loop through sqlx, and the CPU time of the process that ran it.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Loop {
-    turns: u64,
+    iterations: u64,
     cpu_seconds: f64,
 }
 
-/// Runs one of the loops below in a process of its own: turns per CPU-second, that of a database server included.
+/// Runs one of the loops below in a separate process. Returns iterations per CPU-second, including the CPU time of a
+/// database server.
 pub fn run_loop(kind: &str, url: &str, database: Option<u32>) -> anyhow::Result<f64> {
     let before = database.map(cpu::of_family).unwrap_or_default();
     let out = Command::new(std::env::current_exe()?).args([kind, url]).output()?;
     anyhow::ensure!(out.status.success(), "{kind}: {}", String::from_utf8_lossy(&out.stderr));
     let done: Loop = serde_json::from_slice(&out.stdout)?;
     let database = database.map(cpu::of_family).unwrap_or_default().saturating_sub(before);
-    Ok(done.turns as f64 / (done.cpu_seconds + database.as_secs_f64()))
+    Ok(done.iterations as f64 / (done.cpu_seconds + database.as_secs_f64()))
 }
 
-const READING: Duration = Duration::from_secs(3);
+/// How long a loop runs.
+const LOOP_DURATION: Duration = Duration::from_secs(3);
 
-/// The page of a list: 21 rows by collection, newest first, as the server reads them; or one row by its key.
+/// The statement of a list (21 rows of a collection, newest first, as the server reads them) or of one row by its key.
 macro_rules! statement {
     ($record:literal, $rest:literal) => {
         concat!(
@@ -111,21 +113,21 @@ macro_rules! reading {
             let list = statement!($record, " ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21");
             let one = statement!($record, " AND r.did_id = $2 AND r.rkey = $3");
             let (started, before) = (Instant::now(), cpu::of(std::process::id()));
-            let mut turns = 0;
+            let mut iterations = 0;
             let mut seen = 0;
-            while started.elapsed() < READING {
+            while started.elapsed() < LOOP_DURATION {
                 let query = sqlx::query(if single { one } else { list }).bind(collection);
                 let query = if single { query.bind(did).bind(&rkey) } else { query };
                 for row in query.fetch_all(&mut connection).await? {
                     seen += row.get::<String, _>(1).len() + row.get::<String, _>(2).len();
                     seen += row.get::<String, _>(4).len();
                 }
-                turns += 1;
+                iterations += 1;
             }
             anyhow::ensure!(seen > 0, "the baseline read nothing");
             let cpu = cpu::of(std::process::id()) - before;
             connection.close().await?;
-            Ok(Loop { turns, cpu_seconds: cpu.as_secs_f64() })
+            Ok(Loop { iterations, cpu_seconds: cpu.as_secs_f64() })
         }
     };
 }
@@ -133,7 +135,7 @@ macro_rules! reading {
 reading!(read_sqlite, sqlx::sqlite::SqliteConnectOptions, "r.record");
 reading!(read_postgres, sqlx::postgres::PgConnectOptions, "r.record::text");
 
-/// What PostgreSQL does by itself a minute after a bulk load; a measurement can't wait for it.
+/// Does what autovacuum would do about a minute after a bulk load, so that the measurement need not wait for it.
 pub async fn vacuum(url: &str) -> anyhow::Result<()> {
     let mut connection = url.parse::<sqlx::postgres::PgConnectOptions>()?.connect().await?;
     sqlx::query("VACUUM (ANALYZE)").execute(&mut connection).await?;
@@ -141,7 +143,7 @@ pub async fn vacuum(url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The process side of [`run_loop`].
+/// Runs in the child process of [`run_loop`]: reads in a loop and prints the result.
 pub async fn read(url: &str, single: bool) -> anyhow::Result<()> {
     let result = if url.starts_with("postgres") {
         read_postgres(url, single).await?

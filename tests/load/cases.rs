@@ -1,4 +1,4 @@
-//! The cases of the table, on one database.
+//! Measures the cases of the table on one database.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use crate::report::{Row, Table};
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
 use crate::support::jetstream::{Standin, synthetic};
-use crate::{Place, Plan, baseline, cpu, http, writing};
+use crate::{Databases, Plan, baseline, cpu, http, writing};
 
-/// Enough to keep two cores busy, few enough that latencies are the server's and not the queue's.
+/// Enough to keep two cores busy, and few enough that latencies do not consist of time in a queue.
 const CONNECTIONS: usize = 16;
 
 const CONSTANT: &str = "function handle() return { ok = true, items = { 1, 2, 3 }, name = 'constant' } end";
 
-/// Two instructions a turn.
+/// Two instructions per iteration.
 const LOOP: &str = "function handle() local n = 0 for i = 1, 249990 do n = n + i end return { n = n } end";
 
 const QUERY: &str =
     "function handle() return db.query{ collection = 'com.example.load.note', limit = 20 } end";
 
-/// One in a thousand records.
+/// Matches one in a thousand records.
 const FILTER: &str = "function handle() return db.query{ collection = 'com.example.load.note', limit = 20, \
     filter = { field = 'likes', value = 7 } } end";
 
-/// Runs every case in one place.
-pub async fn measure(place: &Place, plan: &Plan) -> anyhow::Result<Table> {
-    let Place { name, url, baseline_url, database } = place;
+/// Measures every case on one backend.
+pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Table> {
+    let Databases { name, url, baseline_url, database } = databases;
     let (name, database) = (*name, *database);
     let standin = Standin::start().await;
     let now = Clock::system().now().0;
     let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
-    eprintln!("{name}: {} events are ready to stream", plan.records);
+    eprintln!("{name}: generated {} events", plan.records);
     let mut server = server::start(url, &standin.url()).await;
     let mut table = Table::new(name, database.is_some());
     let meter = Meter { server: server.pid(), database };

@@ -1,4 +1,4 @@
-//! CPU time and memory of a process, from `/proc`.
+//! Reads CPU time and memory of a process from `/proc`.
 
 use std::fs;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 /// Linux's `USER_HZ`: the unit of the times in `/proc/PID/stat`, 100 on every platform we run on.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// User and system time that a process has used so far, with its children that have ended.
+/// User and system time of a process and its ended children, in ticks, and the PID of its parent.
 fn own(pid: u32) -> Option<(u64, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name may hold spaces and brackets; fields are counted from the last bracket.
+    // The command's name may contain spaces and brackets, so fields are counted from the last bracket.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let number = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok());
     let ticks = number(11)? + number(12)? + number(13)? + number(14)?;
@@ -20,7 +20,7 @@ fn duration(ticks: u64) -> Duration {
     Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
 }
 
-/// The process that started it.
+/// The PID of the parent process.
 pub fn parent(pid: u32) -> Option<u32> {
     own(pid).map(|(_, parent)| parent)
 }

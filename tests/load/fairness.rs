@@ -1,4 +1,4 @@
-//! What one client's loops do to another client: the latency of a constant query, alone and beside a client that runs
+//! Measures how one client slows down another: the latency of a constant query, alone and while a greedy client runs
 //! scripts at full speed on every core.
 
 use std::fmt;
@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::support::instance::Instance;
 use crate::{Plan, http, server};
 
-/// Requests that the greedy client has in flight.
+/// The number of requests that the greedy client has in flight.
 const GREEDY: usize = 16;
 
-/// As much as a script may do, again and again.
+/// Nearly as many instructions as a run may execute.
 const LOOP: &str = "function handle() local n = 0 for i = 1, 490000 do n = n + i end return { n = n } end";
 const CONSTANT: &str = "function handle() return { ok = true } end";
 
@@ -23,11 +23,11 @@ pub struct Fairness {
     how: &'static str,
     alone: (f64, f64),
     beside: (f64, f64),
-    /// The greedy client's runs, and those that were refused, a second.
+    /// The greedy client's successful and refused runs per second.
     greedy: (f64, f64),
 }
 
-/// Measures on a server of its own. `environment` is what is configured.
+/// Measures on a new server, which gets these environment variables.
 pub async fn measure(
     how: &'static str,
     database: &str,
@@ -60,7 +60,7 @@ pub async fn another_client(server: &Instance) -> String {
     answer.body["client_key"].as_str().expect("a client key").to_owned()
 }
 
-/// The head of the table that the rows belong to.
+/// The header of the Markdown table.
 pub const HEAD: &str = "| Setting | alone p50 ms | p99 ms | beside loops p50 ms | p99 ms | times p99 | loops per second | refused per second |
 |---|---:|---:|---:|---:|---:|---:|---:|";
 

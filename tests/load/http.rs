@@ -1,4 +1,4 @@
-//! A closed-loop HTTP client: so many connections, each asking again as soon as it has its answer.
+//! A closed-loop HTTP client: each of its connections sends the next request as soon as it has the response.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use tokio::task::JoinHandle;
 
 use crate::support::http_client::connect;
 
-/// What a run of the loop saw.
+/// The result of a run of the loop.
 #[derive(Debug, Default)]
 pub struct Run {
     pub requests: u64,
     pub failures: u64,
-    /// Of one body, the last seen.
+    /// The size of the last response body.
     pub body_bytes: usize,
     pub elapsed: Duration,
     latencies: Vec<u32>,
@@ -32,7 +32,7 @@ impl Run {
     }
 }
 
-/// Sends each of the requests once, over so many connections.
+/// Sends each of the requests once, over `connections` connections.
 pub async fn run_each(
     address: SocketAddr,
     requests: Vec<http::Request<Full<Bytes>>>,
@@ -49,21 +49,21 @@ pub async fn run_each(
         tasks.push(tokio::spawn(async move {
             let mut run = Run::default();
             for request in share {
-                let asked = Instant::now();
+                let sent = Instant::now();
                 let response = sender.send_request(request).await?;
                 let ok = response.status().is_success();
                 run.body_bytes = response.into_body().collect().await?.to_bytes().len();
-                run.latencies.push(asked.elapsed().as_micros() as u32);
+                run.latencies.push(sent.elapsed().as_micros() as u32);
                 run.requests += 1;
                 run.failures += u64::from(!ok);
             }
             anyhow::Ok(run)
         }));
     }
-    gathered(tasks, started).await
+    merge(tasks, started).await
 }
 
-/// Asks for `path` over `connections` connections for `duration`.
+/// Requests `path` repeatedly over `connections` connections for `duration`.
 pub async fn run(
     address: SocketAddr,
     path: &str,
@@ -83,11 +83,11 @@ pub async fn run(
                 for (name, value) in &headers {
                     request = request.header(*name, value);
                 }
-                let asked = Instant::now();
+                let sent = Instant::now();
                 let response = sender.send_request(request.body(Full::default())?).await?;
                 let ok = response.status().is_success();
                 let body = response.into_body().collect().await?.to_bytes();
-                run.latencies.push(asked.elapsed().as_micros() as u32);
+                run.latencies.push(sent.elapsed().as_micros() as u32);
                 run.requests += 1;
                 run.failures += u64::from(!ok);
                 run.body_bytes = body.len();
@@ -95,11 +95,11 @@ pub async fn run(
             anyhow::Ok(run)
         }));
     }
-    gathered(tasks, started).await
+    merge(tasks, started).await
 }
 
-/// As [`run`], over one connection and from a thread of its own: the latencies are then the server's and not those of
-/// other loops' queue in this program.
+/// Like [`run`], over one connection and on a separate thread, so that other loops in this program do not add to the
+/// latencies.
 pub async fn run_apart(
     address: SocketAddr,
     path: &str,
@@ -114,7 +114,7 @@ pub async fn run_apart(
     .await?
 }
 
-async fn gathered(tasks: Vec<JoinHandle<anyhow::Result<Run>>>, started: Instant) -> anyhow::Result<Run> {
+async fn merge(tasks: Vec<JoinHandle<anyhow::Result<Run>>>, started: Instant) -> anyhow::Result<Run> {
     let mut all = Run::default();
     for task in tasks {
         let one = task.await??;

@@ -1,18 +1,14 @@
-//! How fast the server is: `make bench`.
+//! Measures the throughput of the server: `make bench`.
 //!
 //! Starts the release server on a database, fills it with 100,000 records through a local Jetstream stand-in, and
-//! measures each case beside two baselines of the same run: a bare hyper server with a body of the same size, and
+//! measures each case and two baselines in the same run: a bare hyper server with a body of the same size, and
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
-//! database's, on PostgreSQL), so that a busy machine changes them little. Bounded in count and time; loopback only.
+//! database's, on PostgreSQL), so that other load on the machine changes them little. Uses loopback only.
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|all] [--records N] [--seconds N] [--only TEXT]`
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command-line program reports on its terminal"
-)]
-#![expect(unreachable_pub, reason = "one binary: its modules share what they have")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
+#![expect(unreachable_pub, reason = "the modules of a binary share items as pub")]
 
 mod baseline;
 mod cases;
@@ -26,7 +22,7 @@ mod sessions;
 mod writing;
 
 #[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "the integration tests need the rest")]
+#[expect(dead_code, reason = "only the integration tests use all of it")]
 mod support;
 
 use std::time::Duration;
@@ -35,31 +31,31 @@ use sqlx::Connection;
 
 use crate::report::Table;
 
-/// The databases of one table.
+/// The databases that one table is measured on.
 #[derive(Debug)]
-pub struct Place {
+pub struct Databases {
     pub name: &'static str,
     pub url: String,
     /// Empty, for the write baseline.
     pub baseline_url: String,
-    /// The PID of a database server of its own.
+    /// The PID of the database server; `None` on SQLite.
     pub database: Option<u32>,
 }
 
-/// What a run is asked to do.
+/// The parameters of a run.
 #[derive(Debug)]
 pub struct Plan {
     pub records: usize,
-    /// Of each reading case.
+    /// The duration of each read case.
     pub seconds: Duration,
-    /// Part of the name of the neighbours to measure; empty for all.
+    /// Measures only the neighbours whose name contains this; empty for all.
     pub only: String,
 }
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // A loop over one connection has no use for threads, and would pay for them.
+    // A loop over one connection has no use for several threads, and they would cost CPU time.
     let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let arg = |i: usize| args.get(i).map(String::as_str);
     match (arg(0), arg(1)) {
@@ -92,19 +88,19 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     if matches!(which, "all" | "sqlite") {
         let directory = tempfile::tempdir()?;
         let url = |name: &str| format!("sqlite://{}", directory.path().join(name).display());
-        let place =
-            Place { name: "SQLite", url: url("load.db"), baseline_url: url("base.db"), database: None };
-        tables.push(cases::measure(&place, plan).await?);
+        let databases =
+            Databases { name: "SQLite", url: url("load.db"), baseline_url: url("base.db"), database: None };
+        tables.push(cases::measure(&databases, plan).await?);
     }
     if matches!(which, "all" | "postgres") {
         let url = support::postgres::create_database().await;
-        let place = Place {
+        let databases = Databases {
             name: "PostgreSQL",
             baseline_url: support::postgres::create_database().await,
             database: Some(postmaster(&url).await?),
             url,
         };
-        tables.push(cases::measure(&place, plan).await?);
+        tables.push(cases::measure(&databases, plan).await?);
     }
     let mut fair = Vec::new();
     if matches!(which, "all" | "fairness") {

@@ -1,4 +1,5 @@
-//! What a greedy client's reads, logs and answers do to the list of another client: its latency alone, and beside each.
+//! Measures how a greedy client's reads, logs and responses slow down another client's list: its latency alone, and
+//! during each of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use crate::support::jetstream::{Standin, synthetic};
 use crate::{Plan, http, writing};
 use belvedere::clock::Clock;
 
-/// Requests that the greedy client has in flight.
+/// The number of requests that the greedy client has in flight.
 const GREEDY: usize = 24;
 
-/// Scripts of the greedy client. `COLLECTION` stands for the collection's name.
+/// Names and bodies of the greedy client's scripts. `COLLECTION` is replaced by the collection's name.
 const CASES: [(&str, &str); 7] = [
     (
         "LIKE without a match",
@@ -34,7 +35,7 @@ pub struct Neighbour {
     case: &'static str,
     alone: (f64, f64),
     beside: (f64, f64),
-    /// The greedy client's runs, and those that were refused, a second.
+    /// The greedy client's successful and refused runs per second.
     greedy: (f64, f64),
 }
 
@@ -75,8 +76,8 @@ pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbou
     Ok(rows)
 }
 
-/// The measure of the rest: as many threads of this program as the machine has cores do nothing but burn them. What the
-/// list loses here is the kernel's doing.
+/// The reference case: as many busy threads of this program as the machine has cores. What the list loses here is due
+/// to the kernel's scheduling, not to the server.
 async fn beside_spinning(
     server: &Instance,
     list: &str,
@@ -95,7 +96,7 @@ async fn beside_spinning(
     let beside = http::run_apart(server.address, list, ours, plan.seconds).await;
     ended.store(true, Ordering::Relaxed);
     for thread in spinning {
-        thread.join().expect("it only spins");
+        thread.join().expect("the thread does not panic");
     }
     let beside = beside?;
     anyhow::ensure!(alone.failures + beside.failures == 0, "the modest client was refused");
@@ -108,7 +109,7 @@ async fn beside_spinning(
     })
 }
 
-/// The head of the table that the rows belong to.
+/// The header of the Markdown table.
 pub const HEAD: &str = "| Beside 24 connections of | alone p50 ms | p99 ms | beside p50 ms | p99 ms | times p99 | runs per second | refused per second |
 |---|---:|---:|---:|---:|---:|---:|---:|";
 

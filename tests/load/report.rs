@@ -1,4 +1,4 @@
-//! The table that goes into `docs/performance.md`.
+//! Formats the Markdown tables of `docs/performance.md`.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::fs;
 pub struct Row {
     pub case: String,
     pub per_second: Option<f64>,
-    /// Milliseconds.
+    /// In milliseconds, like `p99`.
     pub p50: Option<f64>,
     pub p99: Option<f64>,
     pub per_cpu_second: f64,
@@ -15,7 +15,7 @@ pub struct Row {
     pub with_database: Option<f64>,
     /// The bare hyper server with a body of the same size, per CPU-second.
     pub bare: Option<f64>,
-    /// The same rows through sqlx alone, per CPU-second, the database's included.
+    /// The same rows through sqlx alone, per CPU-second including the database's.
     pub sqlx: Option<f64>,
 }
 
@@ -79,7 +79,7 @@ fn whole(value: Option<f64>) -> String {
     value.map(|v| format!("{v:.0}")).unwrap_or_default()
 }
 
-/// What the figures were measured on.
+/// The machine that the figures were measured on.
 pub fn machine() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

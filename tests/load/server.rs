@@ -1,4 +1,4 @@
-//! The server under test, with the collection, the query and the scripts that are measured.
+//! Starts the server under test, and uploads the lexicons and scripts that are measured.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 pub const COLLECTION: &str = "com.example.load.note";
 const QUERY: &str = "com.example.load.list";
 
-/// How long a fill may take before the run is given up.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// How long to wait for records or an index before the run fails.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Starts the release binary; the bucket of the client never runs dry.
+/// Starts the release binary with a rate limit that the client never reaches.
 pub async fn start(database: &str, jetstream: &str) -> Instance {
     start_with(database, jetstream, &[]).await
 }
 
-/// As [`start`], with more environment variables.
+/// Like [`start`], with more environment variables.
 pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Instance {
     let unlimited = "1000000000";
     let environment =
@@ -28,18 +28,18 @@ pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, 
     Instance::start_with(database, jetstream, &[&environment, more].concat()).await
 }
 
-/// The record lexicon, after which the stream begins.
+/// Uploads the record lexicon, after which the server connects to the stream.
 pub async fn upload_collection(server: &Instance) {
     server.upload(record_lexicon(COLLECTION), None).await;
 }
 
-/// The built-in list; its path.
+/// Uploads the lexicon of the built-in list. Returns the query's path.
 pub async fn upload_query(server: &Instance) -> String {
     server.upload(query_lexicon(QUERY), Some(COLLECTION)).await;
     format!("/xrpc/{QUERY}?limit=20")
 }
 
-/// Binds a script to a query of its own; its path.
+/// Binds a script to a new query. Returns the query's path.
 pub async fn add_script(server: &Instance, name: &str, source: &str) -> String {
     let nsid = format!("com.example.load.{name}");
     server.upload(query_lexicon(&nsid), Some(COLLECTION)).await;
@@ -47,15 +47,15 @@ pub async fn add_script(server: &Instance, name: &str, source: &str) -> String {
     format!("/xrpc/{nsid}")
 }
 
-/// The URI of one record of the index.
+/// The URI of a record in the index.
 pub async fn some_uri(server: &Instance) -> anyhow::Result<String> {
     let page = server.xrpc(&format!("{QUERY}?limit=1")).await;
     page.body["records"][0]["uri"].as_str().map(str::to_owned).with_context(|| json!(page.text).to_string())
 }
 
-/// Asks a query until the server has made an index for it; the milliseconds that its build took.
+/// Sends a query until the server has built a field index for it. Returns how long the build took, in milliseconds.
 pub async fn wait_for_index(server: &Instance, query: &str) -> anyhow::Result<f64> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         server.xrpc(query).await;
         let stats = server.admin(Method::GET, "/admin/stats/indexes", None).await;
@@ -63,13 +63,13 @@ pub async fn wait_for_index(server: &Instance, query: &str) -> anyhow::Result<f6
         if let Some(ready) = ready {
             return ready["build_ms"].as_f64().with_context(|| stats.text.clone());
         }
-        anyhow::ensure!(Instant::now() < deadline, "no index was made: {}", stats.text);
+        anyhow::ensure!(Instant::now() < deadline, "no index was built: {}", stats.text);
     }
 }
 
-/// Waits until the index holds so many records; the highest resident memory seen on the way.
+/// Waits until the index has `count` records. Returns the server's peak resident memory, in bytes.
 pub async fn wait_for_records(server: &Instance, count: u64) -> anyhow::Result<u64> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut peak = 0;
     loop {
         let records = server.records().await;
@@ -77,7 +77,7 @@ pub async fn wait_for_records(server: &Instance, count: u64) -> anyhow::Result<u
         if records >= count {
             return Ok(peak);
         }
-        anyhow::ensure!(Instant::now() < deadline, "only {records} of {count} records arrived");
+        anyhow::ensure!(Instant::now() < deadline, "only {records} of {count} records were indexed");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

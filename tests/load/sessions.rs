@@ -1,5 +1,5 @@
-//! What a user costs: the same query without and with a DPoP proof, and a procedure that writes to a PDS, in processor
-//! time of the server. The PDS is a stand-in in this process, so its time is not the server's.
+//! Measures the CPU time of authenticated requests in the server: the same query without and with a DPoP proof, and a
+//! procedure that writes to a PDS. The PDS is a stand-in in this process, so its CPU time is not counted.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const NOTE: &str = "com.example.note";
 const LIST: &str = "/xrpc/com.example.list";
 const PUT: &str = "/xrpc/com.example.put";
 
-/// Microseconds of the server's processor time for each request.
+/// Microseconds of the server's CPU time per request.
 #[derive(Debug)]
 pub struct Sessions {
     name: &'static str,
@@ -32,7 +32,7 @@ pub struct Sessions {
     write: f64,
 }
 
-/// Measures on a server of its own.
+/// Measures on a new server.
 pub async fn measure(name: &'static str, database: &str) -> anyhow::Result<Sessions> {
     let (plc, pds) = (Plc::start().await, OauthPds::start().await);
     plc.host(ALICE, &pds.url());
@@ -50,7 +50,7 @@ pub async fn measure(name: &'static str, database: &str) -> anyhow::Result<Sessi
         let body = json!({ "text": format!("note {n}") }).to_string();
         signed(&server, &device, &Method::POST, PUT, body.into())
     };
-    // Once for what is made at the first use.
+    // Warm up caches and connections.
     http::run_each(server.address, (0..500).map(proved).collect(), CONNECTIONS).await?;
     http::run_each(server.address, (0..100).map(write).collect(), CONNECTIONS).await?;
     Ok(Sessions {
@@ -80,7 +80,7 @@ fn signed(
         .expect("a request")
 }
 
-/// Microseconds of the server's time for each of the requests.
+/// Microseconds of the server's CPU time per request.
 async fn cost(server: &Instance, requests: Vec<Request<Full<Bytes>>>) -> anyhow::Result<f64> {
     let before = cpu::of(server.pid());
     let run = http::run_each(server.address, requests, CONNECTIONS).await?;
@@ -89,7 +89,7 @@ async fn cost(server: &Instance, requests: Vec<Request<Full<Bytes>>>) -> anyhow:
     Ok(used.as_secs_f64() * 1e6 / run.requests as f64)
 }
 
-/// The head of the table that the rows belong to.
+/// The header of the Markdown table.
 pub const HEAD: &str = "| Database | query, anonymous µs | query, DPoP µs | more for DPoP µs | procedure µs |
 |---|---:|---:|---:|---:|";
 

@@ -1,5 +1,5 @@
-//! The write baseline: the rows of the same records, put into the same schema by prepared bulk inserts and nothing
-//! else. No stream, no parsing, no CIDs, no order to keep.
+//! The write baseline: inserts the rows of the same records into the same schema with prepared bulk inserts only: no
+//! stream, no parsing, no CIDs, no order to preserve.
 
 use std::process::{Command, Stdio};
 
@@ -11,15 +11,15 @@ use crate::cpu;
 use crate::server::COLLECTION;
 use crate::support::jetstream::{synthetic_did, synthetic_record};
 
-/// Records of one transaction; the server's own batches are of this order.
+/// Records per transaction; the server's own batches are of similar size.
 const TRANSACTION: usize = 8000;
-/// Rows of one SQLite statement: ten parameters each.
+/// Rows per SQLite statement, of ten parameters each.
 const STATEMENT: usize = 200;
-/// Accounts that the records belong to, as many as the stream's.
+/// The number of repos that the records are spread over, the same as in the stream.
 pub const REPOS: usize = 1000;
 
-/// Runs [`insert`] in a process of its own, on an empty database: rows per CPU-second, that of a database server
-/// included.
+/// Runs [`insert`] in a separate process on an empty database. Returns rows per CPU-second, including the CPU time of a
+/// database server.
 pub async fn baseline(url: &str, records: usize, database: Option<u32>) -> anyhow::Result<f64> {
     let db = Db::open(url, 2).await?;
     db.migrate().await?;
@@ -35,9 +35,9 @@ pub async fn baseline(url: &str, records: usize, database: Option<u32>) -> anyho
     Ok(records as f64 / (seconds + database.as_secs_f64()))
 }
 
-/// The process side of [`baseline`]: prints the CPU seconds that the inserts took.
+/// Runs in the child process of [`baseline`]: inserts the rows, and prints the CPU seconds that this took.
 pub async fn insert(url: &str, records: usize) -> anyhow::Result<()> {
-    // Made before the clock starts: the baseline is the database's work alone.
+    // Generated before the measurement starts, which is to cover only the database's work.
     let rows: Vec<Row> = (0..records).map(Row::new).collect();
     let before = cpu::of(std::process::id());
     if url.starts_with("postgres") {

@@ -1,4 +1,4 @@
-//! Accounts that change their handle, go away for a while, are taken down, or are deleted.
+//! Accounts that change their handle, are deactivated and reactivated, taken down, or deleted.
 
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use crate::wait::until;
 
 const NOTE: &str = "com.example.accounts.note";
 
-crate::on_both!(an_account_that_goes_is_not_seen);
-async fn an_account_that_goes_is_not_seen(database: Database) {
+crate::on_both!(records_of_a_hidden_account_are_hidden);
+async fn records_of_a_hidden_account_are_hidden(database: Database) {
     let network = network().await;
     let (admin, stays, mut goes) =
         (network.account().await, network.account().await, network.account().await);
@@ -25,34 +25,34 @@ async fn an_account_that_goes_is_not_seen(database: Database) {
         account.put(NOTE, "one", json!({ "n": 1 })).await;
         account.put(NOTE, "two", json!({ "n": 2 })).await;
     }
-    sees(&server, &key, &stays, 2).await;
-    sees(&server, &key, &goes, 2).await;
+    expect_records(&server, &key, &stays, 2).await;
+    expect_records(&server, &key, &goes, 2).await;
 
     goes.change_handle().await;
     goes.put(NOTE, "three", json!({ "n": 3 })).await;
-    sees(&server, &key, &goes, 3).await;
+    expect_records(&server, &key, &goes, 3).await;
 
     goes.deactivate().await;
-    sees(&server, &key, &goes, 0).await;
+    expect_records(&server, &key, &goes, 0).await;
     goes.activate().await;
-    sees(&server, &key, &goes, 3).await;
+    expect_records(&server, &key, &goes, 3).await;
 
     goes.take_down(true).await;
-    sees(&server, &key, &goes, 0).await;
-    // Not even after a restart.
+    expect_records(&server, &key, &goes, 0).await;
+    // They stay hidden after a restart.
     server.stop().await;
     server.start().await;
-    sees(&server, &key, &goes, 0).await;
+    expect_records(&server, &key, &goes, 0).await;
     goes.take_down(false).await;
-    sees(&server, &key, &goes, 3).await;
+    expect_records(&server, &key, &goes, 3).await;
 
     goes.delete_account().await;
-    sees(&server, &key, &goes, 0).await;
-    sees(&server, &key, &stays, 2).await;
+    expect_records(&server, &key, &goes, 0).await;
+    expect_records(&server, &key, &stays, 2).await;
 }
 
-async fn sees(server: &Server, key: &str, account: &Account, count: usize) {
-    until("the index sees the account's records, or no longer", || async {
+async fn expect_records(server: &Server, key: &str, account: &Account, count: usize) {
+    until("the index has the expected number of the account's records", || async {
         let found = records(server, key, NOTE, std::slice::from_ref(account)).await.len();
         if found == count {
             Ok(())

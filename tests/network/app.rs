@@ -1,4 +1,5 @@
-//! A third-party application: it gets keys from the server, makes sessions with the real PDS, and calls with proofs.
+//! A third-party application: it gets DPoP keys from the server, creates sessions with the real PDS, and sends requests
+//! with proofs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +26,7 @@ pub struct App {
 
 const REDIRECT: &str = "http://127.0.0.1:8080/callback";
 
-/// What an app has of one user on one device.
+/// A user's session with the application on one device.
 pub struct Device {
     pub session: String,
     pub token: String,
@@ -33,7 +34,7 @@ pub struct Device {
     client_key: String,
 }
 
-/// A loopback client's id, which is its metadata too, and the redirect URI in it. Each is another client.
+/// A new loopback client: its client id, which contains its metadata, and its redirect URI.
 pub fn client_id(scopes: &str) -> (String, String) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let redirect = format!("{REDIRECT}/{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -43,13 +44,13 @@ pub fn client_id(scopes: &str) -> (String, String) {
 }
 
 impl App {
-    /// Registers a client; what the server says of it.
+    /// Registers a client. Returns the server's response.
     pub async fn create(server: &Server, admin_key: &str, body: &Value) -> Value {
         let request = server.request(Method::POST, "/admin/api-clients").bearer_auth(admin_key);
         expect(201, request.json(body)).await
     }
 
-    /// Registers a confidential app whose sessions may have these scopes. To the PDS it is a loopback client.
+    /// Registers a confidential app whose sessions may have these scopes. For the PDS it is a loopback client.
     pub async fn register(server: &Server, admin_key: &str, scopes: &'static str) -> Self {
         let (client_id, redirect) = client_id(scopes);
         let body = json!({
@@ -61,7 +62,7 @@ impl App {
         Self { client_key: text("client_key"), secret: text("client_secret"), client_id, redirect, scopes }
     }
 
-    /// A request with the app's credentials.
+    /// Builds a request with the app's credentials.
     pub fn request(&self, server: &Server, method: Method, path: &str) -> RequestBuilder {
         server
             .request(method, path)
@@ -69,7 +70,8 @@ impl App {
             .header("x-client-secret", &self.secret)
     }
 
-    /// The user logs in on a device: a key of the server's, the app's own flow with the PDS, and the tokens registered.
+    /// Logs a user in on a new device: gets a DPoP key from the server, runs the OAuth flow with the PDS, and registers
+    /// the tokens with the server.
     pub async fn log_in(&self, server: &Server, network: &Network, user: &Account, more: Value) -> Device {
         let provisioned =
             expect(201, self.request(server, Method::POST, "/oauth/dpop-keys").json(&json!({}))).await;
@@ -95,7 +97,7 @@ impl App {
 }
 
 impl Device {
-    /// A request with the app's key and the user's proof, and nothing else.
+    /// Builds a request with the client key and a proof of the user's session.
     pub fn request(&self, server: &Server, method: Method, path: &str) -> RequestBuilder {
         let url = format!("{}{path}", server.url);
         let proof = ProofFor {

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The owner of a repo follows an invite in a real browser: our page, the PDS's own pages, and back.
+// The owner of a repo follows an invite link in a real browser: through our page, the PDS's own pages, and back.
 // `node browser.mjs '{"link":…,"user":…}'`.
 import assert from 'node:assert/strict'
 import { chromium } from 'playwright-core'
@@ -15,12 +15,12 @@ try {
   assert.match(new URL(page.url()).pathname, /^\/link\/start$/)
   assert.match(await page.title(), /^Link your repo to /)
   assert.match(await page.locator('main').innerText(), /to announce/)
-  // Every field can be found by its label, and the form works from the keyboard.
+  // Fields have labels, and the form works from the keyboard.
   await page.getByLabel('Your handle').fill(user.handle)
   await page.keyboard.press('Enter')
   await page.waitForURL(/\/oauth\/authorize/)
 
-  // The PDS's pages, as far as they concern us: sign in and agree.
+  // On the PDS's pages: sign in and consent.
   await page.locator('input[name="password"], input[type="password"]').first().fill(user.password)
   await page.locator('button[type="submit"]').first().click()
   await page.getByRole('button', { name: /authorize|accept|allow/i }).first().click()

@@ -1,8 +1,9 @@
-//! `kill -9` at random moments while records stream in (docs/invariants.md, 1): nothing is lost, nothing is doubled.
+//! Kills the server with SIGKILL at random moments while records are streamed (docs/invariants.md, 1): no record is
+//! lost or indexed twice.
 //!
-//! The moment of a kill is random in what the writers have written, not in time: 0 to 30 commits after the process
-//! was started, so it hits starting, replaying and live indexing. Creates, updates and deletes are mixed, several in
-//! one commit, over accounts that share a collection.
+//! The moment of a kill depends on a random number of commits, not on time: 0 to 30 commits after the process
+//! was started, so it happens during start-up, replay and live indexing. Creates, updates and deletes are mixed,
+//! several in one commit, over accounts that share a collection.
 
 use belvedere::random::Random;
 use reqwest::Method;
@@ -18,7 +19,7 @@ const NOTE: &str = "com.example.crash.note";
 const SCRIPT: &str = "function handle() for i = 1, 20000 do end return true end";
 const ROUNDS: usize = 24;
 const ACCOUNTS: usize = 3;
-/// Small enough that updates and deletes hit records that are there.
+/// Few enough that updates and deletes usually hit existing records.
 const KEYS: u64 = 200;
 /// One round in this many waits for the server to be ready before the first write.
 const READY_EVERY: u64 = 3;
@@ -37,7 +38,7 @@ async fn kill_at_any_moment(database: Database) {
     server.start().await;
     let key = server.create_key(&writers[0].account.did);
     track(&server, &key, NOTE).await;
-    // Through a script, so that kills hit events that wait for theirs.
+    // With a record script, so that some events are waiting for their script when the server is killed.
     let script = json!({ "id": format!("record.index:{NOTE}"), "body": SCRIPT });
     expect(201, server.request(Method::POST, "/admin/scripts").bearer_auth(&key).json(&script)).await;
 
@@ -59,12 +60,12 @@ async fn kill_at_any_moment(database: Database) {
     let accounts: Vec<_> = writers.into_iter().map(|writer| writer.account).collect();
     let compared = equals_pds(&server, &key, NOTE, &accounts).await;
     println!("{compared} records after {ROUNDS} kills");
-    assert!(compared > ROUNDS, "the writers wrote enough to mean something");
+    assert!(compared > ROUNDS, "the writers wrote too little for a meaningful test");
 }
 
 struct Writer {
     account: Account,
-    /// Which keys have a record now.
+    /// The keys that have a record.
     keys: Vec<u64>,
 }
 
@@ -81,10 +82,10 @@ impl Writer {
             touched.push(key);
             let rkey = format!("key{key}");
             let record = json!({ "text": random.hex(100), "n": below(random, 1_000_000) });
-            let held = self.keys.iter().position(|&held| held == key);
-            writes.push(match held {
-                Some(place) if below(random, 3) == 0 => {
-                    self.keys.swap_remove(place);
+            let existing = self.keys.iter().position(|&existing| existing == key);
+            writes.push(match existing {
+                Some(index) if below(random, 3) == 0 => {
+                    self.keys.swap_remove(index);
                     Account::delete_write(NOTE, &rkey)
                 }
                 Some(_) => Account::update_write(NOTE, &rkey, record),

@@ -4,13 +4,13 @@ use tempfile::TempDir;
 
 pub struct Database {
     pub url: String,
-    /// Where a SQLite file is; `None` on PostgreSQL. Goes when the test is over, as a PostgreSQL database does.
+    /// The folder of a SQLite file; `None` on PostgreSQL. Removed after the test, like a PostgreSQL database.
     directory: Option<TempDir>,
 }
 
 impl Database {
     pub fn sqlite() -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory is made");
+        let directory = tempfile::tempdir().expect("a temporary directory is created");
         Self { url: format!("sqlite://{}/test.db", directory.path().display()), directory: Some(directory) }
     }
 

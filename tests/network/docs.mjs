@@ -1,6 +1,5 @@
 #!/usr/bin/env node
-// Runs the JavaScript of docs/authentication.md, block after block as one program, and prints what it prints:
-// `node docs.mjs '{"instance":…}'`.
+// Runs the JavaScript blocks of docs/authentication.md as one program: `node docs.mjs '{"instance":…}'`.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { runOAuth } from './lib/oauth.mjs'

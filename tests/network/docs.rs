@@ -1,4 +1,4 @@
-//! What `docs/authentication.md` tells app developers, run as it stands.
+//! Runs the JavaScript examples of `docs/authentication.md` unmodified.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The index as its readers see it.
+//! Sets up lexicons and clients, and reads the index through the admin API and XRPC.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::pds::{Account, Records};
 use crate::server::{Server, expect, send};
 use crate::wait::until;
 
-/// Uploads a record lexicon, without a backfill: what comes is what the stream brings.
+/// Uploads a record lexicon without a backfill: records come only from the stream.
 pub async fn track(server: &Server, key: &str, collection: &str) {
     let lexicon = json!({
         "lexicon": 1, "id": collection,
@@ -41,7 +41,7 @@ async fn upload(server: &Server, key: &str, body: Value) {
     assert_eq!(answer["revision"], 1);
 }
 
-/// A registered application; gives its client key.
+/// Registers an API client. Returns its client key.
 pub async fn add_client(server: &Server, key: &str) -> String {
     let body = json!({
         "name": "test app", "client_id_url": "https://app.example/metadata.json", "client_uri": "https://app.example",
@@ -69,12 +69,12 @@ pub async fn records(server: &Server, key: &str, collection: &str, accounts: &[A
             if accounts.iter().any(|account| row["did"] == account.did.as_str()) {
                 let text = |name: &str| row[name].as_str().expect("uri and cid are texts").to_owned();
                 let mut record = row["record"].clone();
-                // The row is what the PDS has, whether or not the address is shown with it.
+                // The uri is not part of the record on the PDS.
                 if let Some(fields) = record.as_object_mut() {
                     fields.remove("uri");
                 }
-                let doubled = records.insert(text("uri"), (text("cid"), record));
-                assert!(doubled.is_none(), "{} is there twice", row["uri"]);
+                let duplicate = records.insert(text("uri"), (text("cid"), record));
+                assert!(duplicate.is_none(), "{} is listed twice", row["uri"]);
             }
         }
         cursor = page["cursor"].as_str().map(str::to_owned);
@@ -84,21 +84,26 @@ pub async fn records(server: &Server, key: &str, collection: &str, accounts: &[A
     }
 }
 
-/// Waits until the index holds exactly what the accounts' repos hold: every record, CID and value, and nothing else.
+/// Waits until the index has exactly the records of the accounts' repos, with the same CIDs and values. Returns their
+/// number.
 pub async fn equals_pds(server: &Server, key: &str, collection: &str, accounts: &[Account]) -> usize {
-    let mut truth = Records::new();
+    let mut expected = Records::new();
     for account in accounts {
-        truth.extend(account.records(collection).await);
+        expected.extend(account.records(collection).await);
     }
     until("the index equals the PDS", || async {
         let index = records(server, key, collection, accounts).await;
-        if index == truth {
+        if index == expected {
             return Ok(());
         }
-        let missing: Vec<_> =
-            truth.iter().filter(|(uri, _)| !index.contains_key(*uri)).map(|(uri, _)| uri).take(3).collect();
-        let extra: Vec<_> = index.keys().filter(|uri| !truth.contains_key(*uri)).take(3).collect();
-        let wrong: Vec<_> = truth
+        let missing: Vec<_> = expected
+            .iter()
+            .filter(|(uri, _)| !index.contains_key(*uri))
+            .map(|(uri, _)| uri)
+            .take(3)
+            .collect();
+        let extra: Vec<_> = index.keys().filter(|uri| !expected.contains_key(*uri)).take(3).collect();
+        let wrong: Vec<_> = expected
             .iter()
             .filter(|(uri, row)| index.get(*uri).is_some_and(|found| found != *row))
             .take(2)
@@ -107,14 +112,14 @@ pub async fn equals_pds(server: &Server, key: &str, collection: &str, accounts: 
         Err(format!(
             "{} of {} records; missing {missing:?}, extra {extra:?}, wrong {wrong:?}",
             index.len(),
-            truth.len()
+            expected.len()
         ))
     })
     .await;
-    truth.len()
+    expected.len()
 }
 
-/// Waits until a query's answer satisfies `good`, and gives it.
+/// Repeats a query until its response satisfies `good`, and returns that response.
 pub async fn query_until(
     what: &str,
     request: impl Fn() -> reqwest::RequestBuilder,

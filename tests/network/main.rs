@@ -1,13 +1,13 @@
-//! The product on the real network: PLC directory, PDS, Jetstream, relay and DNS from npm, started once per run
-//! (`network.rs`), and the `belvedere` binary as an operator starts it (`server.rs`). Every test has accounts and a
-//! database of its own and runs on SQLite and on PostgreSQL.
+//! Tests the `belvedere` binary, started as by an operator (`server.rs`), on a real network: PLC directory, PDS,
+//! Jetstream, relay and DNS from npm, started once per run (`network.rs`). Every test uses new accounts and a new
+//! database, and runs on SQLite and on PostgreSQL.
 //!
-//! Nothing waits by the clock: tests poll for what they expect, with a deadline (`wait.rs`). Random choices come from
-//! a seed that is printed; `BELVEDERE_SEED=N` repeats a run.
+//! Tests never sleep for a fixed time: they poll for what they expect, with a timeout (`wait.rs`). Random choices come
+//! from a seed that is printed; `BELVEDERE_SEED=N` repeats a run.
 
-#![expect(clippy::print_stdout, reason = "tests speak to whoever runs them")]
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
-#![expect(unreachable_pub, reason = "one binary: its modules share what they have")]
+#![expect(clippy::print_stdout, reason = "tests print their seeds and results")]
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![expect(unreachable_pub, reason = "the modules of a binary share items as pub")]
 
 mod accounts;
 mod app;
@@ -33,7 +33,7 @@ mod postgres;
 #[path = "../support/process.rs"]
 mod process;
 
-/// Makes two tests of one: `name::sqlite` and `name::postgres`.
+/// Turns a test function into two tests: `name::sqlite` and `name::postgres`.
 macro_rules! on_both {
     ($name:ident) => {
         mod $name {

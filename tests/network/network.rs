@@ -1,4 +1,4 @@
-//! The network of `up.mjs`: one node process for all tests of a run.
+//! Starts the network of `up.mjs`, one node process for all tests of a run, and controls it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::pds::Account;
 
-/// Where everything is, as `up.mjs` says it.
+/// The addresses that `up.mjs` prints.
 #[derive(Deserialize)]
 pub struct Network {
     pub plc: String,
@@ -22,7 +22,7 @@ pub struct Network {
     pub relay: String,
     pub dns: String,
     control: String,
-    /// The node process: it ends when our end of its standard input closes, so also when we are killed.
+    /// The node process. It ends when its standard input is closed, so also when the tests are killed.
     #[serde(skip)]
     process: Option<Child>,
 }
@@ -31,7 +31,7 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The network, started by whoever asks first.
+/// The network. The first call starts it.
 pub async fn network() -> &'static Network {
     static NETWORK: OnceLock<Network> = OnceLock::new();
     tokio::task::spawn_blocking(|| NETWORK.get_or_init(start)).await.expect("the network starts")
@@ -45,16 +45,16 @@ fn start() -> Network {
         .current_dir(repository())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // The PDS logs every request; what matters comes back as an answer.
+        // The PDS logs every request; errors are in the responses.
         .stderr(Stdio::null())
         .spawn()
         .expect("node starts");
     let mut line = String::new();
     BufReader::new(process.stdout.take().expect("standard output is piped"))
         .read_line(&mut line)
-        .expect("up.mjs says where everything is");
+        .expect("up.mjs prints a line");
     let mut network: Network =
-        serde_json::from_str(&line).expect("up.mjs printed its JSON: run it to see why not");
+        serde_json::from_str(&line).expect("up.mjs printed no JSON: run it to see its error");
     network.process = Some(process);
     network
 }
@@ -63,15 +63,15 @@ fn start() -> Network {
 pub fn http() -> reqwest::Client {
     static PROVIDER: OnceLock<()> = OnceLock::new();
     PROVIDER.get_or_init(|| {
-        // Fails only when another test was faster.
+        // Fails only if another test has installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
-    #[expect(clippy::disallowed_methods, reason = "tests talk to servers from the outside")]
+    #[expect(clippy::disallowed_methods, reason = "tests are clients of the server")]
     reqwest::Client::builder().no_proxy().build().expect("a plain client is built")
 }
 
 impl Network {
-    /// A new account on the PDS, with a name nobody else has.
+    /// Creates an account on the PDS, with a unique name.
     pub async fn account(&'static self) -> Account {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -84,19 +84,19 @@ impl Network {
         self.control("/dns", &json!({ "name": name, "txt": text })).await;
     }
 
-    /// Cuts every Jetstream connection.
+    /// Drops every Jetstream connection.
     pub async fn drop_jetstream(&self) {
         self.control("/jetstream/drop", &json!({})).await;
     }
 
-    /// An application's flow with the PDS, as its user consents to it; the tokens.
+    /// Runs an application's OAuth flow with the PDS, in which the user consents. Returns the tokens.
     pub async fn oauth(&self, user: &Account, options: Value) -> Value {
         let mut body = json!({ "handle": user.handle, "password": user.password });
         body.as_object_mut().expect("an object").extend(options.as_object().expect("an object").clone());
         self.control("/oauth", &body).await
     }
 
-    /// The user follows a link to the PDS, signs in and consents; where they are sent back to.
+    /// Acts as a user who follows an authorization URL, signs in and consents. Returns the redirect's URL.
     pub async fn consent(&self, user: &Account, url: &str) -> String {
         let body = json!({ "url": url, "username": user.handle, "password": user.password });
         self.control("/consent", &body).await["url"].as_str().expect("a URL").to_owned()
@@ -104,8 +104,8 @@ impl Network {
 
     async fn control(&self, path: &str, body: &Value) -> Value {
         let answer =
-            http().post(format!("{}{path}", self.control)).json(body).send().await.expect("control answers");
+            http().post(format!("{}{path}", self.control)).json(body).send().await.expect("up.mjs responds");
         assert!(answer.status().is_success(), "{path}: {}", answer.text().await.unwrap_or_default());
-        answer.json().await.expect("control answers JSON")
+        answer.json().await.expect("up.mjs responds with JSON")
     }
 }

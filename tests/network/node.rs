@@ -1,4 +1,4 @@
-//! Scripts of this folder that play somebody's part: an app with its SDK, a browser.
+//! Runs the node scripts of this folder, which act as an app that uses an SDK, or as a browser.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::network::repository;
 
-/// Runs a script with an input; what it prints. That it fails is a failed test.
+/// Runs a script with an input. Returns its standard output; panics if the script fails.
 pub async fn node(script: &str, input: &Value) -> String {
     let arguments = [format!("tests/network/{script}"), input.to_string()];
     let run = move || Command::new("node").args(arguments).current_dir(repository()).output();

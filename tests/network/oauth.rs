@@ -1,5 +1,5 @@
-//! The story of a third-party app: its users log in with their real PDS, it writes in their names, and what it wrote is
-//! indexed at once.
+//! OAuth with a real PDS: third-party apps write to their users' repos, and the records are indexed at once; users log
+//! in to the dashboard; repos are linked for scripts.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,11 +17,11 @@ const LIST: &str = "com.example.oauth.listNotes";
 const SAVE: &str = "com.example.oauth.saveNotes";
 const SCOPES: &str = "atproto transition:generic";
 
-/// A browser that shows where it is sent.
-#[expect(clippy::disallowed_methods, reason = "a browser, from the outside")]
+/// A browser that does not follow redirects, so that tests can check them.
+#[expect(clippy::disallowed_methods, reason = "tests are clients of the server")]
 fn browser() -> reqwest::Client {
-    let stays = reqwest::redirect::Policy::none();
-    reqwest::Client::builder().no_proxy().redirect(stays).build().unwrap()
+    let never = reqwest::redirect::Policy::none();
+    reqwest::Client::builder().no_proxy().redirect(never).build().unwrap()
 }
 
 crate::on_both!(an_app_writes_for_its_users);
@@ -36,9 +36,9 @@ async fn an_app_writes_for_its_users(database: Database) {
     add_procedure(&server, &key, PUT, NOTE).await;
     let app = App::register(&server, &key, SCOPES).await;
 
-    // The tokens seem to be over already, so the first call renews them: the app goes on with what it has.
-    let over = json!({ "expires_at": "2020-01-01T00:00:00Z" });
-    let phone = app.log_in(&server, network, &alice, over).await;
+    // The registered tokens appear to be expired, so the first call renews them. The app keeps using its access token.
+    let expired = json!({ "expires_at": "2020-01-01T00:00:00Z" });
+    let phone = app.log_in(&server, network, &alice, expired).await;
     let put = |body: Value| phone.request(&server, Method::POST, &format!("/xrpc/{PUT}")).json(&body);
     let list = || phone.request(&server, Method::GET, &format!("/xrpc/{LIST}?did={}", alice.did));
     let created = expect(200, put(json!({ "text": "first" }))).await;
@@ -50,7 +50,7 @@ async fn an_app_writes_for_its_users(database: Database) {
         (created["cid"].as_str().unwrap().to_owned(), json!({ "$type": NOTE, "text": "first" }))
     );
 
-    // Changed, and after a restart once more.
+    // Updates, before and after a restart.
     expect(200, put(json!({ "uri": uri, "text": "second" }))).await;
     assert_eq!(expect(200, list()).await["records"][0]["text"], "second");
     server.kill();
@@ -59,7 +59,7 @@ async fn an_app_writes_for_its_users(database: Database) {
     expect(200, put(json!({ "uri": uri, "text": "third" }))).await;
     assert_eq!(alice.records(NOTE).await[&uri].1["text"], "third");
 
-    // What the lexicon or the PDS does not allow goes nowhere.
+    // Writes that the lexicon or the PDS does not allow fail.
     let wrong = expect(400, put(json!({ "text": 7 }))).await;
     assert!(wrong["error"].as_str().unwrap().contains("text"), "{wrong}");
     let others = format!("at://{}/{NOTE}/x", admin.did);
@@ -74,7 +74,7 @@ async fn an_app_writes_for_its_users(database: Database) {
     let profile = expect(200, phone.request(&server, Method::GET, "/xrpc/app.bsky.actor.getProfile")).await;
     assert_eq!(profile, json!({ "did": alice.did, "handle": alice.handle }));
 
-    // A script writes several records in one commit, and takes one back.
+    // A script writes several records in one commit, and deletes one of them.
     add_procedure(&server, &key, SAVE, NOTE).await;
     let source = "function handle()
         local a, b = Record(collection, { text = 'a' }), Record(collection, { text = 'b' })
@@ -138,7 +138,7 @@ async fn a_user_logs_in_at_their_pds(database: Database) {
     );
     let session = cookies(&landed);
 
-    // The first to come is the super user, and after a restart still.
+    // The first user to log in is the super user, also after a restart.
     let get = |path: &str| server.request(Method::GET, path).header("cookie", &session);
     assert_eq!(expect(200, get("/admin/lexicons")).await, json!([]));
     server.kill();

@@ -1,4 +1,4 @@
-//! Scripts and the real network around them: accounts, blobs, and methods that others answer.
+//! Scripts that access the real network: accounts, blobs, and methods of other servers.
 
 use reqwest::Method;
 use serde_json::json;
@@ -36,7 +36,7 @@ async fn scripts_look_outside(database: Database) {
     let script = json!({ "id": format!("xrpc.query:{METHOD}"), "body": SCRIPT });
     expect(201, server.request(Method::POST, "/admin/scripts").bearer_auth(&key).json(&script)).await;
 
-    // The domains of the protocol's own methods name alice, so her PDS answers for them.
+    // The lexicon authority of the protocol's own methods is alice, so they are forwarded to her PDS.
     for domain in ["server.atproto.com", "repo.atproto.com"] {
         network.txt(&format!("_lexicon.{domain}"), &format!("did={}", alice.did)).await;
     }
@@ -52,7 +52,7 @@ async fn scripts_look_outside(database: Database) {
             "missing": 400 })
     );
 
-    // The same methods over HTTP, and only as long as the operator lets them.
+    // The same methods over HTTP, until the operator blocks them.
     let describe = || {
         let request = server.request(Method::GET, "/xrpc/com.atproto.repo.describeRepo");
         request.query(&[("repo", &alice.did)]).header("x-client-key", &client)
@@ -60,7 +60,7 @@ async fn scripts_look_outside(database: Database) {
     assert_eq!(expect(200, describe()).await["handle"], alice.handle.as_str());
     let rules = json!({ "mode": "blocklist", "nsids": ["com.atproto.repo.*"] });
     let put = server.request(Method::PUT, "/admin/settings/xrpc-proxy").bearer_auth(&key).json(&rules);
-    assert_eq!(put.send().await.expect("the server answers").status(), 204);
+    assert_eq!(put.send().await.expect("the server responds").status(), 204);
     expect(403, describe()).await;
     server.stop().await;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The reference OAuth client, unmodified, as the client that our metadata describes: what we say of ourselves is what it
-// takes and what the PDS lets in. `node own_client.mjs '{"instance":…}'`.
+// Runs the unmodified reference OAuth client with the server's own client metadata: the client and the PDS must accept
+// it. `node own_client.mjs '{"instance":…}'`.
 import assert from 'node:assert/strict'
 import { NodeOAuthClient } from '@atproto/oauth-client-node'
 import { signInAndConsent } from './lib/oauth-user.mjs'
@@ -24,7 +24,7 @@ const { session } = await client.callback(back.searchParams)
 assert.equal(session.did, user.did)
 const who = await session.fetchHandler('/xrpc/com.atproto.server.getSession')
 assert.equal((await who.json()).did, user.did)
-// What it began, our server does not end: the state is not one of ours.
+// The server rejects the callback of a flow that it did not start: it does not know the state.
 const foreign = await fetch(back, { redirect: 'manual' })
 assert.equal(foreign.headers.get('location'), '/login?error=expired')
 await session.signOut()

@@ -1,4 +1,4 @@
-//! What a user does on their PDS.
+//! A user's account on the real PDS: writes records and blobs, changes the account, and gets service tokens.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::network::{Network, http};
 
-/// Records by AT URI: their CID and what they say.
+/// Records by AT URI: their CID and value.
 pub type Records = BTreeMap<String, (String, Value)>;
 
 pub struct Account {
@@ -35,7 +35,7 @@ impl Account {
         &self.network.pds
     }
 
-    /// The access token of the session that came with the account.
+    /// The access token of the session that was created with the account.
     pub fn token(&self) -> &str {
         &self.token
     }
@@ -44,14 +44,14 @@ impl Account {
         format!("at://{}/{collection}/{rkey}", self.did)
     }
 
-    /// Writes a record under a key, new or not. Gives its CID.
+    /// Creates or updates a record. Returns its CID.
     pub async fn put(&self, collection: &str, rkey: &str, record: Value) -> String {
         let body = json!({ "repo": self.did, "collection": collection, "rkey": rkey, "record": typed(collection, record) });
         let answer = self.post("com.atproto.repo.putRecord", Some(body)).await;
         answer["cid"].as_str().expect("the PDS gives the CID").to_owned()
     }
 
-    /// Uploads a blob; what goes into a record.
+    /// Uploads a blob. Returns the blob object for a record.
     pub async fn upload_blob(&self, kind: &str, bytes: Vec<u8>) -> Value {
         let request = self.request(Method::POST, "com.atproto.repo.uploadBlob").header("content-type", kind);
         send(request.body(bytes), "uploadBlob").await["blob"].take()
@@ -65,7 +65,7 @@ impl Account {
         .await;
     }
 
-    /// Many writes in one commit, as `com.atproto.repo.applyWrites` takes them.
+    /// Applies several writes in one commit with `com.atproto.repo.applyWrites`.
     pub async fn apply_writes(&self, writes: Vec<Value>) {
         self.post("com.atproto.repo.applyWrites", Some(json!({ "repo": self.did, "writes": writes }))).await;
     }
@@ -105,7 +105,7 @@ impl Account {
         self.post("com.atproto.server.activateAccount", None).await;
     }
 
-    /// What a moderator of the PDS does.
+    /// Takes the account down as a moderator of the PDS, or reverses that.
     pub async fn take_down(&self, applied: bool) {
         let subject = json!({ "$type": "com.atproto.admin.defs#repoRef", "did": self.did });
         let body = json!({ "subject": subject, "takedown": { "applied": applied, "ref": "test" } });
@@ -116,7 +116,7 @@ impl Account {
         self.as_admin("com.atproto.admin.deleteAccount", &json!({ "did": self.did })).await;
     }
 
-    /// A service token for `audience`, signed by the PDS with the account's key; for one method or, without, for any.
+    /// A service token for `audience`, signed by the PDS with the account's key, for one method or for all.
     pub async fn service_token(&self, audience: &str, method: Option<&str>) -> String {
         let mut request =
             self.request(Method::GET, "com.atproto.server.getServiceAuth").query(&[("aud", audience)]);
@@ -127,7 +127,7 @@ impl Account {
         answer["token"].as_str().expect("the PDS gives a token").to_owned()
     }
 
-    /// Everything in one collection of the repo: the truth that an index is compared with.
+    /// All records in one collection of the repo.
     pub async fn records(&self, collection: &str) -> Records {
         let mut records = Records::new();
         let mut cursor: Option<String> = None;

@@ -1,7 +1,6 @@
 #!/usr/bin/env node
-// The published SDKs, unmodified, against a running server: `node sdk.mjs '{"instance":…}'`. What a browser would add (the
-// Origin header) and where the internet is (DNS over HTTPS, plc.directory) is done in the fetch that they are given.
-// Prints one line of JSON; a failed expectation is an error.
+// Runs the unmodified published SDKs against a running server: `node sdk.mjs '{"instance":…}'`. The fetch function that they
+// are given adds the Origin header of a browser and replaces DNS over HTTPS and plc.directory. Prints one line of JSON.
 import assert from 'node:assert/strict'
 import { HappyViewOAuthClient } from '@happyview/oauth-client'
 import { HappyViewBrowserClient } from '@happyview/oauth-client-browser'
@@ -41,7 +40,7 @@ const post = (agent, method, body) => agent.fetchHandler(`/xrpc/${method}`, {
   method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body),
 })
 
-// A page: it logs in, writes, reads, and registers an application of its user's own.
+// A web page logs in, writes, reads, and registers an API client for its user.
 const storage = new Storage()
 const options = { instanceUrl: instance, clientKey: page.clientKey, clientId: page.clientId, redirectUri: page.redirectUri, scopes: page.scopes, storage, fetch: browserFetch }
 const client = new HappyViewBrowserClient(options)
@@ -59,7 +58,7 @@ const child = { name: 'child', clientIdUrl: `https://child.example/${Date.now()}
 const made = await json(await post(agent, 'dev.happyview.createApiClient', child), 201)
 assert.equal((await json(await agent.fetchHandler('/xrpc/dev.happyview.listApiClients', { method: 'GET' }))).clients[0].id, made.client.id)
 
-// It comes back later, and logs in once more, which ends the session before.
+// The page restores the session, and logs in again, which ends the earlier session.
 const later = await new HappyViewBrowserClient(options).restore(user.did)
 await json(await later.fetchHandler(`/xrpc/${methods.list}`, { method: 'GET' }))
 const second = await login()
@@ -69,7 +68,7 @@ await client.logout(user.did)
 assert.equal((await second.fetchHandler(`/xrpc/${methods.list}`, { method: 'GET' })).status, 401)
 assert.equal(await client.restore(user.did), null)
 
-// A server with a secret runs its own flow with the key.
+// A confidential client runs its own OAuth flow with the provisioned key.
 const server = new HappyViewOAuthClient({ instanceUrl: instance, clientKey: confidential.clientKey, clientSecret: confidential.clientSecret })
 const key = await server.provisionDpopKey()
 const tokens = await runOAuth({ pds, handle: user.handle, password: user.password, key: key.rawJwk, scope: confidential.scopes, clientId: confidential.clientId, redirectUri: confidential.redirectUri })

@@ -1,4 +1,4 @@
-//! The SDKs that apps use, from npm and unmodified: to them this server is the one they were written for.
+//! Runs the unmodified client SDKs from npm against the server.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The server as an operator runs it: the real binary, its own process, its own port and folder.
+//! Runs the real binary in a separate process with its own port and folder, as an operator does.
 
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
@@ -10,19 +10,19 @@ use crate::wait::until;
 
 pub struct Server {
     pub url: String,
-    /// What service tokens for this server are made out to.
+    /// The server's DID: the audience of service tokens for it.
     pub did: String,
     process: Process,
     _database: Database,
 }
 
 impl Server {
-    /// Not started yet; `start` does.
+    /// Does not start the server yet.
     pub fn new(network: &Network, database: Database) -> Self {
         Self::with(network, database, &[])
     }
 
-    /// As [`Self::new`], with more environment variables.
+    /// Like [`Self::new`], with more environment variables.
     pub fn with(network: &Network, database: Database, more: &[(&'static str, &str)]) -> Self {
         let mut environment: Vec<(&str, &str)> = vec![
             ("DATABASE_URL", &database.url),
@@ -39,12 +39,12 @@ impl Server {
         Self { url, did, process, _database: database }
     }
 
-    /// Starts the process without waiting for anything.
+    /// Starts the process without waiting until it is ready.
     pub fn spawn(&mut self) {
         self.process.spawn();
     }
 
-    /// Starts the process and waits until it takes requests.
+    /// Starts the process and waits until it accepts requests.
     pub async fn start(&mut self) {
         self.spawn();
         self.ready().await;
@@ -61,12 +61,12 @@ impl Server {
         .await;
     }
 
-    /// `kill -9`.
+    /// Sends SIGKILL.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// SIGTERM; the server must end well and in time.
+    /// Sends SIGTERM. Panics unless the server ends successfully and in time.
     pub async fn stop(&mut self) {
         self.process.terminate();
         let process = &mut self.process;
@@ -79,7 +79,7 @@ impl Server {
         self.process.wait();
     }
 
-    /// Runs `belvedere ARGS` beside the server and gives what it prints.
+    /// Runs `belvedere ARGS` while the server runs. Returns its standard output.
     pub fn cli(&self, args: &[&str]) -> String {
         let output = self.process.run(args);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -87,7 +87,7 @@ impl Server {
         text
     }
 
-    /// An admin API key for `did`, made on the command line.
+    /// Creates an admin API key for `did` on the command line.
     pub fn create_key(&self, did: &str) -> String {
         self.process.create_key(&["--did", did])
     }
@@ -97,7 +97,7 @@ impl Server {
     }
 }
 
-/// Sends and gives status and body; a body that is not JSON comes as a JSON string.
+/// Sends a request. Returns status and body; a body that is not JSON is returned as a JSON string.
 pub async fn send(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
     let answer = request.send().await.expect("the server answers");
     let status = answer.status();
@@ -105,7 +105,7 @@ pub async fn send(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
     (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
 }
 
-/// Sends and gives the body of the expected status.
+/// Sends a request, checks the status, and returns the body.
 pub async fn expect(status: u16, request: reqwest::RequestBuilder) -> Value {
     let (found, body) = send(request).await;
     assert_eq!(found.as_u16(), status, "{body}");

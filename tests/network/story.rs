@@ -1,5 +1,5 @@
-//! The README's story, step by step: a key, a record lexicon, a query lexicon, a client, a record on a real PDS, and
-//! the same record through the built-in query and through a script.
+//! The steps of the README: create a key, upload a record lexicon and a query lexicon, register a client, write a
+//! record on a real PDS, and read it through the built-in query and through a script.
 
 use reqwest::Method;
 use serde_json::json;
@@ -42,7 +42,7 @@ async fn a_record_is_read_back(database: Database) {
     let anonymous = expect(401, server.request(Method::GET, &format!("/xrpc/{LIST}"))).await;
     assert_eq!(anonymous["error"], "Missing client identification");
 
-    // The user writes on their PDS; the reader sees it, through the list and by address.
+    // A record that the user writes on their PDS is returned by the list and by its URI.
     alice.put(NOTE, "first", json!({ "text": "hello" })).await;
     let uri = alice.uri(NOTE, "first");
     let page =
@@ -51,7 +51,7 @@ async fn a_record_is_read_back(database: Database) {
     let single = expect(200, list().query(&[("uri", &uri)])).await;
     assert_eq!(single, json!({ "record": { "$type": NOTE, "text": "hello", "uri": uri } }));
 
-    // The operator attaches a script; it sees the same record, and who asks.
+    // The operator binds a script, which reads the same record and the caller's DID.
     add_query(&server, &key, SCRIPTED, NOTE).await;
     let script = json!({ "id": format!("xrpc.query:{SCRIPTED}"), "body": SCRIPT });
     expect(201, server.request(Method::POST, "/admin/scripts").bearer_auth(&key).json(&script)).await;
@@ -63,7 +63,7 @@ async fn a_record_is_read_back(database: Database) {
     let token = alice.service_token(&server.did, Some(SCRIPTED)).await;
     let known = expect(200, scripted().bearer_auth(&token)).await;
     assert_eq!(known, json!({ "texts": ["hello"], "count": 1, "caller": alice.did }));
-    // A token for one method is good for that one only.
+    // A token for one method is not valid for another.
     let other = alice.service_token(&server.did, Some(LIST)).await;
     expect(401, scripted().bearer_auth(&other)).await;
 
@@ -74,7 +74,7 @@ async fn a_record_is_read_back(database: Database) {
     alice.delete(NOTE, "first").await;
     query_until("the delete arrives", scripted, |body| body["texts"] == json!(["more"])).await;
 
-    // What was written while the server was down comes when it is back.
+    // Records written while the server is down are indexed when it is back.
     server.stop().await;
     alice.put(NOTE, "third", json!({ "text": "meanwhile" })).await;
     server.start().await;
@@ -94,11 +94,11 @@ async fn the_first_caller_becomes_super(database: Database) {
     expect(401, lexicons(&wrong)).await;
     let token = alice.service_token(&server.did, None).await;
     assert_eq!(expect(200, lexicons(&token)).await, json!([]));
-    // A token is good once.
+    // A token is valid only once.
     expect(401, lexicons(&token)).await;
     expect(403, lexicons(&bob.service_token(&server.did, None).await)).await;
 
-    // On the command line the second one gets what it is given, and can't give away more.
+    // On the command line bob gets an operator's permissions. He can't create a key with more permissions than his own.
     let key = server.cli(&["admin", "create-key", "--did", &bob.did, "--permissions", "operator"]);
     expect(200, lexicons(key.trim())).await;
     expect(200, lexicons(&bob.service_token(&server.did, None).await)).await;

@@ -1,4 +1,4 @@
-//! A stream that breaks off and stands still.
+//! A stream whose connections are dropped, and whose collections change.
 
 use serde_json::json;
 
@@ -11,8 +11,8 @@ const NOTE: &str = "com.example.stream.note";
 const LATER: &str = "com.example.stream.later";
 const CUTS: usize = 5;
 
-crate::on_both!(a_cut_stream_loses_nothing);
-async fn a_cut_stream_loses_nothing(database: Database) {
+crate::on_both!(a_dropped_stream_loses_nothing);
+async fn a_dropped_stream_loses_nothing(database: Database) {
     let network = network().await;
     let accounts = [network.account().await, network.account().await];
     let mut server = Server::new(network, database);
@@ -24,7 +24,7 @@ async fn a_cut_stream_loses_nothing(database: Database) {
         for account in &accounts {
             account.put(NOTE, &format!("before{cut}"), json!({ "n": cut })).await;
         }
-        // No wait: some events are on their way, some are not.
+        // No wait: some events have been delivered, some have not.
         network.drop_jetstream().await;
         for account in &accounts {
             account.put(NOTE, &format!("after{cut}"), json!({ "n": cut })).await;
@@ -32,7 +32,7 @@ async fn a_cut_stream_loses_nothing(database: Database) {
     }
     assert_eq!(equals_pds(&server, &key, NOTE, &accounts).await, 2 * 2 * CUTS);
 
-    // A lexicon that comes later changes what the running stream brings.
+    // A record lexicon that is uploaded later adds its collection to the running stream.
     track(&server, &key, LATER).await;
     for account in &accounts {
         account.put(LATER, "one", json!({ "text": "new collection" })).await;

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // Starts a small real atproto network on loopback: PLC directory, PDS, Jetstream, relay, DNS, labeler.
-// One line of JSON on stdout says where everything is; it stays up until SIGTERM, or with --stdin until its standard input
-// closes, so that it can't outlive a test runner that was killed.
+// Prints the addresses as one line of JSON. Runs until SIGTERM, or with --stdin until its standard input is closed, so that
+// it can't outlive a test runner that was killed.
 //   node up.mjs [--accounts alice,bob] [--data DIR] [--stdin]
 import fs from 'node:fs'
 import os from 'node:os'
@@ -19,7 +19,7 @@ const dnsPort = await freePort()
 const dns = await startDns({ port: dnsPort })
 useDns(dnsPort)
 
-// Only now: these bind what was replaced above.
+// Imported only now: these modules bind the functions that were replaced above.
 const { Secp256k1Keypair } = await import('@atproto/crypto')
 const { default: plcServer } = await import('@did-plc/server')
 const { Jetstream } = await import('./lib/jetstream.mjs')
@@ -51,12 +51,12 @@ const control = await startControl({
     'POST /account': ({ name }) => createAccount({ pdsUrl: pds.url, dns, name }),
     'POST /dns': ({ name, txt }) => { if (txt === null) dns.delete(name); else dns.set(name, [txt].flat()) },
     'POST /label': (label) => labeler.label(label), // { uri, val, cid?, neg?, exp? }
-    // An app's flow: { handle, password, key, scope, clientId, redirectUri } to tokens. The key is the app's DPoP key.
+    // Runs an app's flow: { handle, password, key, scope, clientId, redirectUri } to tokens. The key is the DPoP key.
     'POST /oauth': async (options) => {
       const { refresh, nonces, dpop_jwk, ...tokens } = await runOAuth({ pds: pds.url, ...options })
       return tokens
     },
-    // A user follows a link to the PDS: { url, username, password, approve? } to where they are sent back.
+    // Acts as a user who follows an authorization URL: { url, username, password, approve? } to the redirect's URL.
     'POST /consent': async ({ url, ...user }) => ({ url: await signInAndConsent(url, user) }),
     'POST /jetstream/drop': () => jetstream.drop(),
     'POST /jetstream/pause': ({ on }) => jetstream.pause(on),

@@ -1,4 +1,4 @@
-//! Our calls to a PDS against the real one: what it is sent, and what it answers.
+//! Tests `belvedere::pds` against a real PDS.
 
 use belvedere::atproto::{Did, Nsid, RecordKey};
 use belvedere::config::Secret;
@@ -32,32 +32,35 @@ fn note(text: &str) -> Bytes {
 }
 
 /// URI and CID of the single record of a commit.
-fn place(committed: &Committed) -> (String, String) {
+fn uri_and_cid(committed: &Committed) -> (String, String) {
     let (uri, cid) = committed.records[0].as_ref().unwrap();
     (uri.to_string(), cid.to_string())
 }
 
 #[tokio::test]
-async fn the_pds_does_what_it_is_asked() {
+async fn writes_and_blobs_reach_the_pds() {
     let alice = network().await.account().await;
     let net = Client::new(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() }).unwrap();
     let session = session(&alice);
     let (places, tenant) = (PdsPlaces::default(), Tenant::Instance);
     let agent = Agent::new(&net, &session, &places, &tenant);
 
-    // The PDS makes the key of a new record, and we compute the CID that it computes.
+    // The PDS generates the key of a new record, and the CID that we compute is the same as the PDS's.
     let created = agent.write(&write(None, Action::Create(note("first")))).await.unwrap();
-    let (uri, cid) = place(&created);
+    let (uri, cid) = uri_and_cid(&created);
     assert_eq!(
         belvedere::atproto::record::inspect(&note("first")).unwrap().cid.unwrap().to_string(),
         cid,
-        "what the index stores before the stream has it"
+        "the index stores the record with this CID before the stream delivers it"
     );
     let rkey = uri.rsplit('/').next().unwrap().to_owned();
     let put = agent.write(&write(Some(&rkey), Action::Put(note("second")))).await.unwrap();
-    assert_eq!(place(&put).0, uri);
-    assert!(put.rev > created.rev && created.rev.is_some(), "commits tell their revs, in order");
-    assert_eq!(alice.records(NOTE).await[&uri], (place(&put).1, json!({ "$type": NOTE, "text": "second" })));
+    assert_eq!(uri_and_cid(&put).0, uri);
+    assert!(put.rev > created.rev && created.rev.is_some(), "commits have ascending revs");
+    assert_eq!(
+        alice.records(NOTE).await[&uri],
+        (uri_and_cid(&put).1, json!({ "$type": NOTE, "text": "second" }))
+    );
 
     let many = [
         write(Some("a"), Action::Create(note("a"))),
@@ -73,20 +76,20 @@ async fn the_pds_does_what_it_is_asked() {
         texts
     };
     assert_eq!(texts().await, [json!("a"), json!("b"), json!("third")]);
-    // One that can't be done, and none is.
+    // If one write fails, none is applied.
     let refused = agent
         .apply_writes(&[
             write(Some("c"), Action::Create(note("c"))),
             write(Some("gone"), Action::Put(note("x"))),
         ])
         .await;
-    // This PDS answers 500 to it.
+    // This PDS responds with 500.
     assert!(matches!(&refused, Err(PdsError::Refused(_))), "{refused:?}");
     assert_eq!(texts().await.len(), 3);
 
     let deleted = agent.write(&write(Some("a"), Action::Delete)).await.unwrap();
     assert!(deleted.rev > done.rev && deleted.records == [None]);
-    // It is gone either way: this PDS says yes without a commit.
+    // Deleting a missing record succeeds: this PDS makes no commit.
     agent.write(&write(Some("a"), Action::Delete)).await.unwrap();
     assert_eq!(texts().await, [json!("b"), json!("third")]);
 
@@ -94,12 +97,12 @@ async fn the_pds_does_what_it_is_asked() {
     let blob: Value = serde_json::from_slice(&blob).unwrap();
     let with_blob = json!({ "$type": NOTE, "text": "picture", "image": blob["blob"] }).to_string().into();
     let saved = agent.write(&write(None, Action::Create(with_blob))).await.unwrap();
-    let (_, found) = &alice.records(NOTE).await[&place(&saved).0];
+    let (_, found) = &alice.records(NOTE).await[&uri_and_cid(&saved).0];
     assert_eq!(found["image"]["mimeType"], "image/png", "{found}");
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_good_is_refused_and_another_repo_too() {
+async fn an_invalid_token_and_a_foreign_repo_are_refused() {
     let (alice, bob) = (network().await.account().await, network().await.account().await);
     let net = Client::new(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() }).unwrap();
     let create = write(None, Action::Create(note("x")));

@@ -1,4 +1,4 @@
-//! An application as tests need it: it can break every rule on its own.
+//! An API client and its users' sessions, for tests. Each header, claim and parameter can be replaced to break a rule.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +14,7 @@ use super::oauth_pds::OauthPds;
 
 pub const SCOPES: &str = "atproto repo:com.example.note?action=create&action=update blob:*/*";
 
-/// An API client, with what it shows of itself.
+/// A registered API client, with its credentials.
 pub struct App {
     pub key: String,
     pub secret: Option<String>,
@@ -61,7 +61,7 @@ impl App {
         }
     }
 
-    /// A POST to `/oauth/…` with the app's own headers and others.
+    /// Sends a POST to `/oauth/…` with the client's own headers and `more`.
     pub async fn post(&self, server: &Instance, path: &str, more: &[(&str, &str)], body: &Value) -> Answer {
         let mut headers = vec![("x-client-key", self.key.as_str())];
         headers.extend(self.secret.iter().map(|secret| ("x-client-secret", secret.as_str())));
@@ -69,7 +69,7 @@ impl App {
         server.request(Method::POST, path, &headers, Some(body.to_string())).await
     }
 
-    /// A new key: its provision id and the key itself.
+    /// Requests a new DPoP key: its provision id and the key itself.
     pub async fn provision(
         &self,
         server: &Instance,
@@ -85,7 +85,7 @@ impl App {
         (answer.body["provision_id"].as_str().expect("a provision id").to_owned(), key)
     }
 
-    /// A session of a confidential app; `change` replaces what is registered.
+    /// Registers a session of a confidential client; `change` replaces fields of the request body.
     pub async fn device(&self, server: &Instance, pds: &OauthPds, did: &str, change: Value) -> Device {
         let (provision_id, key) = self.provision(server, &[], &json!({})).await;
         let (token, refresh) = pds.grant(did);
@@ -100,8 +100,8 @@ impl App {
 }
 
 impl Device {
-    /// Header and claims of a good proof for a path (with its query).
-    pub fn parts(&self, server: &Instance, method: &Method, path: &str) -> (Value, Value) {
+    /// Header and claims of a valid proof for a path, which may have a query.
+    pub fn proof_parts(&self, server: &Instance, method: &Method, path: &str) -> (Value, Value) {
         let header = json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": jwk::public_jwk(&self.key.public()).expect("a key of P-256") });
         let path = path.split('?').next().unwrap_or_default();
         let claims = json!({
@@ -113,11 +113,11 @@ impl Device {
     }
 
     pub fn proof(&self, server: &Instance, method: &Method, path: &str) -> String {
-        let (header, claims) = self.parts(server, method, path);
+        let (header, claims) = self.proof_parts(server, method, path);
         jws::sign_with(&self.key, &header, &claims)
     }
 
-    /// A request with a good proof.
+    /// Sends a request with a valid proof.
     pub async fn request(
         &self,
         server: &Instance,
@@ -129,7 +129,7 @@ impl Device {
         self.send(server, method, path, &proof, body).await
     }
 
-    /// A request with the proof that is given.
+    /// Sends a request with the given proof.
     pub async fn send(
         &self,
         server: &Instance,

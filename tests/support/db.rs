@@ -1,11 +1,11 @@
-//! An empty, migrated database per test, on either backend.
+//! Creates an empty, migrated database per test, on either backend.
 
 use std::ops::Deref;
 
 use belvedere::store::Db;
 use tempfile::TempDir;
 
-/// Dereferences to the [`Db`]; the database goes when this goes.
+/// Dereferences to the [`Db`]. Dropping it removes the database.
 pub struct TestDb {
     db: Db,
     pub url: String,
@@ -30,7 +30,7 @@ impl Drop for TestDb {
 
 /// The URL of a SQLite file that doesn't exist yet, and the directory that it will be in.
 pub fn sqlite_url() -> (String, TempDir) {
-    let directory = tempfile::tempdir().expect("a temporary directory is made");
+    let directory = tempfile::tempdir().expect("a temporary directory is created");
     (format!("sqlite://{}/test.db", directory.path().display()), directory)
 }
 
@@ -49,7 +49,7 @@ async fn open(url: String, directory: Option<TempDir>) -> TestDb {
     TestDb { db, url, _directory: directory }
 }
 
-/// Makes two tests of one: `name::sqlite` and `name::postgres`.
+/// Turns each test function into two tests: `name::sqlite` and `name::postgres`.
 #[macro_export]
 macro_rules! on_both {
     ($($(#[$meta:meta])* async fn $name:ident($db:ident) $body:block)*) => {

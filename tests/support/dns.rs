@@ -1,4 +1,4 @@
-//! A name server that knows the TXT records a test tells it, and no other name.
+//! A name server that serves the TXT records that a test sets, and NXDOMAIN for all other names.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use hickory_resolver::proto::rr::rdata::TXT;
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use tokio::net::UdpSocket;
 
-/// The largest question over UDP.
+/// The largest query over UDP.
 const PACKET_BYTES: usize = 1500;
 
 type Texts = Arc<Mutex<HashMap<String, String>>>;
@@ -37,7 +37,7 @@ impl Dns {
         Self { address, texts }
     }
 
-    /// A TXT record of a name, without the dot at its end.
+    /// Sets the TXT record of a name, which is given without a final dot.
     pub fn txt(&self, name: &str, text: &str) {
         self.texts.lock().expect("no test panics here").insert(format!("{name}."), text.to_owned());
     }

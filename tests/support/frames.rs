@@ -1,4 +1,4 @@
-//! Events as Jetstream sends them. Their CIDs are made by an encoder that shares nothing with the one under test.
+//! Builds events as Jetstream sends them. Their CIDs come from an encoder that shares no code with the one under test.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Frame {
     pub text: Utf8Bytes,
 }
 
-/// Where a commit goes.
+/// The repo, collection, rkey and rev of a commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub did: &'a str,
@@ -35,17 +35,17 @@ impl Frame {
         Self { time_us, collection: Some(at.collection.into()), text: event.to_string().into() }
     }
 
-    /// A create with the right CID.
+    /// A create with the correct CID.
     pub fn create(time_us: i64, at: Place<'_>, record: &Value) -> Self {
         Self::commit(time_us, at, "create", Some((record, cid_of(record))))
     }
 
-    /// An update with the right CID.
+    /// An update with the correct CID.
     pub fn update(time_us: i64, at: Place<'_>, record: &Value) -> Self {
         Self::commit(time_us, at, "update", Some((record, cid_of(record))))
     }
 
-    /// A create whose CID is another record's.
+    /// A create with the CID of another record.
     pub fn forged(time_us: i64, at: Place<'_>, record: &Value) -> Self {
         Self::commit(time_us, at, "create", Some((record, cid_of(&json!({ "another": "record" })))))
     }
@@ -54,7 +54,7 @@ impl Frame {
         Self::commit(time_us, at, "delete", None)
     }
 
-    /// `status` as on the wire: `deactivated`, `takendown`, `deleted`; `None` for an active account.
+    /// `status` is the value in the event: `deactivated`, `takendown` or `deleted`; `None` for an active account.
     pub fn account(time_us: i64, did: &str, status: Option<&str>) -> Self {
         let mut account =
             json!({ "did": did, "seq": 1, "time": "2026-01-01T00:00:00Z", "active": status.is_none() });
@@ -72,8 +72,8 @@ impl Frame {
     }
 }
 
-/// `n` creates of about 400 bytes in one collection, spread over `repos` repos, one microsecond apart from
-/// `first_time_us` on, with right CIDs, ascending revs and one reference each. The same arguments give the same
+/// `n` creates of about 400 bytes in one collection, spread over `repos` repos, one microsecond apart starting at
+/// `first_time_us`, with correct CIDs, ascending revs and one reference each. The same arguments give the same
 /// frames.
 pub fn synthetic(
     n: usize,
@@ -124,14 +124,14 @@ pub fn tid(micros: u64, clock: u64) -> String {
         .collect()
 }
 
-/// The CID of a record, by a DAG-CBOR encoder that shares nothing with the one under test.
+/// The CID of a record, from a DAG-CBOR encoder that shares no code with the one under test.
 pub fn cid_of(record: &Value) -> String {
     let mut cbor = Vec::with_capacity(512);
     encode(record, &mut cbor);
     Cid::compute(Codec::Drisl, &cbor).to_string()
 }
 
-/// No floats, `$link` or `$bytes`: the tests' records have none.
+/// Encodes a value as DAG-CBOR. Floats and `$bytes` are not supported: the tests' records have none.
 fn encode(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(0xf6),
@@ -139,7 +139,7 @@ fn encode(value: &Value, out: &mut Vec<u8>) {
         Value::Number(n) => match n.as_i64() {
             Some(n) if n < 0 => head(1, !n as u64, out),
             Some(n) => head(0, n as u64, out),
-            None => panic!("the stand-in writes no floats"),
+            None => panic!("the stand-in does not support floats"),
         },
         Value::String(s) => text(s, out),
         Value::Array(items) => {
@@ -155,7 +155,7 @@ fn encode(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// A CID as DAG-CBOR has it: tag 42 around its bytes, with a zero in front.
+/// Encodes a CID as in DAG-CBOR: tag 42 around its bytes, which are prefixed with a zero.
 fn link(cid: &str, out: &mut Vec<u8>) {
     let base32 = cid.strip_prefix('b').expect("a CID in base32").to_ascii_uppercase();
     let bytes = data_encoding::BASE32_NOPAD.decode(base32.as_bytes()).expect("a CID in base32");
@@ -165,7 +165,7 @@ fn link(cid: &str, out: &mut Vec<u8>) {
     out.extend(bytes);
 }
 
-/// Keys in DAG-CBOR's order: shorter first, then bytewise.
+/// Encodes an object with its keys in DAG-CBOR's order: shorter first, then bytewise.
 fn object(fields: &Map<String, Value>, out: &mut Vec<u8>) {
     head(5, fields.len() as u64, out);
     let mut sorted: Vec<_> = fields.iter().collect();

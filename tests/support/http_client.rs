@@ -1,4 +1,4 @@
-//! One HTTP/1.1 request over a connection of its own.
+//! Sends one HTTP/1.1 request over a new connection.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// A connection, driven in the background.
+/// Opens a connection, which is driven by a background task.
 pub async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -18,7 +18,7 @@ pub async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Byt
     Ok(sender)
 }
 
-/// Sends one request; a body is JSON.
+/// Sends one request. A body is sent as JSON unless `headers` has another content type.
 pub async fn send(
     address: SocketAddr,
     method: Method,

@@ -1,4 +1,4 @@
-//! The real binary, started as an operator would start it, and set up through its own command line and API.
+//! Runs the real binary as an operator would, and sets it up through its own command line and API.
 
 use std::net::SocketAddr;
 use std::process::Output;
@@ -11,31 +11,31 @@ use super::dns::Dns;
 use super::http_client;
 use super::process::Process;
 
-/// How long the server may take for something before a test gives up on it: generous, since tests share two cores.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a test waits for the server before it fails: generous, since all tests share two cores.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Between two looks at something that is about to happen.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The interval at which a condition is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The DID of the operator.
 pub const OPERATOR: &str = "did:plc:operatoroperatoroperator";
 
-/// A running server; it is killed with the value.
+/// A running server. Dropping it kills the process.
 pub struct Instance {
     process: Process,
-    /// Knows no name until a test says so.
+    /// Has no records until a test sets some.
     pub dns: Dns,
     pub address: SocketAddr,
     pub admin_key: String,
     pub client_key: String,
 }
 
-/// What a request came back with.
+/// The response to a request.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// Null when the body is no JSON.
+    /// Null when the body is not JSON.
     pub body: Value,
     pub text: String,
 }
@@ -48,13 +48,13 @@ impl Answer {
 }
 
 impl Instance {
-    /// Starts on a database of its own, with an admin key and an API client. `jetstream` is the URL of a stand-in;
-    /// the other servers of the network are named but not there.
+    /// Starts on the database, and creates an admin key and an API client. `jetstream` is the URL of a stand-in;
+    /// the other servers of the network are configured with addresses that refuse connections.
     pub async fn start(database: &str, jetstream: &str) -> Self {
         Self::start_with(database, jetstream, &[]).await
     }
 
-    /// As [`Self::start`], with more environment variables.
+    /// Like [`Self::start`], with more environment variables.
     pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Self {
         let mut instance = Self::start_unclaimed(database, jetstream, more).await;
         instance.admin_key = instance.create_key(&["--did", OPERATOR]);
@@ -66,14 +66,14 @@ impl Instance {
         instance
     }
 
-    /// As [`Self::start_with`], without a user, a key or a client.
+    /// Like [`Self::start_with`], without a user, a key or a client.
     pub async fn start_unclaimed(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Self {
         let dns = Dns::start().await;
         let dns_server = dns.address.to_string();
         let mut environment = vec![
             ("DATABASE_URL", database),
             ("JETSTREAM_URL", jetstream),
-            // The discard port: refused at once.
+            // The discard port: connections are refused at once.
             ("PLC_URL", "http://127.0.0.1:9"),
             ("RELAY_URL", "http://127.0.0.1:9"),
             ("DNS_SERVER", &dns_server),
@@ -88,7 +88,7 @@ impl Instance {
         instance
     }
 
-    /// What the server has said so far.
+    /// The server's log so far.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -97,23 +97,23 @@ impl Instance {
         self.process.pid()
     }
 
-    /// Ends the process at once, as a crash does.
+    /// Kills the process, to simulate a crash.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Asks the process to end, and waits for it; its exit code.
+    /// Sends SIGTERM and waits for the process. Returns its exit code.
     pub fn stop(&mut self) -> Option<i32> {
         self.process.terminate();
         self.wait()
     }
 
-    /// Waits until the process has ended; its exit code.
+    /// Waits until the process has ended. Returns its exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.process.wait()
     }
 
-    /// Starts on the same data; how long it took to `/health`.
+    /// Starts the server on the same data again. Returns how long it took until `/health` was fine.
     pub async fn start_again(&mut self) -> Duration {
         let started = Instant::now();
         self.process.spawn();
@@ -121,7 +121,7 @@ impl Instance {
         started.elapsed()
     }
 
-    /// Makes another admin key through the command line.
+    /// Creates another admin key through the command line.
     pub fn create_key(&self, arguments: &[&str]) -> String {
         self.process.create_key(arguments)
     }
@@ -131,13 +131,13 @@ impl Instance {
         self.process.run(arguments)
     }
 
-    /// A request as the operator.
+    /// Sends a request with the operator's admin key.
     pub async fn admin(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let key = format!("Bearer {}", self.admin_key);
         self.request(method, path, &[("authorization", &key)], body.map(ToString::to_string)).await
     }
 
-    /// A GET as the API client.
+    /// Sends a GET as the API client.
     pub async fn xrpc(&self, path_and_query: &str) -> Answer {
         let headers = [("x-client-key", self.client_key.as_str())];
         self.request(Method::GET, &format!("/xrpc/{path_and_query}"), &headers, None).await
@@ -151,12 +151,12 @@ impl Instance {
         body: Option<String>,
     ) -> Answer {
         let (status, headers, bytes) =
-            http_client::send(self.address, method, path, headers, body).await.expect("the server answers");
+            http_client::send(self.address, method, path, headers, body).await.expect("the server responds");
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Answer { status, headers, body: serde_json::from_slice(&bytes).unwrap_or_default(), text }
     }
 
-    /// Uploads a lexicon, with a target collection if there is one; it must succeed.
+    /// Uploads a lexicon, optionally with a target collection. Panics if that fails.
     pub async fn upload(&self, lexicon: Value, target_collection: Option<&str>) {
         let body =
             json!({ "lexicon_json": lexicon, "target_collection": target_collection, "backfill": false });
@@ -164,47 +164,47 @@ impl Instance {
         assert!(answer.status.is_success(), "{}", answer.text);
     }
 
-    /// A POST as the API client, on behalf of whoever signed the token.
+    /// Sends a POST as the API client, on behalf of the account that signed the service token.
     pub async fn procedure(&self, path_and_query: &str, token: &str, body: &Value) -> Answer {
         let token = format!("Bearer {token}");
         let headers = [("x-client-key", self.client_key.as_str()), ("authorization", &token)];
         self.request(Method::POST, &format!("/xrpc/{path_and_query}"), &headers, Some(body.to_string())).await
     }
 
-    /// The audience of tokens for this server.
+    /// The server's DID: the audience of service tokens for it.
     pub fn did(&self) -> String {
         format!("did:web:127.0.0.1%3A{}", self.address.port())
     }
 
-    /// Binds a script to a query; it must succeed.
+    /// Binds a script to a query. Panics if that fails.
     pub async fn bind(&self, nsid: &str, source: &str) {
         self.bind_to(&format!("xrpc.query:{nsid}"), source).await;
     }
 
-    /// Binds a script to a trigger; it must succeed.
+    /// Binds a script to a trigger. Panics if that fails.
     pub async fn bind_to(&self, trigger: &str, source: &str) {
         let body = json!({ "id": trigger, "body": source });
         let answer = self.admin(Method::POST, "/admin/scripts", Some(&body)).await;
         assert!(answer.status.is_success(), "{}", answer.text);
     }
 
-    /// How many records the index holds.
+    /// The number of records in the index.
     pub async fn records(&self) -> u64 {
         let stats = self.admin(Method::GET, "/admin/stats", None).await;
         stats.body["total_records"].as_u64().unwrap_or_else(|| panic!("no total: {}", stats.text))
     }
 
-    /// Waits for a condition; `what` is for the panic.
+    /// Waits until a condition is true. Panics with `what` after [`TIMEOUT`].
     pub async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !holds(self).await {
-            assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
-            tokio::time::sleep(LOOK_AGAIN).await;
+            assert!(Instant::now() < deadline, "{what}: not within {TIMEOUT:?}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     async fn wait_for_health(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Ok((status, ..)) = http_client::send(self.address, Method::GET, "/health", &[], None).await
                 && status.is_success()
@@ -213,13 +213,13 @@ impl Instance {
             }
             let ended = self.process.ended();
             assert!(ended.is_none(), "the server ended with {ended:?}");
-            assert!(Instant::now() < deadline, "the server does not answer");
-            tokio::time::sleep(LOOK_AGAIN).await;
+            assert!(Instant::now() < deadline, "the server does not respond");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// A record lexicon with a text.
+/// A record lexicon with one property, `text`.
 pub fn record_lexicon(nsid: &str) -> Value {
     json!({ "lexicon": 1, "id": nsid, "defs": { "main": { "type": "record", "key": "any", "record": {
         "type": "object", "properties": { "text": { "type": "string" } } } } } })

@@ -1,11 +1,11 @@
 //! A Jetstream server to test and measure against: serves `/subscribe` with cursors and collection filters from
-//! events in memory, and misbehaves on demand. Used by the host crate's tests, the integration tests and the
-//! benchmarks (`#[path]`), so it needs nothing of our own code: its CIDs are made by an encoder of its own.
+//! events in memory, and misbehaves on demand. The host crate's tests, the integration tests and the
+//! benchmarks include it with `#[path]`, so it depends on none of our code: its CIDs come from a separate encoder.
 #![allow(
     dead_code,
     unreachable_pub,
     clippy::allow_attributes,
-    reason = "included as a module in several places, none of which needs all of it"
+    reason = "included as a module by several crates, none of which uses all of it"
 )]
 
 #[path = "frames.rs"]
@@ -25,14 +25,14 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 pub use frames::*;
 
-/// How the server treats whoever connects from now on, or is connected.
+/// How the server treats current and future connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     #[default]
     Serve,
-    /// Connected, but no event is sent. Pings are answered.
+    /// Keeps connections open but sends no events. Answers pings.
     Pause,
-    /// Connected, but nothing is read or written any more: a half-open socket.
+    /// Keeps connections open but reads and writes nothing, like a half-open socket.
     BlackHole,
     /// Accepts the connection and closes it before the upgrade.
     CloseAtOnce,
@@ -42,7 +42,7 @@ pub enum Mode {
     Refuse,
 }
 
-/// What a client asked for.
+/// The parameters of a client's subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subscription {
     pub wanted: Vec<String>,
@@ -54,7 +54,7 @@ pub struct Subscription {
 #[derive(Clone, Debug)]
 struct Event {
     time_us: i64,
-    /// `None`: sent to everyone, as identity and account events are.
+    /// `None`: sent to all clients, as identity and account events are.
     collection: Option<Arc<str>>,
     message: Message,
 }
@@ -64,16 +64,17 @@ struct State {
     events: Vec<Event>,
     subscriptions: Vec<Subscription>,
     connections: usize,
-    /// Events older than this are gone, as after a server's retention.
+    /// Events older than this are not sent, as after a server's retention.
     floor: i64,
 }
 
-/// Grows with every change of any kind, so that one watch wakes everybody.
+/// What every connection's task watches.
 #[derive(Clone, Copy, Debug, Default)]
 struct Signal {
+    /// Incremented with every change of this or of [`State`], so that it wakes every task.
     version: u64,
     mode: Mode,
-    /// Clients of an older generation are cut off.
+    /// Connections from an older generation are dropped.
     generation: u64,
 }
 
@@ -99,13 +100,13 @@ impl Standin {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let state = Arc::<Mutex<State>>::default();
-        let (signal, watch) = watch::channel(Signal::default());
-        let accepted = state.clone();
+        let (signal, receiver) = watch::channel(Signal::default());
+        let shared = state.clone();
         let task = tokio::spawn(async move {
             loop {
                 let Ok((socket, _)) = listener.accept().await else { continue };
-                lock(&accepted).connections += 1;
-                tokio::spawn(serve(socket, accepted.clone(), watch.clone()));
+                lock(&shared).connections += 1;
+                tokio::spawn(serve(socket, shared.clone(), receiver.clone()));
             }
         });
         Self { address, state, signal, task }
@@ -122,7 +123,7 @@ impl Standin {
         });
     }
 
-    /// Cuts every connection without a closing handshake.
+    /// Drops every connection without a closing handshake.
     pub fn drop_clients(&self) {
         self.signal.send_modify(|s| {
             s.generation += 1;
@@ -130,12 +131,12 @@ impl Standin {
         });
     }
 
-    /// Every successful upgrade, oldest first.
+    /// The subscription of every successful upgrade, oldest first.
     pub fn subscriptions(&self) -> Vec<Subscription> {
         lock(&self.state).subscriptions.clone()
     }
 
-    /// TCP connections accepted so far.
+    /// The number of TCP connections accepted so far.
     pub fn connections(&self) -> usize {
         lock(&self.state).connections
     }
@@ -145,7 +146,7 @@ impl Standin {
         lock(&self.state).floor = time_us;
     }
 
-    /// Appends one message as it is: a frame, or garbage. `collection` is what the filters see.
+    /// Appends one message unchanged, a frame or garbage. The clients' filters are applied to `collection`.
     pub fn push_raw(&self, time_us: i64, collection: Option<&str>, message: Message) {
         let event = Event { time_us, collection: collection.map(Arc::from), message };
         lock(&self.state).events.push(event);
@@ -174,7 +175,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Messages written between two looks at the state.
+/// The maximal number of messages written before the signal is checked again.
 const BURST: usize = 1024;
 
 async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::Receiver<Signal>) {
@@ -184,10 +185,10 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
         return;
     }
     let _ = socket.set_nodelay(true);
-    let mut asked = Subscription::default();
+    let mut subscription = Subscription::default();
     #[allow(clippy::result_large_err, clippy::allow_attributes, reason = "the library's signature")]
     let callback = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
-        asked = subscription(request.uri().query().unwrap_or_default());
+        subscription = parse_subscription(request.uri().query().unwrap_or_default());
         if mode == Mode::Refuse || request.uri().path() != "/subscribe" {
             let mut refusal = ErrorResponse::new(Some("not now".to_owned()));
             *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -196,7 +197,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
         Ok(response)
     };
     let Ok(socket) = tokio_tungstenite::accept_hdr_async(socket, callback).await else { return };
-    lock(&state).subscriptions.push(asked.clone());
+    lock(&state).subscriptions.push(subscription.clone());
     let (mut sink, mut source) = socket.split();
     if mode == Mode::CloseAfterUpgrade {
         let _ = sink.close().await;
@@ -204,7 +205,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
     }
     let mut position = {
         let state = lock(&state);
-        match asked.cursor {
+        match subscription.cursor {
             Some(cursor) => state.events.partition_point(|e| e.time_us < cursor.max(state.floor)),
             None => state.events.len(),
         }
@@ -215,7 +216,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
             return;
         }
         if now.mode == Mode::BlackHole {
-            // Holds the socket, reads nothing, answers nothing, until the mode or the generation changes.
+            // Keeps the socket open and reads nothing until the mode or the generation changes.
             if signal.changed().await.is_err() {
                 return;
             }
@@ -227,7 +228,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
             while position < state.events.len() && burst.len() < BURST {
                 let event = &state.events[position];
                 position += 1;
-                if event.collection.as_deref().is_none_or(|c| asked.wants(c)) {
+                if event.collection.as_deref().is_none_or(|c| subscription.wants(c)) {
                     burst.push(event.message.clone());
                 }
             }
@@ -237,7 +238,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
                 changed = signal.changed() => if changed.is_err() { return },
                 message = source.next() => match message {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-                    // The library queues the answers to pings; flushing sends them.
+                    // The library queues pongs; flushing sends them.
                     Some(Ok(_)) => if sink.flush().await.is_err() { return },
                 },
             }
@@ -254,18 +255,18 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
     }
 }
 
-fn subscription(query: &str) -> Subscription {
-    let mut asked = Subscription::default();
+fn parse_subscription(query: &str) -> Subscription {
+    let mut subscription = Subscription::default();
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*key {
-            "wantedCollections" => asked.wanted.push(value.into_owned()),
-            "cursor" => asked.cursor = value.parse().ok(),
-            "maxMessageSizeBytes" => asked.max_size = value.parse().ok(),
-            "compress" => asked.compress = value == "true",
+            "wantedCollections" => subscription.wanted.push(value.into_owned()),
+            "cursor" => subscription.cursor = value.parse().ok(),
+            "maxMessageSizeBytes" => subscription.max_size = value.parse().ok(),
+            "compress" => subscription.compress = value == "true",
             _ => {}
         }
     }
-    asked
+    subscription
 }
 
 impl Subscription {
@@ -279,10 +280,10 @@ impl Subscription {
     }
 }
 
-/// Polls `check` until it holds.
+/// Polls `check` until it returns true.
 ///
 /// # Panics
-/// When it does not within 20 seconds.
+/// After 20 seconds.
 pub async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
     for _ in 0..2000 {
         if check().await {
@@ -290,10 +291,10 @@ pub async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("never happened: {what}");
+    panic!("timed out waiting for: {what}");
 }
 
-/// Bytes as a binary message.
+/// A binary message with the bytes.
 pub fn binary(bytes: impl Into<Bytes>) -> Message {
     Message::Binary(bytes.into())
 }

@@ -1,4 +1,4 @@
-//! What tests stand on: databases and stand-ins.
+//! Support for tests: databases, server processes, and stand-ins for the servers of the network.
 
 pub mod app;
 pub mod db;

@@ -1,5 +1,5 @@
-//! A PDS with its authorization server, as far as sessions go: it hands out tokens, knows whose they are, renews each
-//! refresh token once, and takes writes. Proofs are read, not verified: the real PDS of `tests/network` does that.
+//! A PDS with its authorization server: issues tokens for accounts, renews each refresh token once, and accepts writes.
+//! DPoP proofs are decoded but not verified: the real PDS of `tests/network` does that.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::upstream::{Asked, Upstream, respond};
+use super::upstream::{ReceivedRequest, Upstream, respond};
 
 /// The running server.
 pub struct OauthPds {
@@ -20,23 +20,23 @@ pub struct OauthPds {
 
 #[derive(Default)]
 struct State {
-    /// Good access tokens, and whose they are.
+    /// The DIDs of valid access tokens.
     access: HashMap<String, String>,
-    /// Good refresh tokens.
+    /// The DIDs of valid refresh tokens.
     refresh: HashMap<String, String>,
-    /// Refresh tokens that were used.
+    /// Refresh tokens that were already used.
     spent: HashSet<String>,
     count: u32,
     refreshes: u32,
     reused: u32,
-    /// What proofs must carry.
+    /// The nonce that proofs must have.
     nonce: Option<String>,
-    /// Answers instead of the usual ones, by path.
-    instead: HashMap<String, (StatusCode, Value)>,
+    /// Fixed responses, by path.
+    overrides: HashMap<String, (StatusCode, Value)>,
     redirects: HashMap<String, String>,
-    /// What clients asked for, by request URI.
+    /// The parameters of pushed authorization requests, by request URI.
     pushed: HashMap<String, HashMap<String, String>>,
-    /// Who consented to what, by code.
+    /// The account that consented and the pushed parameters, by authorization code.
     codes: HashMap<String, (String, HashMap<String, String>)>,
 }
 
@@ -45,12 +45,12 @@ impl OauthPds {
         let state = Arc::new(Mutex::new(State::default()));
         let origin = Arc::new(OnceLock::new());
         let (known, own) = (Arc::clone(&state), Arc::clone(&origin));
-        let upstream = Upstream::start(move |asked| {
-            let origin: &String = own.get().expect("it is asked only once it is known");
-            known.lock().expect("no test panics here").answer(origin, asked)
+        let upstream = Upstream::start(move |request| {
+            let origin: &String = own.get().expect("requests come only after the origin is set");
+            known.lock().expect("no test panics here").answer(origin, request)
         })
         .await;
-        origin.set(upstream.url()).expect("set once");
+        origin.set(upstream.url()).expect("the origin is set once");
         Self { upstream, state }
     }
 
@@ -62,18 +62,18 @@ impl OauthPds {
         self.state.lock().expect("no test panics here")
     }
 
-    /// An access token and a refresh token of an account, as an application gets them.
+    /// Issues an access token and a refresh token for an account.
     pub fn grant(&self, did: &str) -> (String, String) {
         self.state().grant(did)
     }
 
-    /// The user follows a link here and consents; the parameters they are sent back with.
+    /// Acts as a user who follows an authorization URL and consents. Returns the parameters of the redirect back.
     pub fn consent(&self, did: &str, url: &str) -> HashMap<String, String> {
         let url = url::Url::parse(url).expect("a URL");
-        let asked: HashMap<_, _> = url.query_pairs().into_owned().collect();
+        let query: HashMap<_, _> = url.query_pairs().into_owned().collect();
         let mut state = self.state();
-        let pushed = state.pushed.remove(&asked["request_uri"]).expect("it was pushed");
-        assert_eq!(pushed["client_id"], asked["client_id"]);
+        let pushed = state.pushed.remove(&query["request_uri"]).expect("the request was pushed");
+        assert_eq!(pushed["client_id"], query["client_id"]);
         state.count += 1;
         let code = format!("code-{}", state.count);
         let back = [("state", pushed["state"].clone()), ("code", code.clone()), ("iss", self.url())];
@@ -81,52 +81,56 @@ impl OauthPds {
         back.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
-    /// The access token is over from now on.
+    /// Invalidates the access token.
     pub fn expire(&self, access: &str) {
         self.state().access.remove(access);
     }
 
-    /// All access tokens are.
+    /// Invalidates all access tokens.
     pub fn expire_all(&self) {
         self.state().access.clear();
     }
 
-    /// The session is over: nothing renews it.
+    /// Invalidates all access and refresh tokens.
     pub fn revoke_all(&self) {
         let mut state = self.state();
         state.access.clear();
         state.refresh.clear();
     }
 
-    /// From now on proofs must carry this.
+    /// Requires this nonce in all later proofs.
     pub fn demand_nonce(&self, nonce: &str) {
         self.state().nonce = Some(nonce.to_owned());
     }
 
-    /// From now on a path is answered with this.
-    pub fn instead(&self, path: &str, status: u16, body: Value) {
+    /// Answers all later requests to the path with this response.
+    pub fn respond_with(&self, path: &str, status: u16, body: Value) {
         let status = StatusCode::from_u16(status).expect("a status");
-        self.state().instead.insert(path.to_owned(), (status, body));
+        self.state().overrides.insert(path.to_owned(), (status, body));
     }
 
-    /// From now on a path sends elsewhere.
+    /// Answers all later requests to the path with a redirect.
     pub fn redirect(&self, path: &str, to: &str) {
         self.state().redirects.insert(path.to_owned(), to.to_owned());
     }
 
-    /// Times that tokens were renewed.
+    /// How many times tokens were renewed.
     pub fn refreshes(&self) -> u32 {
         self.state().refreshes
     }
 
-    /// Times that somebody came with a refresh token that was used.
+    /// How many times a client presented a refresh token that was already used.
     pub fn reused(&self) -> u32 {
         self.state().reused
     }
 
-    /// What it was asked, of a path.
-    pub fn asked(&self, path: &str) -> Vec<Asked> {
-        self.upstream.asked().into_iter().filter(|asked| asked.path_and_query.starts_with(path)).collect()
+    /// The requests received so far whose path begins with `path`.
+    pub fn requests(&self, path: &str) -> Vec<ReceivedRequest> {
+        self.upstream
+            .requests()
+            .into_iter()
+            .filter(|request| request.path_and_query.starts_with(path))
+            .collect()
     }
 }
 
@@ -140,9 +144,9 @@ impl State {
         (access, refresh)
     }
 
-    fn answer(&mut self, origin: &str, asked: &Asked) -> Response<Bytes> {
-        let path = asked.path_and_query.split('?').next().unwrap_or_default();
-        if let Some((status, body)) = self.instead.get(path) {
+    fn answer(&mut self, origin: &str, request: &ReceivedRequest) -> Response<Bytes> {
+        let path = request.path_and_query.split('?').next().unwrap_or_default();
+        if let Some((status, body)) = self.overrides.get(path) {
             return respond(status.as_u16(), "application/json", body.to_string());
         }
         if let Some(to) = self.redirects.get(path) {
@@ -169,29 +173,29 @@ impl State {
             _ => {}
         }
         if let Some(nonce) = &self.nonce
-            && claims(asked)["nonce"] != nonce.as_str()
+            && claims(request)["nonce"] != nonce.as_str()
         {
             let mut response = json(401, json!({ "error": "use_dpop_nonce" }));
             response.headers_mut().insert("dpop-nonce", nonce.parse().expect("a header"));
             return response;
         }
         match path {
-            "/oauth/token" => self.token(asked),
-            "/oauth/par" => self.par(asked),
+            "/oauth/token" => self.token(request),
+            "/oauth/par" => self.par(request),
             "/oauth/revoke" => json(200, json!({})),
-            _ => self.xrpc(path, asked),
+            _ => self.xrpc(path, request),
         }
     }
 
-    fn par(&mut self, asked: &Asked) -> Response<Bytes> {
-        let form = form(asked);
+    fn par(&mut self, request: &ReceivedRequest) -> Response<Bytes> {
+        let form = form(request);
         self.count += 1;
         let uri = format!("urn:request:{}", self.count);
         self.pushed.insert(uri.clone(), form);
         respond(201, "application/json", json!({ "request_uri": uri, "expires_in": 60 }).to_string())
     }
 
-    /// Tokens for a code, if the verifier is the one of its challenge.
+    /// Exchanges a code for tokens, if the PKCE verifier matches the challenge.
     fn exchange(&mut self, form: &HashMap<String, String>) -> Response<Bytes> {
         let json = |status, body: Value| respond(status, "application/json", body.to_string());
         let field = |name: &str| form.get(name).cloned().unwrap_or_default();
@@ -211,9 +215,9 @@ impl State {
         )
     }
 
-    fn token(&mut self, asked: &Asked) -> Response<Bytes> {
+    fn token(&mut self, request: &ReceivedRequest) -> Response<Bytes> {
         let json = |status, body: Value| respond(status, "application/json", body.to_string());
-        let form = form(asked);
+        let form = form(request);
         if form.get("grant_type").is_some_and(|kind| kind == "authorization_code") {
             return self.exchange(&form);
         }
@@ -232,17 +236,17 @@ impl State {
         )
     }
 
-    fn xrpc(&mut self, path: &str, asked: &Asked) -> Response<Bytes> {
+    fn xrpc(&mut self, path: &str, request: &ReceivedRequest) -> Response<Bytes> {
         let json = |status, body: Value| respond(status, "application/json", body.to_string());
         let token =
-            asked.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+            request.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let Some(did) = token.strip_prefix("DPoP ").and_then(|token| self.access.get(token)).cloned() else {
             let mut response = json(401, json!({ "error": "invalid_token", "message": "no" }));
             let challenge = r#"DPoP error="invalid_token""#.parse().expect("a header");
             response.headers_mut().insert("www-authenticate", challenge);
             return response;
         };
-        let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let commit = |count: u32| {
             let rev = belvedere::atproto::Tid::new(1_700_000_000_000_000 + u64::from(count), 0);
             json!({ "cid": "bafyreic", "rev": rev.expect("a TID").to_string() })
@@ -253,8 +257,8 @@ impl State {
             "com.atproto.repo.createRecord" | "com.atproto.repo.putRecord" => {
                 let record = belvedere::atproto::record::inspect(body["record"].to_string().as_bytes());
                 let cid = record.ok().and_then(|record| record.cid.ok()).expect("a record").to_string();
-                let made = format!("made{}", self.count);
-                let rkey = body["rkey"].as_str().unwrap_or(&made);
+                let generated = format!("made{}", self.count);
+                let rkey = body["rkey"].as_str().unwrap_or(&generated);
                 let uri = format!("at://{did}/{}/{rkey}", body["collection"].as_str().unwrap_or_default());
                 json(
                     200,
@@ -263,22 +267,28 @@ impl State {
             }
             "com.atproto.repo.deleteRecord" => json(200, json!({ "commit": commit(self.count) })),
             "com.atproto.repo.uploadBlob" => {
-                let kind =
-                    asked.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-                json(200, json!({ "blob": { "$type": "blob", "size": asked.body.len(), "mimeType": kind } }))
+                let kind = request
+                    .headers
+                    .get("content-type")
+                    .and_then(|kind| kind.to_str().ok())
+                    .unwrap_or_default();
+                json(
+                    200,
+                    json!({ "blob": { "$type": "blob", "size": request.body.len(), "mimeType": kind } }),
+                )
             }
             _ => json(501, json!({ "error": "MethodNotImplemented" })),
         }
     }
 }
 
-fn form(asked: &Asked) -> HashMap<String, String> {
-    url::form_urlencoded::parse(&asked.body).into_owned().collect()
+fn form(request: &ReceivedRequest) -> HashMap<String, String> {
+    url::form_urlencoded::parse(&request.body).into_owned().collect()
 }
 
-/// The claims of a request's proof, unverified.
-pub fn claims(asked: &Asked) -> Value {
-    let proof = asked.headers.get("dpop").and_then(|proof| proof.to_str().ok()).unwrap_or_default();
+/// The claims of a request's DPoP proof, unverified.
+pub fn claims(request: &ReceivedRequest) -> Value {
+    let proof = request.headers.get("dpop").and_then(|proof| proof.to_str().ok()).unwrap_or_default();
     let payload = proof.split('.').nth(1).unwrap_or_default();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap_or_default()).unwrap_or_default()
 }

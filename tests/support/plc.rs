@@ -1,4 +1,4 @@
-//! A PLC directory that knows whom the test tells it, and tokens signed by those.
+//! A PLC directory with the accounts that a test creates, and service tokens signed by these accounts.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ pub struct Plc {
     documents: Documents,
 }
 
-/// Someone with a DID and its key.
+/// An account: its DID and signing key.
 pub struct Person {
     pub did: String,
     key: PrivateKey,
@@ -57,7 +57,7 @@ impl Plc {
         format!("http://{}", self.address)
     }
 
-    /// Says where the PDS of a DID is.
+    /// Sets the PDS of a DID.
     pub fn host(&self, did: &str, pds: &str) {
         let mut documents = self.documents.lock().expect("no test panics here");
         let document = documents.entry(did.to_owned()).or_insert_with(|| json!({ "id": did }));
@@ -65,7 +65,7 @@ impl Plc {
             "serviceEndpoint": pds }]);
     }
 
-    /// A did:web of this server's, with a key of its own.
+    /// Creates an account with a did:web that this server serves, and a new key.
     pub fn web_person(&self, algorithm: Algorithm) -> Person {
         let person = self.person(&format!("did:web:127.0.0.1%3A{}", self.address.port()), algorithm);
         let mut documents = self.documents.lock().expect("no test panics here");
@@ -74,7 +74,7 @@ impl Plc {
         person
     }
 
-    /// A new DID with a key of its own.
+    /// Creates an account with this DID and a new key.
     pub fn person(&self, did: &str, algorithm: Algorithm) -> Person {
         let key = PrivateKey::generate(algorithm, &Random::system());
         let document = json!({
@@ -94,7 +94,7 @@ impl Plc {
 }
 
 impl Person {
-    /// A service token for `audience`, good for a minute; `change` replaces claims.
+    /// A service token for `audience`, valid for a minute; `change` replaces claims.
     pub fn token(&self, audience: &str, change: Value) -> String {
         let now = std::time::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_secs();
         let mut claims = json!({ "iss": self.did, "aud": audience, "exp": now + 60, "iat": now,

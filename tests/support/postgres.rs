@@ -1,8 +1,8 @@
-//! PostgreSQL for tests: one server for all test processes, one database per test.
+//! Provides PostgreSQL for tests: one server for all test processes, one database per test.
 //!
-//! `make test` starts the server and names it in `BELVEDERE_TEST_POSTGRES_URL`. Without that (a plain `cargo test`,
+//! `make test` starts the server and sets `BELVEDERE_TEST_POSTGRES_URL` to its URL. Without that (a plain `cargo test`,
 //! an IDE) `postgres.sh shared` starts or finds one for this checkout; it stops itself a minute after the last test
-//! process that used it is gone.
+//! process that used it has ended.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 struct Server {
     url: String,
-    /// Locked (shared) for as long as this process lives: the server's watchdog looks at it.
+    /// Locked (shared) until this process ends: the server's watchdog checks the lock.
     _in_use: Option<File>,
 }
 
@@ -32,32 +32,32 @@ fn server() -> &'static Server {
         let (Some(url), Some(users)) = (text.lines().next(), text.lines().nth(1)) else {
             panic!("no PostgreSQL for tests: {}", String::from_utf8_lossy(&output.stderr));
         };
-        let in_use = File::open(users).expect("the file of users is there");
-        in_use.lock_shared().expect("a shared lock waits for nobody long");
+        let in_use = File::open(users).expect("the lock file exists");
+        in_use.lock_shared().expect("the lock is acquired");
         Server { url: url.to_owned(), _in_use: Some(in_use) }
     })
 }
 
-/// Makes an empty database and gives its URL. It goes when the server goes, or with [`drop_database`].
+/// Creates an empty database and returns its URL. It is removed by [`drop_database`], or with the server.
 pub(crate) async fn create_database() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    // Starting the server takes a second or two: not on an async worker.
+    // Starting the server takes a second or two, so it does not run on an async worker.
     let server = tokio::task::spawn_blocking(server).await.expect("the server starts");
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let unique = std::time::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_nanos();
     let name = format!("t_{}_{number}_{unique}", std::process::id());
-    let mut conn = PgConnection::connect(&server.url).await.expect("the test server answers");
+    let mut conn = PgConnection::connect(&server.url).await.expect("the test server responds");
     sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
         .execute(&mut conn)
         .await
-        .expect("a database is made");
+        .expect("a database is created");
     conn.close().await.expect("the connection closes");
     let (base, _) = server.url.rsplit_once('/').expect("the URL names a database");
     format!("{base}/{name}")
 }
 
-/// Removes a database that [`create_database`] made, and its scripts' role, whoever is still connected. Waits, also outside
-/// of async code.
+/// Removes a database that [`create_database`] created, and its scripts' role, even while clients are connected. Blocks
+/// until that is done.
 pub(crate) fn drop_database(url: &str) {
     let Some((_, name)) = url.rsplit_once('/') else { return };
     let statements = [
@@ -74,6 +74,6 @@ pub(crate) fn drop_database(url: &str) {
             std::io::Result::Ok(())
         })
     });
-    // Left behind, it goes with the server.
+    // If this fails, the database is removed with the server.
     let _ = dropper.join();
 }

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# A private PostgreSQL for tests: in a directory of its own, on a loopback port that happens to be free, with no
-# durability whatsoever.
+# A private PostgreSQL for tests: in a new directory, on a free loopback port, without durability.
 #
 #   postgres.sh run COMMAND…   start one, run COMMAND with BELVEDERE_TEST_POSTGRES_URL set, stop and remove it
 #   postgres.sh shared         start one that test processes of this checkout share (or find it running), and print
-#                              its URL and the file to hold a shared lock on while using it. It stops and removes
-#                              itself a minute after the last lock is gone.
+#                              its URL and the file to lock (shared) while using it. It stops and removes
+#                              itself a minute after the last lock is released.
 #
 # As root the server runs as the user `postgres` (PostgreSQL refuses to run as root).
 set -euo pipefail
@@ -28,11 +27,11 @@ if [ "$(id -u)" = 0 ]; then
     id "$user" >/dev/null 2>&1 || user=nobody
 fi
 
-# Memory is kinder to many small databases than a disk.
+# Many small databases are faster in memory than on a disk.
 tmp=${TMPDIR:-/tmp}
 if [ -z "${TMPDIR:-}" ] && [ -d /dev/shm ] && [ -w /dev/shm ]; then tmp=/dev/shm; fi
 
-# Runs a command as the user of the server, in a directory that this user may enter.
+# Runs a command as the server's user, in a directory that this user can access.
 as_server() {
     cd /
     if [ -n "$user" ]; then
@@ -48,20 +47,20 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# Makes and starts a server in the directory $1; leaves its URL in $1/url.
+# Creates and starts a server in the directory $1; writes its URL to $1/url.
 start() {
     local dir=$1 port
     mkdir -p "$dir/data"
     chmod 700 "$dir/data"
     own "$dir" "$dir/data"
-    # A collation that is not C, so that a comparison that forgets to say "C" is found out.
+    # A collation other than C, so that tests fail when a comparison lacks COLLATE "C".
     local options=(--pgdata="$dir/data" --username=belvedere --auth=trust --encoding=UTF8 --no-sync --no-instructions)
     (as_server "$bin/initdb" "${options[@]}" --locale=C.UTF-8 --locale-provider=icu --icu-locale=en >"$dir/initdb.log" 2>&1) ||
         (rm -rf "$dir/data"/*; as_server "$bin/initdb" "${options[@]}" --locale=C.UTF-8 >>"$dir/initdb.log" 2>&1) ||
         { cat "$dir/initdb.log" >&2; fail "initdb failed"; }
-    # Everybody may connect as everybody, but for one database, for the test of passwords.
+    # No connection needs a password, except to one database, for the tests of passwords.
     sed -i '1i host password_only all 127.0.0.1/32 scram-sha-256' "$dir/data/pg_hba.conf"
-    # The port may be taken between the look and the start: try again then.
+    # Another process may take the port before the server starts: then try again.
     for _ in 1 2 3; do
         port=$(free_port)
         if (as_server "$bin/pg_ctl" --pgdata="$dir/data" --log="$dir/data/server.log" --wait --timeout=30 --silent start \
@@ -109,7 +108,7 @@ shared)
         rm -rf "$dir"
         mkdir "$dir"
         start "$dir"
-        # The watchdog: it needs the lock to stop the server, so nobody is handed a server that is about to go.
+        # The watchdog takes the lock before it stops the server, so no test process is given a stopping server.
         (
             exec >/dev/null 2>&1 </dev/null 9>&-
             trap '' HUP INT

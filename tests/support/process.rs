@@ -1,4 +1,4 @@
-//! The real binary in a process of its own, with its own folder, as an operator runs it.
+//! Runs the real binary in a separate process with its own folder, as an operator does.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
-/// How much of the log a failing test shows.
+/// How many lines of the log a failing test prints.
 const LOG_LINES: usize = 60;
 
-/// A server that runs or could; it is killed with the value.
+/// The server's process, running or not. Dropping it kills the process.
 pub struct Process {
     pub address: SocketAddr,
     environment: Vec<(&'static str, String)>,
@@ -20,10 +20,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Not started yet. The address is kept over restarts: it is part of the server's name. `more` wins over what is
-    /// set here.
+    /// Does not start the server yet. The address stays the same over restarts, since it is part of the server's DID.
+    /// `more` overrides the variables set here.
     pub fn new(more: &[(&'static str, &str)]) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory is made");
+        let directory = tempfile::tempdir().expect("a temporary directory is created");
         let data = directory.path().join("data");
         share_guest(&data);
         let address = free_address();
@@ -32,24 +32,24 @@ impl Process {
             ("HOST", address.ip().to_string()),
             ("PORT", address.port().to_string()),
             ("PUBLIC_URL", format!("http://{address}")),
-            // Tests look again and again; a client of their own stands for a small bucket where one is meant.
+            // Tests poll often. Tests of rate limits create an API client with a small bucket.
             ("DEFAULT_RATE_LIMIT_CAPACITY", "1000000".to_owned()),
         ];
         environment.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
         Self { address, environment, child: None, directory }
     }
 
-    /// Starts the server without waiting for anything.
+    /// Starts the server without waiting until it is ready.
     pub fn spawn(&mut self) {
         assert!(self.child.is_none(), "the server runs already");
         let log =
             File::options().create(true).append(true).open(self.log_path()).expect("the log can be written");
-        let stdout = log.try_clone().expect("a file handle is cloned");
+        let stdout = log.try_clone().expect("the file handle is cloned");
         let child = self.command().arg("serve").stdout(stdout).stderr(log).spawn();
         self.child = Some(child.expect("the binary starts"));
     }
 
-    /// What the server has said so far.
+    /// The server's log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
@@ -60,10 +60,10 @@ impl Process {
 
     /// How the process ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.as_mut()?.try_wait().expect("our own process can be asked")
+        self.child.as_mut()?.try_wait().expect("the status of a child process can be read")
     }
 
-    /// `kill -9`, if it runs.
+    /// Sends SIGKILL if the process runs, and waits for it.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -71,13 +71,13 @@ impl Process {
         }
     }
 
-    /// SIGTERM, as `docker stop` and systemd do it. Returns at once.
+    /// Sends SIGTERM, as `docker stop` and systemd do. Does not wait.
     pub fn terminate(&self) {
         let signalled = Command::new("kill").arg(self.pid().to_string()).status().expect("kill runs");
         assert!(signalled.success());
     }
 
-    /// Waits until the process has ended by itself; its exit code.
+    /// Waits until the process has ended. Returns its exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.child.take()?.wait().ok()?.code()
     }
@@ -87,7 +87,7 @@ impl Process {
         self.command().args(arguments).output().expect("the binary runs")
     }
 
-    /// An admin API key, made on the command line.
+    /// Creates an admin API key on the command line.
     pub fn create_key(&self, arguments: &[&str]) -> String {
         let output = self.run(&[&["admin", "create-key"], arguments].concat());
         let text = String::from_utf8_lossy(&output.stdout);
@@ -100,7 +100,7 @@ impl Process {
         command
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            // Not the repository: its .env is not ours.
+            // Not the repository, whose .env must not be read.
             .current_dir(self.directory.path())
             .stdin(Stdio::null());
         command
@@ -112,7 +112,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    #[expect(clippy::print_stderr, reason = "a failing test shows what the server said")]
+    #[expect(clippy::print_stderr, reason = "a failing test prints the server's log")]
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
@@ -124,16 +124,16 @@ impl Drop for Process {
     }
 }
 
-/// A port that is free now, for a server that takes it later, and again when it is started once more. It is none of those
-/// that the kernel gives to connections, which could take it meanwhile, and tests that run beside each other, each a process of
-/// its own, begin to look at different ones.
+/// A loopback address with a port that is free at present, for a server that binds it later, also after restarts. The
+/// port is below the kernel's ephemeral ports, so that no connection takes it in the meantime. Tests run concurrently
+/// as separate processes, so each process starts searching at a different port.
 pub fn free_address() -> SocketAddr {
     const FIRST: u32 = 10_000;
     const PORTS: u32 = 20_000;
-    const FOR_EACH_PROCESS: u32 = 16;
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    const PER_PROCESS: u32 = 16;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
     loop {
-        let n = std::process::id().wrapping_mul(FOR_EACH_PROCESS) + TAKEN.fetch_add(1, Ordering::Relaxed);
+        let n = std::process::id().wrapping_mul(PER_PROCESS) + TRIED.fetch_add(1, Ordering::Relaxed);
         let port = u16::try_from(FIRST + n % PORTS).expect("a port has 16 bits");
         if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
             return listener.local_addr().expect("a bound socket has an address");
@@ -141,8 +141,8 @@ pub fn free_address() -> SocketAddr {
     }
 }
 
-/// Compiling the script guest takes seconds, so that all servers of a test run share one. It is kept under a hash of
-/// what it is made of, so nobody finds a stale one.
+/// Makes all servers of a test run share one compiled script guest, since compiling it takes seconds. It is stored
+/// under a hash of its sources, so it is never stale.
 fn share_guest(data: &Path) {
     let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
     std::fs::create_dir_all(&shared).expect("the target directory can be written");

@@ -1,4 +1,4 @@
-/* What libc would import from WASI, answered inside the guest: there are no files, no clock and no randomness here.
+/* Stubs of the WASI functions that libc imports: no files, a clock that stands at 0, and random bytes that are all 0.
    Time and seeds come from the host through the contract. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* memcpy and its kin. A bulk-memory instruction is a call out of compiled code in wasmtime, so short ones are done
-   here in place and only long ones use it. Compiled with -fno-builtin. */
+/* memcpy, memmove, memset and memcmp. In wasmtime a bulk-memory instruction is a call out of compiled code, so only
+   blocks of BULK_MIN bytes and more use one. Compiled with -fno-builtin. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,7 +39,7 @@ void *memcpy(void *restrict to, const void *restrict from, size_t n) {
 
 void *memmove(void *to, const void *from, size_t n) {
   int apart = (uintptr_t)to + n <= (uintptr_t)from || (uintptr_t)from + n <= (uintptr_t)to;
-  if (n < 8 || (n < BULK_MIN && apart)) copy_short(to, from, n); /* under 8 bytes all is read before any is written */
+  if (n < 8 || (n < BULK_MIN && apart)) copy_short(to, from, n); /* below 8 bytes copy_short reads everything before it writes */
   else copy_bulk(to, from, n);
   return to;
 }

@@ -1,4 +1,4 @@
-/* What LLVM's set-jump lowering needs of <setjmp.h>; Debian's wasi-libc has none. */
+/* The part of <setjmp.h> that LLVM's setjmp lowering needs; Debian's wasi-libc has no such header. */
 #ifndef BELVEDERE_SETJMP_H
 #define BELVEDERE_SETJMP_H
 

@@ -1,4 +1,4 @@
-/* The runtime of LLVM's set-jump lowering onto WebAssembly exceptions. `jump` has the layout of jmp_buf. */
+/* The runtime functions of LLVM's lowering of setjmp to WebAssembly exceptions. `jump` has the layout of jmp_buf. */
 #include <stdint.h>
 
 struct jump {

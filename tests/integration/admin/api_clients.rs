@@ -33,8 +33,8 @@ crate::in_both_worlds! {
         child.device(server, &pds, ALICE, json!({ "scopes": "atproto" })).await;
 
         assert_eq!(server.admin(Method::DELETE, &format!("/admin/api-clients/{}", app.id), None).await.status, 204);
-        server.eventually("three sessions are revoked", async |_| pds.asked("/oauth/revoke").len() == 3).await;
-        let form = |n: usize| String::from_utf8_lossy(&pds.asked("/oauth/revoke")[n].body).into_owned();
+        server.eventually("three sessions are revoked", async |_| pds.requests("/oauth/revoke").len() == 3).await;
+        let form = |n: usize| String::from_utf8_lossy(&pds.requests("/oauth/revoke")[n].body).into_owned();
         let mut tokens: Vec<String> = (0..3).map(|n| {
             let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(form(n).as_bytes()).into_owned().collect();
             form["token"].clone()
@@ -44,7 +44,7 @@ crate::in_both_worlds! {
         assert!(tokens.len() == 3 && tokens.iter().all(|token| token.starts_with("refresh-")), "{tokens:?}");
         assert_eq!(stays.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await.status, 200);
 
-        // A child that its owner deletes is no different.
+        // The same when its owner deletes a child client.
         let own = stays.request(server, Method::POST, create, Some(&body)).await.body;
         let child = App { key: text(&own["client"]["clientKey"]), secret: Some(text(&own["clientSecret"])),
             id: text(&own["client"]["id"]) };
@@ -52,10 +52,10 @@ crate::in_both_worlds! {
         let path = "/xrpc/dev.service.deleteApiClient";
         let deleted = stays.request(server, Method::POST, path, Some(&json!({ "id": child.id }))).await;
         assert_eq!(deleted.status, 200, "{}", deleted.text);
-        server.eventually("one more is revoked", async |_| pds.asked("/oauth/revoke").len() == 4).await;
+        server.eventually("one more is revoked", async |_| pds.requests("/oauth/revoke").len() == 4).await;
     }
 
-    async fn a_client_works_at_once_changes_and_goes(world) {
+    async fn a_client_is_created_changed_and_deleted(world) {
         let server = &world.server;
         let made = server.admin(Method::POST, "/admin/api-clients", Some(&client(1))).await;
         assert_eq!(made.status, 201);

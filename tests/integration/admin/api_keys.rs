@@ -34,7 +34,7 @@ crate::in_both_worlds! {
         assert!(list.body[0]["revoked_at"].is_string(), "its row stays");
     }
 
-    async fn nobody_grants_what_they_lack(world) {
+    async fn a_key_never_exceeds_its_users_permissions(world) {
         let server = &world.server;
         let made = server
             .admin(Method::POST, "/admin/api-keys", Some(&json!({ "name": "k", "permissions": ["api-keys:create"] })))

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 crate::in_both_worlds! {
-    async fn domains_come_and_go(world) {
+    async fn domains_are_added_and_removed(world) {
         let server = &world.server;
         let list = async || server.admin(Method::GET, "/admin/domains", None).await.body;
         let own = format!("http://{}", server.address);
@@ -18,7 +18,7 @@ crate::in_both_worlds! {
         let made = server.admin(Method::POST, "/admin/domains", Some(&json!({ "url": "https://second.example" }))).await;
         assert_eq!((made.status.as_u16(), &made.body["is_primary"]), (201, &json!(false)), "{}", made.text);
         let (id, own_id) = (made.body["id"].as_str().unwrap(), first[0]["id"].as_str().unwrap());
-        // Its pages may send cookies from now on.
+        // Pages of the domain may send cookies.
         let credentials = async |origin: &str| {
             let answer = server.request(Method::GET, "/health", &[("origin", origin)], None).await;
             answer.headers.contains_key("access-control-allow-credentials")

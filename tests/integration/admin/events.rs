@@ -8,7 +8,7 @@ use crate::support::instance::{OPERATOR, query_lexicon};
 use crate::support::jetstream::{Frame, Place};
 
 crate::in_both_worlds! {
-    async fn what_an_admin_does_is_logged_and_can_be_filtered(world) {
+    async fn admin_actions_are_logged_and_can_be_filtered(world) {
         let server = &world.server;
         server.upload(query_lexicon(LIST), None).await;
         server.bind(LIST, "function handle() return 1 end").await;

@@ -12,7 +12,7 @@ use crate::support::plc::Person;
 const CALLER: &str = "did:plc:callercallercallercallerc";
 const START: &str = "com.example.start";
 
-/// A query that makes a job of the type and with the input that it is given.
+/// A query that creates a job with the given type and input.
 const STARTER: &str = "function handle() \
     local input = json.decode(params.input or '{}') \
     return jobs.create(params.type, input, { auth = params.auth == '1' }) end";
@@ -52,7 +52,7 @@ async fn until(server: &Instance, id: &str, status: &str) -> Value {
     job(server, id).await
 }
 
-async fn ask(server: &Instance, id: &str, verb: &str) -> (u16, Value) {
+async fn control(server: &Instance, id: &str, verb: &str) -> (u16, Value) {
     let answer = server.admin(Method::POST, &format!("/admin/jobs/{id}/{verb}"), None).await;
     (answer.status.as_u16(), answer.body)
 }
@@ -63,7 +63,7 @@ const WAITING: &str = "function handle() \
     return 'stopped' end";
 
 crate::in_both_worlds! {
-    async fn a_job_runs_in_the_name_of_who_asked_for_it(world) {
+    async fn a_job_runs_on_behalf_of_its_creator(world) {
         let caller = prepare(&world).await;
         store(&world.server, "job.run:sum", "function handle() \
             job.progress({ done = 1, of = #job.input.numbers }) \
@@ -78,7 +78,7 @@ crate::in_both_worlds! {
         let seen: Vec<_> = events.body["events"].as_array().unwrap().iter().map(|e| e["event_type"].clone()).collect();
         assert_eq!(json!(seen), json!(["job.completed", "job.started"]));
 
-        // A failure, a result that is too large, and a session that is not there.
+        // An error, a result that is too large, and a missing session.
         store(&world.server, "job.run:broken", "function handle() error('no luck') end").await;
         store(&world.server, "job.run:large", "function handle() return ('x'):rep(300000) end").await;
         for (kind, error) in [("broken", "no luck"), ("large", "the result is larger")] {
@@ -86,7 +86,7 @@ crate::in_both_worlds! {
             let failed = until(&world.server, &id, "failed").await;
             assert!(failed["error"].as_str().unwrap().contains(error), "{failed}");
         }
-        // A service token proves no session that a job could have.
+        // A caller with a service token has no session for a job.
         assert_eq!(call(&world, &caller, "type=sum&auth=1").await.status, 500);
     }
 
@@ -104,14 +104,14 @@ crate::in_both_worlds! {
         let path = |query: &str| format!("/xrpc/{START}?{query}");
         for (query, result) in [
             ("type=write&auth=1", json!({ "status": 200, "more": true })),
-            // The caller has a session, but the job was not to have it; nor may it make one that has.
+            // Without `auth` the job has no session, although the caller has one, and can't create a job that has one.
             ("type=write", json!({ "status": 401, "more": false })),
         ] {
             let made = device.request(server, Method::GET, &path(query), None).await;
             let done = until(server, made.body.as_str().unwrap(), "completed").await;
             assert_eq!(done["result"], result, "{query}");
         }
-        // The user is the same, and the application is named beside their token.
+        // The same user with a service token and a client key has no session either.
         let token = format!("Bearer {}", caller.token(&server.did(), json!({ "lxm": START })));
         let named = [("x-client-key", &*app.key), ("authorization", &*token)];
         let refused = server.request(Method::GET, &path("type=write&auth=1"), &named, None).await;
@@ -129,21 +129,21 @@ crate::in_both_worlds! {
         store(server, "job.run:waiting", WAITING).await;
         let id = create(&world, &caller, "type=waiting").await;
         until(server, &id, "running").await;
-        assert_eq!(ask(server, &id, "resume").await.0, 409);
-        assert_eq!(ask(server, &id, "pause").await, (200, json!({ "status": "pausing" })));
+        assert_eq!(control(server, &id, "resume").await.0, 409);
+        assert_eq!(control(server, &id, "pause").await, (200, json!({ "status": "pausing" })));
         let paused = until(server, &id, "paused").await;
         assert_eq!((&paused["result"], &paused["completed_at"]), (&Value::Null, &Value::Null));
-        let (status, refused) = ask(server, &id, "pause").await;
+        let (status, refused) = control(server, &id, "pause").await;
         assert!(status == 409 && refused["error"].as_str().unwrap().contains("paused"), "{refused}");
-        assert_eq!(ask(server, &id, "resume").await, (200, json!({ "status": "pending" })));
+        assert_eq!(control(server, &id, "resume").await, (200, json!({ "status": "pending" })));
         until(server, &id, "running").await;
-        assert_eq!(ask(server, &id, "cancel").await, (200, json!({ "status": "cancelling" })));
+        assert_eq!(control(server, &id, "cancel").await, (200, json!({ "status": "cancelling" })));
         let cancelled = until(server, &id, "cancelled").await;
         assert!(cancelled["completed_at"].is_string() && cancelled["result"].is_null(), "{cancelled}");
-        assert_eq!(ask(server, &id, "cancel").await.0, 409);
-        assert_eq!(ask(server, "nonsense", "cancel").await.0, 404);
+        assert_eq!(control(server, &id, "cancel").await.0, 409);
+        assert_eq!(control(server, "nonsense", "cancel").await.0, 404);
 
-        // What waits behind the workers is cancelled at once.
+        // Jobs that are still queued are cancelled at once.
         let mut ids = Vec::new();
         for _ in 0..3 {
             ids.push(create(&world, &caller, "type=waiting").await);
@@ -151,22 +151,22 @@ crate::in_both_worlds! {
         until(server, &ids[0], "running").await;
         until(server, &ids[1], "running").await;
         assert_eq!(job(server, &ids[2]).await["status"], "pending", "a creator has two of the four workers");
-        assert_eq!(ask(server, &ids[2], "cancel").await, (200, json!({ "status": "cancelled" })));
+        assert_eq!(control(server, &ids[2], "cancel").await, (200, json!({ "status": "cancelled" })));
         let page = server.admin(Method::GET, "/admin/jobs?status=running&limit=1", None).await;
         assert_eq!(page.body["jobs"][0]["id"], ids[1].as_str());
         let cursor = page.body["cursor"].as_str().unwrap();
         let page = server.admin(Method::GET, &format!("/admin/jobs?status=running&cursor={cursor}"), None).await;
         assert_eq!((page.body["jobs"][0]["id"].as_str(), &page.body["cursor"]), (Some(ids[0].as_str()), &Value::Null));
         for id in &ids[..2] {
-            ask(server, id, "cancel").await;
+            control(server, id, "cancel").await;
             until(server, id, "cancelled").await;
         }
     }
 
-    async fn a_job_that_never_looks_is_cancelled_within_a_second(world) {
+    async fn a_job_that_ignores_cancellation_is_cancelled_within_a_second(world) {
         let caller = prepare(&world).await;
         let server = &world.server;
-        // It calls the host and burns most of a slice, for ever, and catches whatever can be caught.
+        // Its script loops for ever, uses most of its instructions between calls of the host, and catches every error.
         store(server, "job.run:stubborn", "function handle() \
             job.progress({ at = 1 }) \
             while true do pcall(db.count, 'com.example.note') pcall(function() for i = 1, 900000 do end end) end end").await;
@@ -174,13 +174,13 @@ crate::in_both_worlds! {
         for kind in ["stubborn", "asleep"] {
             let id = create(&world, &caller, &format!("type={kind}")).await;
             until(server, &id, "running").await;
-            assert_eq!(ask(server, &id, "cancel").await, (200, json!({ "status": "cancelling" })));
+            assert_eq!(control(server, &id, "cancel").await, (200, json!({ "status": "cancelling" })));
             let cancelled = until(server, &id, "cancelled").await;
             assert!(cancelled["result"].is_null() && cancelled["error"].is_null(), "{cancelled}");
         }
     }
 
-    async fn one_creator_never_holds_all_workers(world) {
+    async fn one_creator_never_uses_all_workers(world) {
         let caller = prepare(&world).await;
         let server = &world.server;
         store(server, "job.run:waiting", WAITING).await;
@@ -202,13 +202,13 @@ crate::in_both_worlds! {
         let running: Vec<_> = page.body["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
         assert_eq!(running, [&ids[1], &ids[0]], "half of the four workers");
         for id in &ids {
-            ask(server, id, "cancel").await;
+            control(server, id, "cancel").await;
         }
         until(server, &ids[0], "cancelled").await;
         until(server, &ids[1], "cancelled").await;
     }
 
-    async fn a_job_begins_again_after_the_server_ended(mut world) {
+    async fn a_running_job_restarts_after_a_restart_of_the_server(mut world) {
         let caller = prepare(&world).await;
         store(&world.server, "job.run:waiting", WAITING).await;
         store(&world.server, "job.run:deaf", "function handle() job.wait(3600) return 1 end").await;
@@ -221,12 +221,12 @@ crate::in_both_worlds! {
         until(&world.server, &id, "running").await;
         until(&world.server, &deaf, "running").await;
         for id in [&id, &deaf] {
-            ask(&world.server, id, "cancel").await;
+            control(&world.server, id, "cancel").await;
             until(&world.server, id, "cancelled").await;
         }
     }
 
-    async fn a_job_has_its_instructions_between_two_calls(world) {
+    async fn the_instruction_limit_of_a_job_applies_between_two_calls(world) {
         let caller = prepare(&world).await;
         store(&world.server, "job.run:long", "function handle() \
             for i = 1, 10 do for j = 1, 400000 do end db.backend() end return 'all of it' end").await;
@@ -237,7 +237,7 @@ crate::in_both_worlds! {
         assert!(until(&world.server, &id, "failed").await["error"].as_str().unwrap().contains("1000000 instructions"));
     }
 
-    async fn what_makes_no_job_is_an_error_of_the_script(world) {
+    async fn creating_an_invalid_job_is_an_error_in_the_script(world) {
         let caller = prepare(&world).await;
         let server = &world.server;
         for (body, message) in [
@@ -253,10 +253,10 @@ crate::in_both_worlds! {
             let answer = call(&world, &caller, "").await;
             assert!(answer.body.as_str().unwrap_or_default().contains(message), "{body}: {}", answer.text);
         }
-        // Nobody to work for, and nothing of a job in other runs.
+        // Without a caller no job can be created, and `job` exists only in jobs.
         server.bind(START, "function handle() local ok, e = pcall(jobs.create, 'there', {}) return { e.code, job == nil } end").await;
         assert_eq!(server.xrpc(START).await.body, json!(["forbidden", true]));
-        // Only so many wait.
+        // The number of queued jobs is limited.
         store(server, "job.run:there", "function handle() job.wait(3600) end").await;
         server.bind(START, "function handle() local n = 0 for i = 1, 120 do \
             local ok, e = pcall(jobs.create, 'there', {}) if ok then n = n + 1 elseif e.code ~= 'limit' then error(e) end \

@@ -55,7 +55,7 @@ crate::in_both_worlds! {
         }).await;
     }
 
-    async fn what_is_no_lexicon_is_refused_with_the_reason(world) {
+    async fn invalid_lexicons_are_refused_with_the_reason(world) {
         let good = query_lexicon("com.example.q");
         let with = |key: &str, value: serde_json::Value| {
             let mut lexicon = good.clone();

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::fixtures::{ALICE, BOB, NOTES};
 
 crate::in_both_worlds! {
-    async fn records_are_listed_newest_first_with_what_the_index_knows(mut world) {
+    async fn records_are_listed_newest_first_with_their_metadata(mut world) {
         world = world.with_notes().await;
         for n in 0..5 {
             world.note(ALICE, &format!("n{n}"), json!({ "text": format!("note {n}") })).await;

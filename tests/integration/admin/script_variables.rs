@@ -10,7 +10,7 @@ const PATH: &str = "/admin/script-variables";
 const VALUE: &str = "hunter2 with \"quotes\"";
 
 crate::in_both_worlds! {
-    async fn a_variable_is_set_seen_by_scripts_and_gone(mut world) {
+    async fn a_variable_is_set_read_by_scripts_and_deleted(mut world) {
         let set = async |world: &World, key: &str, value: &str| {
             let body = json!({ "key": key, "value": value });
             world.server.admin(Method::POST, PATH, Some(&body)).await
@@ -28,7 +28,7 @@ crate::in_both_worlds! {
         assert_eq!(json!(seen), json!([["A", "***"], ["TOKEN", "hunt****"]]));
         assert!(!list.text.contains("hunter2"), "{}", list.text);
 
-        // It survives a restart, sealed.
+        // It survives a restart, stored encrypted.
         world.server.stop();
         world.server.start_again().await;
         assert_eq!(world.server.xrpc("com.example.env").await.body, json!([VALUE, true]));
@@ -45,7 +45,7 @@ crate::in_both_worlds! {
         assert!(!events.text.contains("hunter2"));
     }
 
-    async fn no_event_tells_a_value(world) {
+    async fn events_do_not_contain_values(world) {
         let body = json!({ "key": "TOKEN", "value": VALUE });
         world.server.admin(Method::POST, PATH, Some(&body)).await;
         world.server.upload(query_lexicon("com.example.leak"), None).await;
@@ -58,7 +58,7 @@ crate::in_both_worlds! {
         assert!(events.text.contains("[env.TOKEN]") && events.text.contains("word"), "{}", events.text);
     }
 
-    async fn what_makes_no_variable_is_refused(world) {
+    async fn invalid_variables_are_refused(world) {
         for (body, message) in [
             (json!({ "key": " ", "value": "x" }), "key must be"),
             (json!({ "key": "a\nb", "value": "x" }), "key must be"),

@@ -50,7 +50,7 @@ crate::in_both_worlds! {
         assert_eq!(server.xrpc(LIST).await.body, json!({ "records": [] }), "the built-in behaviour is back");
     }
 
-    async fn what_does_not_load_is_refused_with_line_and_message(world) {
+    async fn invalid_scripts_are_refused_with_line_and_message(world) {
         let id = format!("xrpc.query:{LIST}");
         for (body, reason) in [
             (json!({ "id": id, "body": "function handle(\n  return\nend" }), ":2:"),

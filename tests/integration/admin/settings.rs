@@ -9,7 +9,7 @@ use crate::support::instance::{Instance, query_lexicon};
 const PATH: &str = "/admin/settings/xrpc-proxy";
 
 crate::in_both_worlds! {
-    async fn forwarding_rules_are_kept(world) {
+    async fn forwarding_rules_are_stored(world) {
         let server = &world.server;
         let get = async || server.admin(Method::GET, PATH, None).await.body;
         assert_eq!(get().await, json!({ "mode": "open", "nsids": [] }));
@@ -38,7 +38,7 @@ crate::in_both_worlds! {
         assert_eq!(get().await, json!({ "mode": "open", "nsids": [] }));
     }
 
-    async fn what_is_stored_wins_until_it_is_taken_back(world) {
+    async fn a_stored_setting_overrides_the_environment_until_it_is_deleted(world) {
         let server = &world.server;
         let list = async || server.admin(Method::GET, "/admin/settings", None).await.body;
         let describe = async || {
@@ -84,7 +84,7 @@ crate::in_both_worlds! {
         }
     }
 
-    async fn a_change_counts_at_once(world) {
+    async fn a_change_takes_effect_at_once(world) {
         let server = &world.server;
         server.upload(query_lexicon("com.example.counted"), None).await;
         server.bind("com.example.counted", "function handle() return {} end").await;
@@ -114,7 +114,7 @@ crate::in_both_worlds! {
         assert_eq!(executed().await, 1);
     }
 
-    async fn the_logo_is_for_everybody_and_does_nothing_by_itself(world) {
+    async fn the_logo_is_public_and_can_not_run_scripts(world) {
         let server = &world.server;
         let key = format!("Bearer {}", server.admin_key);
         let put = async |kind: &str, body: String| {
@@ -152,7 +152,7 @@ crate::in_both_worlds! {
 }
 
 #[tokio::test]
-async fn the_environment_stands_beneath() {
+async fn the_environment_has_the_defaults() {
     let (url, _directory) = db::sqlite_url();
     let more = [("APP_NAME", "From outside"), ("VERBOSE_EVENT_LOGGING", "yes")];
     let server = Instance::start_with(&url, "none", &more).await;

@@ -7,7 +7,7 @@ use crate::fixtures::{ALICE, NOTES, World};
 use crate::support::instance::query_lexicon;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_are_counted_each_for_itself() {
+async fn every_script_is_counted_separately() {
     let world = World::sqlite().await;
     let server = &world.server;
     for (nsid, source) in [
@@ -26,7 +26,7 @@ async fn scripts_are_counted_each_for_itself() {
     }
     let stats = server.admin(Method::GET, "/admin/stats/scripts", None).await;
     let scripts = stats.body["scripts"].as_array().unwrap();
-    // Dearest first. What a run costs is measured, and on a busy machine a cheap one may have been dear.
+    // The most expensive first. Costs are measured times, so on a busy machine the order can vary.
     let costs: Vec<_> = scripts.iter().map(|s| s["cpu_ms"].as_f64().unwrap()).collect();
     assert!(costs.is_sorted_by(|a, b| a >= b) && costs.len() == 3, "{}", stats.text);
     let of =
@@ -38,7 +38,7 @@ async fn scripts_are_counted_each_for_itself() {
     assert!(dear["p99_ms"].as_f64().unwrap() >= dear["p50_ms"].as_f64().unwrap());
     assert!(dear["last_run_at"].is_string() && idle["last_run_at"].is_null() && idle["p99_ms"].is_null());
 
-    // Another source is another script.
+    // A script with a new source is counted as a new script.
     server.bind("com.example.dear", "function handle() return 2 end").await;
     let stats = server.admin(Method::GET, "/admin/stats/scripts", None).await;
     let dear =
@@ -73,7 +73,7 @@ crate::in_both_worlds! {
             let text = answer.body[key].as_str().unwrap();
             assert!(text.starts_with("bad-input: ") && text.contains(message), "{key}: {text}");
         }
-        // The counts are written down every few seconds.
+        // The counts are written to the database every few seconds.
         server.eventually("the fields are shown", async |server| {
             let stats = server.admin(Method::GET, "/admin/stats/indexes", None).await;
             assert_eq!((stats.status.as_u16(), &stats.body["limit"]), (200, &json!(32)));

@@ -8,7 +8,7 @@ use crate::fixtures::{ALICE, BOB, World};
 use crate::support::instance::{Answer, OPERATOR};
 use crate::support::plc::Person;
 
-/// A call with somebody's service token.
+/// Sends a request with a service token of `person`.
 async fn as_person(
     world: &World,
     person: &Person,
@@ -28,7 +28,7 @@ async fn made(world: &World, body: Value) -> Value {
 }
 
 crate::in_both_worlds! {
-    async fn a_user_may_what_it_was_given(world) {
+    async fn a_user_has_exactly_the_granted_permissions(world) {
         let alice = world.plc.person(ALICE, Algorithm::Es256k);
         let nobody = as_person(&world, &alice, Method::GET, "/admin/stats", None).await;
         assert_eq!((nobody.status.as_u16(), nobody.error()), (403, "forbidden"));
@@ -44,7 +44,7 @@ crate::in_both_worlds! {
             (200, &json!(["api-keys:create", "lexicons:read", "stats:read"])), "{}", answer.text);
         assert_eq!(as_person(&world, &alice, Method::GET, "/admin/stats", None).await.status, 200);
 
-        // What is taken goes for the user's keys too, at once.
+        // A revoked permission is revoked for the user's keys too, at once.
         let key = json!({ "name": "k", "permissions": ["stats:read", "lexicons:read"] });
         let key = as_person(&world, &alice, Method::POST, "/admin/api-keys", Some(&key)).await;
         let bearer = format!("Bearer {}", key.body["key"].as_str().unwrap());
@@ -72,7 +72,7 @@ crate::in_both_worlds! {
         assert_eq!(types[..4], ["user.deleted", "user.permissions_updated", "user.permissions_updated", "user.created"]);
     }
 
-    async fn nobody_gives_more_than_they_have(world) {
+    async fn users_can_not_grant_permissions_that_they_lack(world) {
         let alice = world.plc.person(ALICE, Algorithm::Es256k);
         let user = made(&world, json!({ "did": ALICE, "template": "viewer",
             "permissions": ["users:create", "users:update", "users:delete", "stats:read"] })).await;
@@ -92,15 +92,15 @@ crate::in_both_worlds! {
         }
         let answer = as_person(&world, &alice, Method::PATCH, &of_bob, Some(&json!({ "grant": ["events:read"] }))).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
-        // A key is nobody in person, whoever's it is.
+        // The operation requires a login or a service token; an API key is refused, even the super user's.
         let answer = world.server
             .admin(Method::POST, "/admin/users/transfer-super", Some(&json!({ "target_user_id": user["id"] }))).await;
         assert_eq!(answer.status, 403, "{}", answer.text);
         let own = format!("/admin/users/{}", user["id"].as_str().unwrap());
-        assert_eq!(as_person(&world, &alice, Method::DELETE, &own, None).await.status, 403, "nobody deletes themselves");
+        assert_eq!(as_person(&world, &alice, Method::DELETE, &own, None).await.status, 403, "a user can't delete itself");
     }
 
-    async fn nobody_changes_their_own_permissions(world) {
+    async fn users_can_not_change_their_own_permissions(world) {
         let alice = world.plc.person(ALICE, Algorithm::Es256k);
         let operator = world.plc.person(OPERATOR, Algorithm::Es256k);
         let user = made(&world, json!({ "did": ALICE, "template": "full_access" })).await;
@@ -121,7 +121,7 @@ crate::in_both_worlds! {
             let answer = as_person(&world, person, Method::POST, "/admin/users", Some(&body)).await;
             assert_eq!(answer.status, 403, "with a template: {}", answer.text);
         }
-        // The super user's neither, and by another one they do change.
+        // The super user can't change its own either, but can change another user's.
         let all = world.server.admin(Method::GET, "/admin/users", None).await;
         let first = all.body.as_array().unwrap().iter().find(|u| u["did"] == OPERATOR).unwrap().clone();
         let answer = as_person(&world, &operator, Method::PATCH, &of(&first["id"]), Some(&json!({}))).await;
@@ -147,10 +147,10 @@ crate::in_both_worlds! {
             let answer = world.server.admin(method, path, Some(&body)).await;
             assert_eq!(answer.status.as_u16(), status, "{path} {body}: {}", answer.text);
         }
-        assert_eq!(world.server.admin(Method::PATCH, &path, Some(&json!({}))).await.status, 200, "nothing asked, nothing done");
+        assert_eq!(world.server.admin(Method::PATCH, &path, Some(&json!({}))).await.status, 200, "an empty change");
     }
 
-    async fn the_super_user_in_person_makes_another_one(world) {
+    async fn the_super_user_transfers_its_role(world) {
         let alice = world.plc.person(ALICE, Algorithm::Es256k);
         let operator = world.plc.person(OPERATOR, Algorithm::Es256k);
         let user = made(&world, json!({ "did": ALICE })).await;

@@ -1,4 +1,4 @@
-//! Applications that are confidential to authorization servers with keys that we hold.
+//! API clients that authenticate to authorization servers with a key that this server keeps (private_key_jwt).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -56,7 +56,7 @@ crate::in_both_worlds! {
         assert_eq!((unknown.status.as_u16(), unknown.body), (200, json!({ "keys": [] })));
     }
 
-    async fn a_page_proves_the_key_that_it_asked_for(world) {
+    async fn a_public_client_gets_assertions_for_its_key(world) {
         let server = &world.server;
         let app = App::public(server, "page").await;
         server.admin(Method::POST, &format!("/admin/api-clients/{}/auth-key", app.id), None).await;
@@ -77,13 +77,13 @@ crate::in_both_worlds! {
         assert_eq!(app.post(server, PATH, &[], &json!({ "issuer": ISSUER })).await.error(), "Origin header required for public clients");
     }
 
-    async fn a_deleted_client_still_proves_itself_to_revoke_its_sessions(world) {
+    async fn a_deleted_client_still_authenticates_to_revoke_its_sessions(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
-        // Revoking takes as long as the test wants.
+        // The test decides when the revocation endpoint responds.
         let revocation = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = pds.url();
-        pds.instead("/.well-known/oauth-authorization-server", 200, json!({
+        pds.respond_with("/.well-known/oauth-authorization-server", 200, json!({
             "issuer": origin, "authorization_endpoint": format!("{origin}/oauth/authorize"),
             "token_endpoint": format!("{origin}/oauth/token"),
             "pushed_authorization_request_endpoint": format!("{origin}/oauth/par"),
@@ -92,27 +92,27 @@ crate::in_both_worlds! {
             "client_uri": "https://one.example", "redirect_uris": [], "scopes": SCOPES })).await;
         let path = format!("/admin/api-clients/{}/auth-key", app.id);
         let made = server.admin(Method::POST, &path, None).await;
-        pds.instead("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
+        pds.respond_with("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
         assert_eq!(server.admin(Method::POST, &format!("{path}/recheck"), None).await.body["confidential"], true);
         app.device(server, &pds, ALICE, json!({})).await;
         let keys = format!("/oauth/clients/{}/jwks.json", app.id);
         let published = async || server.request(Method::GET, &keys, &[], None).await.body["keys"].clone();
 
         assert_eq!(server.admin(Method::DELETE, &format!("/admin/api-clients/{}", app.id), None).await.status, 204);
-        let (mut asked, _) = revocation.accept().await.unwrap();
+        let (mut connection, _) = revocation.accept().await.unwrap();
         let mut request = String::new();
         while !request.contains("client_assertion=") {
             let mut part = [0; 4096];
-            let read = tokio::io::AsyncReadExt::read(&mut asked, &mut part).await.unwrap();
+            let read = tokio::io::AsyncReadExt::read(&mut connection, &mut part).await.unwrap();
             assert!(read > 0, "{request}");
             request.push_str(&String::from_utf8_lossy(&part[..read]));
         }
         assert_eq!(published().await[0]["kid"], made.body["kid"], "the server can check the assertion");
-        tokio::io::AsyncWriteExt::write_all(&mut asked, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut connection, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
         server.eventually("the key is gone", async |_| published().await == json!([])).await;
     }
 
-    async fn a_session_is_refreshed_with_the_key_it_began_with(world) {
+    async fn a_session_is_refreshed_with_the_key_of_its_registration(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         server.upload(procedure_lexicon("com.example.put"), Some(NOTES)).await;
@@ -123,7 +123,7 @@ crate::in_both_worlds! {
         let path = format!("/admin/api-clients/{}/auth-key", app.id);
         let made = server.admin(Method::POST, &path, None).await;
         assert_eq!(made.body["confidential"], json!(null), "its metadata is not there yet: {}", made.text);
-        pds.instead("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
+        pds.respond_with("/client.json", 200, json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": made.body["jwks_uri"] }));
         let checked = server.admin(Method::POST, &format!("{path}/recheck"), None).await;
         assert_eq!(checked.body["confidential"], true, "{}", checked.text);
         let device = app.device(server, &pds, ALICE, json!({})).await;
@@ -138,13 +138,13 @@ crate::in_both_worlds! {
         pds.expire_all();
         let put = async || device.request(server, Method::POST, "/xrpc/com.example.put", Some(&json!({ "text": "a" }))).await;
         assert_eq!(put().await.status, 200);
-        let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(&pds.asked("/oauth/token")[0].body).into_owned().collect();
+        let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(&pds.requests("/oauth/token")[0].body).into_owned().collect();
         let assertion = jws::parse(&form["client_assertion"]).unwrap();
         assert_eq!(assertion.header.kid.as_deref(), made.body["kid"].as_str());
-        // The device asks for its own key without naming it.
+        // A device gets an assertion with its session's key without naming the key.
         let minted = device.request(server, Method::POST, PATH, Some(&json!({ "issuer": pds.url() }))).await;
         assert_eq!(minted.body["kid"], made.body["kid"], "{}", minted.text);
-        // A key that got out takes its sessions with it.
+        // Deleting a key, which may have leaked, ends the sessions that use it.
         let gone = server.admin(Method::DELETE, &format!("{path}/{}", made.body["kid"].as_str().unwrap()), None).await;
         assert_eq!(gone.body, json!({ "revoked": 1, "sessions_destroyed": 1 }), "{}", gone.text);
         assert_eq!(put().await.status, 401);

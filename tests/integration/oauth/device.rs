@@ -1,11 +1,11 @@
-//! An application, and a PDS where its users live.
+//! A PDS stand-in that hosts given accounts.
 
 pub use crate::support::app::{App, Device, SCOPES};
 
 use crate::fixtures::World;
 use crate::support::oauth_pds::OauthPds;
 
-/// The world with a PDS where somebody lives.
+/// Starts a PDS and makes it the PDS of the accounts.
 pub async fn pds(world: &World, dids: &[&str]) -> OauthPds {
     let pds = OauthPds::start().await;
     for did in dids {

@@ -1,4 +1,4 @@
-//! Sessions end where nothing needs them any more: here, and at the authorization server.
+//! Unneeded sessions are deleted here and revoked at the authorization server.
 
 use belvedere::clock::Clock;
 use http::Method;
@@ -10,7 +10,7 @@ use crate::fixtures::{ALICE, BOB};
 use crate::support::instance::OPERATOR;
 
 crate::in_both_worlds! {
-    async fn what_nothing_needs_is_swept(mut world) {
+    async fn expired_sessions_and_keys_are_deleted(mut world) {
         let pds = pds(&world, &[ALICE, BOB, OPERATOR]).await;
         let app = App::confidential(&world.server, "one").await;
         let in_a_minute = Clock::system().now().plus_seconds(60);
@@ -19,7 +19,7 @@ crate::in_both_worlds! {
         let idle = app.device(&world.server, &pds, BOB, json!({})).await;
         let good = app.device(&world.server, &pds, ALICE, json!({})).await;
         let (unused, _) = app.provision(&world.server, &[], &json!({})).await;
-        // Only its times can say that something is over.
+        // Set times in the past, by which the sweep decides.
         world.execute("UPDATE oauth_sessions SET expires_at = 1 WHERE refreshable = FALSE").await;
         world.execute("UPDATE oauth_sessions SET updated_at = 1 WHERE did = 'did:plc:bobbobbobbobbobbobbobbob'").await;
         world.execute("UPDATE dpop_keys SET created_at = 1 WHERE did IS NULL").await;
@@ -40,7 +40,7 @@ crate::in_both_worlds! {
         assert_eq!(good.request(server, Method::GET, &session(ALICE), None).await.status, 200);
     }
 
-    async fn the_session_with_the_pds_ends_with_the_browsers(mut world) {
+    async fn logging_out_revokes_the_session_with_the_pds(mut world) {
         let pds = pds(&world, &[OPERATOR]).await;
         let mut browsers = [Browser::default(), Browser::default()];
         for browser in &mut browsers {
@@ -50,15 +50,15 @@ crate::in_both_worlds! {
         world.execute("UPDATE web_sessions SET expires_at = 1 WHERE id = (SELECT min(id) FROM web_sessions)").await;
         world.server.kill();
         world.server.start_again().await;
-        world.server.eventually("it is revoked", async |_| !pds.asked("/oauth/revoke").is_empty()).await;
+        world.server.eventually("it is revoked", async |_| !pds.requests("/oauth/revoke").is_empty()).await;
         let mut logged_in = 0;
         for browser in &mut browsers {
             logged_in += usize::from(browser.get(&world.server, "/auth/me").await.status == 200);
         }
-        assert_eq!((logged_in, pds.asked("/oauth/revoke").len()), (1, 1), "the other one goes on");
+        assert_eq!((logged_in, pds.requests("/oauth/revoke").len()), (1, 1), "the other one goes on");
     }
 
-    async fn a_user_has_so_many_browsers(world) {
+    async fn a_users_number_of_browser_sessions_is_limited(world) {
         let server = &world.server;
         let pds = pds(&world, &[OPERATOR]).await;
         let mut browsers: Vec<Browser> = (0..21).map(|_| Browser::default()).collect();
@@ -68,10 +68,10 @@ crate::in_both_worlds! {
         assert_eq!(browsers[0].get(server, "/auth/me").await.status, 401, "the first to come is the first to go");
         assert_eq!(browsers[1].get(server, "/auth/me").await.status, 200);
         assert_eq!(browsers[20].get(server, "/auth/me").await.status, 200);
-        server.eventually("its session is revoked", async |_| pds.asked("/oauth/revoke").len() == 1).await;
+        server.eventually("its session is revoked", async |_| pds.requests("/oauth/revoke").len() == 1).await;
     }
 
-    async fn a_user_has_so_many_devices(world) {
+    async fn a_users_number_of_devices_is_limited(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
         let app = App::confidential(server, "one").await;
@@ -96,7 +96,7 @@ crate::in_both_worlds! {
         assert_eq!(devices(&newest).await, 50);
         assert_eq!(devices(&used).await, 50);
         assert_eq!(devices(&first).await, 0, "it was renewed longest ago");
-        server.eventually("it is revoked", async |_| pds.asked("/oauth/revoke").len() == 1).await;
+        server.eventually("it is revoked", async |_| pds.requests("/oauth/revoke").len() == 1).await;
         let events = server.admin(Method::GET, "/admin/events?event_type=dpop_session.device_deleted", None).await;
         assert_eq!(events.body["events"].as_array().map(Vec::len), Some(1), "{}", events.text);
     }

@@ -1,4 +1,4 @@
-//! `/oauth/*`, DPoP on `/xrpc`, and what sessions with a PDS do.
+//! `/oauth/*`, DPoP on `/xrpc`, and sessions with a PDS.
 
 mod assertions;
 pub mod device;

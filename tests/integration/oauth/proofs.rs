@@ -1,4 +1,4 @@
-//! DPoP on `/xrpc`: every check, violated alone.
+//! DPoP on `/xrpc`: each check fails alone.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +17,7 @@ fn path() -> String {
 
 /// A proof with changed header and claims, signed by the device's key.
 fn changed(server: &Instance, device: &Device, header: Value, claims: Value) -> String {
-    let (mut h, mut c) = device.parts(server, &Method::GET, &path());
+    let (mut h, mut c) = device.proof_parts(server, &Method::GET, &path());
     h.as_object_mut().unwrap().extend(header.as_object().unwrap().clone());
     c.as_object_mut().unwrap().extend(claims.as_object().unwrap().clone());
     for part in [&mut h, &mut c] {
@@ -26,7 +26,7 @@ fn changed(server: &Instance, device: &Device, header: Value, claims: Value) -> 
     jws::sign_with(&device.key, &h, &c)
 }
 
-/// As an attacker writes it: the parts as text, with a signature of the device's key over them.
+/// A proof with header and claims as raw text, signed by the device's key.
 fn signed(device: &Device, header: &str, claims: &str) -> String {
     let input = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
     let signature = URL_SAFE_NO_PAD.encode(device.key.sign(input.as_bytes()));
@@ -34,7 +34,7 @@ fn signed(device: &Device, header: &str, claims: &str) -> String {
 }
 
 crate::in_both_worlds! {
-    async fn every_check_counts(world) {
+    async fn every_check_is_enforced(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
@@ -43,7 +43,7 @@ crate::in_both_worlds! {
         let other = app.device(server, &pds, ALICE, json!({})).await;
         let now = belvedere::clock::Clock::system().now().as_seconds();
         let change = |header: Value, claims: Value| changed(server, &device, header, claims);
-        let (header, claims) = device.parts(server, &Method::GET, &path());
+        let (header, claims) = device.proof_parts(server, &Method::GET, &path());
         let stranger = PrivateKey::generate(Algorithm::Es256, &Random::system());
         let jwk_of = |key: &PrivateKey| jwk::public_jwk(&key.public()).unwrap();
         let mut off_curve = jwk_of(&device.key);
@@ -88,13 +88,13 @@ crate::in_both_worlds! {
             let challenge = answer.headers["www-authenticate"].to_str().unwrap();
             assert!(challenge.starts_with("DPoP error="), "{what} {challenge}");
         }
-        // None of it used the proof up; query and fragment don't count; once more is once too often.
+        // The failures did not use the proof up. A second use is refused. Query and fragment of `htu` are ignored.
         assert_eq!(device.send(server, Method::GET, &path(), &good, None).await.status, 200);
         let answer = device.send(server, Method::GET, &path(), &good, None).await;
         assert_eq!((answer.status.as_u16(), answer.error()), (401, "DPoP proof replay detected"));
         let with_query = change(json!({}), json!({ "htu": url(&format!("/xrpc/{LIST}?limit=5#x")), "htm": "get" }));
         assert_eq!(device.send(server, Method::GET, &path(), &with_query, None).await.status, 200);
-        // Members that libraries add to a key change nothing.
+        // Additional members of the JWK are ignored.
         let mut annotated = jwk_of(&device.key);
         annotated["kid"] = "k".into();
         annotated["key_ops"] = json!(["verify"]);
@@ -102,7 +102,7 @@ crate::in_both_worlds! {
         assert_eq!(device.send(server, Method::GET, &path(), &proof, None).await.status, 200);
     }
 
-    async fn a_proof_is_good_for_its_client_and_its_token_alone(world) {
+    async fn a_proof_is_bound_to_its_client_and_token(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
@@ -123,7 +123,7 @@ crate::in_both_worlds! {
         assert_eq!((answer.status.as_u16(), answer.error()), (401, "DPoP auth requires DPoP header"));
         let answer = send(Some(&app.key), &[("authorization", &token), ("dpop", &proof()), ("dpop", &proof())]).await;
         assert_eq!(answer.error(), "more than one DPoP header");
-        // A token that is good at the PDS, and not the one that was registered.
+        // A token that is valid at the PDS but was not registered.
         let newer = Device { token: pds.grant(ALICE).0, key: PrivateKey::from_bytes(Algorithm::Es256, &*device.key.to_bytes()).unwrap(),
             id: String::new(), provision_id: String::new(), client_key: app.key.clone() };
         let answer = newer.request(server, Method::GET, &path(), None).await;
@@ -132,11 +132,11 @@ crate::in_both_worlds! {
         let (_, key) = app.provision(server, &[], &json!({})).await;
         let early = Device { key, ..newer };
         assert_eq!(early.request(server, Method::GET, &path(), None).await.error(), "no matching DPoP session");
-        // A session that is over for good says so.
+        // An expired session without a refresh token.
         let over = json!({ "refresh_token": null, "expires_at": "2020-01-01T00:00:00Z" });
         let over = app.device(server, &pds, ALICE, over).await;
         assert_eq!(over.request(server, Method::GET, &path(), None).await.error(), "token_expired");
-        // And who calls is who the session is of.
+        // The caller is the session's account.
         server.bind(LIST, "function handle() return { caller = caller_did } end").await;
         let answer = device.request(server, Method::GET, &path(), None).await;
         assert_eq!(answer.body, json!({ "caller": ALICE }), "{}", answer.text);
@@ -156,7 +156,7 @@ crate::in_both_worlds! {
         assert_eq!(device.request(&world.server, Method::GET, &path(), None).await.status, 200);
     }
 
-    async fn of_many_at_once_one_is_first(world) {
+    async fn of_concurrent_uses_of_a_proof_one_succeeds(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
@@ -171,7 +171,7 @@ crate::in_both_worlds! {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nonces_are_wanted_when_the_operator_says_so() {
+async fn nonces_are_required_if_configured() {
     let (url, _directory) = crate::support::db::sqlite_url();
     let plc = crate::support::plc::Plc::start().await;
     let more = [("PLC_URL", &*plc.url()), ("DPOP_NONCES", "required")];
@@ -184,7 +184,7 @@ async fn nonces_are_wanted_when_the_operator_says_so() {
     let answer = device.request(&server, Method::GET, &path, None).await;
     assert_eq!((answer.status.as_u16(), answer.error()), (401, "use_dpop_nonce"));
     let nonce = answer.headers["dpop-nonce"].to_str().unwrap().to_owned();
-    let (header, mut claims) = device.parts(&server, &Method::GET, &path);
+    let (header, mut claims) = device.proof_parts(&server, &Method::GET, &path);
     claims["nonce"] = nonce.into();
     let proof = jws::sign_with(&device.key, &header, &claims);
     assert_eq!(device.send(&server, Method::GET, &path, &proof, None).await.status, 200);

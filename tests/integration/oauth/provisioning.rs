@@ -11,7 +11,7 @@ use super::device::App;
 const PATH: &str = "/oauth/dpop-keys";
 
 crate::in_both_worlds! {
-    async fn an_application_gets_a_key_of_its_own(world) {
+    async fn a_client_gets_a_new_key(world) {
         let server = &world.server;
         let app = App::confidential(server, "keys").await;
         let answer = app.post(server, PATH, &[], &json!({})).await;
@@ -29,7 +29,7 @@ crate::in_both_worlds! {
         assert!(!events.text.contains(key["d"].as_str().unwrap()));
     }
 
-    async fn an_application_proves_to_be_itself(world) {
+    async fn a_client_must_authenticate(world) {
         let server = &world.server;
         let (app, other) = (App::confidential(server, "one").await, App::confidential(server, "two").await);
         let public = App::public(server, "page").await;
@@ -54,13 +54,13 @@ crate::in_both_worlds! {
             assert_eq!(answer.status, status, "{headers:?} {}", answer.text);
             assert!(answer.error().starts_with(error), "{headers:?} {}", answer.text);
         }
-        // An app that was switched off is nobody.
+        // A deactivated client is refused.
         let off = json!({ "is_active": false });
         server.admin(Method::PUT, &format!("/admin/api-clients/{}", app.id), Some(&off)).await;
         assert_eq!(app.post(server, PATH, &[], &json!({})).await.error(), "invalid client credentials");
     }
 
-    async fn keys_are_made_only_so_fast(world) {
+    async fn key_creation_is_rate_limited(world) {
         let server = &world.server;
         let app = App::with(server, json!({ "name": "slow", "client_id_url": "https://slow.example/client.json",
             "client_uri": "https://slow.example", "redirect_uris": [], "rate_limit_capacity": 2,

@@ -11,11 +11,11 @@ use crate::support::oauth_pds::OauthPds;
 
 const PATH: &str = "/oauth/sessions";
 
-/// What a PDS does that means no good.
+/// A forged response of a PDS.
 type Mischief = Box<dyn Fn(&OauthPds)>;
 
 crate::in_both_worlds! {
-    async fn what_is_wrong_with_a_registration_is_said(world) {
+    async fn invalid_registrations_are_refused_with_the_reason(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE, BOB]).await;
         let (app, other) = (App::confidential(server, "one").await, App::confidential(server, "two").await);
@@ -50,13 +50,13 @@ crate::in_both_worlds! {
             assert_eq!(answer.status, status, "{change} {}", answer.text);
             assert!(answer.error().starts_with(error), "{change} {}", answer.text);
         }
-        // What the app says of the account is right, and asks for less than it may.
+        // Correct `pds_url` and `issuer`, and fewer scopes than allowed.
         let right = with(json!({ "pds_url": format!("{}/", pds.url()), "issuer": pds.url(),
             "scopes": "atproto repo:com.example.note?action=create" }));
         let answer = app.post(server, PATH, &[], &right).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
         let id = answer.body["session_id"].clone();
-        // The key is this account's now; registered again it keeps its session.
+        // The key now belongs to this account. Registering it again keeps the session.
         let bob = with(json!({ "did": BOB, "access_token": bobs }));
         let answer = app.post(server, PATH, &[], &bob).await;
         assert_eq!((answer.status.as_u16(), answer.error()), (401, "provision_id is in use for another account"));
@@ -65,7 +65,7 @@ crate::in_both_worlds! {
         assert_eq!(answer.body["scopes"], json!(SCOPES.split(' ').collect::<Vec<_>>()));
     }
 
-    async fn a_permission_set_counts_as_what_it_holds(world) {
+    async fn a_permission_set_grants_its_permissions(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
         let app = App::confidential(server, "one").await;
@@ -84,7 +84,7 @@ crate::in_both_worlds! {
         assert_eq!(ask().await.status, 400);
     }
 
-    async fn a_public_client_shows_the_verifier_of_its_challenge(world) {
+    async fn a_public_client_must_send_its_pkce_verifier(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
         let app = App::public(server, "page").await;
@@ -104,11 +104,11 @@ crate::in_both_worlds! {
             assert_eq!((answer.status.as_u16(), answer.error()), (status, error), "{verifier}");
         }
         let events = server.admin(http::Method::GET, "/admin/events?event_type=dpop_session.created", None).await;
-        // Without a refresh token it won't last.
+        // Without a refresh token the session can't be renewed.
         assert_eq!(events.body["events"][0]["severity"], "warn", "{}", events.text);
     }
 
-    async fn a_key_that_nobody_used_expires(world) {
+    async fn an_unused_key_expires(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
         let app = App::confidential(server, "late").await;
@@ -121,34 +121,34 @@ crate::in_both_worlds! {
         assert!(answer.error().starts_with("DPoP key has expired"), "{}", answer.text);
     }
 
-    async fn metadata_is_believed_only_as_far_as_it_agrees(world) {
+    async fn inconsistent_metadata_is_refused(world) {
         let server = &world.server;
         let app = App::confidential(server, "one").await;
         let resource = "/.well-known/oauth-protected-resource";
         let metadata = "/.well-known/oauth-authorization-server";
         let endless = "x".repeat(2 << 20);
         let cases: Vec<(Mischief, &str)> = vec![
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": "https://other.example",
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": "https://other.example",
                 "authorization_servers": [pds.url()] }))), "its resource is another server"),
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": [] }))), "does not name one authorization server"),
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": ["http://10.0.0.1"] }))), "refused to connect"),
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": ["http://169.254.169.254"] }))), "refused to connect"),
-            (Box::new(|pds| pds.instead(resource, 200, json!({ "resource": pds.url(),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!({ "resource": pds.url(),
                 "authorization_servers": [format!("{}/path", pds.url())] }))), "its issuer is not an origin"),
-            (Box::new(move |pds| pds.instead(resource, 200, json!(endless))), "larger than"),
-            (Box::new(|pds| pds.instead(resource, 200, json!("text"))), "unexpected response"),
-            (Box::new(|pds| pds.instead(resource, 404, json!({}))), "404"),
+            (Box::new(move |pds| pds.respond_with(resource, 200, json!(endless))), "larger than"),
+            (Box::new(|pds| pds.respond_with(resource, 200, json!("text"))), "unexpected response"),
+            (Box::new(|pds| pds.respond_with(resource, 404, json!({}))), "404"),
             (Box::new(|pds| pds.redirect(resource, "https://evil.example/")), "302"),
-            (Box::new(|pds| pds.instead(metadata, 200, json!({ "issuer": "https://evil.example",
+            (Box::new(|pds| pds.respond_with(metadata, 200, json!({ "issuer": "https://evil.example",
                 "authorization_endpoint": pds.url(), "token_endpoint": pds.url(),
                 "pushed_authorization_request_endpoint": pds.url() }))), "its issuer is another server"),
-            (Box::new(|pds| pds.instead(metadata, 200, json!({ "issuer": pds.url(),
+            (Box::new(|pds| pds.respond_with(metadata, 200, json!({ "issuer": pds.url(),
                 "authorization_endpoint": pds.url(), "token_endpoint": "file:///etc/passwd",
-                "pushed_authorization_request_endpoint": pds.url() }))), "an endpoint is not an https URL"),
-            (Box::new(|pds| pds.instead("/xrpc/com.atproto.server.getSession", 200, json!({}))), "access token verification failed"),
+                "pushed_authorization_request_endpoint": pds.url() }))), "an endpoint is no URL"),
+            (Box::new(|pds| pds.respond_with("/xrpc/com.atproto.server.getSession", 200, json!({}))), "access token verification failed"),
         ];
         for (n, (mischief, expected)) in cases.into_iter().enumerate() {
             let did = format!("did:plc:mischief{n:016}");
@@ -163,15 +163,15 @@ crate::in_both_worlds! {
         }
     }
 
-    async fn a_nonce_that_the_pds_wants_is_given(world) {
+    async fn the_nonce_of_the_pds_is_used(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
         pds.demand_nonce("first");
         let app = App::confidential(server, "one").await;
         app.device(server, &pds, ALICE, json!({})).await;
-        // Asked once without and once with; the next time with the nonce at once.
-        assert_eq!(pds.asked("/xrpc/com.atproto.server.getSession").len(), 2);
+        // The first request is sent without and then with the nonce, the next one with the nonce at once.
+        assert_eq!(pds.requests("/xrpc/com.atproto.server.getSession").len(), 2);
         app.device(server, &pds, ALICE, json!({})).await;
-        assert_eq!(pds.asked("/xrpc/com.atproto.server.getSession").len(), 3);
+        assert_eq!(pds.requests("/xrpc/com.atproto.server.getSession").len(), 3);
     }
 }

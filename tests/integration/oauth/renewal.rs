@@ -1,4 +1,4 @@
-//! Tokens are renewed ahead of time and when the PDS wants it, once for everybody, on all hosts.
+//! Tokens are renewed before they expire and when the PDS refuses them, once for all concurrent calls on all hosts.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::support::oauth_pds::OauthPds;
 const PUT: &str = "com.example.putNote";
 
 crate::in_both_worlds! {
-    async fn tokens_that_are_over_are_renewed(world) {
+    async fn expired_tokens_are_renewed(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
@@ -36,21 +36,21 @@ crate::in_both_worlds! {
         let soon = Timestamp(Clock::system().now().0).plus_seconds(5).to_string();
         let device = app.device(server, &pds, ALICE, json!({ "expires_at": soon })).await;
         let put = async || device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await;
-        // Ahead of time, because the token ends within seconds.
+        // Renewed in advance, because the token expires within seconds.
         assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (1, 1));
-        let form = pds.asked("/oauth/token");
+        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (1, 1));
+        let form = pds.requests("/oauth/token");
         let form = String::from_utf8_lossy(&form[0].body).into_owned();
         assert!(form.contains("client_id=https%3A%2F%2Fone.example%2Fclient.json") && form.contains("grant_type=refresh_token"), "{form}");
-        // When the PDS says so, and the write is then done once.
+        // Renewed because the PDS refuses the token; the write is then sent again and applied once.
         pds.expire_all();
         assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (2, 3));
-        // The nonce changed: one more request, nothing else.
+        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (2, 3));
+        // The nonce changed: one more request, no renewal.
         pds.demand_nonce("fresh");
         assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.asked("/xrpc/com.atproto.repo.createRecord").len()), (2, 5));
-        // The user took it back: the session is gone, here too.
+        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (2, 5));
+        // The user revoked the session at the PDS: it is deleted here too.
         pds.revoke_all();
         let ended = put().await;
         assert_eq!((ended.status.as_u16(), ended.error()), (401, "session expired, please re-authenticate"));
@@ -58,14 +58,14 @@ crate::in_both_worlds! {
         assert_eq!(pds.reused(), 0);
     }
 
-    async fn a_server_that_was_killed_while_it_asked_goes_on(world) {
+    async fn a_server_killed_during_a_renewal_renews_after_restart(world) {
         let mut world = world.with_notes().await;
         world.server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
         let pds = pds(&world, &[ALICE]).await;
         let app = App::confidential(&world.server, "one").await;
         let device = app.device(&world.server, &pds, ALICE, json!({})).await;
         pds.expire_all();
-        // As a kill leaves it. On PostgreSQL the lease is another host's until it ends.
+        // The state after a kill during a renewal. On PostgreSQL the lease may be another host's, so it is expired here.
         world.server.kill();
         world.execute("UPDATE oauth_sessions SET lease_until = 1").await;
         if !world.is_postgres() {
@@ -77,7 +77,7 @@ crate::in_both_worlds! {
         assert_eq!((put.status.as_u16(), pds.refreshes()), (200, 1), "{}", put.text);
     }
 
-    async fn an_authorization_server_that_is_away_costs_no_session(world) {
+    async fn an_unavailable_authorization_server_ends_no_session(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
@@ -85,7 +85,7 @@ crate::in_both_worlds! {
         let app = App::confidential(server, "one").await;
         let device = app.device(server, &pds, ALICE, json!({})).await;
         pds.expire_all();
-        pds.instead("/oauth/token", 503, json!({ "error": "busy" }));
+        pds.respond_with("/oauth/token", 503, json!({ "error": "busy" }));
         let put = async || device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await;
         let away = put().await;
         assert_eq!((away.status.as_u16(), away.error()), (502, "the session can't be renewed now"));
@@ -94,10 +94,10 @@ crate::in_both_worlds! {
     }
 }
 
-/// Sessions: far more than callers have at the same moment.
+/// The number of sessions, far more than are normally used at the same time.
 const MANY: usize = 1000;
 
-/// Calls of each that find the tokens over at the same time, on each host.
+/// The number of concurrent calls for each session on each host.
 const CALLS: usize = 3;
 
 struct Host(Vault, Client);
@@ -146,7 +146,7 @@ async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
 
 async fn renew_all(db: TestDb, hosts: usize) {
     let pds = OauthPds::start().await;
-    // Each host has connections of its own, as a process has.
+    // Each host has separate connections, like a separate process.
     let mut all = Vec::new();
     for _ in 0..hosts {
         all.push(host(&Db::open(&db.url, 8).await.unwrap(), "http://127.0.0.1:9"));
@@ -163,7 +163,7 @@ async fn renew_all(db: TestDb, hosts: usize) {
             calls.spawn(async move {
                 let Host(vault, net) = &all[call % all.len()];
                 let session = vault.by_id(&id).await.unwrap().unwrap();
-                // More calls at once than one tenant may have.
+                // A new `PdsPlaces` each, since the calls exceed one tenant's limit.
                 let (places, tenant) = (PdsPlaces::default(), Tenant::Instance);
                 let agent = Agent::new(net, &session, &places, &tenant);
                 agent.query("com.atproto.server.getSession").await.unwrap()
@@ -183,6 +183,6 @@ on_both! {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hosts_renew_as_one() {
+async fn two_hosts_renew_each_session_once() {
     renew_all(crate::support::db::postgres().await, 2).await;
 }

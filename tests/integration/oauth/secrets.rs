@@ -1,4 +1,4 @@
-//! Secrets are in no log line, no event, no metric and no database file, however much is logged.
+//! Secrets are in no log line, event, metric or database file, even with trace logs.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use crate::support::{db, process};
 const PUT: &str = "com.example.putNote";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn secrets_are_nowhere() {
+async fn secrets_are_not_leaked() {
     let (url, directory) = db::sqlite_url();
     let (plc, pds) = (Plc::start().await, OauthPds::start().await);
     for did in [ALICE, OPERATOR] {
@@ -43,10 +43,10 @@ async fn secrets_are_nowhere() {
     assert_eq!(write().await, 200);
     pds.expire_all();
     assert_eq!(write().await, 200);
-    let form = String::from_utf8_lossy(&pds.asked("/oauth/token")[0].body).into_owned();
+    let form = String::from_utf8_lossy(&pds.requests("/oauth/token")[0].body).into_owned();
     let refresh = form.split("refresh_token=").nth(1).unwrap().split('&').next().unwrap();
     secrets.push(("refresh token", refresh.replace("%3A", ":")));
-    let renewed = pds.asked("/xrpc/com.atproto.repo").last().unwrap().headers["authorization"]
+    let renewed = pds.requests("/xrpc/com.atproto.repo").last().unwrap().headers["authorization"]
         .to_str()
         .unwrap()
         .to_owned();
@@ -108,7 +108,7 @@ async fn secrets_are_nowhere() {
     }
 }
 
-/// The line with a secret, for whoever has to find out how it came there.
+/// The line that contains a secret, for the failure message.
 fn line<'a>(text: &'a str, secret: &str) -> &'a str {
     text.lines()
         .find(|line| line.contains(secret))

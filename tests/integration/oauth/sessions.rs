@@ -7,7 +7,7 @@ use super::device::{App, SCOPES, pds};
 use crate::fixtures::{ALICE, BOB};
 
 crate::in_both_worlds! {
-    async fn an_application_sees_all_devices_of_a_user_and_a_device_its_own_users(world) {
+    async fn a_client_sees_all_devices_of_a_user_and_a_device_those_of_its_own_user(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE, BOB]).await;
         let (app, other) = (App::confidential(server, "one").await, App::confidential(server, "two").await);
@@ -32,7 +32,7 @@ crate::in_both_worlds! {
         assert_eq!(phone.request(server, Method::GET, &devices, None).await.body, listed.body);
         assert_eq!(by_secret(&app, Method::GET, "/oauth/sessions/did:plc:nobody/devices").await.body, json!([]));
 
-        // Nobody rides on another: neither another user, nor another application, nor somebody without proof.
+        // Another user, another client and a caller without a proof are refused.
         for method in [Method::GET, Method::DELETE] {
             let answer = bob.request(server, method, &session, None).await;
             assert_eq!((answer.status.as_u16(), answer.error()), (401, "the DPoP session belongs to another account"));
@@ -48,7 +48,7 @@ crate::in_both_worlds! {
         assert_eq!(server.request(Method::GET, &session, &wrong, None).await.error(), "invalid client credentials");
         assert_eq!(by_secret(&app, Method::GET, "/oauth/sessions/alice").await.error(), "the path does not name a DID");
 
-        // One device goes, then the application logs the user out everywhere; both ends hear of it.
+        // A device is logged out, then the client logs the user out everywhere. Both sessions are revoked at the PDS.
         assert_eq!(laptop.request(server, Method::DELETE, &theirs, None).await.status, 204);
         assert_eq!(laptop.request(server, Method::DELETE, &theirs, None).await.status, 404);
         for _ in 0..2 {
@@ -58,20 +58,20 @@ crate::in_both_worlds! {
         assert_eq!(laptop.request(server, Method::GET, &session, None).await.status, 401);
         assert_eq!(laptop.request(server, Method::DELETE, &session, None).await.status, 404);
         assert_eq!(foreign.request(server, Method::GET, &session, None).await.status, 200);
-        server.eventually("both sessions are revoked", async |_| pds.asked("/oauth/revoke").len() == 2).await;
+        server.eventually("both sessions are revoked", async |_| pds.requests("/oauth/revoke").len() == 2).await;
         let events = server.admin(Method::GET, "/admin/events?category=dpop_session", None).await;
         let kinds: Vec<_> = events.body["events"].as_array().unwrap().iter().map(|e| e["event_type"].clone()).collect();
         assert_eq!(kinds[..2], ["dpop_session.deleted", "dpop_session.device_deleted"], "{}", events.text);
     }
 
-    async fn a_did_web_with_a_port_is_named_as_it_is(world) {
+    async fn a_did_web_with_a_port_works_in_paths(world) {
         let server = &world.server;
         let pds = pds(&world, &[]).await;
         let address = pds.url().replace("http://127.0.0.1:", "");
         let did = format!("did:web:127.0.0.1%3A{address}");
         let document = json!({ "id": did, "service": [{ "id": "#atproto_pds", "type": "AtprotoPersonalDataServer",
             "serviceEndpoint": pds.url() }] });
-        pds.instead("/.well-known/did.json", 200, document);
+        pds.respond_with("/.well-known/did.json", 200, document);
         let app = App::confidential(server, "one").await;
         let device = app.device(server, &pds, &did, json!({})).await;
         let answer = device.request(server, Method::GET, &format!("/oauth/sessions/{did}"), None).await;

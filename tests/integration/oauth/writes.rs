@@ -1,4 +1,4 @@
-//! Procedures without a script, and scripts, on sessions of applications.
+//! Built-in procedures and scripts that write with a client's sessions.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ async fn call(world: &World, device: &Device, nsid: &str, body: Value) -> Answer
 }
 
 crate::in_both_worlds! {
-    async fn what_is_written_can_be_read_at_once(world) {
+    async fn written_records_can_be_read_at_once(world) {
         let world = world.with_notes().await;
         upload(&world, PUT, "upsert").await;
         let pds = pds(&world, &[ALICE]).await;
@@ -36,7 +36,7 @@ crate::in_both_worlds! {
         let uri = created.body["uri"].as_str().unwrap();
         let read = world.server.xrpc(&format!("{LIST}?uri={uri}")).await;
         assert_eq!(read.body["record"], json!({ "$type": NOTES, "text": "hello", "uri": uri }));
-        let sent: Value = serde_json::from_slice(&pds.asked("/xrpc/com.atproto.repo.createRecord")[0].body).unwrap();
+        let sent: Value = serde_json::from_slice(&pds.requests("/xrpc/com.atproto.repo.createRecord")[0].body).unwrap();
         assert_eq!(sent, json!({ "repo": ALICE, "collection": NOTES, "record": { "$type": NOTES, "text": "hello" } }));
         let put = call(&world, &device, PUT, json!({ "uri": uri, "text": "changed" })).await;
         assert_eq!((put.status.as_u16(), &put.body["uri"]), (200, &json!(uri)));
@@ -49,7 +49,7 @@ crate::in_both_worlds! {
         assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.status, 404);
     }
 
-    async fn what_is_wrong_is_said_before_anything_is_sent(world) {
+    async fn invalid_writes_are_refused_before_anything_is_sent(world) {
         let world = world.with_notes().await;
         for (nsid, action) in [(PUT, "upsert"), ("com.example.create", "create"), ("com.example.update", "update"),
             ("com.example.remove", "delete")] {
@@ -78,15 +78,15 @@ crate::in_both_worlds! {
             assert_eq!(answer.status, status, "{nsid} {body} {}", answer.text);
             assert!(answer.error().starts_with(error), "{nsid} {body} {}", answer.text);
         }
-        assert!(pds.asked("/xrpc/com.atproto.repo").is_empty());
-        // What the PDS refuses comes back as it is, and is not indexed.
-        pds.instead("/xrpc/com.atproto.repo.createRecord", 418, json!({ "error": "Teapot", "message": "no" }));
+        assert!(pds.requests("/xrpc/com.atproto.repo").is_empty());
+        // A refusal by the PDS is returned unchanged, and nothing is indexed.
+        pds.respond_with("/xrpc/com.atproto.repo.createRecord", 418, json!({ "error": "Teapot", "message": "no" }));
         let refused = call(&world, &device, PUT, json!({ "text": "a" })).await;
         assert_eq!((refused.status.as_u16(), &refused.body), (418, &json!({ "error": "Teapot", "message": "no" })));
         assert_eq!(world.server.records().await, 0);
     }
 
-    async fn a_script_writes_on_the_session_of_its_caller(world) {
+    async fn a_script_writes_with_the_session_of_its_caller(world) {
         let world = world.with_notes().await;
         upload(&world, PUT, "upsert").await;
         world.server.bind_to(&format!("xrpc.procedure:{PUT}"), r"
@@ -105,17 +105,17 @@ crate::in_both_worlds! {
         assert_eq!((done.status.as_u16(), &done.body["caller"]), (200, &json!(ALICE)), "{}", done.text);
         let uri = done.body["uri"].as_str().unwrap();
         assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "hi!");
-        // The session of the proof, not the newest of the user.
-        let tokens: Vec<_> = pds.asked("/xrpc/com.atproto.repo").iter().map(|a| a.headers["authorization"].clone()).collect();
+        // It uses the session of the proof, not the user's newest one.
+        let tokens: Vec<_> = pds.requests("/xrpc/com.atproto.repo").iter().map(|a| a.headers["authorization"].clone()).collect();
         assert_eq!(tokens, [format!("DPoP {}", device.token), format!("DPoP {}", device.token)]);
         assert_ne!(device.token, other.token);
-        // The PDS ended it: the script is told, and whoever does not catch it hears it.
+        // The PDS revoked the session: the script gets an error, and if it does not catch it, the caller does.
         pds.revoke_all();
         let ended = call(&world, &device, PUT, json!({ "text": "hi" })).await;
         assert_eq!(ended.status, 500, "{}", ended.text);
     }
 
-    async fn a_blob_goes_through_and_too_large_a_one_does_not(world) {
+    async fn a_blob_is_uploaded_unless_it_is_too_large(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
         let app = App::confidential(server, "one").await;
@@ -133,8 +133,8 @@ crate::in_both_worlds! {
         assert_eq!(answer.body["blob"], json!({ "$type": "blob", "size": 1 << 20, "mimeType": "image/png" }), "{}", answer.text);
         let answer = send(&[("content-type", "a/b; c=d")], "y".to_owned()).await;
         assert_eq!(answer.body["blob"]["mimeType"], "a/b; c=d");
-        // The blob itself was sent once each time, whatever the PDS wanted first.
-        assert_eq!(pds.asked(path).len(), 2);
+        // Each time the blob was sent once, although the PDS first required a nonce or new tokens.
+        assert_eq!(pds.requests(path).len(), 2);
         let large = (50 << 20) + 1;
         let answer = send(&[("content-length", &large.to_string())], String::new()).await;
         assert_eq!(answer.status, 413, "{}", answer.text);
@@ -142,7 +142,7 @@ crate::in_both_worlds! {
         assert_eq!(answer.status, 400);
         let anonymous = server.request(Method::POST, path, &[("x-client-key", &device.client_key)], None).await;
         assert_eq!((anonymous.status.as_u16(), anonymous.error()), (401, "authentication required"));
-        assert_eq!(pds.asked(path).len(), 2);
+        assert_eq!(pds.requests(path).len(), 2);
     }
 
     async fn a_profile_is_the_callers_own(world) {
@@ -153,7 +153,7 @@ crate::in_both_worlds! {
         let path = "/xrpc/app.bsky.actor.getProfile";
         let get = async || device.request(server, Method::GET, path, None).await;
         assert_eq!(get().await.body, json!({ "did": ALICE, "handle": ALICE }));
-        pds.instead("/xrpc/com.atproto.repo.getRecord", 200, json!({ "value": { "displayName": "Alice",
+        pds.respond_with("/xrpc/com.atproto.repo.getRecord", 200, json!({ "value": { "displayName": "Alice",
             "description": "me", "avatar": { "$type": "blob", "ref": { "$link": "bafycid" } } } }));
         let avatar = format!("{}/xrpc/com.atproto.sync.getBlob?did={ALICE}&cid=bafycid", pds.url());
         assert_eq!(get().await.body, json!({ "did": ALICE, "handle": ALICE, "displayName": "Alice",

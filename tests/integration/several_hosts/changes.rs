@@ -1,4 +1,4 @@
-//! What is changed on one host counts on the other, without waiting for caches to expire.
+//! Changes on one host take effect on the other without waiting for caches to expire.
 
 use belvedere::clock::Clock;
 
@@ -8,7 +8,7 @@ use crate::support::jetstream::Frame;
 
 use super::*;
 
-/// An admin key is believed for five seconds.
+/// An admin key is cached for five seconds.
 const BEFORE_KEYS_EXPIRE: Duration = Duration::from_secs(4);
 
 const METHOD: &str = "com.example.answer";
@@ -20,12 +20,12 @@ async fn clients_and_keys() {
         "client_uri": "https://late.example", "redirect_uris": [] });
     let client = done(&a, Method::POST, "/admin/api-clients", &body).await;
     client["client_key"].as_str().unwrap().clone_into(&mut b.client_key);
-    // The method is unknown; the client is what is asked for first.
+    // The method is unknown, but the client is checked first.
     let status = async |b: &Instance| b.xrpc(METHOD).await.status.as_u16();
-    soon("the client is known", HEARD, async || status(&b).await != 401).await;
+    soon("the client is known", NOTIFIED_WITHIN, async || status(&b).await != 401).await;
     let path = format!("/admin/api-clients/{}", client["id"].as_str().unwrap());
     done(&a, Method::DELETE, &path, &json!(null)).await;
-    soon("the client is gone", HEARD, async || status(&b).await == 401).await;
+    soon("the client is gone", NOTIFIED_WITHIN, async || status(&b).await == 401).await;
 
     let body = json!({ "name": "ci", "permissions": ["lexicons:read"] });
     let key = done(&a, Method::POST, "/admin/api-keys", &body).await;
@@ -47,10 +47,10 @@ async fn domains() {
     };
     let body = json!({ "url": "https://second.example" });
     let domain = done(&a, Method::POST, "/admin/domains", &body).await;
-    soon("the domain is known", HEARD, is_ours).await;
+    soon("the domain is known", NOTIFIED_WITHIN, is_ours).await;
     let path = format!("/admin/domains/{}", domain["id"].as_str().unwrap());
     done(&a, Method::DELETE, &path, &json!(null)).await;
-    soon("the domain is gone", HEARD, async || !is_ours().await).await;
+    soon("the domain is gone", NOTIFIED_WITHIN, async || !is_ours().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,27 +59,27 @@ async fn lexicons_scripts_and_variables() {
     a.upload(query_lexicon(METHOD), None).await;
     a.bind(METHOD, "function handle() return { n = 1, secret = env.SECRET } end").await;
     let says = async |expected: &Value| b.xrpc(METHOD).await.body == *expected;
-    soon("the script is there", HEARD, async || says(&json!({ "n": 1 })).await).await;
+    soon("the script is there", NOTIFIED_WITHIN, async || says(&json!({ "n": 1 })).await).await;
 
     let variable = json!({ "key": "SECRET", "value": "whisper" });
     done(&a, Method::POST, "/admin/script-variables", &variable).await;
     let with_secret = json!({ "n": 1, "secret": "whisper" });
-    soon("the variable is there", HEARD, async || says(&with_secret).await).await;
+    soon("the variable is there", NOTIFIED_WITHIN, async || says(&with_secret).await).await;
 
     let script = format!("/admin/scripts/xrpc.query:{METHOD}");
     let body = json!({ "body": "function handle() return { n = 2 } end" });
     done(&a, Method::PATCH, &script, &body).await;
-    soon("the script is another", HEARD, async || says(&json!({ "n": 2 })).await).await;
+    soon("the script is another", NOTIFIED_WITHIN, async || says(&json!({ "n": 2 })).await).await;
 
     done(&a, Method::DELETE, &script, &json!(null)).await;
     done(&a, Method::DELETE, &format!("/admin/lexicons/{METHOD}"), &json!(null)).await;
     a.upload(record_lexicon("com.example.other"), None).await;
     a.upload(query_lexicon(METHOD), Some("com.example.other")).await;
-    soon("the built-in query is back", HEARD, async || says(&json!({ "records": [] })).await).await;
+    soon("the built-in query is back", NOTIFIED_WITHIN, async || says(&json!({ "records": [] })).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_and_what_is_made_of_them() {
+async fn settings_and_values_derived_from_them() {
     let Hosts { a, b, .. } = Hosts::start().await;
     a.upload(query_lexicon(METHOD), None).await;
     a.bind(METHOD, "function handle() return {} end").await;
@@ -92,7 +92,7 @@ async fn settings_and_what_is_made_of_them() {
         b.request(Method::GET, path, &[], None).await.body["links"].clone()
     };
     let expected = json!({ "termsOfService": "https://example.com/tos" });
-    soon("the setting is there", HEARD, async || links().await == expected).await;
+    soon("the setting is there", NOTIFIED_WITHIN, async || links().await == expected).await;
 
     let remaining = async || {
         let answer = b.xrpc(METHOD).await;
@@ -103,7 +103,7 @@ async fn settings_and_what_is_made_of_them() {
         let before = remaining().await;
         before - remaining().await > 900
     };
-    soon("calls cost more", HEARD, costs).await;
+    soon("calls cost more", NOTIFIED_WITHIN, costs).await;
 
     let executed = async || {
         let events = get(&b, "/admin/events?event_type=script.executed").await;
@@ -115,11 +115,11 @@ async fn settings_and_what_is_made_of_them() {
         b.xrpc(METHOD).await;
         executed().await > 0
     };
-    soon("runs are logged", HEARD, logged).await;
+    soon("runs are logged", NOTIFIED_WITHIN, logged).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documents_that_an_identity_event_outdates() {
+async fn did_documents_after_an_identity_event() {
     let hosts = Hosts::start().await;
     hosts.a.upload(record_lexicon(NOTES), None).await;
     hosts.a.upload(query_lexicon(METHOD), None).await;
@@ -128,18 +128,18 @@ async fn documents_that_an_identity_event_outdates() {
     hosts.a.bind(METHOD, &source).await;
     hosts.plc.host(ALICE, "https://one.example");
     let says = async |pds: &str| hosts.b.xrpc(METHOD).await.body == json!({ "pds": pds });
-    soon("the document is known", HEARD, async || says("https://one.example").await).await;
+    soon("the document is known", NOTIFIED_WITHIN, async || says("https://one.example").await).await;
     hosts.plc.host(ALICE, "https://two.example");
     assert!(says("https://one.example").await, "it is cached");
     // The first host follows the stream.
-    soon("the stream is followed", HEARD, async || !hosts.stream.subscriptions().is_empty()).await;
+    soon("the stream is followed", NOTIFIED_WITHIN, async || !hosts.stream.subscriptions().is_empty()).await;
     hosts.stream.push(Frame::identity(Clock::system().now().0, ALICE, "alice.example"));
-    soon("the document is another", HEARD, async || says("https://two.example").await).await;
+    soon("the document is another", NOTIFIED_WITHIN, async || says("https://two.example").await).await;
 }
 
-/// Notices that were sent while a host was not listening are lost: it has to look at everything.
+/// Notifications that are sent while a host is not listening are lost, so it reloads everything when it listens again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_missed_is_made_up_for() {
+async fn missed_notifications_are_made_up_for() {
     let hosts = Hosts::start().await;
     let links = async || {
         let path = "/xrpc/com.atproto.server.describeServer";
@@ -151,9 +151,9 @@ async fn what_was_missed_is_made_up_for() {
         PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$"
     );
     hosts.sql(&both).await;
-    // Nobody says anything about this.
+    // No notification is sent for this change.
     hosts.sql("INSERT INTO settings VALUES ('tos_uri', 'https://example.com/tos', 0)").await;
     hosts.sql(&format!("SELECT pg_terminate_backend(pid) {listening}")).await;
     let expected = json!({ "termsOfService": "https://example.com/tos" });
-    soon("the setting is there", HEARD, async || links().await == expected).await;
+    soon("the setting is there", NOTIFIED_WITHIN, async || links().await == expected).await;
 }

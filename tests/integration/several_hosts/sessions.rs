@@ -1,5 +1,5 @@
-//! A session is one session on all hosts: registered on one, used on any, its proofs used up everywhere, its tokens renewed
-//! once, ended for all.
+//! A session is shared by all hosts: registered on one, used on any; a used proof is refused on all, tokens are renewed
+//! once, and logging out takes effect on all.
 
 use http::Method;
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::support::oauth_pds::OauthPds;
 const PUT: &str = "/xrpc/com.example.put";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_is_one_on_all_hosts() {
+async fn a_session_is_shared_by_all_hosts() {
     let hosts = Hosts::start().await;
     let (a, b) = (&hosts.a, &hosts.b);
     let pds = OauthPds::start().await;
@@ -24,7 +24,7 @@ async fn a_session_is_one_on_all_hosts() {
     let device = app.device(a, &pds, ALICE, json!({})).await;
     let body = json!({ "text": "hello" });
 
-    // A proof names the URL that the client sees, which is the same for both hosts behind one address: here the first's.
+    // A proof names the URL that the client uses, which is the same for hosts behind one address: here the first's.
     let proof = device.proof(a, &Method::POST, PUT);
     let path = format!("/oauth/sessions/{ALICE}");
     b.eventually("the other host knows the application and the method", async |host| {
@@ -37,7 +37,7 @@ async fn a_session_is_one_on_all_hosts() {
         let answer = device.send(host, Method::POST, PUT, &proof, Some(&body)).await;
         assert_eq!((answer.status.as_u16(), answer.error()), (401, "DPoP proof replay detected"));
     }
-    // Of calls on both hosts at the same moment one renews the tokens.
+    // Of concurrent calls on both hosts, one renews the tokens.
     pds.expire_all();
     let calls = (0..8).map(|n| {
         let (host, proof) = (if n % 2 == 0 { a } else { b }, device.proof(a, &Method::POST, PUT));
@@ -46,13 +46,13 @@ async fn a_session_is_one_on_all_hosts() {
     });
     assert_eq!(futures_util::future::join_all(calls).await, [200; 8]);
     assert_eq!((pds.refreshes(), pds.reused()), (1, 0));
-    // What the application loses on one host, its sessions have lost on the other at once.
+    // When the client loses scopes on one host, its sessions lose them on the other at once.
     let client = format!("/admin/api-clients/{}", app.id);
     let lost = json!({ "scopes": "atproto" });
     assert_eq!(a.admin(Method::PUT, &client, Some(&lost)).await.status, 204);
     let beyond = device.proof(a, &Method::POST, PUT);
     assert_eq!(device.send(b, Method::POST, PUT, &beyond, Some(&body)).await.error(), "ScopeMissingError");
-    // Logged out on one, gone on the other.
+    // A session that is logged out on one host is gone on the other.
     let out = device.proof(a, &Method::DELETE, &path);
     assert_eq!(device.send(a, Method::DELETE, &path, &out, None).await.status, 204);
     let late = device.proof(a, &Method::POST, PUT);

@@ -1,4 +1,4 @@
-//! The stream is followed by one host at a time, and goes on with another when that one is gone.
+//! One host at a time follows the stream; when it stops, another takes over.
 
 use belvedere::clock::Clock;
 
@@ -8,7 +8,7 @@ use crate::support::jetstream::{Frame, Place, tid};
 
 use super::*;
 
-/// Another host tries for the lease every two seconds.
+/// A host without the lease tries to take it every two seconds.
 const TAKEN_OVER: Duration = Duration::from_secs(30);
 
 const STANDBY: &str = "another host follows the stream";
@@ -23,7 +23,7 @@ async fn start() -> Hosts {
 }
 
 impl Hosts {
-    /// How often the notes were asked for.
+    /// The number of subscriptions to notes so far.
     fn follows_notes(&self) -> usize {
         self.stream.subscriptions().iter().filter(|s| s.wants(NOTES)).count()
     }
@@ -39,14 +39,14 @@ impl Hosts {
     }
 }
 
-/// What `/readyz` says of the stream; the host must be ready.
+/// The check of the stream in `/readyz`. Panics unless the host is ready.
 async fn stream_of(host: &Instance) -> Value {
     let answer = host.request(Method::GET, "/readyz", &[], None).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.body["checks"]["stream"].clone()
 }
 
-/// How often a script ran on a host.
+/// The number of script runs on a host.
 async fn runs(host: &Instance) -> u64 {
     let stats = get(host, "/admin/stats/scripts").await;
     stats.body["scripts"].as_array().unwrap().iter().filter_map(|s| s["runs"].as_u64()).sum()
@@ -57,13 +57,18 @@ async fn every_event_is_handled_once() {
     let hosts = start().await;
     let (a, b) = (&hosts.a, &hosts.b);
     assert_eq!(stream_of(a).await, json!({ "ok": true }));
-    soon("one waits", HEARD, async || stream_of(b).await == json!({ "ok": true, "reason": STANDBY })).await;
-    // Bound on the one that does not follow the stream.
+    soon("one waits", NOTIFIED_WITHIN, async || {
+        stream_of(b).await == json!({ "ok": true, "reason": STANDBY })
+    })
+    .await;
+    // The script is bound on the host that does not follow the stream.
     let trigger = format!("record.index:{NOTES}");
     b.bind_to(&trigger, "function handle() record.seen = (record.seen or 0) + 1 return record end").await;
     let path = format!("/admin/scripts/{trigger}");
-    soon("the script is there", HEARD, async || get(a, "/admin/stats/scripts").await.text.contains(&trigger))
-        .await;
+    soon("the script is there", NOTIFIED_WITHIN, async || {
+        get(a, "/admin/stats/scripts").await.text.contains(&trigger)
+    })
+    .await;
     assert_eq!(get(a, &path).await.status, 200);
 
     hosts.write(0, 100);
@@ -88,13 +93,13 @@ async fn another_takes_over_from_one_that_is_killed() {
     for round in 0..4 {
         hosts.write(written, 200);
         written += 200;
-        // At another point of each burst.
+        // Killed at a different point of each burst.
         let enough = u64::try_from(written).unwrap() - 200 + round * 60;
         hosts.b.eventually("part of the burst", async |b| b.records().await >= enough).await;
         let (follows, follower) = (hosts.follows_notes(), round % 2 == 0);
         let killed = if follower { &mut hosts.a } else { &mut hosts.b };
         killed.kill();
-        // What happens while nobody listens is not lost either.
+        // Events while no host follows the stream are not lost either.
         hosts.write(written, 50);
         written += 50;
         soon("another follows", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
@@ -109,7 +114,7 @@ async fn another_takes_over_from_one_that_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_loses_its_lease_stops_and_tries_again() {
     let hosts = start().await;
-    // The view shows the locks of every database of the server, and so those of other tests.
+    // pg_locks lists the locks of all databases, also those of other tests.
     let locks = "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
          WHERE l.locktype = 'advisory' AND d.datname = current_database()";
     let mut written = 0;
@@ -128,17 +133,17 @@ async fn a_host_that_loses_its_lease_stops_and_tries_again() {
         .await;
 }
 
-/// `DELETE FROM stream_cursors` is how one makes a stopped server begin at the live end. Nobody should do it to a running
-/// one, but the stream must not stand still after it.
+/// `DELETE FROM stream_cursors` makes a stopped server begin at the live end. It should not be done to a running
+/// server, but the stream must continue after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_emptied_table_of_cursors_is_survived() {
+async fn the_stream_continues_after_its_cursors_are_deleted() {
     let hosts = start().await;
     hosts.write(0, 10);
     hosts.a.eventually("the first", async |a| a.records().await == 10).await;
     let follows = hosts.follows_notes();
     hosts.sql("DELETE FROM stream_cursors").await;
     hosts.write(10, 10);
-    soon("the stream begins anew", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
+    soon("the stream is followed again", TAKEN_OVER, async || hosts.follows_notes() > follows).await;
     hosts.write(20, 10);
     hosts.a.eventually("the last", async |a| a.records().await >= 20).await;
 }
@@ -147,7 +152,7 @@ async fn an_emptied_table_of_cursors_is_survived() {
 async fn a_host_that_is_stopped_hands_over() {
     let mut hosts = start().await;
     hosts.write(0, 50);
-    // Before its first commit a host has no cursor to hand over, and the next one begins at the live end.
+    // Wait for a commit: without a cursor the next host would begin at the live end.
     hosts.a.eventually("a first commit", async |a| a.records().await > 0).await;
     let follows = hosts.follows_notes();
     assert_eq!(hosts.a.stop(), Some(0));

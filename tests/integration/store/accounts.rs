@@ -1,4 +1,4 @@
-//! Accounts that hide, come back and go for good.
+//! Accounts that are hidden, restored and deleted.
 
 use belvedere::clock::Timestamp;
 use belvedere::records::{Query, page};
@@ -22,7 +22,7 @@ async fn three_accounts(db: &TestDb) {
 }
 
 on_both! {
-    async fn hidden_in_every_read_and_back_again(db) {
+    async fn hidden_in_every_read_and_restored(db) {
         three_accounts(&db).await;
         for status in [AccountStatus::Deactivated, AccountStatus::TakenDown, AccountStatus::Suspended] {
             set_status(&db, 2, status).await;
@@ -66,13 +66,13 @@ on_both! {
         let applied = set_status(&db, 2, AccountStatus::Deleted).await;
         assert_eq!(applied.purged, 2);
         assert_eq!(refs(&db).await.len(), 2);
-        // Nothing is left to come back.
+        // No rows are left to be restored.
         set_status(&db, 2, AccountStatus::Active).await;
         assert_eq!(list(&db, NOTE).await.len(), 2);
         assert_eq!(list(&db, LIKE).await.len(), 2);
     }
 
-    async fn changes_beside_a_deletion_go_with_it(db) {
+    async fn changes_in_the_batch_of_a_deletion_are_purged(db) {
         three_accounts(&db).await;
         let account = |status| AccountChange { did: did(2), status };
         let batch = |accounts| Batch {
@@ -83,7 +83,7 @@ on_both! {
         };
         let applied = index::apply(&db, &batch(vec![account(AccountStatus::Deleted)])).await.unwrap();
         assert_eq!((applied.inserted, applied.stale, applied.purged), (1, 1, 2));
-        // Deleted and made again: the old rows went, the new ones stay.
+        // Deleted and recreated: the old rows are purged, the new ones stay.
         let again = vec![account(AccountStatus::Deleted), account(AccountStatus::Active)];
         let applied = index::apply(&db, &batch(again)).await.unwrap();
         assert_eq!((applied.inserted, applied.stale, applied.purged), (1, 1, 0));

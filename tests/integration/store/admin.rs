@@ -1,4 +1,4 @@
-//! Lexicons, scripts, settings, and the admin's view of records.
+//! Lexicons, scripts, settings, and deleting records.
 
 use belvedere::clock::Timestamp;
 use belvedere::store::lexicons::{self, NewLexicon, Upserted};
@@ -98,7 +98,7 @@ on_both! {
         assert!(!settings::delete(&db, "app_name").await.unwrap());
     }
 
-    async fn a_collection_goes_in_steps_with_its_references(db) {
+    async fn a_collection_is_deleted_in_steps_with_its_references(db) {
         let all: Vec<_> = (0..4_500).map(|n| put_with_refs(&uri(n % 9, NOTE, &format!("r{n}")), 1, "{}", &["at://x"])).collect();
         apply(&db, 1, all).await;
         apply(&db, 1, vec![put_with_refs(&uri(1, LIKE, "a"), 1, "{}", &["at://x"])]).await;
@@ -109,7 +109,7 @@ on_both! {
         assert_eq!(records::delete_collection(&db, &nsid("com.example.unknown")).await.unwrap(), 0);
         assert_eq!(records::collection_counts(&db).await.unwrap(), [(LIKE.into(), 1)]);
         assert_eq!(refs(&db).await.len(), 1);
-        // Nothing stands in the way of a backfill.
+        // Deleting leaves no tombstones, so a backfill can restore the records.
         assert_eq!(apply(&db, 2, vec![put(&uri(1, NOTE, "r1"), 1, "{}")]).await.inserted, 1);
     }
 
@@ -122,7 +122,7 @@ on_both! {
         assert_eq!(get(&db, &a).await, None);
     }
 
-    async fn the_database_tells_about_itself(db) {
+    async fn the_database_is_described(db) {
         db.ping().await.unwrap();
         assert_eq!(db.max_connections(), 4);
         let server = db.server_max_connections().await.unwrap();

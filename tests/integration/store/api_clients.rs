@@ -91,14 +91,14 @@ on_both! {
             (owned(5, "c4", "did:plc:other"), Caps { all: 4, ..CAPS }, Created::Full),
             (client(5, None), Caps { all: 4, ..CAPS }, Created::Full),
             (owned(5, "c4", "did:plc:other"), Caps { all: 5, of_parent: 1, of_owner: 1 }, Created::Done),
-            // One without parent and owner is nobody's second.
+            // Clients without parent and owner count only for the total limit.
             (client(6, None), Caps { all: 6, of_parent: 1, of_owner: 1 }, Created::Done),
         ] {
             assert_eq!(api_clients::create(&db, &row, &caps).await.unwrap(), created, "{caps:?}");
         }
     }
 
-    async fn a_change_of_one_reloads_that_one_and_its_children(db) {
+    async fn a_change_reloads_the_client_and_its_children(db) {
         family(&db).await;
         let clients = Clients::default();
         clients.reload(&db).await.unwrap();
@@ -110,7 +110,7 @@ on_both! {
         clients.reload_one(&db, "c2").await.unwrap();
         assert_eq!(scopes("c2").as_deref(), Some("atproto new"));
         assert_eq!(scopes("c4").as_deref(), Some("atproto"), "nothing else was read");
-        // With a parent go its children.
+        // Deleting a parent deletes its children.
         let off = ApiClientPatch { is_active: Some(false), ..ApiClientPatch::default() };
         api_clients::update(&db, "c1", &off, Timestamp(9)).await.unwrap();
         clients.reload_one(&db, "c1").await.unwrap();
@@ -124,7 +124,7 @@ on_both! {
         assert!(there("c5"));
     }
 
-    async fn only_what_is_given_changes(db) {
+    async fn only_the_given_fields_change(db) {
         family(&db).await;
         let before = client(1, None);
         let update = async |patch| api_clients::update(&db, "c1", &patch, Timestamp(99)).await.unwrap().unwrap();
@@ -166,7 +166,7 @@ on_both! {
         assert_eq!((active("c2").await, active("c3").await), (false, false));
     }
 
-    async fn deletion_takes_the_children_along(db) {
+    async fn deletion_deletes_the_children(db) {
         family(&db).await;
         let mut keys = api_clients::delete(&db, "c1").await.unwrap();
         keys.sort();

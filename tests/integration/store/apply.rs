@@ -1,4 +1,4 @@
-//! Order per record, what a batch does to the rows, and the cursor.
+//! Applying batches: the order of changes to a record, the rows, and the cursor.
 
 use belvedere::atproto::Cid;
 use belvedere::clock::Timestamp;
@@ -23,7 +23,7 @@ on_both! {
         assert_eq!((row.row.indexed_at, row.updated_at), (Timestamp(10), Timestamp(20)));
     }
 
-    async fn an_older_or_equal_rev_never_does(db) {
+    async fn an_older_or_equal_rev_never_overwrites(db) {
         let a = uri(1, NOTE, "a");
         apply(&db, 10, vec![put(&a, 5, r#"{"n":5}"#)]).await;
         assert_eq!(apply(&db, 20, vec![put(&a, 4, r#"{"n":4}"#)]).await, counted(0, 0, 0, 1));
@@ -35,16 +35,16 @@ on_both! {
         assert_eq!(row.updated_at, Timestamp(10));
     }
 
-    async fn a_deletion_is_not_undone_by_what_came_before_it(db) {
+    async fn a_deletion_is_not_undone_by_an_older_write(db) {
         let (a, b) = (uri(1, NOTE, "a"), uri(1, NOTE, "b"));
         apply(&db, 10, vec![put(&a, 1, "{}")]).await;
-        // `b` was never seen: its deletion still counts.
+        // `b` was never indexed, but its deletion is still recorded.
         assert_eq!(apply(&db, 20, vec![take(&a, 5), take(&b, 5)]).await, counted(0, 0, 1, 0));
         let late = vec![put(&a, 4, "{}"), put(&b, 5, "{}")];
         assert_eq!(apply(&db, 30, late).await, counted(0, 0, 0, 2));
         assert_eq!(list(&db, NOTE).await, Vec::<String>::new());
         assert_eq!(apply(&db, 30, vec![take(&a, 4)]).await, counted(0, 0, 0, 1));
-        // What comes after it is a new record.
+        // A later write creates a new record.
         assert_eq!(apply(&db, 40, vec![put(&a, 6, "{}"), put(&b, 6, "{}")]).await, counted(2, 0, 0, 0));
         assert_eq!(apply(&db, 50, vec![take(&a, 5)]).await, counted(0, 0, 0, 1));
         assert_eq!(list(&db, NOTE).await.len(), 2);
@@ -85,7 +85,7 @@ on_both! {
         assert_eq!(apply(&db, 10, all(1)).await, counted(1_000, 0, 0, 0));
         assert_eq!(apply(&db, 20, all(1)).await, counted(0, 0, 0, 1_000));
         assert_eq!(apply(&db, 30, all(2)).await, counted(0, 1_000, 0, 0));
-        // A third is new, a third newer, a third older, and some go.
+        // A third is new, a third newer, a third older, and some are deleted.
         let mut batch: Vec<Change> = (0..300).map(|k| put(&key(1_000 + k), 1, "{}")).collect();
         batch.extend((0..300).map(|k| put(&key(k), 3, r#"{"n":3}"#)));
         batch.extend((300..600).map(|k| put(&key(k), 1, r#"{"n":1}"#)));
@@ -117,7 +117,7 @@ on_both! {
         assert_eq!(refs(&db).await, []);
     }
 
-    async fn cids_are_kept_as_they_are(db) {
+    async fn cids_are_stored_unchanged(db) {
         let a = uri(1, NOTE, "a");
         let text = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
         let cid: Cid = text.parse().unwrap();
@@ -132,12 +132,12 @@ on_both! {
         assert_eq!((row.cid, row.cid_verified), (None, false));
     }
 
-    async fn the_cursor_comes_with_its_records(db) {
+    async fn the_cursor_is_committed_with_its_records(db) {
         assert_eq!(cursors::get(&db, "jetstream").await.unwrap(), None);
         let batch = |changes, n| Batch { changes, cursor: Some(cursor(n)), now: Timestamp(1), ..Batch::default() };
         index::apply(&db, &batch(vec![put(&uri(1, NOTE, "a"), 1, "{}")], 100)).await.unwrap();
         assert_eq!(cursors::get(&db, "jetstream").await.unwrap(), Some(100));
-        // A cursor may come alone: nothing of ours happened, but the stream went on.
+        // A batch may have only a cursor, when the stream had no events to index.
         index::apply(&db, &batch(vec![], 200)).await.unwrap();
         assert_eq!(cursors::get(&db, "jetstream").await.unwrap(), Some(200));
         cursors::clear(&db, "jetstream").await.unwrap();
@@ -145,7 +145,7 @@ on_both! {
     }
 
     async fn a_batch_is_all_or_nothing(db) {
-        // The last statement of the transaction fails: the table of cursors is gone.
+        // The last statement of the transaction fails, because the table of cursors does not exist.
         let sql = "DROP TABLE stream_cursors";
         match &*db {
             belvedere::store::Db::Sqlite(db) => { sqlx::query(sql).execute(&db.writer).await.unwrap(); }
@@ -161,11 +161,11 @@ on_both! {
         assert_eq!(index::apply(&db, &batch).await.unwrap(), counted(1, 0, 0, 0));
     }
 
-    async fn an_empty_batch_is_fine(db) {
+    async fn an_empty_batch_succeeds(db) {
         assert_eq!(apply(&db, 1, vec![]).await, Applied::default());
     }
 
-    async fn the_stored_text_comes_back(db) {
+    async fn the_stored_text_is_returned(db) {
         let a = uri(1, NOTE, "a");
         let text = r#"{"text":"ünïcödé \"quoted\" \\ 🎉","n":9007199254740993,"deep":{"a":[[],{}]},"z":null}"#;
         apply(&db, 1, vec![put(&a, 1, text)]).await;

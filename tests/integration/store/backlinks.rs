@@ -1,4 +1,4 @@
-//! Back links: every source once, last created first, page by page, hidden accounts left out.
+//! Backlinks: every source once, newest first, in pages, without hidden accounts.
 
 use belvedere::records::backlinks::{self, Backlinks};
 use belvedere::records::{Page, ReadError};
@@ -41,7 +41,7 @@ on_both! {
         let first = read(&db, &links).await;
         assert_eq!(rkeys(&first), ["r4", "r3"]);
         links.cursor = first.cursor;
-        // What comes in between two pages shifts nothing.
+        // Records that are indexed between two pages do not shift them.
         apply(&db, 20, vec![put_with_refs(&uri(1, LIKE, "late"), 1, "{}", &[TARGET])]).await;
         let second = read(&db, &links).await;
         assert_eq!(rkeys(&second), ["r2", "r1"]);

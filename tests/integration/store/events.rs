@@ -14,7 +14,7 @@ fn event(n: i64, event_type: &str, severity: Severity, subject: Option<&str>) ->
         actor_did: (n % 2 == 0).then(|| "did:plc:a".into()),
         subject: subject.map(str::to_owned),
         detail: r#"{"a":"\"'"}"#.into(),
-        // Two of each time.
+        // Two events of each time.
         created_at: Timestamp(n / 2),
     }
 }
@@ -37,10 +37,10 @@ async fn numbers(db: &Db, filter: EventFilter) -> Vec<u32> {
 }
 
 on_both! {
-    async fn come_back_newest_first_as_written(db) {
+    async fn are_returned_newest_first_as_written(db) {
         events::insert(&db, &[]).await.unwrap();
         some(&db).await;
-        // Written again (a retry after a lost answer): no second copy.
+        // Written again, as by a retry after a lost response: stored once.
         some(&db).await;
         let rows = events::list(&db, &EventFilter::default(), 100).await.unwrap();
         assert_eq!(rows.len(), 6);
@@ -89,7 +89,7 @@ on_both! {
         assert_eq!(numbers(&db, EventFilter { after, ..EventFilter::default() }).await, [3, 2, 1, 0]);
     }
 
-    async fn old_ones_go_in_steps(db) {
+    async fn old_events_are_deleted_in_steps(db) {
         some(&db).await;
         assert_eq!(events::delete_before(&db, Timestamp(2), 3).await.unwrap(), 3);
         assert_eq!(events::delete_before(&db, Timestamp(2), 3).await.unwrap(), 1);

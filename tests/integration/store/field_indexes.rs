@@ -1,4 +1,4 @@
-//! Indexes of record fields: queries that cost get them, and answer what they answered before.
+//! Indexes of record fields: expensive queries get one, and return the same as without it.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) async fn execute(db: &Db, sql: &'static str) {
     }
 }
 
-/// Lets everything that was asked of fields so far have cost enough, and builds what is missing.
+/// Makes all queries so far count as expensive enough, and builds the missing indexes.
 pub(super) async fn build_all(db: &Db) {
     let clock = Clock::fixed(NOW);
     advise(db, &clock, 0).await.unwrap();
@@ -50,7 +50,7 @@ async fn states(db: &Db) -> Vec<(String, &'static str, &'static str)> {
     states
 }
 
-/// Values of every type, several of each, some beyond what a key holds.
+/// Values of every type, several of each, some larger than an index key.
 fn values() -> Vec<Value> {
     let long = "ä".repeat(300);
     let mut values = vec![
@@ -142,7 +142,7 @@ async fn pages(db: &Db, query: &Query) -> Vec<String> {
 }
 
 on_both! {
-    async fn queries_answer_the_same_by_an_index(db) {
+    async fn queries_return_the_same_with_an_index(db) {
         store(&db, 0, &values()).await;
         let queries = queries();
         let mut expected = Vec::new();
@@ -160,7 +160,7 @@ on_both! {
             assert_eq!(pages(&db, query).await, *expected, "{query:?}");
         }
 
-        // A page by the collection and the next by the index fit together, and indexes follow what is written.
+        // A page read by the collection and the next read by the index fit together, and indexes follow later writes.
         apply(&db, 90, vec![take(&uri(0, NOTE, "r0"), 2), put(&uri(2, NOTE, "r2"), 2, r#"{"v":"apple"}"#)]).await;
         let apples = Query {
             filter: Some(Filter::from_json(&json!({"field": "v", "value": "apple"})).unwrap()),
@@ -215,9 +215,9 @@ on_both! {
             let plan = query::explain(&db, args).await.unwrap();
             assert!(plan.contains("field_index_"), "{n}: {plan}");
             assert!(!plan.contains("Seq Scan on records") && !plan.contains("SCAN r"), "{n}: {plan}");
-            // Only a range is sorted: its few rows are in order of value, not of time.
+            // Only a range needs a sort: its few rows are in the order of the value, not of the time.
             let in_order = n != 1;
-            // The page itself is put in order once more behind the index.
+            // The page itself is sorted once more after the index was read.
             let sorts = plan.matches("TEMP B-TREE").count() + plan.matches("Sort  (").count();
             assert!(!in_order || sorts <= usize::from(n >= filters.len()), "{n}: {plan}");
             let found = query::query(&db, args).await.unwrap().rows.len();
@@ -225,12 +225,12 @@ on_both! {
         }
     }
 
-    async fn what_was_cut_off_is_cleared_up(db) {
+    async fn an_interrupted_build_is_repeated(db) {
         store(&db, 0, &values()).await;
         let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
         let expected = pages(&db, &query).await;
         build_all(&db).await;
-        // As a kill in the middle of a build leaves it: half an index, and `building`.
+        // The state after a kill in the middle of a build: an incomplete index, and the state `building`.
         execute(&db, "UPDATE field_indexes SET state = 1").await;
         let clock = Clock::fixed(NOW);
         advise(&db, &clock, 9).await.unwrap();
@@ -241,7 +241,7 @@ on_both! {
         assert_eq!(pages(&db, &query).await, expected);
     }
 
-    async fn unused_and_unwanted_indexes_go(db) {
+    async fn unused_indexes_and_those_over_the_limit_are_dropped(db) {
         store(&db, 0, &values()).await;
         let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
         let expected = pages(&db, &query).await;
@@ -279,7 +279,7 @@ async fn one_host_at_a_time() {
     turn.end().await.unwrap();
     let turn = build::turn(&other).await.unwrap().unwrap();
     drop(turn);
-    // Without a word the server notices in its own time, as after a kill.
+    // When a host just disconnects, as after a kill, PostgreSQL detects that after a while.
     let freed = async {
         while build::turn(&db).await.unwrap().is_none() {
             tokio::task::yield_now().await;
@@ -290,7 +290,7 @@ async fn one_host_at_a_time() {
 }
 
 #[tokio::test]
-async fn writes_to_other_collections_know_nothing_of_an_index() {
+async fn an_index_has_no_entries_of_other_collections() {
     let db = sqlite().await;
     store(&db, 0, &values()).await;
     let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };

@@ -1,4 +1,4 @@
-//! Records and batches, made short.
+//! Helpers to create records and batches.
 
 use belvedere::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere::clock::Timestamp;
@@ -15,7 +15,7 @@ use serde_json::Value;
 pub const NOTE: &str = "com.example.note";
 pub const LIKE: &str = "com.example.like";
 
-/// Who asks, where it does not matter.
+/// A tenant for tests in which it does not matter.
 pub static US: Tenant = Tenant::Instance;
 
 pub fn did(n: u32) -> Did {
@@ -30,7 +30,7 @@ pub fn uri(n: u32, collection: &str, rkey: &str) -> RecordUri {
     RecordUri { did: did(n), collection: nsid(collection), rkey: RecordKey::try_from(rkey).unwrap() }
 }
 
-/// Revisions in order of `n`.
+/// A rev; revs are in the order of `n`.
 pub fn rev(n: u64) -> Tid {
     Tid::new(1_700_000_000_000_000 + n, 0).unwrap()
 }
@@ -75,7 +75,7 @@ pub fn cursor(n: i64) -> StreamCursor {
     StreamCursor { source: "jetstream".into(), cursor: n }
 }
 
-/// The record's JSON, or `None` when it is not there (or not visible).
+/// The record's JSON, or `None` when it is missing or hidden.
 pub async fn get(db: &Db, uri: &RecordUri) -> Option<Value> {
     records::get(db, uri).await.unwrap().map(|row| json(&row))
 }
@@ -84,7 +84,7 @@ pub fn json(row: &RecordRow) -> Value {
     serde_json::from_slice(&row.record).unwrap()
 }
 
-/// URIs of a whole collection, newest first.
+/// The URIs of a collection, newest first.
 pub async fn list(db: &Db, collection: &str) -> Vec<String> {
     let collection = nsid(collection);
     let mut args = ListArgs { collection: &collection, did: None, limit: 10_000, after: None };
@@ -99,7 +99,7 @@ pub async fn list(db: &Db, collection: &str) -> Vec<String> {
     }
 }
 
-/// (target, rkey of the source) of all references, sorted. The table has no reader yet, so it is asked directly.
+/// (target, rkey of the source) of all references, sorted, read directly from the table.
 pub async fn refs(db: &Db) -> Vec<(String, String)> {
     let sql = "SELECT f.target, r.rkey FROM record_refs f LEFT JOIN records r ON r.id = f.record_id \
                ORDER BY f.target, r.rkey";

@@ -1,4 +1,4 @@
-//! The key that signs records: made once, kept sealed, the same for every host.
+//! The key that signs records: generated once, stored encrypted, the same for every host.
 
 use belvedere::clock::{Clock, Timestamp};
 use belvedere::config::Args;
@@ -27,7 +27,7 @@ async fn load(db: &Db, sealing: [u8; 32], given: Option<&str>) -> Result<Attesta
 }
 
 on_both! {
-    async fn the_signing_key_is_made_once_and_kept_sealed(db) {
+    async fn the_signing_key_is_generated_once_and_stored_encrypted(db) {
         let (first, second) = tokio::join!(load(&db, [1; 32], None), load(&db, [1; 32], None));
         let key = first.unwrap().public_key();
         assert_eq!(second.unwrap().public_key(), key, "hosts that start together agree");
@@ -35,7 +35,7 @@ on_both! {
         let kept = instance_keys::get(&db, "attestation").await.unwrap().unwrap();
         assert!(kept.len() > 32, "it is sealed");
         assert!(matches!(load(&db, [2; 32], None).await, Err(InstanceKeyError::Sealed(_))));
-        // A given key needs neither the kept one nor what it was sealed with, and leaves it alone.
+        // A configured key is used without reading the stored one, which stays unchanged.
         let given = load(&db, [2; 32], Some(&"01".repeat(32))).await.unwrap();
         assert_ne!(given.public_key(), key);
         assert_eq!(load(&db, [1; 32], None).await.unwrap().public_key(), key);

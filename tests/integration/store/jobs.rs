@@ -1,4 +1,4 @@
-//! The queue of jobs: tenants take turns, and everything in it is bounded.
+//! The job queue: fair between tenants, and bounded.
 
 use belvedere::clock::Timestamp;
 use belvedere::jobs::retention::{self, Retention};
@@ -23,7 +23,7 @@ async fn create(db: &Db, tenant: &str, creator: &str, id: &str, at: i64) -> bool
     jobs::create(db, &job, ROOM, Timestamp(at)).await.unwrap()
 }
 
-/// The id of the job that a worker of a host gets.
+/// Claims a job for a worker of a host. Returns the job's id.
 async fn claim(db: &Db, host: &str, name: &str, at: i64, most_of_tenant: i64) -> Option<String> {
     let worker = Worker { name: &format!("{host}/{name}"), host, most_of_tenant };
     let job = jobs::claim(db, worker, Timestamp(at), Timestamp(at + 30)).await.unwrap();
@@ -36,7 +36,7 @@ async fn finish(db: &Db, id: &str, worker: &str, at: i64) {
 }
 
 on_both! {
-    async fn tenants_take_turns(db) {
+    async fn jobs_are_claimed_fairly_between_tenants(db) {
         for (tenant, id, at) in [("a", "a1", 1), ("a", "a2", 2), ("a", "a3", 3), ("b", "b1", 4), ("", "old", 5), ("b", "b2", 6)] {
             assert!(create(&db, tenant, tenant, id, at).await);
         }
@@ -47,7 +47,7 @@ on_both! {
         assert_eq!(order, ["a1", "b1", "old", "a2", "b2", "a3"]);
     }
 
-    async fn a_host_runs_so_many_jobs_of_a_tenant(db) {
+    async fn a_host_runs_a_limited_number_of_jobs_of_a_tenant(db) {
         for (id, at) in [("a1", 1), ("a2", 2), ("a3", 3)] {
             assert!(create(&db, "a", "a", id, at).await);
         }
@@ -55,7 +55,7 @@ on_both! {
         assert_eq!(claim(&db, "h", "1", 10, 1).await.as_deref(), Some("a1"));
         assert_eq!(claim(&db, "h", "2", 11, 1).await.as_deref(), Some("b1"));
         assert_eq!(claim(&db, "h", "3", 12, 1).await, None);
-        // Of one that is to end, too; and other hosts count for themselves.
+        // A job that is being cancelled still counts. The limit applies to each host separately.
         jobs::transition(&db, "a1", &[("running", "cancelling")], Timestamp(13)).await.unwrap();
         assert_eq!(claim(&db, "h", "3", 14, 1).await, None);
         assert_eq!(claim(&db, "other", "1", 15, 1).await.as_deref(), Some("a2"));
@@ -63,7 +63,7 @@ on_both! {
         assert_eq!(claim(&db, "h", "1", 17, 1).await.as_deref(), Some("a3"));
     }
 
-    async fn a_job_is_given_to_one_worker(db) {
+    async fn a_job_is_claimed_by_one_worker(db) {
         for n in 0..8 {
             let tenant = format!("t{n}");
             assert!(create(&db, &tenant, &tenant, &format!("j{n}"), n).await);
@@ -71,7 +71,7 @@ on_both! {
         let db = &db;
         let claims = (0..16).map(async |n| claim(db, "h", &n.to_string(), 100 + n, 1).await);
         let mut got: Vec<String> = futures_util::future::join_all(claims).await.into_iter().flatten().collect();
-        // One that another worker was just taking may be left for the next look.
+        // A job that another worker was claiming at the same time may be left for the next claim.
         while let Some(id) = claim(db, "h", "last", 200, 1).await {
             got.push(id);
         }
@@ -79,7 +79,7 @@ on_both! {
         assert_eq!(got, (0..8).map(|n| format!("j{n}")).collect::<Vec<_>>());
     }
 
-    async fn so_many_jobs_wait(db) {
+    async fn the_number_of_queued_jobs_is_limited(db) {
         for n in 0..3 {
             assert!(create(&db, "a", "one", &format!("one{n}"), n).await);
         }
@@ -87,12 +87,12 @@ on_both! {
         assert!(create(&db, "a", "two", "two", 9).await);
         assert!(!create(&db, "a", "three", "too-many", 9).await, "of one tenant");
         assert!(create(&db, "b", "three", "three", 9).await);
-        // What runs no longer waits.
+        // A running job does not count as queued.
         assert_eq!(claim(&db, "h", "1", 10, 9).await.as_deref(), Some("one0"));
         assert!(create(&db, "a", "four", "four", 11).await);
     }
 
-    async fn ended_jobs_are_forgotten(db) {
+    async fn ended_jobs_are_deleted(db) {
         for n in 0..3 {
             let id = format!("a{n}");
             assert!(create(&db, "a", "a", &id, n).await);

@@ -1,4 +1,4 @@
-//! Labels: the newest word wins, what is over does not show, and records speak for themselves.
+//! Labels: the newest one wins, expired ones are left out, and records can label themselves.
 
 use belvedere::clock::Timestamp;
 use belvedere::store::Db;
@@ -23,7 +23,7 @@ fn label(uri: &str, val: &str, cts: i64) -> Label {
     }
 }
 
-/// Source and value of what holds at 100.
+/// Source and value of the labels in force at time 100.
 async fn held(db: &Db, uri: &str) -> Vec<(String, String)> {
     let mut found = labels::held(db, &[uri.to_owned()], Timestamp(100)).await.unwrap();
     found.remove(uri).unwrap_or_default().into_iter().map(|held| (held.src, held.val)).collect()
@@ -34,7 +34,7 @@ fn theirs(vals: &[&str]) -> Vec<(String, String)> {
 }
 
 on_both! {
-    async fn the_newest_word_wins_in_any_order(db) {
+    async fn the_newest_label_wins_in_any_order(db) {
         let uri = "at://did:plc:a/com.example.note/1";
         let withdrawn = Label { neg: true, ..label(uri, "spam", 20) };
         labels::put(&db, &[withdrawn.clone(), label(uri, "spam", 10), label(uri, "rude", 10)]).await.unwrap();
@@ -50,14 +50,14 @@ on_both! {
         assert_eq!(held(&db, uri).await, [("did:plc:other".to_owned(), "spam".to_owned())]);
     }
 
-    async fn expired_ones_do_not_hold(db) {
+    async fn expired_labels_are_not_in_force(db) {
         let account = "did:plc:somebody";
         let until = |val: &str, exp| Label { exp: Some(Timestamp(exp)), ..label(account, val, 1) };
         labels::put(&db, &[until("over", 100), until("holds", 101)]).await.unwrap();
         assert_eq!(held(&db, account).await, theirs(&["holds"]));
     }
 
-    async fn a_record_that_says_too_much_of_itself_says_nothing(db) {
+    async fn too_many_self_labels_are_ignored(db) {
         let many = |count: usize| {
             let values: Vec<_> = (0..count).map(|n| json!({ "val": format!("label-{n:04}") })).collect();
             json!({ "labels": { "values": values } }).to_string()
@@ -82,7 +82,7 @@ on_both! {
         assert_eq!(found[&a.to_string()], [mine("art"), mine("nudity"), spam.clone()]);
         assert_eq!(found[did(2).as_str()].len(), 1);
         assert_eq!(found.len(), 2);
-        // A hidden account's record says nothing any more; what others say of it stands.
+        // Self-labels of a hidden account's record are ignored; labels by others stay in force.
         set_status(&db, 1, AccountStatus::TakenDown).await;
         let found = labels::held(&db, &subjects, Timestamp(100)).await.unwrap();
         assert_eq!(found[&a.to_string()].iter().filter(|held| held.cts.is_none()).count(), 0);

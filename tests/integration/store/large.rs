@@ -1,4 +1,4 @@
-//! Pages of large records: cut at a MiB, every record once, at least one on each page.
+//! Pages of large records: they end at a MiB, have at least one record, and together have every record once.
 
 use belvedere::query::{Direction, Filter, Sort};
 use belvedere::records::backlinks::{self, Backlinks};
@@ -14,8 +14,8 @@ use crate::on_both;
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 
-/// Sizes of the records in the order in which they are stored: small ones, some that are fetched apart, some of which
-/// one fills a page, and one that is larger than a page.
+/// Sizes of the records in the order in which they are stored: small ones, some that are fetched separately, some of
+/// which one fills a page, and one that is larger than a page.
 const SIZES: [usize; 16] = [
     10, 900_000, 900_000, 20, 30_000, 30_000, 30_000, 30_000, 30_000, 30_000, 11_000, 900_000, 1_048_000, 10,
     400_000, 400_000,
@@ -80,7 +80,7 @@ fn newest_first() -> Vec<u64> {
 }
 
 on_both! {
-    async fn lists_walk_through_all_of_them(db) {
+    async fn lists_return_all_records(db) {
         store(&db).await;
         for limit in [1, 2, 5, 16, 100] {
             let query = Query { limit, ..Query::of(nsid(NOTE)) };
@@ -90,7 +90,7 @@ on_both! {
         assert_eq!(read_all(&db, &of_one).await, [13, 10, 7, 4, 1]);
     }
 
-    async fn the_admins_list_too(db) {
+    async fn the_admin_list_returns_all_records(db) {
         store(&db).await;
         let seen = walk(async |cursor| {
             let query = Query { cursor, limit: 100, ..Query::of(nsid(NOTE)) };
@@ -100,7 +100,7 @@ on_both! {
         assert_eq!(seen.await, newest_first());
     }
 
-    async fn queries_do_with_an_index_and_without(db) {
+    async fn queries_return_all_records_with_and_without_an_index(db) {
         store(&db).await;
         let even = Filter::from_json(&json!({"field": "even", "value": true})).unwrap();
         let any = Filter::from_json(&json!({"field": "n", "op": ">=", "value": 0})).unwrap();
@@ -123,7 +123,7 @@ on_both! {
         }
     }
 
-    async fn back_links_do(db) {
+    async fn backlinks_return_all_records(db) {
         store(&db).await;
         for did in [None, Some(did(0))] {
             let links = Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did, limit: 100, cursor: None };
@@ -136,16 +136,16 @@ on_both! {
         }
     }
 
-    async fn a_search_ends_at_the_bound(db) {
+    async fn a_search_ends_at_the_page_size(db) {
         store(&db).await;
         let search = Search::parse(nsid(NOTE), "find", "needle".to_owned(), Some(100)).unwrap();
         let rows = search::read(&db, &search, &US).await.unwrap();
         let numbers: Vec<u64> = rows.iter().map(|row| json(row)["n"].as_u64().unwrap()).collect();
-        // Equal matches by age: the third record would be too much.
+        // Equal matches are ordered by age: the third record would exceed the size.
         assert_eq!(numbers, [0, 1]);
     }
 
-    async fn records_by_uri_are_bounded_together(db) {
+    async fn records_by_uri_share_one_bound(db) {
         store(&db).await;
         let uris = |from: usize, to: usize| -> Vec<_> {
             (from..to).map(|n| uri(n as u32 % 3, NOTE, &format!("r{n}"))).collect()
@@ -162,7 +162,7 @@ on_both! {
         assert_eq!(twice.rows.len(), 2);
     }
 
-    async fn what_is_deleted_meanwhile_ends_no_walk(db) {
+    async fn a_deletion_between_pages_does_not_end_the_list(db) {
         store(&db).await;
         let query = Query { limit: 2, ..Query::of(nsid(NOTE)) };
         let first = page::read(&db, &query, &US).await.unwrap();

@@ -1,4 +1,4 @@
-//! The lease of the stream, and that nothing comes in from one that is over.
+//! The lease of the stream: one host has it, and batches under an ended term are refused.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ async fn taken(lease: &mut Lease) -> Term {
 }
 
 #[tokio::test]
-async fn on_sqlite_everybody_is_alone() {
+async fn sqlite_always_grants_the_lease() {
     let db = db::sqlite().await;
     let mut lease = Lease::of(&db);
     assert_eq!(lease.take(NOW).await.unwrap(), Some(Term::ALONE));
@@ -38,7 +38,7 @@ async fn on_sqlite_everybody_is_alone() {
 }
 
 #[tokio::test]
-async fn one_has_it_until_it_gives_it_back_or_its_connection_ends() {
+async fn one_host_has_it_until_it_is_released_or_the_connection_ends() {
     let db = db::postgres().await;
     let (mut one, mut two) = (Lease::of(&db), Lease::of(&db));
     let first = taken(&mut one).await;
@@ -47,20 +47,22 @@ async fn one_has_it_until_it_gives_it_back_or_its_connection_ends() {
     let second = taken(&mut two).await;
     assert!(second > first && first > Term::ALONE);
 
-    // The view shows the locks of every database of the server, and so those of other tests.
+    // pg_locks lists the locks of all databases, also those of other tests.
     let sql = "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
          WHERE l.locktype = 'advisory' AND d.datname = current_database()";
     assert_eq!(execute(&db, sql).await, 1);
-    tokio::time::timeout(Duration::from_secs(4), two.lost()).await.expect("it is noticed, before any ping");
+    tokio::time::timeout(Duration::from_secs(4), two.lost())
+        .await
+        .expect("the loss is detected before the next ping");
     assert!(taken(&mut one).await > second);
 
-    // Without a word, as when the process is killed.
+    // Just disconnects, as when the process is killed.
     drop(one);
     taken(&mut two).await;
 }
 
 #[tokio::test]
-async fn a_term_that_is_over_changes_nothing() {
+async fn a_batch_of_an_ended_term_is_refused() {
     let db = db::postgres().await;
     let (mut one, mut two) = (Lease::of(&db), Lease::of(&db));
     let a = uri(1, NOTE, "a");
@@ -77,12 +79,12 @@ async fn a_term_that_is_over_changes_nothing() {
     let second = taken(&mut two).await;
     index::apply(&db, &batch(second, "{}", 20)).await.unwrap();
 
-    // The newest there is, from a host that does not know yet.
+    // A newer change, from a host that does not know yet that its term has ended.
     let late = index::apply(&db, &batch(first, r#"{"late":true}"#, 30)).await;
     assert!(matches!(late, Err(StoreError::Superseded)), "{late:?}");
     assert_eq!(cursors::get(&db, "jetstream").await.unwrap(), Some(20));
     assert_eq!(list(&db, NOTE).await.len(), 1);
-    // Its own writes are no part of the stream.
+    // Writes that are not part of the stream need no lease.
     apply(&db, 1, vec![put(&a, 40, "{}")]).await;
 }
 
@@ -92,7 +94,7 @@ async fn a_term_begins_after_the_last_commit_of_the_one_before() {
     let mut one = Lease::of(&db);
     taken(&mut one).await;
     let Db::Postgres(postgres) = &*db else { unreachable!() };
-    // As a commit does that is under way.
+    // Locks the row, like a commit in progress.
     let mut commit = postgres.pool.begin().await.unwrap();
     let sql = "SELECT 1 FROM stream_cursors WHERE source = 'lease' FOR SHARE";
     sqlx::query(sql).execute(&mut *commit).await.unwrap();

@@ -1,4 +1,4 @@
-//! Both databases have the same migrations, and processes that start together agree on who applies them.
+//! Both backends have the same migrations, and processes that start at the same time apply them once.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -48,7 +48,7 @@ async fn several_processes_may_migrate_postgres_at_once() {
 }
 
 #[tokio::test]
-async fn bad_addresses_say_so() {
+async fn invalid_urls_are_errors() {
     for url in ["", "mysql://x", "sqlite::memory:", "sqlite://?mode=memory", "data.db"] {
         assert!(matches!(Db::open(url, 1).await, Err(StoreError::Open(_))), "{url}");
     }

@@ -1,4 +1,4 @@
-//! The store, below HTTP: every rule of the index and of the tables, on both databases.
+//! Tests of `belvedere::store` without HTTP, on both databases.
 
 mod accounts;
 mod admin;

@@ -1,4 +1,4 @@
-//! Random batches against a model that a reader can check: maps, one change at a time.
+//! Compares random batches with a simple model: maps to which one change is applied at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ const KEYS: u32 = 4;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// A record with this rev, whose only reference names the rev.
+    /// A record with this rev, whose only reference contains the rev.
     Put {
         account: u32,
         key: u32,
@@ -77,7 +77,7 @@ impl Model {
         }
         self.rows.retain(|(account, _), _| !deleted.contains(account));
         self.tombstones.retain(|(account, _), _| !deleted.contains(account));
-        // Within a batch the newest rev of a key wins, the first of equals.
+        // Within a batch the newest rev of a key wins; of equal ones the first.
         let mut newest: BTreeMap<(u32, u32), (u64, bool)> = BTreeMap::new();
         for op in ops {
             let (place, rev, is_put) = match op {
@@ -174,11 +174,11 @@ fn run(cases: u32, open: impl AsyncFn() -> TestDb) {
 }
 
 #[test]
-fn sqlite_does_as_the_model() {
+fn sqlite_matches_the_model() {
     run(60, sqlite);
 }
 
 #[test]
-fn postgres_does_as_the_model() {
+fn postgres_matches_the_model() {
     run(15, postgres);
 }

@@ -1,4 +1,4 @@
-//! OAuth flows under way: taken once, and bounded by who began them and where they go.
+//! OAuth flows in progress: each is used once; their number is limited by sender and by target.
 
 use belvedere::clock::Timestamp;
 use belvedere::store::Db;
@@ -23,17 +23,17 @@ async fn left(db: &Db, ids: &[&str], now: i64) -> Vec<String> {
 }
 
 on_both! {
-    async fn a_sender_has_so_many_and_no_more(db) {
+    async fn the_number_of_a_sender_is_limited(db) {
         assert!(put(&db, "a", 0, "x", "1").await && put(&db, "b", 0, "x", "2").await);
         assert!(!put(&db, "c", 0, "x", "3").await, "a third one");
         assert!(put(&db, "d", 0, "y", "3").await, "another sender");
         assert_eq!(oauth_states::count_of_sender(&db, "x", Timestamp(0)).await.unwrap(), 2);
-        // Those that have expired do not count, swept or not.
+        // Expired ones do not count, even before they are deleted.
         assert!(put(&db, "e", 100, "x", "3").await);
         assert_eq!(left(&db, &["a", "b", "c", "d", "e", "e"], 101).await, ["e"]);
     }
 
-    async fn a_target_and_the_table_let_the_oldest_go(db) {
+    async fn over_the_limits_of_a_target_and_of_the_table_the_oldest_are_deleted(db) {
         for (n, id) in ["a", "b", "c", "d"].iter().enumerate() {
             assert!(put(&db, id, n as i64, id, "one").await);
         }

@@ -1,4 +1,4 @@
-//! Keyset pages: each row once, whatever is written between them.
+//! Keyset paging: every row is returned once, even with writes between the pages.
 
 use belvedere::query::Filter;
 use belvedere::records::{Page, Query, ReadError, page};

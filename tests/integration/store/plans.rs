@@ -1,4 +1,4 @@
-//! The hot statements walk along an index: no scan of a table, no sorting.
+//! The frequent statements use an index: their plans have no table scan and no sort.
 
 use belvedere::store::Db;
 
@@ -23,7 +23,7 @@ async fn fill(db: &TestDb) {
     }
 }
 
-/// How each database is told to look up the account of each row, see `store::records`.
+/// The join that makes each database look up the account of each row, see `store::records`.
 const SQLITE: &str = "FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0";
 const POSTGRES: &str = "FROM records r CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id \
                         LIMIT 1) d WHERE d.status = 0";
@@ -50,7 +50,7 @@ async fn plan(db: &Db, sql: &str) -> String {
         }
         Db::Postgres(db) => {
             let sql = sqlx::AssertSqlSafe(format!("EXPLAIN {sql}"));
-            // As the connections of hot reads have it.
+            // The setting of the connections for frequent reads.
             let mut conn = db.pool.acquire().await.unwrap();
             sqlx::query("SET enable_bitmapscan = off").execute(&mut *conn).await.unwrap();
             let rows: Vec<(String,)> = sqlx::query_as(sql).fetch_all(&mut *conn).await.unwrap();
@@ -60,7 +60,7 @@ async fn plan(db: &Db, sql: &str) -> String {
 }
 
 #[tokio::test]
-async fn sqlite_reads_along_indexes() {
+async fn sqlite_reads_use_indexes() {
     let db = sqlite().await;
     fill(&db).await;
     for (n, sql) in lists(SQLITE).iter().enumerate() {
@@ -74,7 +74,7 @@ async fn sqlite_reads_along_indexes() {
 }
 
 #[tokio::test]
-async fn sqlite_writes_along_indexes() {
+async fn sqlite_writes_use_indexes() {
     let db = sqlite().await;
     fill(&db).await;
     for sql in [
@@ -100,10 +100,10 @@ async fn sqlite_writes_along_indexes() {
 }
 
 #[tokio::test]
-async fn postgres_reads_along_indexes() {
+async fn postgres_reads_use_indexes() {
     let db = postgres().await;
     fill(&db).await;
-    // A young database has no statistics yet.
+    // A new database has no statistics.
     for statement in ["SELECT 1", "ANALYZE"] {
         if let Db::Postgres(db) = &*db {
             sqlx::query(statement).execute(&db.pool).await.unwrap();

@@ -1,4 +1,4 @@
-//! One bad row never fails the others.
+//! One invalid row does not fail the rest of its batch.
 
 use belvedere::clock::Timestamp;
 use belvedere::store::Db;
@@ -10,8 +10,8 @@ use super::fixtures::*;
 use crate::on_both;
 
 on_both! {
-    async fn what_jsonb_cannot_hold_is_rejected_alone(db) {
-        // U+0000 in a string, a lone surrogate, a number beyond numeric: JSON, but no jsonb.
+    async fn only_records_that_jsonb_cannot_represent_are_rejected(db) {
+        // U+0000 in a string, a lone surrogate, a number out of range: valid JSON, but not valid jsonb.
         let bad = [r#"{"a":"\u0000"}"#, r#"{"a":"\ud800"}"#, r#"{"a":1e999999}"#];
         let mut changes = Vec::new();
         for n in 0..200_u32 {

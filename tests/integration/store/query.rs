@@ -1,4 +1,4 @@
-//! Filters: every operator on every type, the same on both databases.
+//! Filters: every operator on every type gives the same result on both databases.
 
 use belvedere::query::Filter;
 use belvedere::records::{Query, page};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::fixtures::*;
 use crate::on_both;
 
-/// One record per value, named by its position.
+/// Stores one record per value, with its position as the rkey.
 async fn store(db: &Db, values: &[Value]) {
     let changes = values
         .iter()
@@ -85,7 +85,7 @@ on_both! {
             ("=", json!("apple"), &[5]),
             ("=", json!(""), &[16]),
             ("!=", json!("apple"), &[0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 13, 14, 15, 16]),
-            // By code point: digits, capitals, small letters, the rest.
+            // Ordered by code point: digits, capitals, small letters, the rest.
             ("<", json!("apple"), &[4, 6, 8, 16]),
             (">", json!("apple"), &[7]),
             (">=", json!("apple"), &[5, 7]),
@@ -113,7 +113,7 @@ on_both! {
             ("LIKE", json!("a%"), &[5, 6]),
             ("like", json!("_pp%"), &[5, 6]),
             ("LIKE", json!("APPLE"), &[5, 6]),
-            // Only ASCII letters have a case.
+            // Only ASCII letters match regardless of case.
             ("LIKE", json!("Ä%"), &[]),
             ("LIKE", json!("ä%"), &[7]),
             ("LIKE", json!("50\\% off%"), &[8]),
@@ -169,7 +169,7 @@ on_both! {
         }
     }
 
-    async fn hostile_values_are_only_values(db) {
+    async fn values_can_not_inject_sql(db) {
         store(&db, &[json!({"v": "' OR 1=1 --"}), json!({"v": "a"})]).await;
         assert_matches(&db, &[
             ("=", json!("' OR 1=1 --"), &[0]),

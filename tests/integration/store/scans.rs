@@ -1,4 +1,4 @@
-//! Reads that go through many records take their tenant's places; all others find a connection whoever scans.
+//! Scans, reads that go through many records, are limited per tenant, so that other reads always find a connection.
 
 use std::future::pending;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use crate::on_both;
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 
-/// A connection to the same database with places for several tenants.
+/// Opens the same database with enough connections for several tenants.
 async fn wide(url: &str) -> Db {
     let db = Db::open(url, 32).await.unwrap();
     let bounds = db.scans().bounds();
@@ -50,7 +50,7 @@ fn like() -> Query {
     filtered(json!({"field": "text", "op": "LIKE", "value": "%1%"}))
 }
 
-/// One of each kind that scans.
+/// Runs one read of each kind that scans.
 async fn scan_all(db: &Db, tenant: &Tenant) {
     page::read(db, &like(), tenant).await.unwrap();
     page::read(db, &sorted("n"), tenant).await.unwrap();
@@ -61,7 +61,7 @@ async fn scan_all(db: &Db, tenant: &Tenant) {
     backlinks::read(db, &Backlinks { did: Some(did(1)), ..links() }, tenant).await.unwrap();
 }
 
-/// One of each kind that does not.
+/// Runs one read of each kind that does not scan.
 async fn read_all(db: &Db, tenant: &Tenant) {
     for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
         assert!(!page::read(db, &query, tenant).await.unwrap().rows.is_empty());
@@ -77,7 +77,7 @@ fn links() -> Backlinks {
 }
 
 on_both! {
-    async fn a_tenant_that_scans_leaves_the_others_theirs(db) {
+    async fn a_scanning_tenant_does_not_block_others(db) {
         let db = wide(&db.url).await;
         store(&db).await;
         let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
@@ -120,7 +120,7 @@ on_both! {
         db.close().await;
     }
 
-    async fn only_so_many_wait(db) {
+    async fn the_number_of_waiting_scans_is_limited(db) {
         let db = wide(&db.url).await;
         store(&db).await;
         let tenant = Tenant::client("greedy");
@@ -143,7 +143,7 @@ on_both! {
         db.close().await;
     }
 
-    async fn what_an_index_answers_is_no_scan(db) {
+    async fn a_read_by_an_index_is_not_a_scan(db) {
         let db = wide(&db.url).await;
         store(&db).await;
         let queries = [

@@ -1,4 +1,4 @@
-//! `db.search`: the same matches in the same order, with an index and without, on both databases.
+//! `db.search`: the same matches in the same order with and without an index, on both databases.
 
 use belvedere::records::search::{self, Search};
 use belvedere::store::Db;
@@ -56,7 +56,7 @@ async fn assert_finds(db: &Db) {
         ("text", r#""apple""#, &["r7"]),
         ("text", "NOT pear", &["r7"]),
         ("text", "(a b) or *", &["r13"]),
-        // Only the case of ASCII letters is the same.
+        // Only ASCII letters match regardless of case.
         ("text", "Ärger", &["r9"]),
         ("text", "本語の", &["r12"]),
         // Too short for an index.
@@ -82,7 +82,7 @@ on_both! {
         assert_finds(&db).await;
     }
 
-    async fn the_index_follows_what_is_written(db) {
+    async fn the_index_follows_later_writes(db) {
         store(&db).await;
         find(&db, "text", "apple").await;
         build_all(&db).await;
@@ -99,7 +99,7 @@ on_both! {
         assert_eq!(find(&db, "text", "pear").await, ["r0", "r7"]);
     }
 
-    async fn the_limit_takes_the_best(db) {
+    async fn the_limit_keeps_the_best_matches(db) {
         store(&db).await;
         let search = Search::parse(nsid(NOTE), "text", "apple".to_owned(), Some(2)).unwrap();
         let rows = search::read(&db, &search, &US).await.unwrap();

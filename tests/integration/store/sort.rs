@@ -1,4 +1,4 @@
-//! Custom orders: by type and value, ties by id, the same on both databases, in pages of any size.
+//! Sorting by a field: by type, then value, then id; the same on both databases, in pages of any size.
 
 use belvedere::query::{Direction, Sort, cursor, sort};
 use belvedere::records::{Query, ReadError, page};
@@ -77,7 +77,7 @@ on_both! {
 
     async fn by_columns(db) {
         store(&db, &vec![json!({}); 5]).await;
-        // Even ones belong to the first account; the later ones were indexed earlier.
+        // Even records belong to the first account; later ones were indexed earlier.
         assert_order(&db, "indexed_at", &[4, 3, 2, 1, 0], &[0, 1, 2, 3, 4]).await;
         assert_order(&db, "did", &[0, 2, 4, 1, 3], &[3, 1, 4, 2, 0]).await;
         assert_order(&db, "uri", &[0, 2, 4, 1, 3], &[3, 1, 4, 2, 0]).await;
@@ -91,7 +91,7 @@ on_both! {
     async fn long_strings_and_extreme_numbers(db) {
         let long = "x".repeat(5_000);
         store(&db, &[
-            json!({"v": format!("{long}b")}),  // 0: told apart by id alone
+            json!({"v": format!("{long}b")}),  // 0: ordered by id alone
             json!({"v": format!("{long}a")}),  // 1
             json!({"v": "🎉".repeat(300)}),    // 2
             json!({"v": 1e300}),               // 3
@@ -113,7 +113,7 @@ on_both! {
         for round in 0.. {
             let page = page::read(&db, &query, &US).await.unwrap();
             seen.extend(page.rows.iter().map(|row| row.rkey.clone()));
-            // Before the page, so it must not be seen.
+            // Sorts before the page, so it must not be in it.
             apply(&db, 1, vec![put(&uri(1, NOTE, &format!("new{round}")), 1, r#"{"v":0}"#)]).await;
             match page.cursor {
                 Some(cursor) => query.cursor = Some(cursor),

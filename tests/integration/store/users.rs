@@ -26,7 +26,7 @@ async fn key(db: &Db, id: &str, user: &str, hash: &str) -> Result<api_keys::ApiK
 }
 
 on_both! {
-    async fn of_racing_first_users_one_is_super(db) {
+    async fn of_concurrent_first_users_one_is_super(db) {
         let mut tasks = Vec::new();
         for n in 0..8 {
             let db = Db::clone(&db);
@@ -44,7 +44,7 @@ on_both! {
         assert!(!bootstrap(&db, 99).await);
     }
 
-    async fn life_of_a_user(db) {
+    async fn users_are_created_changed_and_deleted(db) {
         assert!(bootstrap(&db, 0).await);
         let user = users::create(&db, "u1", "did:plc:u1", &["b:x", "a:x", "a:x"], NOW).await.unwrap();
         assert_eq!((user.is_super, user.permissions.as_slice()), (false, ["a:x".into(), "b:x".into()].as_slice()));
@@ -64,7 +64,7 @@ on_both! {
         assert_eq!(ids, ["id0", "u1"]);
     }
 
-    async fn a_deleted_user_leaves_no_key_that_works(db) {
+    async fn keys_of_a_deleted_user_stop_working(db) {
         assert!(bootstrap(&db, 0).await);
         users::create(&db, "u1", "did:plc:u1", &["a:x"], NOW).await.unwrap();
         key(&db, "k1", "u1", "hash1").await.unwrap();
@@ -76,12 +76,12 @@ on_both! {
         assert!(api_keys::find_by_hash(&db, "hash0").await.unwrap().is_some());
         assert_eq!(users::delete(&db, "u1", NOW).await.unwrap(), None);
         assert_eq!(users::delete(&db, "id0", NOW).await.unwrap(), None, "the super user stays");
-        // The DID may come again, with none of its old permissions.
+        // The DID can be added again, with none of its old permissions.
         let again = users::create(&db, "u2", "did:plc:u1", &[], NOW).await.unwrap();
         assert!(again.permissions.is_empty());
     }
 
-    async fn super_moves_and_stays_one(db) {
+    async fn there_is_always_one_super_user(db) {
         assert!(bootstrap(&db, 0).await);
         users::create(&db, "u1", "did:plc:u1", &[], NOW).await.unwrap();
         assert!(!users::transfer_super(&db, "u1", "id0").await.unwrap(), "not from one who is not super");

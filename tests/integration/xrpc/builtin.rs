@@ -22,7 +22,7 @@ crate::in_both_worlds! {
         assert_eq!(page.body["records"][0]["uri"], format!("at://{ALICE}/{NOTES}/n4"));
         assert_eq!(page.body["records"][0]["$type"], NOTES);
 
-        // A record that comes meanwhile shifts nothing.
+        // A record that is indexed in the meantime does not shift the pages.
         let cursor = page.body["cursor"].as_str().unwrap().to_owned();
         world.note(BOB, "late", json!({ "text": "late" })).await;
         let server = &world.server;
@@ -43,7 +43,7 @@ crate::in_both_worlds! {
         assert!(exact.body.get("cursor").is_none(), "a full page with nothing after it has no cursor");
     }
 
-    async fn one_record_is_given_by_its_uri(mut world) {
+    async fn one_record_is_returned_by_its_uri(mut world) {
         world = world.with_notes().await;
         let uri = world.note(ALICE, "a", json!({ "text": "hi", "uri": "its own", "n": { "deep": [1, null] } })).await;
         let server = &world.server;
@@ -90,7 +90,7 @@ crate::in_both_worlds! {
         assert_eq!(world.server.records().await, 2);
     }
 
-    async fn blobs_say_where_they_are_when_their_authors_pds_is_known(mut world) {
+    async fn blobs_get_a_url_if_their_authors_pds_is_known(mut world) {
         world = world.with_notes().await;
         world.plc.person(ALICE, Algorithm::Es256k);
         let cid = "bafkreibme22gw2h7y2h7tg2fhqotaqjucnbc24deqo72b6mkl2egezxhvy";
@@ -101,7 +101,7 @@ crate::in_both_worlds! {
         let records = &page.body["records"];
         let url = records[1]["picture"]["url"].as_str().expect("alice is known");
         assert!(url.ends_with(&format!("/xrpc/com.atproto.sync.getBlob?did={ALICE}&cid={cid}")), "{url}");
-        assert_eq!(records[0]["picture"], picture, "nobody knows bob, and his record is shown as it is");
+        assert_eq!(records[0]["picture"], picture, "bob's PDS is unknown, so his record is returned unchanged");
         let one = world.server.xrpc(&format!("{LIST}?uri=at://{ALICE}/{NOTES}/a")).await;
         assert_eq!(one.body["record"]["picture"]["url"], url);
     }

@@ -1,4 +1,4 @@
-//! `/xrpc/{nsid}` without a lexicon: the authority that DNS names answers.
+//! `/xrpc/{nsid}` without a lexicon: requests are forwarded to the lexicon authority that DNS names.
 
 use belvedere::crypto::Algorithm;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, World};
 use crate::support::app::App;
-use crate::support::upstream::{Asked, Upstream, respond};
+use crate::support::upstream::{ReceivedRequest, Upstream, respond};
 
 const AUTHORITY: &str = "did:plc:authorityauthorityautho";
-/// Its PDS does not take connections.
+/// An account whose PDS refuses connections.
 const DOWN: &str = "did:plc:downdowndowndowndowndown";
 
-/// A PDS that answers for `example.net`.
+/// Starts a PDS that is the authority for `example.net`.
 pub async fn authority(
     world: &World,
-    answer: impl Fn(&Asked) -> http::Response<bytes::Bytes> + Send + Sync + 'static,
+    answer: impl Fn(&ReceivedRequest) -> http::Response<bytes::Bytes> + Send + Sync + 'static,
 ) -> Upstream {
     let pds = Upstream::start(answer).await;
     world.server.dns.txt("_lexicon.example.net", &format!("did={AUTHORITY}"));
@@ -31,9 +31,9 @@ async fn set_rules(world: &World, mode: &str, nsids: &[&str]) {
 }
 
 crate::in_both_worlds! {
-    async fn an_unknown_query_is_answered_by_its_authority(world) {
-        let pds = authority(&world, |asked| {
-            if asked.path_and_query.contains("fail") {
+    async fn an_unknown_query_is_forwarded_to_its_authority(world) {
+        let pds = authority(&world, |request| {
+            if request.path_and_query.contains("fail") {
                 return respond(418, "text/html", "<script>alert(1)</script>");
             }
             respond(200, "application/json", r#"{"from":"authority"}"#)
@@ -43,12 +43,12 @@ crate::in_both_worlds! {
         let headers = [("x-client-key", server.client_key.as_str()), ("x-client-secret", "bvs_secret"), ("cookie", "c=1")];
         let answer = server.request(Method::GET, &format!("/xrpc/{path}"), &headers, None).await;
         assert_eq!((answer.status.as_u16(), &answer.body), (200, &json!({ "from": "authority" })));
-        let asked = pds.asked();
-        assert_eq!(asked[0].path_and_query, "/xrpc/net.example.getThing?a=1&a=2&b=x%26y");
+        let requests = pds.requests();
+        assert_eq!(requests[0].path_and_query, "/xrpc/net.example.getThing?a=1&a=2&b=x%26y");
         for name in ["x-client-key", "x-client-secret", "cookie", "authorization"] {
-            assert!(!asked[0].headers.contains_key(name), "{name} went out");
+            assert!(!requests[0].headers.contains_key(name), "{name} went out");
         }
-        // Whatever it says comes back, but a browser runs nothing of it.
+        // Any response is returned, with headers that keep browsers from running it.
         let failed = server.xrpc("net.example.getThing?fail").await;
         assert_eq!(failed.status, 418);
         assert_eq!(failed.headers["content-type"], "text/html");
@@ -63,11 +63,11 @@ crate::in_both_worlds! {
         let token = alice.token(&server.did(), json!({ "lxm": "net.example.doThing" }));
         let answer = server.procedure("net.example.doThing?x=1", &token, &json!({ "text": "hi" })).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
-        let asked = pds.asked();
-        assert_eq!((&asked[0].method, asked[0].path_and_query.as_str()), (&Method::POST, "/xrpc/net.example.doThing?x=1"));
-        assert_eq!(serde_json::from_slice::<Value>(&asked[0].body).unwrap(), json!({ "text": "hi" }));
-        assert_eq!(asked[0].headers["content-type"], "application/json");
-        assert!(!asked[0].headers.contains_key("authorization"));
+        let requests = pds.requests();
+        assert_eq!((&requests[0].method, requests[0].path_and_query.as_str()), (&Method::POST, "/xrpc/net.example.doThing?x=1"));
+        assert_eq!(serde_json::from_slice::<Value>(&requests[0].body).unwrap(), json!({ "text": "hi" }));
+        assert_eq!(requests[0].headers["content-type"], "application/json");
+        assert!(!requests[0].headers.contains_key("authorization"));
 
         let headers = [("x-client-key", server.client_key.as_str())];
         let anonymous = server.request(Method::POST, "/xrpc/net.example.doThing", &headers, None).await;
@@ -76,10 +76,10 @@ crate::in_both_worlds! {
         let headers = [("x-client-key", server.client_key.as_str()), ("authorization", &format!("Bearer {token}"))];
         let garbage = server.request(Method::POST, "/xrpc/net.example.doThing", &headers, Some("{".to_owned())).await;
         assert_eq!(garbage.status, 400, "{}", garbage.text);
-        assert_eq!(pds.asked().len(), 1);
+        assert_eq!(pds.requests().len(), 1);
     }
 
-    async fn operators_say_what_is_forwarded(world) {
+    async fn operators_configure_what_is_forwarded(world) {
         let pds = authority(&world, |_| respond(200, "application/json", "{}")).await;
         let server = &world.server;
         let status = async |nsid: &str| server.xrpc(nsid).await.status.as_u16();
@@ -92,7 +92,7 @@ crate::in_both_worlds! {
         assert_eq!(status("net.example.good").await, 403);
         set_rules(&world, "open", &[]).await;
         assert_eq!(status("net.example.bad").await, 200);
-        assert_eq!(pds.asked().len(), 2);
+        assert_eq!(pds.requests().len(), 2);
     }
 
     async fn a_client_with_a_slow_authority_leaves_forwarding_to_others(world) {
@@ -102,7 +102,7 @@ crate::in_both_worlds! {
         server.dns.txt("_lexicon.slow.example", &format!("did={DOWN}"));
         world.plc.host(DOWN, &format!("http://{}", slow.local_addr().unwrap()));
         let greedy = App::public(server, "greedy").await;
-        // More than there are places for all clients; those that are neither sent nor may wait are refused.
+        // More calls than one client may have in flight or queued; the others are refused.
         let headers = [("x-client-key", greedy.key.as_str()), ("origin", "https://greedy.example")];
         let calls = (0..90).map(|_| server.request(Method::GET, "/xrpc/example.slow.get", &headers, None));
         let mut calls = calls.collect::<FuturesUnordered<_>>();
@@ -121,7 +121,7 @@ crate::in_both_worlds! {
         assert_eq!(held.len(), 16);
     }
 
-    async fn what_nobody_answers_for_is_unknown_and_what_does_not_answer_is_a_bad_gateway(world) {
+    async fn no_authority_is_an_unknown_method_and_an_unavailable_one_a_bad_gateway(world) {
         let server = &world.server;
         world.server.dns.txt("_lexicon.nodid.example", "did=nonsense");
         world.server.dns.txt("_lexicon.nopds.example", "did=did:plc:nobodynobodynobodynobody");
@@ -134,7 +134,7 @@ crate::in_both_worlds! {
             ("nodots", 404),
             ("example.nodid.get", 404),
             ("example.nopds.get", 404),
-            // Our own names are nobody else's to answer for.
+            // Methods of the server's own namespace are never forwarded.
             ("dev.service.unknown", 404),
             ("example.inside.get", 502),
             ("example.down.get", 502),
@@ -146,7 +146,7 @@ crate::in_both_worlds! {
         }
     }
 
-    async fn an_endless_answer_is_cut_off(world) {
+    async fn an_endless_response_is_aborted(world) {
         let _pds = authority(&world, |_| respond(200, "application/json", vec![b' '; (8 << 20) + 1])).await;
         let answer = world.server.xrpc("net.example.large").await;
         assert_eq!(answer.status, 502, "{}", answer.error());

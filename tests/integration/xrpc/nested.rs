@@ -42,7 +42,7 @@ crate::in_both_worlds! {
         assert!(anonymous.body["scripted"].get("caller").is_none(), "{}", anonymous.text);
     }
 
-    async fn other_statuses_are_answers(world) {
+    async fn error_statuses_are_returned_not_raised(world) {
         let outer = format!("function handle()
             local out = toarray({{}})
             for i, nsid in ipairs {{ '{INNER}', 'com.nowhere.get', '{LIST}' }} do
@@ -58,7 +58,7 @@ crate::in_both_worlds! {
         ]), "{}", answer.text);
     }
 
-    async fn mistakes_and_missing_rights_are_errors(world) {
+    async fn invalid_calls_and_missing_permissions_are_errors(world) {
         let outer = format!("function handle()
             local function code(f, ...) local _, e = pcall(f, ...) return e.code end
             return {{ code(xrpc.query, 'nonsense'), code(xrpc.query, 'com.example.act'), code(xrpc.procedure, '{INNER}', {{}}),
@@ -70,7 +70,7 @@ crate::in_both_worlds! {
         assert_eq!(answer.body, json!([bad, bad, "forbidden", bad, bad, bad]), "{}", answer.text);
     }
 
-    async fn circles_end(world) {
+    async fn recursion_is_limited(world) {
         let source = format!("function handle()
             local ok, answer = pcall(xrpc.query, '{OUTER}')
             if not ok then return {{ depth = 0, code = answer.code }} end
@@ -81,7 +81,7 @@ crate::in_both_worlds! {
         assert_eq!(answer.body, json!({ "depth": 8, "code": "limit" }), "{}", answer.text);
     }
 
-    async fn each_call_is_paid_for(world) {
+    async fn each_call_is_charged(world) {
         let outer = format!("function handle()
             local n = 0
             for i = 1, 40 do if xrpc.query('{INNER}').status == 429 then n = n + 1 end end
@@ -97,7 +97,7 @@ crate::in_both_worlds! {
         assert_eq!(answer.body, json!({ "refused": 30 }), "{}", answer.text);
     }
 
-    async fn a_procedure_calls_another_and_a_stranger_sees_no_proof(world) {
+    async fn a_procedure_calls_another_and_a_foreign_server_gets_no_proof(world) {
         let pds = authority(&world, |_| respond(201, "application/json", r#"{"ok":true}"#)).await;
         let server = &world.server;
         for nsid in ["com.example.first", "com.example.second"] {
@@ -113,10 +113,10 @@ crate::in_both_worlds! {
         let token = alice.token(&server.did(), json!({}));
         let answer = server.procedure("com.example.first", &token, &json!({ "text": "hi" })).await;
         assert_eq!(answer.body, json!({ "second": { "text": "hi!", "caller": ALICE }, "other": 201 }), "{}", answer.text);
-        let asked = pds.asked();
-        assert_eq!((asked[0].path_and_query.as_str(), &*asked[0].body), ("/xrpc/net.example.tell?q=1", &br#"{"list":[]}"#[..]));
-        assert!(!asked[0].headers.contains_key("authorization"));
-        // The operator's rules are the script's rules; and who does not answer is an error.
+        let requests = pds.requests();
+        assert_eq!((requests[0].path_and_query.as_str(), &*requests[0].body), ("/xrpc/net.example.tell?q=1", &br#"{"list":[]}"#[..]));
+        assert!(!requests[0].headers.contains_key("authorization"));
+        // The operator's forwarding rules apply to scripts too.
         let rules = json!({ "mode": "disabled", "nsids": [] });
         server.admin(Method::PUT, "/admin/settings/xrpc-proxy", Some(&rules)).await;
         server.bind_to("xrpc.procedure:com.example.second",
@@ -126,7 +126,7 @@ crate::in_both_worlds! {
         assert_eq!(answer.body, json!([403]), "{}", answer.text);
     }
 
-    async fn who_does_not_answer_is_an_error(world) {
+    async fn an_unavailable_server_is_an_error(world) {
         world.server.dns.txt("_lexicon.down.example", "did=did:plc:downdowndowndowndowndown");
         world.plc.host("did:plc:downdowndowndowndowndown", "http://127.0.0.1:9");
         let outer = "function handle() local _, e = pcall(xrpc.query, 'example.down.get') return { e.code } end";

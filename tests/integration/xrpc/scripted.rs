@@ -50,8 +50,8 @@ crate::in_both_worlds! {
         assert_eq!(next.body["page"]["cursor"], Value::Null);
     }
 
-    async fn more_calls_at_once_than_there_are_instances_are_all_answered(world) {
-        // Each throws, gives way to others, and throws again.
+    async fn more_concurrent_calls_than_instances_all_succeed(world) {
+        // Each raises an error, yields to other runs, and raises again.
         let source = "function handle() for i = 1, 100 do pcall(error, { i }) end \
             for i = 1, 20 do db.count(collection) for j = 1, 5000 do end end \
             for i = 1, 100 do pcall(error, { i }) end return true end";
@@ -62,7 +62,7 @@ crate::in_both_worlds! {
         }
     }
 
-    async fn failures_show_two_texts_and_log_the_rest(world) {
+    async fn failures_return_an_error_and_log_the_details(world) {
         for (source, text) in [
             ("function handle() error('secret detail') end", "script execution failed"),
             ("function handle() return nil + 1 end", "script execution failed"),
@@ -88,7 +88,7 @@ crate::in_both_worlds! {
         assert_eq!(first["detail"]["caller_did"], Value::Null);
     }
 
-    async fn what_a_script_logs_is_an_event(world) {
+    async fn a_log_line_of_a_script_is_an_event(world) {
         let answer = call(&world, "function handle() log('hello ' .. params.q) return true end", "q=you").await;
         assert_eq!(answer.body, json!(true));
         let events = world.server.admin(Method::GET, "/admin/events?event_type=script.log", None).await;
@@ -97,7 +97,7 @@ crate::in_both_worlds! {
         assert_eq!(event["detail"], json!({ "trigger": "xrpc.query:com.example.scripted", "message": "hello you" }));
     }
 
-    async fn returns_are_shown_as_json(world) {
+    async fn return_values_are_encoded_as_json(world) {
         for (expression, body) in [
             ("nil", json!(null)),
             ("true", json!(true)),
@@ -113,7 +113,7 @@ crate::in_both_worlds! {
         }
     }
 
-    async fn hostile_scripts_leave_others_alone(world) {
+    async fn hostile_scripts_do_not_affect_others(world) {
         let server = &world.server;
         server.upload(query_lexicon(LIST), None).await;
         server.bind(LIST, "function handle() return { ok = true } end").await;

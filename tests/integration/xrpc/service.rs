@@ -1,4 +1,4 @@
-//! `/xrpc/dev.service.*`: third parties manage their API clients and the accounts they write for together.
+//! `/xrpc/dev.service.*`: users manage their API clients and the accounts that they share.
 
 use belvedere::crypto::Algorithm;
 use http::Method;
@@ -23,7 +23,7 @@ fn child(name: &str) -> Value {
 
 const TEAM: &str = "did:plc:teamteamteamteamteamteam";
 
-/// Makes `owner` the owner of the account that `shared` is a session of.
+/// Makes `owner` the owner of the shared account of the session `shared`.
 async fn link(server: &Instance, owner: &Device, shared: &Device, account: &str) {
     let proof = shared.proof(server, &Method::POST, "/xrpc/dev.service.delegation.linkAccount");
     let body = json!({ "did": account, "accountToken": shared.token, "accountProof": proof });
@@ -32,7 +32,7 @@ async fn link(server: &Instance, owner: &Device, shared: &Device, account: &str)
 }
 
 crate::in_both_worlds! {
-    async fn a_client_that_is_merely_named_lends_no_session(world) {
+    async fn a_client_key_without_a_proof_gives_no_session(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         let alice = world.plc.person(ALICE, Algorithm::Es256k);
@@ -47,9 +47,9 @@ crate::in_both_worlds! {
             local ok = pcall(function() Record(collection, { text = 'x' }):save() end) return { ok = ok } end").await;
         server.bind_to("xrpc.procedure:com.example.nested", "function handle() \
             return { status = xrpc.procedure('com.example.put', { text = 'x', delegateDid = input.to }).status } end").await;
-        let writes = || pds.asked("/xrpc/com.atproto.repo").len();
+        let writes = || pds.requests("/xrpc/com.atproto.repo").len();
 
-        // With a proof everything works, for the user and for the account that they share.
+        // With a proof, writes work for the user and for the shared account.
         let proven = async |nsid: &str, body: Value| device.request(server, Method::POST, &format!("/xrpc/{nsid}"), Some(&body)).await;
         for more in [json!({}), json!({ "delegateDid": TEAM })] {
             assert_eq!(proven("com.example.put", more.clone()).await.status, 200);
@@ -61,7 +61,7 @@ crate::in_both_worlds! {
         let before = writes();
         assert_eq!(before, 6);
 
-        // With a service token the user is known, but naming the application gives them none of its sessions.
+        // With a service token the user is known, but the client key gives no access to the user's sessions.
         let named = async |nsid: &str, body: Value| {
             let token = format!("Bearer {}", alice.token(&server.did(), json!({})));
             let headers = [("x-client-key", &*app.key), ("authorization", &*token)];
@@ -82,7 +82,7 @@ crate::in_both_worlds! {
         assert_eq!(writes(), before, "nothing reached the PDS");
     }
 
-    async fn an_account_sees_and_ends_what_others_do_for_it(world) {
+    async fn an_account_lists_and_ends_its_delegations(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         let pds = pds(&world, &[ALICE, BOB, TEAM]).await;
@@ -118,7 +118,7 @@ crate::in_both_worlds! {
         };
         assert_eq!((unlink(&bob).await, unlink(&shared).await), (403, 200));
         assert_eq!((write(&alice).await, unlink(&shared).await), (404, 404));
-        // It stays logged in here, and nowhere else.
+        // Only the session that made the call stays logged in.
         let session = format!("/oauth/sessions/{TEAM}");
         assert_eq!(shared.request(server, Method::GET, &session, None).await.status, 200);
         assert_eq!(elsewhere.request(server, Method::GET, &session, None).await.status, 401);
@@ -126,7 +126,7 @@ crate::in_both_worlds! {
         assert_eq!(events.body["events"].as_array().map(Vec::len), Some(1), "{}", events.text);
     }
 
-    async fn a_child_loses_the_scopes_that_its_parent_lost(world) {
+    async fn a_child_loses_the_scopes_that_its_parent_loses(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         let pds = pds(&world, &[ALICE]).await;
@@ -167,18 +167,18 @@ crate::in_both_worlds! {
         assert_eq!(shown().await, json!(SCOPES.split(' ').collect::<Vec<_>>()));
 
         scopes("atproto repo:com.example.note?action=create repo:com.example.other").await;
-        let asked = pds.asked("/xrpc/com.atproto.repo").len();
+        let before = pds.requests("/xrpc/com.atproto.repo").len();
         for device in [&device, &of_parent] {
             let (status, body) = call(device, "com.example.put", put.clone()).await;
             let missing = format!("Missing required scope \"repo:{NOTES}?action=update\"");
             assert_eq!((status, body), (403, json!({ "error": "ScopeMissingError", "message": missing })));
             assert_eq!(call(device, "com.atproto.repo.uploadBlob", json!({})).await.0, 403);
         }
-        assert_eq!(pds.asked("/xrpc/com.atproto.repo").len(), asked, "nothing reached the PDS");
-        assert_eq!(call(&device, "com.example.put", json!({ "text": "a" })).await.0, 200, "what is left works");
+        assert_eq!(pds.requests("/xrpc/com.atproto.repo").len(), before, "nothing reached the PDS");
+        assert_eq!(call(&device, "com.example.put", json!({ "text": "a" })).await.0, 200, "the remaining scopes work");
         assert_eq!(call(&device, "com.example.script", json!({})).await.1["ok"], false);
         assert_eq!(shown().await, json!(["atproto", "repo:com.example.note?action=create"]));
-        // Nor does a new session get what the parent has not.
+        // A new session does not get scopes that the parent lacks either.
         let (provision_id, _) = own.provision(server, &[], &json!({})).await;
         let (token, _) = pds.grant(ALICE);
         let body = json!({ "provision_id": provision_id, "did": ALICE, "access_token": token, "scopes": SCOPES });
@@ -190,7 +190,7 @@ crate::in_both_worlds! {
         assert_eq!(call(&device, "com.example.put", put).await.0, 200, "what comes back works again");
     }
 
-    async fn a_user_registers_applications_of_their_own(world) {
+    async fn a_user_registers_child_clients(world) {
         let server = &world.server;
         let pds = pds(&world, &[ALICE, BOB]).await;
         let app = App::confidential(server, "parent").await;
@@ -212,14 +212,14 @@ crate::in_both_worlds! {
         let listed = server.admin(Method::GET, &format!("/admin/api-clients?parent_id={}", app.id), None).await;
         assert_eq!((&listed.body[0]["id"], &listed.body[0]["owner_did"]), (&json!(id), &json!(ALICE)));
 
-        // Whose it is not knows nothing of it.
+        // Another user does not see it.
         for device in [&bob] {
             assert_eq!(get(server, device, "listApiClients").await.body, json!({ "clients": [] }));
             let one = get(server, device, &format!("getApiClient?id={id}")).await;
             assert_eq!((one.status.as_u16(), one.error()), (404, "API client not found"));
             assert_eq!(post(server, device, "deleteApiClient", json!({ "id": id })).await.error(), "API client not found");
         }
-        // What it may not be.
+        // Invalid child clients are refused.
         let with = |change: Value| {
             let mut body = child("two");
             body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
@@ -243,7 +243,7 @@ crate::in_both_worlds! {
         let public = post(server, &alice, "createApiClient", public).await;
         assert_eq!((public.status.as_u16(), public.body.get("clientSecret")), (201, None), "{}", public.text);
 
-        // A child works, and manages nothing itself; it goes with its parent's activity.
+        // A child works but can't manage clients. It is inactive while its parent is.
         let own = App { key: client["clientKey"].as_str().unwrap().to_owned(), secret: Some(secret.to_owned()), id: id.to_owned() };
         let device = own.device(server, &pds, ALICE, json!({ "scopes": "atproto" })).await;
         for (method, status) in [("listApiClients", 401), ("getApiClient?id=x", 401)] {
@@ -261,7 +261,7 @@ crate::in_both_worlds! {
         assert_eq!(events.body["events"][0]["detail"]["parent_client_id"], app.id.as_str(), "{}", events.text);
     }
 
-    async fn only_dpop_sessions_manage(world) {
+    async fn management_requires_a_dpop_session(world) {
         let server = &world.server;
         let app = App::confidential(server, "parent").await;
         let path = "/xrpc/dev.service.listApiClients";
@@ -277,7 +277,7 @@ crate::in_both_worlds! {
         }
     }
 
-    async fn an_account_is_shared_only_by_whoever_holds_it(world) {
+    async fn an_account_is_shared_only_with_its_own_session(world) {
         let world = world.with_notes().await;
         let server = &world.server;
         let team = TEAM;
@@ -301,7 +301,7 @@ crate::in_both_worlds! {
         assert_eq!((linked.status.as_u16(), &linked.body), (201, &json!({ "did": team })), "{}", linked.text);
         assert_eq!(link(Some(&proof()), &shared.token, team).await.status, 409);
 
-        // Bob gets a part in it, and more only from the owner.
+        // Bob becomes a member; only the owner can give him a higher role.
         let account = json!({ "accountDid": team, "userDid": BOB });
         let add = async |device: &Device, role: &str| {
             let mut body = account.clone();
@@ -329,7 +329,7 @@ crate::in_both_worlds! {
         let delegates = get(server, &bob, &format!("delegation.listDelegates?accountDid={team}")).await;
         let roles: Vec<_> = delegates.body["delegates"].as_array().unwrap().iter().map(|d| (d["userDid"].clone(), d["role"].clone())).collect();
         assert_eq!(roles, [(json!(ALICE), json!("owner")), (json!(BOB), json!("admin"))]);
-        // A script is told, and saves to the shared repo.
+        // A script gets `delegate_did`, and saves to the shared repo.
         server.upload(procedure_lexicon("com.example.script"), Some(NOTES)).await;
         server.bind_to("xrpc.procedure:com.example.script", "function handle() \
             local r = Record(collection, { text = input.text }):save() \
@@ -341,12 +341,12 @@ crate::in_both_worlds! {
         assert_eq!(bob.request(server, Method::POST, "/xrpc/com.example.script", Some(&as_alice)).await.status, 404);
         assert_eq!(get(server, &bob, "delegation.listAccounts").await.body["accounts"][0]["did"], team);
 
-        // In another application there is nothing of it.
+        // Delegations don't apply to another client.
         let other = App::confidential(server, "other").await;
         let elsewhere = other.device(server, &pds, ALICE, json!({})).await;
         let scoped = get(server, &elsewhere, &get_account).await;
         assert_eq!((scoped.status.as_u16(), scoped.error()), (403, "delegation is scoped to a different application"));
-        // The owner alone takes it back, and the account is logged out with it.
+        // Only the owner can unlink the account, which logs it out.
         assert_eq!(post(server, &bob, "delegation.unlinkAccount", json!({ "did": team })).await.status, 403);
         assert_eq!(post(server, &alice, "delegation.unlinkAccount", json!({ "did": team })).await.status, 200);
         assert_eq!(get(server, &alice, &get_account).await.error(), "delegated account not found");

@@ -1,4 +1,4 @@
-//! What one client takes and another does not miss: bytes of pages, places of reads, lines of logs.
+//! Limits that keep one client from slowing down others: bytes of pages, concurrent reads, log lines.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ crate::in_both_worlds! {
         assert!(error.contains("load fewer at once"), "{error}");
     }
 
-    async fn one_clients_statements_leave_the_others_their_reads(mut world) {
+    async fn one_clients_statements_do_not_block_others_reads(mut world) {
         world = world.with_notes().await;
         for n in 0..60 {
             world.push(|at, rev| {
@@ -90,7 +90,7 @@ crate::in_both_worlds! {
             });
         }
         world.server.eventually("the notes", async |server| server.records().await == 60).await;
-        // Some hundreds of millions of rows: it ends at its deadline.
+        // Some hundreds of millions of rows: it is aborted at its deadline.
         bind(&world, "com.example.greedy", "function handle()
                 return db.raw('SELECT count(*) AS n FROM records a, records b, records c, records d, records e '
                     .. 'WHERE a.indexed_us + b.indexed_us + c.indexed_us + d.indexed_us + e.indexed_us = 7')
@@ -128,7 +128,7 @@ crate::in_both_worlds! {
         }
     }
 
-    async fn logs_of_a_client_are_bounded_and_say_so(world) {
+    async fn log_lines_of_a_client_are_bounded_and_drops_are_reported(world) {
         bind(&world, "com.example.logs", "function handle()
                 local line = ('x'):rep(4000)
                 for i = 1, 100 do log(line) end
@@ -139,7 +139,7 @@ crate::in_both_worlds! {
         for _ in 0..6 {
             assert_eq!(server.xrpc("com.example.logs").await.body, json!(true));
         }
-        // Another client's line is there, and in time this client's log says what is not.
+        // Another client's line is logged, and after a while the number of this client's dropped lines is too.
         let key = another_client(server).await;
         assert_eq!(call_as(server, &key, "com.example.says").await.body, json!(true));
         let path = "/admin/events?event_type=script.log&limit=1";

@@ -1,8 +1,8 @@
-// The tests' remote control: JSON over HTTP, one route a line in up.mjs.
+// The control interface of the tests: JSON over HTTP, with the routes of up.mjs.
 import http from 'node:http'
 import { HOST } from './loopback.mjs'
 
-/** Labels carry their signature as bytes. */
+/** Encodes bytes, such as the signatures of labels, as base64. */
 const bytesAsBase64 = (key, value) =>
   value instanceof Uint8Array || value?.type === 'Buffer' ? { $bytes: Buffer.from(value.data ?? value).toString('base64') } : value
 

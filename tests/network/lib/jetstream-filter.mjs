@@ -1,7 +1,7 @@
-// What a Jetstream client asked for: collections (with prefixes), DIDs, a size.
+// The filter of a Jetstream client: collections (with prefixes), DIDs, a maximal size.
 const NSID = /^[a-zA-Z]([a-zA-Z0-9-]{0,62})?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,62})?)+\.[a-zA-Z][a-zA-Z0-9]{0,62}$/
 const DID = /^did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]$/
-/** Limits of production servers; a client that asks for more is refused. */
+/** Limits of production servers; a client that exceeds them is refused. */
 const MAX_COLLECTIONS = 100
 const MAX_DIDS = 10_000
 

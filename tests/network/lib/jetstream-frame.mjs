@@ -1,4 +1,4 @@
-// From a raw com.atproto.sync.subscribeRepos frame to Jetstream events.
+// Converts raw com.atproto.sync.subscribeRepos frames to Jetstream events.
 import { cborDecode, cborDecodeMulti } from '@atproto/common'
 import { readCar } from '@atproto/repo'
 

@@ -1,5 +1,5 @@
 // A Jetstream server (`/subscribe`, bare JSON) in front of a PDS's firehose. Every event since the start stays in memory
-// and can be replayed by cursor, so a consumer that was away loses nothing.
+// and can be replayed by cursor, so a consumer that reconnects loses nothing.
 import http from 'node:http'
 import { WebSocket, WebSocketServer } from 'ws'
 import { decodeFrame } from './jetstream-frame.mjs'
@@ -25,10 +25,10 @@ export class Jetstream {
     return `ws://${HOST}:${this.port}`
   }
 
-  /** Cuts every client's connection, as a server that restarts would. */
+  /** Drops every client's connection, like a server that restarts. */
   drop() { for (const client of this.clients) client.ws.terminate() }
 
-  /** Holds events back while on; the connections stay open. */
+  /** While on, sends no events; the connections stay open. */
   pause(on) {
     this.paused = on
     this.#pump()
@@ -47,7 +47,7 @@ export class Jetstream {
   #connectUpstream() {
     if (this.closed) return
     const ws = (this.upstreamSocket = new WebSocket(`${this.upstream}/xrpc/com.atproto.sync.subscribeRepos?cursor=${this.upstreamCursor}`))
-    let chain = Promise.resolve() // frames are decoded one after the other: order is the point of a firehose
+    let chain = Promise.resolve() // frames are decoded one after the other, to preserve their order
     ws.on('message', (data) => {
       chain = chain.then(async () => {
         for (const event of await decodeFrame(data)) this.#push(event)
@@ -59,7 +59,7 @@ export class Jetstream {
 
   #push(event) {
     this.upstreamCursor = event.upstreamSeq ?? this.upstreamCursor
-    // Cursors are unix microseconds and must rise strictly.
+    // Cursors are unix microseconds and must be strictly ascending.
     this.lastMicros = Math.max(this.lastMicros + 1, Math.floor((performance.timeOrigin + performance.now()) * 1000))
     event.micros = this.lastMicros
     event.text = JSON.stringify({ did: event.did, time_us: event.micros, kind: event.kind, [event.kind]: event.body })
@@ -76,7 +76,8 @@ export class Jetstream {
     }
     const { pathname, searchParams: query } = new URL(req.url, 'http://jetstream')
     if (pathname !== '/subscribe') return refuse(404, 'not found')
-    // There is no dictionary here; production refuses in the same words of HTTP, and clients have to cope.
+    // Compression is not supported, since there is no dictionary. The refusal is the same as production's, and clients must
+    // handle it.
     if (query.get('compress') === 'true' || /zstd/.test(req.headers['socket-encoding'] ?? '')) return refuse(400, 'zstd is not offered')
     let filter
     try {

@@ -1,4 +1,4 @@
-// A labeler with a did:plc of its own; its labels are signed with that identity's #atproto_label key.
+// A labeler with its own did:plc; its labels are signed with the #atproto_label key of that DID.
 import path from 'node:path'
 import { Secp256k1Keypair } from '@atproto/crypto'
 import plc from '@did-plc/lib'

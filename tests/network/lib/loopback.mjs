@@ -1,14 +1,14 @@
-// Keeps everything of the network on this machine. Import it before anything that listens or looks names up.
+// Confines the network to this machine. Import it before any module that listens or resolves names.
 import dgram from 'node:dgram'
 import dns from 'node:dns'
 import module from 'node:module'
 import net from 'node:net'
 
 export const HOST = '127.0.0.1'
-/** Names of these zones are ours: handles of the test accounts live under them. */
+/** The zones of the test network's names, such as the handles of the test accounts. */
 const OURS = /(^|\.)test$/
 
-/** Every server listens on loopback, also those that name no host. */
+/** Makes every server listen on loopback, even without a host argument. */
 export function confine() {
   const listen = net.Server.prototype.listen
   net.Server.prototype.listen = function (...args) {
@@ -18,7 +18,7 @@ export function confine() {
   }
 }
 
-/** Sends this process's look-ups to our own DNS server. The PDS binds `resolveTxt` when it is imported: call it before. */
+/** Sends this process's DNS queries to our own server. The PDS binds `resolveTxt` when it is imported: call this before. */
 export function useDns(port) {
   const lookup = dns.lookup
   dns.lookup = (name, options, callback) => {
@@ -30,7 +30,7 @@ export function useDns(port) {
   module.syncBuiltinESMExports()
 }
 
-/** A port that is free for TCP and UDP. It could be taken before its use; nothing else here takes fixed ports. */
+/** A port that is free for TCP and UDP. Another process could take it before its use, but none here uses fixed ports. */
 export async function freePort() {
   for (;;) {
     const tcp = net.createServer()

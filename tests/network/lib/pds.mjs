@@ -1,4 +1,4 @@
-// The real PDS, and accounts on it.
+// Starts the real PDS, and creates accounts on it.
 import { randomBytes } from 'node:crypto'
 import fs from 'node:fs'
 import path from 'node:path'

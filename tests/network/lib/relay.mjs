@@ -1,9 +1,9 @@
-// A relay in front of one PDS: answers listReposByCollection itself and passes everything else on.
+// A relay in front of one PDS: implements listReposByCollection itself and forwards all other requests.
 import http from 'node:http'
 import net from 'node:net'
 import { HOST } from './loopback.mjs'
 
-/** As production relays: the default and the most that one page holds. */
+/** The default and maximal page size, the same as of production relays. */
 const PAGE = 500
 const MAX_PAGE = 2000
 
