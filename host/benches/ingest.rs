@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use belvedere::atproto::{Did, Nsid};
 use belvedere::clock::Clock;
-use belvedere::event_scripts::Triggers;
+use belvedere::event_scripts::EventScripts;
 use belvedere::events::EventLog;
 use belvedere::indexing::{
-    CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScripts, StreamConfig, start,
+    CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, start,
 };
 use belvedere::random::Random;
 use belvedere::scripts::{Engine, EngineConfig, Library, ServerIndex, ServerLog, Services, Variables};
@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use jetstream::{Standin, synthetic};
+use jetstream::{FakeJetstream, synthetic};
 
 const COLLECTION: &str = "app.example.note";
 const DEFAULT_EVENTS: usize = 300_000;
@@ -50,7 +50,7 @@ fn main() -> anyhow::Result<()> {
     let inside = runtime("inside", 2)?;
     let first = Clock::system().now().0;
     let jetstream = outside.block_on(async {
-        let jetstream = Standin::start().await;
+        let jetstream = FakeJetstream::start().await;
         jetstream.push_all(synthetic(events, REPOS, COLLECTION, first));
         jetstream
     });
@@ -62,7 +62,7 @@ fn main() -> anyhow::Result<()> {
         let (_tracked, tracked) = watch::channel::<Arc<[Nsid]>>(Arc::new([Nsid::try_from(COLLECTION)?]));
         let clock = Clock::fixed(belvedere::clock::Timestamp(first));
         let scripted = std::env::args().any(|arg| arg == "scripted");
-        let scripts: Arc<dyn RecordScripts> =
+        let scripts: Arc<dyn RecordScriptRunner> =
             if scripted { Arc::new(triggers(&db, &clock).await?) } else { Arc::new(NoScripts) };
         let (cpu, begun) = (cpu_time(), Instant::now());
         let handle = start(Deps {
@@ -95,7 +95,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// An engine with one record script, which accepts every event.
-async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<Triggers> {
+async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<EventScripts> {
     let cache = std::env::temp_dir().join("belvedere-bench-guest");
     let engine = Engine::open(EngineConfig::new(cache)).await?;
     let library = Library::new();
@@ -105,7 +105,7 @@ async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<Triggers> {
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
     let log = ServerLog::new(events.clone(), Variables::default());
     let services = Services::new(Arc::new(ServerIndex(db.clone())), Arc::new(log), clock.clone(), random);
-    Ok(Triggers::new(engine, Arc::new(library), services, events, db.clone()))
+    Ok(EventScripts::new(engine, Arc::new(library), services, events, db.clone()))
 }
 
 fn runtime(name: &str, threads: usize) -> std::io::Result<Runtime> {

@@ -58,7 +58,7 @@ pub trait Bindings: fmt::Debug + Send + Sync {
     fn has(&self, id: &str) -> bool;
 
     /// Whether a script decides about events of this kind in a collection.
-    fn decides(&self, collection: &str, kind: TriggerKind) -> bool;
+    fn has_record_script(&self, collection: &str, kind: TriggerKind) -> bool;
 }
 
 /// A well-formed trigger id.

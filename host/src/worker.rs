@@ -14,7 +14,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::events::{Event, EventLog};
 use crate::fair_share::{Bounds, FairPool, Tenant};
 use crate::jobs::{JobQueue, RunningJob};
-use crate::pds::Authority;
+use crate::pds::SessionAuthority;
 use crate::random::Random;
 use crate::scripts::{Engine, FailureKind, Invocation, Library, ScriptFailure, Services};
 use crate::store::jobs::{self, End, JobRow, Worker};
@@ -73,7 +73,7 @@ pub struct Workers {
 }
 
 /// The pool for `count` workers. A tenant may use half of them, so that with two or more workers no tenant uses all.
-pub fn places(count: u32) -> FairPool {
+pub fn pool(count: u32) -> FairPool {
     let count = count as usize;
     FairPool::new(
         "job_workers",
@@ -151,8 +151,8 @@ impl Workers {
         if recovered > 0 {
             tracing::info!(jobs = recovered, "jobs whose lease ended returned to the queue");
         }
-        let most_of_tenant = self.places.bounds().per_tenant as i64;
-        jobs::claim(&self.db, Worker { name, host, most_of_tenant }, now, lease(now)).await
+        let max_per_tenant = self.places.bounds().per_tenant as i64;
+        jobs::claim(&self.db, Worker { name, host, max_per_tenant }, now, lease(now)).await
     }
 
     async fn run(
@@ -182,7 +182,7 @@ impl Workers {
             RunEnd::LeaseLost => return Ok(()),
         };
         let status = jobs::finish(&self.db, &job.id, name, end, self.clock.now()).await?;
-        jobs::delete_ended_but(&self.db, &job.tenant, MAX_ENDED_PER_TENANT, MAX_DELETED_PER_JOB).await?;
+        jobs::delete_ended_beyond(&self.db, &job.tenant, MAX_ENDED_PER_TENANT, MAX_DELETED_PER_JOB).await?;
         self.log_event(job, |actor, job_type, job_id| match (status.as_deref(), run_end) {
             (Some("paused"), _) => Event::JobPaused { actor, job_type, job_id },
             (Some("cancelled"), _) => Event::JobCancelled { actor, job_type, job_id },
@@ -238,7 +238,7 @@ impl Workers {
     }
 
     /// Whether the job's creator still has a session. `true` when that can't be read: then the run reports the error.
-    async fn has_session(&self, job: &JobRow, authority: &Authority) -> bool {
+    async fn has_session(&self, job: &JobRow, authority: &SessionAuthority) -> bool {
         let (Some(repos), Ok(creator)) = (&self.services.repos, Did::try_from(job.created_by.as_str()))
         else {
             return false;
@@ -284,11 +284,11 @@ fn tenant(job: &JobRow) -> Tenant {
 
 /// The stored sessions that a job may use: with `inherit_auth` those of its creator, with the API client of the call
 /// that created it.
-fn authority(job: &JobRow) -> Authority {
+fn authority(job: &JobRow) -> SessionAuthority {
     if !job.inherit_auth {
-        return Authority::None;
+        return SessionAuthority::None;
     }
-    Authority::Newest { client: job.client.as_deref().map(Arc::from) }
+    SessionAuthority::Newest { client: job.client.as_deref().map(Arc::from) }
 }
 
 /// Returns when the server begins to shut down.

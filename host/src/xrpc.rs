@@ -9,7 +9,7 @@ use http::{HeaderValue, Method, StatusCode};
 
 use crate::atproto::{Did, LexiconKind};
 use crate::fair_share::Tenant;
-use crate::pds::Authority;
+use crate::pds::SessionAuthority;
 use crate::trigger::TriggerKind;
 
 /// What a method is called with: GET or POST.
@@ -53,7 +53,7 @@ pub struct Caller {
     /// sessions takes [`Self::authority`] or [`Self::proven_client`].
     pub client: Option<Arc<str>>,
     /// Which stored sessions the caller may act with.
-    pub authority: Authority,
+    pub authority: SessionAuthority,
     /// The proof is good for the called method only (a service token with `lxm`): no other procedure may be called on the
     /// account's behalf.
     pub method_bound: bool,
@@ -66,7 +66,7 @@ impl Default for Caller {
         Self {
             did: None,
             client: None,
-            authority: Authority::None,
+            authority: SessionAuthority::None,
             method_bound: false,
             tenant: Tenant::Instance,
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
-use crate::support::jetstream::{Frame, Place, Standin, tid};
+use crate::support::jetstream::{FakeJetstream, Frame, Place, tid};
 use crate::support::plc::Plc;
 use crate::support::{db, postgres};
 
@@ -18,7 +18,7 @@ pub const BOB: &str = "did:plc:bobbobbobbobbobbobbobbob";
 /// A new database, a stream, and a server that uses both.
 pub struct World {
     pub server: Instance,
-    pub stream: Standin,
+    pub stream: FakeJetstream,
     /// Has no accounts until a test adds some.
     pub plc: Plc,
     database: String,
@@ -38,7 +38,7 @@ impl World {
     }
 
     pub async fn on(url: &str, directory: Option<TempDir>) -> Self {
-        let stream = Standin::start().await;
+        let stream = FakeJetstream::start().await;
         let plc = Plc::start().await;
         // Trusts X-Forwarded-For, so that a test can act as callers from several addresses.
         let more = [("PLC_URL", &*plc.url()), ("TRUSTED_PROXIES", "127.0.0.1")];

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::instance::{Answer, Instance};
-use crate::support::jetstream::Standin;
+use crate::support::jetstream::FakeJetstream;
 use crate::support::plc::Plc;
 use crate::support::postgres;
 
@@ -27,7 +27,7 @@ const SEALING_KEY: &str = "YmVsdmVkZXJlIHRlc3RzIHVzZSB0aGlzIGtleS4uLi4=";
 /// Two hosts, one database, one stream.
 struct Hosts {
     url: String,
-    stream: Standin,
+    stream: FakeJetstream,
     plc: Plc,
     a: Instance,
     b: Instance,
@@ -37,7 +37,7 @@ impl Hosts {
     /// Starts both hosts. The admin key and the API client are created on the first and used on both.
     async fn start() -> Self {
         let url = postgres::create_database().await;
-        let stream = Standin::start().await;
+        let stream = FakeJetstream::start().await;
         let plc = Plc::start().await;
         let plc_url = plc.url();
         let same = [("TOKEN_ENCRYPTION_KEY", SEALING_KEY), ("PLC_URL", &plc_url)];

@@ -7,7 +7,7 @@ use belvedere::clock::Clock;
 use crate::report::{Row, Table};
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
-use crate::support::jetstream::{Standin, synthetic};
+use crate::support::jetstream::{FakeJetstream, synthetic};
 use crate::{Databases, Plan, baseline, cpu, http, writing};
 
 /// Enough to keep two cores busy, and few enough that latencies do not consist of time in a queue.
@@ -29,7 +29,7 @@ const FILTER: &str = "function handle() return db.query{ collection = 'com.examp
 pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Table> {
     let Databases { name, url, baseline_url, database } = databases;
     let (name, database) = (*name, *database);
-    let standin = Standin::start().await;
+    let standin = FakeJetstream::start().await;
     let now = Clock::system().now().0;
     let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
     eprintln!("{name}: generated {} events", plan.records);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::fairness::another_client;
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
-use crate::support::jetstream::{Standin, synthetic};
+use crate::support::jetstream::{FakeJetstream, synthetic};
 use crate::{Plan, http, writing};
 use belvedere::clock::Clock;
 
@@ -41,7 +41,7 @@ pub struct Neighbour {
 
 /// Measures every case on one server without indexes of fields.
 pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbour>> {
-    let standin = Standin::start().await;
+    let standin = FakeJetstream::start().await;
     let now = Clock::system().now().0;
     let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
     let server = server::start_with(database, &standin.url(), &[("FIELD_INDEX_LIMIT", "0")]).await;

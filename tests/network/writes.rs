@@ -4,7 +4,7 @@ use belvedere::atproto::{Did, Nsid, RecordKey};
 use belvedere::config::Secret;
 use belvedere::fair_share::Tenant;
 use belvedere::net::{Client, OutboundPolicy};
-use belvedere::pds::{Action, Agent, Committed, Credential, PdsError, PdsPlaces, Session, Write};
+use belvedere::pds::{Agent, Committed, Credential, PdsError, PdsPools, Session, Write, WriteAction};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn session(account: &Account) -> Session {
     }
 }
 
-fn write(rkey: Option<&str>, action: Action) -> Write {
+fn write(rkey: Option<&str>, action: WriteAction) -> Write {
     let rkey = rkey.map(|rkey| RecordKey::try_from(rkey).unwrap());
     Write { collection: Nsid::try_from(NOTE).unwrap(), rkey, action, swap: None }
 }
@@ -42,11 +42,11 @@ async fn writes_and_blobs_reach_the_pds() {
     let alice = network().await.account().await;
     let net = Client::new(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() }).unwrap();
     let session = session(&alice);
-    let (places, tenant) = (PdsPlaces::default(), Tenant::Instance);
+    let (places, tenant) = (PdsPools::default(), Tenant::Instance);
     let agent = Agent::new(&net, &session, &places, &tenant);
 
     // The PDS generates the key of a new record, and the CID that we compute is the same as the PDS's.
-    let created = agent.write(&write(None, Action::Create(note("first")))).await.unwrap();
+    let created = agent.write(&write(None, WriteAction::Create(note("first")))).await.unwrap();
     let (uri, cid) = uri_and_cid(&created);
     assert_eq!(
         belvedere::atproto::record::inspect(&note("first")).unwrap().cid.unwrap().to_string(),
@@ -54,7 +54,7 @@ async fn writes_and_blobs_reach_the_pds() {
         "the index stores the record with this CID before the stream delivers it"
     );
     let rkey = uri.rsplit('/').next().unwrap().to_owned();
-    let put = agent.write(&write(Some(&rkey), Action::Put(note("second")))).await.unwrap();
+    let put = agent.write(&write(Some(&rkey), WriteAction::Put(note("second")))).await.unwrap();
     assert_eq!(uri_and_cid(&put).0, uri);
     assert!(put.rev > created.rev && created.rev.is_some(), "commits have ascending revs");
     assert_eq!(
@@ -63,9 +63,9 @@ async fn writes_and_blobs_reach_the_pds() {
     );
 
     let many = [
-        write(Some("a"), Action::Create(note("a"))),
-        write(Some(&rkey), Action::Put(note("third"))),
-        write(None, Action::Create(note("b"))),
+        write(Some("a"), WriteAction::Create(note("a"))),
+        write(Some(&rkey), WriteAction::Put(note("third"))),
+        write(None, WriteAction::Create(note("b"))),
     ];
     let done = agent.apply_writes(&many).await.unwrap();
     assert!(done.rev > put.rev && done.records.iter().all(Option::is_some), "{done:?}");
@@ -79,24 +79,24 @@ async fn writes_and_blobs_reach_the_pds() {
     // If one write fails, none is applied.
     let refused = agent
         .apply_writes(&[
-            write(Some("c"), Action::Create(note("c"))),
-            write(Some("gone"), Action::Put(note("x"))),
+            write(Some("c"), WriteAction::Create(note("c"))),
+            write(Some("gone"), WriteAction::Put(note("x"))),
         ])
         .await;
     // This PDS responds with 500.
     assert!(matches!(&refused, Err(PdsError::Refused(_))), "{refused:?}");
     assert_eq!(texts().await.len(), 3);
 
-    let deleted = agent.write(&write(Some("a"), Action::Delete)).await.unwrap();
+    let deleted = agent.write(&write(Some("a"), WriteAction::Delete)).await.unwrap();
     assert!(deleted.rev > done.rev && deleted.records == [None]);
     // Deleting a missing record succeeds: this PDS makes no commit.
-    agent.write(&write(Some("a"), Action::Delete)).await.unwrap();
+    agent.write(&write(Some("a"), WriteAction::Delete)).await.unwrap();
     assert_eq!(texts().await, [json!("b"), json!("third")]);
 
     let blob = agent.upload_blob(Bytes::from_static(b"not really a picture"), "image/png").await.unwrap();
     let blob: Value = serde_json::from_slice(&blob).unwrap();
     let with_blob = json!({ "$type": NOTE, "text": "picture", "image": blob["blob"] }).to_string().into();
-    let saved = agent.write(&write(None, Action::Create(with_blob))).await.unwrap();
+    let saved = agent.write(&write(None, WriteAction::Create(with_blob))).await.unwrap();
     let (_, found) = &alice.records(NOTE).await[&uri_and_cid(&saved).0];
     assert_eq!(found["image"]["mimeType"], "image/png", "{found}");
 }
@@ -105,12 +105,12 @@ async fn writes_and_blobs_reach_the_pds() {
 async fn an_invalid_token_and_a_foreign_repo_are_refused() {
     let (alice, bob) = (network().await.account().await, network().await.account().await);
     let net = Client::new(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() }).unwrap();
-    let create = write(None, Action::Create(note("x")));
+    let create = write(None, WriteAction::Create(note("x")));
     let forged =
         Session { credential: Credential::Bearer(Secret::new("forged".to_owned())), ..session(&alice) };
     let others = Session { did: Did::try_from(bob.did.as_str()).unwrap(), ..session(&alice) };
     for (session, status) in [(forged, 400..402), (others, 400..404)] {
-        let (places, tenant) = (PdsPlaces::default(), Tenant::Instance);
+        let (places, tenant) = (PdsPools::default(), Tenant::Instance);
         match Agent::new(&net, &session, &places, &tenant).write(&create).await {
             Err(PdsError::Refused(refusal)) => {
                 assert!(status.contains(&refusal.status.as_u16()), "{refusal:?}");

@@ -80,21 +80,21 @@ struct Signal {
 
 /// The running server. Ends when dropped.
 #[derive(Debug)]
-pub struct Standin {
+pub struct FakeJetstream {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
     signal: watch::Sender<Signal>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Standin {
+impl Drop for FakeJetstream {
     fn drop(&mut self) {
         self.task.abort();
         self.drop_clients();
     }
 }
 
-impl Standin {
+impl FakeJetstream {
     /// Listens on a free loopback port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -111,7 +111,7 @@ async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error
         }
         Credential::Bearer(token) => {
             let verified = access.tokens.verify(&access.resolver, &sender, token, None).await;
-            let did = sender.charge(verified, service_jwt::Refused::is_failure)?.did;
+            let did = sender.charge(verified, service_jwt::ServiceTokenError::is_failure)?.did;
             // Anyone can sign with the key of some DID: one that is not a user counts as a failed proof.
             let admin = sender.charge(access.users.of_did(access, &did, now).await, |_| true)?;
             access.users.touch(access, &admin.user_id, now);

@@ -100,7 +100,7 @@ impl Clients {
     /// As [`Self::reload`].
     pub async fn reload_one(&self, db: &Db, id: &str) -> Result<(), StoreError> {
         let read = async |current: &ActiveClients| {
-            let rows = api_clients::family(db, id).await?;
+            let rows = api_clients::with_children(db, id).await?;
             let mut clients = current.clone();
             clients.remove(id);
             for row in rows {
@@ -168,7 +168,7 @@ impl ApiClient {
 
     /// Compares the request with the registration. A mismatch is logged, never rejected (service.md, XRPC client
     /// identification 3).
-    pub fn check_softly(&self, request: &Request, now: Timestamp) {
+    pub fn warn_on_mismatch(&self, request: &Request, now: Timestamp) {
         let mismatch = match request.headers().get(ORIGIN) {
             Some(origin) if !self.origins.iter().any(|known| known == origin) => "unknown Origin",
             Some(_) => return,
@@ -286,14 +286,14 @@ pub(super) mod tests {
             request("/x", &[("origin", "https://other.example")]),
             request("/x", &[("x-client-secret", "bvs_1")]),
         ] {
-            client.check_softly(&fits, Timestamp(5_000_000));
+            client.warn_on_mismatch(&fits, Timestamp(5_000_000));
             assert_eq!(warned(), i64::MIN);
         }
-        client.check_softly(&request("/x", &[("origin", "https://evil.example")]), Timestamp(5_000_000));
+        client.warn_on_mismatch(&request("/x", &[("origin", "https://evil.example")]), Timestamp(5_000_000));
         assert_eq!(warned(), 5);
-        client.check_softly(&request("/x", &[("x-client-secret", "bvs_2")]), Timestamp(64_000_000));
+        client.warn_on_mismatch(&request("/x", &[("x-client-secret", "bvs_2")]), Timestamp(64_000_000));
         assert_eq!(warned(), 5);
-        client.check_softly(&request("/x", &[("x-client-secret", "bvs_2")]), Timestamp(65_000_000));
+        client.warn_on_mismatch(&request("/x", &[("x-client-secret", "bvs_2")]), Timestamp(65_000_000));
         assert_eq!(warned(), 65);
     }
 }

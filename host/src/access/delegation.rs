@@ -112,7 +112,7 @@ async fn linked(access: &Access, client: &str, account: &Did) -> Result<Vec<Dele
 ///
 /// # Errors
 /// As [`delegate`], and 403 for a lower role.
-pub async fn at_least(
+pub async fn require_role(
     access: &Access,
     client: &str,
     account: &Did,

@@ -15,7 +15,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::crypto::dpop::{Proof, ProofError, token_hash};
 use crate::crypto::{ct_eq, sha256_hex};
 use crate::http::Error;
-use crate::store::oauth_sessions::{self, Presented};
+use crate::store::oauth_sessions::{self, ProofSession};
 use crate::store::{Db, StoreError};
 
 pub const DPOP: HeaderName = HeaderName::from_static("dpop");
@@ -61,7 +61,7 @@ pub struct DpopSession {
 
 /// Why a proof is rejected.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum DpopError {
     #[error("DPoP auth requires DPoP header")]
     Missing,
     #[error("more than one DPoP header")]
@@ -104,7 +104,7 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
-impl Refused {
+impl DpopError {
     /// Whether the sender is charged a failed proof. A missing nonce is a step of the protocol, the proof of an expired
     /// session is valid, and a failure of the database is not the sender's.
     pub fn is_failure(&self) -> bool {
@@ -129,11 +129,11 @@ impl DpopProofs {
         path: &str,
         headers: &HeaderMap,
         token: &str,
-    ) -> Result<DpopSession, Refused> {
+    ) -> Result<DpopSession, DpopError> {
         let mut proofs = headers.get_all(DPOP).iter();
-        let proof = proofs.next().ok_or(Refused::Missing)?;
+        let proof = proofs.next().ok_or(DpopError::Missing)?;
         if proofs.next().is_some() {
-            return Err(Refused::MultipleHeaders);
+            return Err(DpopError::MultipleHeaders);
         }
         // A value that is not text does not parse as a proof.
         let proof = proof.to_str().unwrap_or_default();
@@ -148,60 +148,61 @@ impl DpopProofs {
         &self,
         client: &ApiClient,
         presented: &PresentedProof<'_>,
-    ) -> Result<DpopSession, Refused> {
+    ) -> Result<DpopSession, DpopError> {
         let proof = Proof::parse(presented.proof)?;
         self.check_claims(&proof, presented)?;
-        let stored = oauth_sessions::presented(&self.db, &client.id, &proof.thumbprint).await?;
-        let stored = stored.ok_or(Refused::UnknownKey)?;
-        let Presented { id: Some(id), did: Some(did), scopes, token_hash, refreshable, expires_at } = stored
+        let stored = oauth_sessions::by_thumbprint(&self.db, &client.id, &proof.thumbprint).await?;
+        let stored = stored.ok_or(DpopError::UnknownKey)?;
+        let ProofSession { id: Some(id), did: Some(did), scopes, token_hash, refreshable, expires_at } =
+            stored
         else {
-            return Err(Refused::NoSession);
+            return Err(DpopError::NoSession);
         };
-        proof.verify().map_err(|_| Refused::Signature)?;
+        proof.verify().map_err(|_| DpopError::Signature)?;
         let registered = token_hash.unwrap_or_default();
         if !ct_eq(sha256_hex(presented.token.as_bytes()).as_bytes(), registered.as_bytes()) {
-            return Err(Refused::Token);
+            return Err(DpopError::Token);
         }
         if let Some(nonces) = &self.nonces {
             let now = self.clock.now();
             let good = proof.claims.nonce.as_deref().is_some_and(|nonce| nonces.accept(nonce, now));
             if !good {
-                return Err(Refused::Nonce(nonces.current(now)));
+                return Err(DpopError::Nonce(nonces.current(now)));
             }
         }
         let expires = Timestamp(0).plus_seconds(proof.claims.iat + MAX_AGE_SECONDS + 1);
         if !self.used.first_use(&proof.thumbprint, &proof.claims.jti, expires).await? {
-            return Err(Refused::Replayed);
+            return Err(DpopError::Replayed);
         }
         if refreshable == Some(false) && expires_at.is_some_and(|at| at <= self.clock.now()) {
-            return Err(Refused::Expired);
+            return Err(DpopError::Expired);
         }
         let did = Did::try_from(did.as_str());
         let did = did.map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: invalid DID")))?;
         Ok(DpopSession { id, did, scopes: scopes.unwrap_or_default() })
     }
 
-    fn check_claims(&self, proof: &Proof<'_>, presented: &PresentedProof<'_>) -> Result<(), Refused> {
+    fn check_claims(&self, proof: &Proof<'_>, presented: &PresentedProof<'_>) -> Result<(), DpopError> {
         let claims = &proof.claims;
         if !claims.htm.eq_ignore_ascii_case(presented.method.as_str()) {
-            return Err(Refused::Method);
+            return Err(DpopError::Method);
         }
         if !self.matches_url(&claims.htu, presented.path) {
-            return Err(Refused::Url);
+            return Err(DpopError::Url);
         }
         let now = self.clock.now().as_seconds();
         if claims.iat > now + MAX_AHEAD_SECONDS {
-            return Err(Refused::FromFuture);
+            return Err(DpopError::FromFuture);
         }
         if claims.iat < now - MAX_AGE_SECONDS {
-            return Err(Refused::TooOld);
+            return Err(DpopError::TooOld);
         }
-        let ath = claims.ath.as_deref().ok_or(Refused::NoTokenHash)?;
+        let ath = claims.ath.as_deref().ok_or(DpopError::NoTokenHash)?;
         if !ct_eq(ath.as_bytes(), token_hash(presented.token).as_bytes()) {
-            return Err(Refused::TokenHash);
+            return Err(DpopError::TokenHash);
         }
         if claims.jti.is_empty() || claims.jti.len() > MAX_JTI_BYTES {
-            return Err(Refused::Jti);
+            return Err(DpopError::Jti);
         }
         Ok(())
     }
@@ -219,14 +220,14 @@ impl DpopProofs {
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl From<DpopError> for Error {
+    fn from(refused: DpopError) -> Self {
         let text = refused.to_string();
         // RFC 9449 §7.1 and RFC 6750 §3.1: the code tells the client how to proceed.
         let code = match refused {
-            Refused::UseUnknown(_) => return Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
-            Refused::Store(error) => return Error::from(error),
-            Refused::Nonce(nonce) => {
+            DpopError::UseUnknown(_) => return Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
+            DpopError::Store(error) => return Error::from(error),
+            DpopError::Nonce(nonce) => {
                 let error =
                     Self::unauthorized(text).with_header(WWW_AUTHENTICATE, challenge("use_dpop_nonce"));
                 return match HeaderValue::try_from(nonce) {
@@ -234,7 +235,9 @@ impl From<Refused> for Error {
                     Err(_) => error,
                 };
             }
-            Refused::UnknownKey | Refused::NoSession | Refused::Token | Refused::Expired => "invalid_token",
+            DpopError::UnknownKey | DpopError::NoSession | DpopError::Token | DpopError::Expired => {
+                "invalid_token"
+            }
             _ => "invalid_dpop_proof",
         };
         Self::unauthorized(text).with_header(WWW_AUTHENTICATE, challenge(code))

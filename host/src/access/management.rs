@@ -7,7 +7,7 @@ use super::rate_limit::Budget;
 use super::{Access, Admission, ApiClient, Credential, Rejected};
 use crate::atproto::Did;
 use crate::http::{Error, Request};
-use crate::pds::Authority;
+use crate::pds::SessionAuthority;
 
 /// A user, and the API client that they are logged in with.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<C
     let Admission { caller, client, budget } = access.admit_xrpc(request, method).await?;
     let is_proven = caller.proven_client().is_some();
     match (client.filter(|_| is_proven), caller.did, caller.authority) {
-        (Some(client), Some(did), Authority::Session { id: session, .. }) => {
+        (Some(client), Some(did), SessionAuthority::Session { id: session, .. }) => {
             Ok(ClientUser { client, did, session, budget })
         }
         // Not reached: a DPoP session has a client and a user.

@@ -53,7 +53,7 @@ pub use dpop::{DpopProofs, DpopSession};
 pub use keys::AdminKeys;
 pub use management::ClientUser;
 pub use nonces::Nonces;
-pub use oauth::{AssertionCaller, Holder};
+pub use oauth::{AssertionCaller, SessionAccess};
 pub use origins::Origins;
 pub use permission::{Permission, PermissionSet};
 pub use public_limit::PublicLimit;

@@ -7,14 +7,14 @@ use http::header::ORIGIN;
 use http::{HeaderMap, Method};
 
 use super::client::{X_CLIENT_KEY, X_CLIENT_SECRET};
-use super::dpop::Refused;
+use super::dpop::DpopError;
 use super::{Access, ApiClient, ClientBuckets, Credential, DpopSession, PublicLimit, Sender};
 use crate::atproto::Did;
 use crate::http::{Error, Request};
 
 /// A caller that may access a user's sessions.
 #[derive(Clone, Debug)]
-pub enum Holder {
+pub enum SessionAccess {
     /// The application itself, by its secret: all sessions of the user under it.
     Application(Arc<ApiClient>),
     /// One device, by its DPoP key: its own session, and the devices of its user.
@@ -99,7 +99,7 @@ pub enum AssertionCaller {
 ///
 /// # Errors
 /// 401, and 429 when too many proofs of the sender have failed.
-pub fn admit_named(access: &Access, request: &Request) -> Result<Arc<ApiClient>, Error> {
+pub fn named_client_of(access: &Access, request: &Request) -> Result<Arc<ApiClient>, Error> {
     named_client(access, &Sender::of(access, request), request.headers())
 }
 
@@ -125,7 +125,7 @@ pub async fn admit_assertion_caller(
 ///
 /// # Errors
 /// 401, and 429 when a bucket is empty.
-pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, Error> {
+pub async fn admit_session_access(access: &Access, request: &Request) -> Result<SessionAccess, Error> {
     let sender = Sender::of(access, request);
     let client = named_client(access, &sender, request.headers())?;
     if let Some(secret) = request.headers().get(X_CLIENT_SECRET) {
@@ -134,16 +134,16 @@ pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, 
             return Err(invalid_credentials());
         }
         pay(access, &client)?;
-        return Ok(Holder::Application(client));
+        return Ok(SessionAccess::Application(client));
     }
     let Credential::Dpop(token) = Credential::of(request.headers()) else {
         sender.failed();
         return Err(Error::unauthorized("X-Client-Secret or DPoP authentication required"));
     };
     match authenticate_device(access, &sender, &client, request, token).await {
-        Ok(session) => Ok(Holder::Device(client, session)),
+        Ok(session) => Ok(SessionAccess::Device(client, session)),
         // A second logout: applications take 404 for done, and 401 for an error.
-        Err(DeviceError::Proof(Refused::UnknownKey | Refused::NoSession))
+        Err(DeviceError::Proof(DpopError::UnknownKey | DpopError::NoSession))
             if request.method() == Method::DELETE =>
         {
             Err(Error::not_found("DPoP session not found"))
@@ -154,7 +154,7 @@ pub async fn admit_holder(access: &Access, request: &Request) -> Result<Holder, 
 
 /// Why a device was not admitted.
 enum DeviceError {
-    Proof(Refused),
+    Proof(DpopError),
     Limit(Error),
 }
 
@@ -178,12 +178,12 @@ async fn authenticate_device(
 ) -> Result<DpopSession, DeviceError> {
     let (method, path) = (request.method(), request.uri().path());
     let proved = access.proofs.verify_request(client, method, path, request.headers(), token).await;
-    let session = sender.charge(proved, Refused::is_failure).map_err(DeviceError::Proof)?;
+    let session = sender.charge(proved, DpopError::is_failure).map_err(DeviceError::Proof)?;
     pay(access, client).map_err(DeviceError::Limit)?;
     Ok(session)
 }
 
-impl Holder {
+impl SessionAccess {
     pub fn client(&self) -> &ApiClient {
         match self {
             Self::Application(client) | Self::Device(client, _) => client,

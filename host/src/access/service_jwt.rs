@@ -45,7 +45,7 @@ const LOOK_UPS: Bounds = Bounds {
 
 /// Why a token is rejected.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum ServiceTokenError {
     #[error("invalid service token: {0}")]
     Malformed(#[from] JwsError),
     #[error("this type of token is not a service token")]
@@ -75,7 +75,7 @@ pub enum Refused {
     LookUpLimit(Exhausted),
 }
 
-impl Refused {
+impl ServiceTokenError {
     /// Whether the token is at fault; otherwise it was not checked.
     pub fn is_failure(&self) -> bool {
         !matches!(self, Self::Busy(_) | Self::LookUpLimit(_))
@@ -84,7 +84,7 @@ impl Refused {
 
 /// The content of a verified token: its issuer, who is the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spoken {
+pub struct VerifiedToken {
     pub did: Did,
     /// Whether it is valid for the called method only (`lxm`).
     pub bound: bool,
@@ -117,7 +117,7 @@ impl ServiceTokens {
         sender: &Sender<'_>,
         token: &str,
         method: Option<&str>,
-    ) -> Result<Spoken, Refused> {
+    ) -> Result<VerifiedToken, ServiceTokenError> {
         let jws = jws::parse(token)?;
         if jws
             .header
@@ -125,25 +125,25 @@ impl ServiceTokens {
             .as_deref()
             .is_some_and(|typ| REJECTED_TYPES.iter().any(|t| typ.eq_ignore_ascii_case(t)))
         {
-            return Err(Refused::Type);
+            return Err(ServiceTokenError::Type);
         }
         let claims: ServiceClaims = jws.claims()?;
         self.check_claims(&claims, method)?;
-        let issuer = Did::try_from(claims.iss.as_str()).map_err(|_| Refused::Issuer)?;
+        let issuer = Did::try_from(claims.iss.as_str()).map_err(|_| ServiceTokenError::Issuer)?;
 
         let key = self.key(keys, sender, &issuer, false).await?;
         // Some libraries emit high-S signatures. Malleability is harmless here: replays are detected by `jti`.
         if jws.verify(&key, HighS::Accept).is_err() {
             // The key may have been rotated since its document was cached.
             let key = self.key(keys, sender, &issuer, true).await?;
-            jws.verify(&key, HighS::Accept).map_err(|_| Refused::Signature)?;
+            jws.verify(&key, HighS::Accept).map_err(|_| ServiceTokenError::Signature)?;
         }
         if let Some(jti) = &claims.jti
             && !self.replay.first_use(issuer.as_str(), jti, claims.exp, self.clock.now().as_seconds())
         {
-            return Err(Refused::Replayed);
+            return Err(ServiceTokenError::Replayed);
         }
-        Ok(Spoken { did: issuer, bound: claims.lxm.is_some() })
+        Ok(VerifiedToken { did: issuer, bound: claims.lxm.is_some() })
     }
 
     /// The issuer's key: the cached one, or one that is looked up and charged to the sender.
@@ -153,52 +153,52 @@ impl ServiceTokens {
         sender: &Sender<'_>,
         issuer: &Did,
         fresh: bool,
-    ) -> Result<PublicKey, Refused> {
+    ) -> Result<PublicKey, ServiceTokenError> {
         let found = if let Some(known) = keys.known(issuer, fresh).await {
             known
         } else {
-            sender.pay_look_up(issuer).map_err(Refused::LookUpLimit)?;
+            sender.pay_look_up(issuer).map_err(ServiceTokenError::LookUpLimit)?;
             let _place = self.look_ups.enter(sender.tenant()).await?;
             keys.look_up(issuer, fresh).await
         };
         found.map_err(|error| match error {
-            SigningKeyError::Busy(full) => Refused::Busy(full),
-            SigningKeyError::Unknown(text) => Refused::Key(text),
+            SigningKeyError::Busy(full) => ServiceTokenError::Busy(full),
+            SigningKeyError::Unknown(text) => ServiceTokenError::Key(text),
         })
     }
 
-    fn check_claims(&self, claims: &ServiceClaims, method: Option<&str>) -> Result<(), Refused> {
+    fn check_claims(&self, claims: &ServiceClaims, method: Option<&str>) -> Result<(), ServiceTokenError> {
         let now = self.clock.now().as_seconds();
         if claims.exp <= now {
-            return Err(Refused::Expired);
+            return Err(ServiceTokenError::Expired);
         }
         if claims.exp > now + MAX_LIFE_SECONDS {
-            return Err(Refused::TooLong);
+            return Err(ServiceTokenError::TooLong);
         }
         if claims.nbf.is_some_and(|nbf| nbf > now + MAX_AHEAD_SECONDS) {
-            return Err(Refused::NotYetValid);
+            return Err(ServiceTokenError::NotYetValid);
         }
         // Compared with the configured DID only: the caller chooses the Host header. Any service fragment is accepted
         // here: whether that service exists is checked where service entries are known.
         let audience = claims.aud.split_once('#').map_or(claims.aud.as_str(), |(did, _)| did);
         if audience != self.audience {
-            return Err(Refused::Audience);
+            return Err(ServiceTokenError::Audience);
         }
         if claims.lxm.as_deref().is_some_and(|lxm| method != Some(lxm)) {
-            return Err(Refused::Method);
+            return Err(ServiceTokenError::Method);
         }
         Ok(())
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
-        if let Refused::Key(cause) = &refused {
+impl From<ServiceTokenError> for Error {
+    fn from(refused: ServiceTokenError) -> Self {
+        if let ServiceTokenError::Key(cause) = &refused {
             tracing::info!(%cause, "the signing key of a service token's issuer could not be found");
         }
         match refused {
-            Refused::LookUpLimit(exhausted) => exhausted.into(),
-            Refused::Busy(full) => busy(full),
+            ServiceTokenError::LookUpLimit(exhausted) => exhausted.into(),
+            ServiceTokenError::Busy(full) => busy(full),
             _ => Self::unauthorized(refused.to_string()),
         }
     }

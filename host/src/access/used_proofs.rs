@@ -84,7 +84,7 @@ async fn insert_batches(db: Db, mut uses: mpsc::Receiver<ProofUse>) {
                 proofs.push((one.id, one.expires_at));
             }
         }
-        match used_proofs::keep(&db, &proofs).await {
+        match used_proofs::insert_unused(&db, &proofs).await {
             Ok(mut fresh) => {
                 for one in batch.drain(..) {
                     // When a batch has the same proof twice, only the first counts as the first use.

@@ -7,12 +7,12 @@ use arc_swap::ArcSwap;
 
 use super::dpop;
 use super::rate_limit::{Budget, Exhausted, Limit};
-use super::service_jwt::{self, Spoken};
+use super::service_jwt::{self, VerifiedToken};
 use super::{Access, ApiClient, ClientBuckets, Credential, Sender};
 use crate::atproto::{Did, LexiconKind};
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
-use crate::pds::Authority;
+use crate::pds::SessionAuthority;
 use crate::settings::Settings;
 use crate::xrpc::Caller;
 
@@ -152,7 +152,7 @@ async fn identify(
     }
     let pay = || client.map(|client| access.clients.pay(&buckets, client, cost)).transpose();
     if let Some(client) = client {
-        client.check_softly(request, buckets.now);
+        client.warn_on_mismatch(request, buckets.now);
     }
     let credential = Credential::of(request.headers());
     let sender = Sender::of(access, request);
@@ -167,10 +167,10 @@ async fn identify(
             let client = client.ok_or_else(no_client)?;
             let (method, path) = (request.method(), request.uri().path());
             let proved = access.proofs.verify_request(client, method, path, request.headers(), token).await;
-            let proved = sender.charge(proved, dpop::Refused::is_failure)?;
+            let proved = sender.charge(proved, dpop::DpopError::is_failure)?;
             admission.budget = pay()?;
             let authority =
-                Authority::Session { id: proved.id.into(), client: Some(client.id.as_str().into()) };
+                SessionAuthority::Session { id: proved.id.into(), client: Some(client.id.as_str().into()) };
             (caller.did, caller.authority) = (Some(proved.did), authority);
         }
         // 2. Space credentials: space routes only, and this is none.
@@ -185,7 +185,8 @@ async fn identify(
         // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
         Credential::Bearer(token) => {
             let spoken = access.tokens.verify(&access.resolver, &sender, token, Some(method)).await;
-            let Spoken { did, bound } = sender.charge(spoken, service_jwt::Refused::is_failure)?;
+            let VerifiedToken { did, bound } =
+                sender.charge(spoken, service_jwt::ServiceTokenError::is_failure)?;
             admission.budget = match pay()? {
                 Some(budget) => Some(budget),
                 None => Some(pay_in_person(access, "service", &did, cost)?),
@@ -208,7 +209,7 @@ async fn identify(
                 admission.budget = Some(pay_in_person(access, "session", &user.did, cost)?);
             }
             // The cookie is of a login at the instance itself, whichever client the request names.
-            let authority = Authority::Session { id: user.session.into(), client: None };
+            let authority = SessionAuthority::Session { id: user.session.into(), client: None };
             (caller.did, caller.authority) = (Some(user.did), authority);
         }
     }

@@ -61,7 +61,7 @@ impl Check {
 
 /// `GET /readyz`: 200 when requests can be served in full, otherwise 503 with the reasons. Recovers without a restart.
 pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error> {
-    let found = app.readiness.look(&app.db, app.clock.now()).await;
+    let found = app.readiness.check(&app.db, app.clock.now()).await;
     let accepting = if app.lifecycle.drain.is_cancelled() {
         Check::failed("the server is shutting down")
     } else {

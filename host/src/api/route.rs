@@ -8,11 +8,11 @@ use http::Method;
 
 use crate::access::rate_limit::Budget;
 use crate::access::{
-    Admin, Admission, ApiClient, ClientUser, Holder, PermissionSet, PublicLimit, Rejected, Sender, admin,
-    management, oauth,
+    Admin, Admission, ApiClient, ClientUser, PermissionSet, PublicLimit, Rejected, Sender, SessionAccess,
+    admin, management, oauth,
 };
 use crate::app::App;
-use crate::http::body::Unread;
+use crate::http::body::UnreadBody;
 use crate::http::router::{Endpoint, Handler};
 use crate::http::{Error, Request, Response, limits};
 use crate::xrpc::Caller;
@@ -36,7 +36,7 @@ pub struct Route {
 pub(super) type RouteTable = Vec<Route>;
 
 /// Makes a handler of a check and what follows it, in one boxed future.
-fn bound<F>(run: impl Fn(Arc<App>, Request, Unread) -> F + Send + Sync + 'static) -> Bind
+fn bound<F>(run: impl Fn(Arc<App>, Request, UnreadBody) -> F + Send + Sync + 'static) -> Bind
 where
     F: Future<Output = Result<Response, Error>> + Send + 'static,
 {
@@ -56,7 +56,7 @@ impl Route {
         H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, mut request, unread: Unread| async move {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             Sender::of(&app.access, &request).pay(limit, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, request).await
@@ -104,7 +104,7 @@ impl Route {
         handler: H,
     ) -> Self
     where
-        R: Fn(Unread) -> B + Copy + Send + Sync + 'static,
+        R: Fn(UnreadBody) -> B + Copy + Send + Sync + 'static,
         B: Future<Output = Result<Bytes, Error>> + Send + 'static,
         H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
@@ -112,7 +112,7 @@ impl Route {
         let needed = permissions.into();
         assert!(!needed.is_empty(), "{path} names no permission");
         // The caller is told before its body is read: a stranger's megabytes stay on the wire.
-        let bind = bound(move |app, mut request, unread: Unread| async move {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let caller = admin::admit(&app.access, &request, needed).await?;
             request.body = read(unread).await?;
             handler(app, caller, request).await
@@ -140,7 +140,7 @@ impl Route {
         H: Fn(Arc<App>, Arc<ApiClient>, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, mut request, unread: Unread| async move {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let client = oauth::admit_application(&app.access, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
@@ -154,8 +154,8 @@ impl Route {
         H: Fn(Arc<App>, Arc<ApiClient>, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, mut request, unread: Unread| async move {
-            let client = oauth::admit_named(&app.access, &request)?;
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let client = oauth::named_client_of(&app.access, &request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
@@ -165,11 +165,11 @@ impl Route {
     /// Whoever may ask about a user's sessions: the application with its secret, or one of the user's devices.
     pub fn holder<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
-        H: Fn(Arc<App>, Holder, Request) -> F + Copy + Send + Sync + 'static,
+        H: Fn(Arc<App>, SessionAccess, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, mut request, unread: Unread| async move {
-            let holder = oauth::admit_holder(&app.access, &request).await?;
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let holder = oauth::admit_session_access(&app.access, &request).await?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, holder, request).await
         });
@@ -182,7 +182,7 @@ impl Route {
         H: Fn(Arc<App>, Caller, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        Self::xrpc_upload(method, path, move |app, caller, mut request, unread: Unread| async move {
+        Self::xrpc_upload(method, path, move |app, caller, mut request, unread: UnreadBody| async move {
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, caller, request).await
         })
@@ -191,10 +191,10 @@ impl Route {
     /// As [`Self::xrpc`], for a handler that takes the body as it comes in.
     pub fn xrpc_upload<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
-        H: Fn(Arc<App>, Caller, Request, Unread) -> F + Copy + Send + Sync + 'static,
+        H: Fn(Arc<App>, Caller, Request, UnreadBody) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, request, unread: Unread| async move {
+        let bind = bound(move |app, request, unread: UnreadBody| async move {
             let nsid = request
                 .params
                 .first()
@@ -215,7 +215,7 @@ impl Route {
         H: Fn(Arc<App>, ClientUser, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, mut request, unread: Unread| async move {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let nsid = format!("{}.{name}", app.config.auth.service_namespace);
             let caller = match management::admit(&app.access, &request, &nsid).await {
                 Ok(caller) => caller,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, interval_at};
 use crate::atproto::Did;
 use crate::http::Error;
 use crate::settings::{self, Settings};
-use crate::store::notices::{Heard, Notices, announce};
+use crate::store::notices::{ListenerEvent, Notices, announce};
 use crate::store::{self, StoreError};
 
 use super::App;
@@ -151,11 +151,11 @@ impl App {
             let heard = tokio::select! {
                 () = self.lifecycle.drain.cancelled() => return,
                 heard = notices.next() => heard,
-                _ = refresh.tick() => Heard::Began,
+                _ = refresh.tick() => ListenerEvent::Began,
             };
             match heard {
-                Heard::Began => self.reload_each(&Topic::EVERYTHING).await,
-                Heard::Notice(text) => {
+                ListenerEvent::Began => self.reload_each(&Topic::EVERYTHING).await,
+                ListenerEvent::Notice(text) => {
                     if let Some(topic) = Topic::parse(&text) {
                         self.reload_each(&[topic]).await;
                     } else {

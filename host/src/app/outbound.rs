@@ -25,6 +25,6 @@ impl Outbound {
         let net = net_client(&ground.config, &ground.identity, ground.port)?;
         let resolver = Resolver::new(net.clone(), plc, ground.clock.clone());
         let authorities = Authorities::new(net.clone(), resolver.clone());
-        Ok(Self { net, resolver, authorities, forwarding: forwarding::places() })
+        Ok(Self { net, resolver, authorities, forwarding: forwarding::pool() })
     }
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::ground::Ground;
 use super::open::{StartError, engine_config};
 use super::outbound::Outbound;
-use crate::event_scripts::Triggers;
+use crate::event_scripts::EventScripts;
 use crate::jobs::JobQueue;
 use crate::keys::attestation::Attestation;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
-use crate::scripts::{Engine, Library, ServerIndex, ServerLabels, ServerLog, Services, Variables, Web, Xrpc};
+use crate::scripts::{
+    Engine, Library, OutboundHttp, ServerIndex, ServerLabels, ServerLog, Services, Variables, Xrpc,
+};
 use crate::worker::{self, Workers};
 
 #[derive(Debug)]
@@ -20,9 +22,9 @@ pub struct Scripting {
     /// What runs may reach.
     pub services: Services,
     /// Places of runs that wait for other servers.
-    pub web: Web,
+    pub web: OutboundHttp,
     /// Scripts of records and labels.
-    pub events: Triggers,
+    pub events: EventScripts,
     /// Background jobs.
     pub jobs: JobQueue,
 }
@@ -55,7 +57,7 @@ impl Scripting {
         let Compiled { engine, library } = compiled;
         let variables = Variables::default();
         variables.reload(sealing, db).await.map_err(|error| ground.store_error(error))?;
-        let web = Web::new(outbound.net.clone(), ground.config.scripts.pool_size);
+        let web = OutboundHttp::new(outbound.net.clone(), ground.config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library) as _, clock.clone(), random.clone());
         let index = Arc::new(ServerIndex(db.clone()));
         let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
@@ -69,7 +71,7 @@ impl Scripting {
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone());
         let scripts = Arc::clone(&library);
-        let events = Triggers::new(engine.clone(), scripts, services.clone(), events.clone(), db.clone());
+        let events = EventScripts::new(engine.clone(), scripts, services.clone(), events.clone(), db.clone());
         Ok(Self { engine, library, services, web, events, jobs })
     }
 
@@ -84,7 +86,7 @@ impl Scripting {
             clock: app.clock.clone(),
             random: app.random.clone(),
             queue: self.jobs.clone(),
-            places: worker::places(app.config.scripts.job_workers),
+            places: worker::pool(app.config.scripts.job_workers),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::open::StartError;
 use super::outbound::Outbound;
 use crate::crypto::Algorithm;
 use crate::keys::instance;
-use crate::oauth::{Authorizations, Courier, Discovery, OwnKey};
+use crate::oauth::{Authorizations, Discovery, DpopClient, OwnKey};
 use crate::pds::Vault;
 use crate::store::oauth_sessions;
 
@@ -16,7 +16,7 @@ pub struct PdsSessions {
     /// Accounts to their authorization servers.
     pub discovery: Discovery,
     /// Requests with DPoP proofs of ours.
-    pub dpop: Courier,
+    pub dpop: DpopClient,
     /// The stored sessions.
     pub vault: Vault,
     /// Logins at the instance itself that are under way.
@@ -26,7 +26,7 @@ pub struct PdsSessions {
 impl PdsSessions {
     pub(super) async fn open(ground: &Ground, outbound: &Outbound) -> Result<Self, StartError> {
         let Ground { db, sealing, clock, random, tasks, .. } = ground;
-        let dpop = Courier::new(outbound.net.clone(), clock.clone(), random.clone());
+        let dpop = DpopClient::new(outbound.net.clone(), clock.clone(), random.clone());
         let discovery = Discovery::new(outbound.net.clone(), outbound.resolver.clone());
         let own_key = instance::load(db, sealing, random, clock, "oauth-client", Algorithm::Es256).await?;
         let own_key = Arc::new(OwnKey::new(own_key));

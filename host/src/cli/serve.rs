@@ -53,7 +53,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         app.tasks.clone(),
     );
     let proxies = app.config.server.trusted_proxies.clone();
-    let http = Arc::new(http.behind(move |peer, headers| proxies.client(peer, headers)));
+    let http = Arc::new(http.with_client_address(move |peer, headers| proxies.client(peer, headers)));
     let serving =
         tokio::spawn(server::serve(listener, http, lifecycle.drain.clone(), lifecycle.stop.clone()));
     let socket = app.config.observe.notify_socket.as_deref();

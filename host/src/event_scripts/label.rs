@@ -2,12 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::Triggers;
+use super::EventScripts;
 use super::letters::{FailureDetails, NewLetter};
 use super::retry;
 use crate::clock::Timestamp;
 use crate::events::Event;
-use crate::scripts::{CompiledScript, FailureKind, Happening, Invocation, Outcome, ScriptFailure, Shape};
+use crate::scripts::{
+    CompiledScript, FailureKind, Invocation, Outcome, ReturnKind, ScriptFailure, TriggerEvent,
+};
 use crate::store::dead_letters::Letter;
 use crate::trigger::{Trigger, TriggerKind};
 
@@ -35,7 +37,7 @@ pub enum LabelVerdict {
 /// The trigger subject for labels on accounts.
 const ACTOR: &str = "_actor";
 
-impl Triggers {
+impl EventScripts {
     /// Runs the script that is bound to the label's subject, with retries. Without a script, or when it fails for good,
     /// the label is kept unmodified.
     pub async fn apply_label(&self, label: Label) -> LabelVerdict {
@@ -71,7 +73,7 @@ impl Triggers {
     ) -> Result<LabelVerdict, ScriptFailure> {
         let (cts, exp) = (label.cts.to_string(), label.exp.map(|exp| exp.to_string()));
         let invocation = Invocation {
-            event: Some(Happening::Label {
+            event: Some(TriggerEvent::Label {
                 src: &label.src,
                 uri: &label.uri,
                 val: &label.val,
@@ -97,9 +99,9 @@ fn subject(uri: &str) -> &str {
 
 fn verdict(label: &Label, outcome: &Outcome) -> Result<LabelVerdict, ScriptFailure> {
     match outcome.shape {
-        Shape::Nothing => Ok(LabelVerdict::Drop),
-        Shape::Other => Ok(LabelVerdict::Keep(label.clone())),
-        Shape::Table => {
+        ReturnKind::Nothing => Ok(LabelVerdict::Drop),
+        ReturnKind::Other => Ok(LabelVerdict::Keep(label.clone())),
+        ReturnKind::Table => {
             if outcome.body.len() > MAX_LABEL_BYTES {
                 let message = format!("handle() returned a label of more than {MAX_LABEL_BYTES} bytes");
                 return Err(ScriptFailure::new(FailureKind::Runtime, message));

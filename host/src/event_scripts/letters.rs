@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::Triggers;
+use super::EventScripts;
 use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid, record};
 use crate::events::Event;
-use crate::indexing::{Action, RecordEvent};
+use crate::indexing::{RecordAction, RecordEvent};
 use crate::scripts::ScriptFailure;
 use crate::store::StoreError;
 use crate::store::dead_letters::{self, Letter, LetterRow};
@@ -30,7 +30,7 @@ pub(super) struct NewLetter {
 
 /// Why retrying a dead letter failed.
 #[derive(Debug, thiserror::Error)]
-pub enum AgainError {
+pub enum RetryError {
     #[error("only dead letters of record events can be retried")]
     NotARecord,
     #[error("no script is bound to this event")]
@@ -48,7 +48,7 @@ pub struct Stored {
     pub change: Change,
 }
 
-impl Triggers {
+impl EventScripts {
     /// Stores a dead letter; waits while the database is unreachable.
     pub(super) async fn dead_letter(&self, details: FailureDetails, new: NewLetter) {
         let FailureDetails { trigger, error, attempts } = details;
@@ -81,15 +81,15 @@ impl Triggers {
     ///
     /// # Errors
     /// When the dead letter is of a label event, no script is bound, or the script fails.
-    pub async fn again(&self, row: &LetterRow) -> Result<Stored, AgainError> {
+    pub async fn again(&self, row: &LetterRow) -> Result<Stored, RetryError> {
         self.decide_once(event_of(&row.letter)?).await
     }
 
     /// Runs the currently bound script once on an event.
-    async fn decide_once(&self, event: RecordEvent) -> Result<Stored, AgainError> {
+    async fn decide_once(&self, event: RecordEvent) -> Result<Stored, RetryError> {
         let uri = event.change.uri();
-        let script = self.record_script(uri.collection.as_str(), event.action).ok_or(AgainError::NoScript)?;
-        let verdict = self.attempt(&script, &event).await.map_err(|e| AgainError::Failed(Box::new(e)))?;
+        let script = self.record_script(uri.collection.as_str(), event.action).ok_or(RetryError::NoScript)?;
+        let verdict = self.attempt(&script, &event).await.map_err(|e| RetryError::Failed(Box::new(e)))?;
         let decided = verdict.apply(event.change.clone());
         Ok(Stored { change: with_next_rev(event, decided) })
     }
@@ -99,9 +99,9 @@ impl Triggers {
     ///
     /// # Errors
     /// When the script fails.
-    pub async fn index(&self, event: RecordEvent) -> Result<Stored, AgainError> {
+    pub async fn index(&self, event: RecordEvent) -> Result<Stored, RetryError> {
         match self.decide_once(event.clone()).await {
-            Err(AgainError::NoScript) => {
+            Err(RetryError::NoScript) => {
                 let decided = Some(event.change.clone());
                 Ok(Stored { change: with_next_rev(event, decided) })
             }
@@ -114,12 +114,12 @@ impl Triggers {
 ///
 /// # Errors
 /// When the dead letter is of a label event, or its row is invalid.
-pub fn event_of(letter: &Letter) -> Result<RecordEvent, AgainError> {
+pub fn event_of(letter: &Letter) -> Result<RecordEvent, RetryError> {
     if letter.host_kind != "record" {
-        return Err(AgainError::NotARecord);
+        return Err(RetryError::NotARecord);
     }
-    let unreadable = |what: &str| AgainError::Unreadable(what.to_owned());
-    let action = Action::parse(&letter.action).ok_or_else(|| unreadable("action"))?;
+    let unreadable = |what: &str| RetryError::Unreadable(what.to_owned());
+    let action = RecordAction::parse(&letter.action).ok_or_else(|| unreadable("action"))?;
     let did = Did::try_from(letter.did.as_str()).map_err(|_| unreadable("did"))?;
     let collection = Nsid::try_from(letter.collection.as_str()).map_err(|_| unreadable("collection"))?;
     let rkey = RecordKey::try_from(letter.rkey.as_str()).map_err(|_| unreadable("rkey"))?;
@@ -129,7 +129,7 @@ pub fn event_of(letter: &Letter) -> Result<RecordEvent, AgainError> {
         None => Change::Delete(Delete { did, collection, rkey, rev }),
         Some(payload) => {
             let inspected = record::inspect(payload.as_bytes())
-                .map_err(|error| AgainError::Unreadable(error.to_string()))?;
+                .map_err(|error| RetryError::Unreadable(error.to_string()))?;
             let cid = letter.cid.as_deref().and_then(|cid| cid.parse::<Cid>().ok());
             let cid_verified = cid.is_some() && inspected.cid.ok() == cid;
             let record = payload.clone().into();

@@ -4,7 +4,7 @@
 //! it proceed. A script that fails is retried when that can help; after that the event is dead-lettered and proceeds
 //! unmodified. Event scripts run without a caller, a session and an API client.
 //!
-//! [`Triggers`] runs the scripts; the stream calls it through [`crate::indexing::RecordScripts`].
+//! [`EventScripts`] runs the scripts; the stream calls it through [`crate::indexing::RecordScriptRunner`].
 
 mod label;
 mod letters;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 pub use label::{Label, LabelVerdict};
-pub use letters::{AgainError, Stored, event_of};
+pub use letters::{RetryError, Stored, event_of};
 pub use record::Verdict;
 
 use crate::events::EventLog;
@@ -36,7 +36,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the scripts bound to record and label events. Cheap to clone.
 #[derive(Clone)]
-pub struct Triggers(Arc<Inner>);
+pub struct EventScripts(Arc<Inner>);
 
 struct Inner {
     engine: Engine,
@@ -47,13 +47,13 @@ struct Inner {
     runs: Semaphore,
 }
 
-impl fmt::Debug for Triggers {
+impl fmt::Debug for EventScripts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Triggers")
+        f.write_str("EventScripts")
     }
 }
 
-impl Triggers {
+impl EventScripts {
     pub fn new(engine: Engine, library: Arc<Library>, services: Services, events: EventLog, db: Db) -> Self {
         Self(Arc::new(Inner { engine, library, services, events, db, runs: Semaphore::new(MAX_RUNS) }))
     }

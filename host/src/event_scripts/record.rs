@@ -3,13 +3,15 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::Triggers;
+use super::EventScripts;
 use super::letters::{FailureDetails, NewLetter};
 use super::retry::{self, FinalFailure};
 use crate::atproto::{RecordUri, record};
 use crate::events::Event;
-use crate::indexing::{Action, RecordEvent, RecordScripts};
-use crate::scripts::{CompiledScript, FailureKind, Happening, Invocation, Outcome, ScriptFailure, Shape};
+use crate::indexing::{RecordAction, RecordEvent, RecordScriptRunner};
+use crate::scripts::{
+    CompiledScript, FailureKind, Invocation, Outcome, ReturnKind, ScriptFailure, TriggerEvent,
+};
 use crate::store::dead_letters::Letter;
 use crate::store::index::{Change, Upsert};
 use crate::trigger::TriggerKind;
@@ -39,7 +41,7 @@ impl Verdict {
     }
 }
 
-impl Action {
+impl RecordAction {
     fn trigger(self) -> TriggerKind {
         match self {
             Self::Create => TriggerKind::RecordCreate,
@@ -49,9 +51,13 @@ impl Action {
     }
 }
 
-impl Triggers {
+impl EventScripts {
     /// The script that is bound to an action on a collection.
-    pub fn record_script(&self, collection: &str, action: Action) -> Option<std::sync::Arc<CompiledScript>> {
+    pub fn record_script(
+        &self,
+        collection: &str,
+        action: RecordAction,
+    ) -> Option<std::sync::Arc<CompiledScript>> {
         self.0.library.for_record(collection, action.trigger())
     }
 
@@ -68,7 +74,7 @@ impl Triggers {
         let text = uri.to_string();
         let invocation = Invocation {
             collection: Some(uri.collection.as_str()),
-            event: Some(Happening::Record {
+            event: Some(TriggerEvent::Record {
                 action: event.action.as_str(),
                 uri: &text,
                 did: uri.did.as_str(),
@@ -137,12 +143,12 @@ impl Triggers {
     }
 }
 
-impl RecordScripts for Triggers {
+impl RecordScriptRunner for EventScripts {
     fn is_idle(&self) -> bool {
-        self.0.library.ignores_records()
+        self.0.library.has_no_record_scripts()
     }
 
-    fn wants(&self, action: Action, change: &Change) -> bool {
+    fn wants(&self, action: RecordAction, change: &Change) -> bool {
         self.record_script(collection_of(change), action).is_some()
     }
 
@@ -189,7 +195,7 @@ fn letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewLetter {
 }
 
 /// `<nsid>:<action>`: the host id of record scripts in the event log and in dead letters.
-fn host_id(uri: &RecordUri, action: Action) -> String {
+fn host_id(uri: &RecordUri, action: RecordAction) -> String {
     format!("{}:{action}", uri.collection)
 }
 
@@ -208,11 +214,11 @@ fn collection_of(change: &Change) -> &str {
 }
 
 /// The verdict that a return value stands for (`lua-runtime.md` §4).
-fn verdict(action: Action, outcome: Outcome) -> Result<Verdict, ScriptFailure> {
+fn verdict(action: RecordAction, outcome: Outcome) -> Result<Verdict, ScriptFailure> {
     match (outcome.shape, action) {
-        (Shape::Nothing, _) => Ok(Verdict::Skip),
-        (Shape::Other, _) | (Shape::Table, Action::Delete) => Ok(Verdict::Proceed),
-        (Shape::Table, _) => {
+        (ReturnKind::Nothing, _) => Ok(Verdict::Skip),
+        (ReturnKind::Other, _) | (ReturnKind::Table, RecordAction::Delete) => Ok(Verdict::Proceed),
+        (ReturnKind::Table, _) => {
             let inspected = record::inspect(&outcome.body).map_err(|error| {
                 let message = format!("handle() returned a table that is not a valid record: {error}");
                 ScriptFailure::new(FailureKind::Runtime, message)

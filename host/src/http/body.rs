@@ -15,9 +15,9 @@ use super::{Error, limits, nul};
 
 /// A request body that has not been read yet.
 #[derive(Debug)]
-pub struct Unread(Option<Incoming>);
+pub struct UnreadBody(Option<Incoming>);
 
-impl Unread {
+impl UnreadBody {
     pub(super) fn new(body: Incoming) -> Self {
         Self(if body.is_end_stream() { None } else { Some(body) })
     }

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use tokio_util::task::TaskTracker;
 
 use super::access_log::AccessLog;
-use super::body::Unread;
+use super::body::UnreadBody;
 use super::cors::Cors;
 use super::id::{RequestIds, X_REQUEST_ID};
 use super::monitor::Counters;
@@ -62,7 +62,10 @@ impl Http {
     /// For a server behind proxies: `client` returns the client's address for the peer's address and the headers that
     /// the proxy has set.
     #[must_use]
-    pub fn behind(self, client: impl Fn(IpAddr, &HeaderMap) -> IpAddr + Send + Sync + 'static) -> Self {
+    pub fn with_client_address(
+        self,
+        client: impl Fn(IpAddr, &HeaderMap) -> IpAddr + Send + Sync + 'static,
+    ) -> Self {
         Self { client_address: ClientAddress(Box::new(client)), ..self }
     }
 
@@ -101,7 +104,7 @@ impl Http {
         let (mut response, metrics) = if self.response_memory.should_refuse(client, connection, changes) {
             (overloaded().into_response(&id), &self.unrouted)
         } else {
-            self.respond(peer.ip(), head, Unread::new(body), &id).await
+            self.respond(peer.ip(), head, UnreadBody::new(body), &id).await
         };
         if is_head {
             without_body(&mut response);
@@ -124,7 +127,13 @@ impl Http {
         response.map(|body| reservation.send(connection, body))
     }
 
-    async fn respond(&self, peer: IpAddr, head: Parts, body: Unread, id: &str) -> (Response, &RouteMetrics) {
+    async fn respond(
+        &self,
+        peer: IpAddr,
+        head: Parts,
+        body: UnreadBody,
+        id: &str,
+    ) -> (Response, &RouteMetrics) {
         if let Err(error) = check_head(&head) {
             return (error.into_response(id), &self.unrouted);
         }
@@ -149,7 +158,7 @@ impl Http {
         }
     }
 
-    async fn run(&self, endpoint: &Endpoint, request: Request, body: Unread, id: &str) -> Response {
+    async fn run(&self, endpoint: &Endpoint, request: Request, body: UnreadBody, id: &str) -> Response {
         let changes = !request.head.method.is_safe();
         let answer = AssertUnwindSafe((endpoint.handler)(request, body)).catch_unwind();
         let answer = if changes {

@@ -11,7 +11,7 @@ use super::Error;
 /// [`Request::peer`] of a request that was made in this process, without a connection.
 pub const NO_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// A request. Its body is empty until the route has read it ([`super::body::Unread`]).
+/// A request. Its body is empty until the route has read it ([`super::body::UnreadBody`]).
 #[derive(Debug)]
 pub struct Request {
     pub head: Parts,

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use http::{HeaderValue, Method};
 use matchit::InsertError;
 
-use super::body::Unread;
+use super::body::UnreadBody;
 use super::route_metrics::RouteMetrics;
 use super::{Error, Request, Response};
 
@@ -18,7 +18,7 @@ pub type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
 
 /// Handles a request whose body has not been read yet, so that an unauthorized request is refused before its body is
 /// read.
-pub type Handler = Box<dyn Fn(Request, Unread) -> Answer + Send + Sync>;
+pub type Handler = Box<dyn Fn(Request, UnreadBody) -> Answer + Send + Sync>;
 
 /// A handler with its pattern, method and metrics.
 pub struct Endpoint {

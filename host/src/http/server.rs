@@ -223,7 +223,7 @@ pub(super) mod tests {
         }
         let http = Http::new(table, Cors::new(|_| false), &Random::system(), TaskTracker::new());
         // Simulates a proxy's header.
-        let http = http.behind(|peer, headers| {
+        let http = http.with_client_address(|peer, headers| {
             headers.get("x-client").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(peer)
         });
         let http = Arc::new(http.with_tick(tick));

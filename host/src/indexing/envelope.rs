@@ -7,7 +7,7 @@ use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid};
 use crate::store::index::{AccountChange, AccountStatus, Delete};
 
 use super::frame::{Account, Body, Commit, Event, Operation};
-use super::scripts::Action;
+use super::scripts::RecordAction;
 use super::tally::DropReason;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Candidate {
     pub record: Bytes,
     pub claim: Claim,
     /// The operation that the stream names.
-    pub action: Action,
+    pub action: RecordAction,
 }
 
 /// The CID that the stream claims for the record.
@@ -72,7 +72,8 @@ fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelo
     }
     let record = commit.record.ok_or(DropReason::NoRecord)?;
     let claim = commit.cid.map_or(Claim::None, claim);
-    let action = if commit.operation == Operation::Update { Action::Update } else { Action::Create };
+    let action =
+        if commit.operation == Operation::Update { RecordAction::Update } else { RecordAction::Create };
     Ok(Envelope::Record(Candidate {
         did,
         collection,
@@ -106,10 +107,10 @@ fn account_status(account: &Account<'_>) -> AccountStatus {
 
 impl Envelope {
     /// What happened to the record; `None` for an event of an account or identity.
-    pub(super) fn action(&self) -> Option<Action> {
+    pub(super) fn action(&self) -> Option<RecordAction> {
         match self {
             Self::Record(candidate) => Some(candidate.action),
-            Self::Delete(_) => Some(Action::Delete),
+            Self::Delete(_) => Some(RecordAction::Delete),
             Self::Account(_) | Self::Identity(_) => None,
         }
     }

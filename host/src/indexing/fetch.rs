@@ -15,7 +15,7 @@ const MAX_RESPONSE_BYTES: usize = (1 << 20) + (64 << 10);
 
 /// A record as its PDS has it.
 #[derive(Debug)]
-pub struct Found {
+pub struct FetchedRecord {
     /// JSON text of the record.
     pub record: Bytes,
     pub cid: Option<Cid>,
@@ -51,7 +51,11 @@ struct GetRecordOutput<'a> {
 ///
 /// # Errors
 /// When the author can't be resolved, the PDS can't be reached, or its response is invalid.
-pub async fn record(net: &Client, resolver: &Resolver, uri: &RecordUri) -> Result<Option<Found>, FetchError> {
+pub async fn record(
+    net: &Client,
+    resolver: &Resolver,
+    uri: &RecordUri,
+) -> Result<Option<FetchedRecord>, FetchError> {
     let document = resolver.resolve(&uri.did).await?;
     let pds = document.pds().ok_or(FetchError::NoPds)?;
     let mut url = Url::parse(pds)
@@ -83,7 +87,7 @@ fn is_not_found(status: StatusCode, body: &[u8]) -> bool {
     status == StatusCode::NOT_FOUND || (status == StatusCode::BAD_REQUEST && named)
 }
 
-fn read(body: &[u8]) -> Result<Found, FetchError> {
+fn read(body: &[u8]) -> Result<FetchedRecord, FetchError> {
     let malformed = |error: String| FetchError::Malformed(error);
     let output: GetRecordOutput<'_> =
         serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
@@ -98,7 +102,7 @@ fn read(body: &[u8]) -> Result<Found, FetchError> {
         _ => false,
     };
     let record = Bytes::copy_from_slice(text.as_bytes());
-    Ok(Found { record, cid: claimed, cid_verified, refs: inspected.refs })
+    Ok(FetchedRecord { record, cid: claimed, cid_verified, refs: inspected.refs })
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl StreamHandle {
         // Ends a writer that still waits for the database.
         give_up.cancel();
         if let Some(mut lease) = lease {
-            lease.give_back().await;
+            lease.release().await;
         }
     }
 }

@@ -14,7 +14,7 @@ use super::commit::{Committer, Sink};
 use super::handle::{StreamHandle, Tasks};
 use super::notice::Observer;
 use super::reader::Reader;
-use super::scripts::RecordScripts;
+use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;
 use super::status::{EndGuard, LiveStatus};
 use super::stream::{Connect, Network};
@@ -27,7 +27,7 @@ pub struct Deps {
     pub tracked: watch::Receiver<Arc<[Nsid]>>,
     pub observer: Arc<dyn Observer>,
     /// Decides on changes before they are indexed.
-    pub scripts: Arc<dyn RecordScripts>,
+    pub scripts: Arc<dyn RecordScriptRunner>,
     pub clock: Clock,
     pub random: Random,
     pub config: StreamConfig,
@@ -54,7 +54,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     connect: C,
     tracked: watch::Receiver<Arc<[Nsid]>>,
     observer: Arc<dyn Observer>,
-    scripts: Arc<dyn RecordScripts>,
+    scripts: Arc<dyn RecordScriptRunner>,
     clock: Clock,
     random: Random,
     config: StreamConfig,

@@ -59,7 +59,7 @@ pub use handle::StreamHandle;
 pub use launch::{Deps, start};
 pub use message::CURSOR_SOURCE;
 pub use notice::{Notice, Observer};
-pub use scripts::{Action, NoScripts, RecordEvent, RecordScripts};
+pub use scripts::{NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
 pub use settings::{StreamConfig, Timing};
 pub use status::{Stall, StreamStatus};
 pub use stream::address::{InvalidAddress, endpoint};

@@ -20,7 +20,7 @@ use super::commit::Sink;
 use super::intake::Intake;
 use super::message::Message;
 use super::notice::Observer;
-use super::scripts::RecordScripts;
+use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;
 use super::shard::Shards;
 use super::status::LiveStatus;
@@ -34,7 +34,7 @@ pub(super) struct Reader<S, C> {
     pub connect: C,
     pub tracked: watch::Receiver<Arc<[Nsid]>>,
     pub observer: Arc<dyn Observer>,
-    pub scripts: Arc<dyn RecordScripts>,
+    pub scripts: Arc<dyn RecordScriptRunner>,
     pub clock: Clock,
     pub random: Random,
     pub config: StreamConfig,
@@ -75,7 +75,7 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
             if self.shutdown.is_cancelled() || self.queue.is_closed() {
                 break;
             }
-            lease.give_back().await;
+            lease.release().await;
         }
         lease
     }

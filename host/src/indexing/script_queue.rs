@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::apply::IndexChange;
 use super::batch::did_of;
 use super::message::{Message, Part};
-use super::scripts::{Action, RecordEvent, RecordScripts};
+use super::scripts::{RecordAction, RecordEvent, RecordScriptRunner};
 use super::watermark::Ticket;
 use crate::atproto::Did;
 
@@ -34,7 +34,7 @@ const BACKPRESSURE_FACTOR: usize = 2;
 pub(super) struct QueuedChange {
     pub change: IndexChange,
     /// The action that a script is bound to; `None` when the change only waits for earlier ones of its repo.
-    pub action: Option<Action>,
+    pub action: Option<RecordAction>,
     pub ticket: Ticket,
 }
 
@@ -47,7 +47,7 @@ struct RepoQueue {
 
 /// The queues of all repos. Shared by the shards and one task per non-empty queue.
 pub(super) struct ScriptQueue {
-    scripts: Arc<dyn RecordScripts>,
+    scripts: Arc<dyn RecordScriptRunner>,
     writer: mpsc::Sender<Message>,
     repos: Mutex<HashMap<Did, RepoQueue>>,
     /// Changes in all queues, including those whose script is running.
@@ -60,12 +60,12 @@ pub(super) struct ScriptQueue {
 }
 
 impl ScriptQueue {
-    pub(super) fn new(scripts: Arc<dyn RecordScripts>, writer: mpsc::Sender<Message>) -> Arc<Self> {
+    pub(super) fn new(scripts: Arc<dyn RecordScriptRunner>, writer: mpsc::Sender<Message>) -> Arc<Self> {
         Self::with_limit(scripts, writer, MAX_QUEUED)
     }
 
     pub(super) fn with_limit(
-        scripts: Arc<dyn RecordScripts>,
+        scripts: Arc<dyn RecordScriptRunner>,
         writer: mpsc::Sender<Message>,
         max_queued: usize,
     ) -> Arc<Self> {
@@ -87,7 +87,7 @@ impl ScriptQueue {
     }
 
     /// Whether a script is bound to the action on this change.
-    pub(super) fn wants(&self, action: Option<Action>, change: &IndexChange) -> bool {
+    pub(super) fn wants(&self, action: Option<RecordAction>, change: &IndexChange) -> bool {
         match (action, change) {
             (Some(action), IndexChange::Record(change)) => self.scripts.wants(action, change),
             _ => false,
@@ -157,7 +157,7 @@ impl ScriptQueue {
     async fn decide(
         &self,
         change: IndexChange,
-        action: Option<Action>,
+        action: Option<RecordAction>,
         bypass: &CancellationToken,
     ) -> Option<IndexChange> {
         let (change, action) = match (change, action) {
@@ -226,12 +226,12 @@ mod tests {
         bypassed: Mutex<Vec<String>>,
     }
 
-    impl RecordScripts for Slow {
+    impl RecordScriptRunner for Slow {
         fn is_idle(&self) -> bool {
             false
         }
 
-        fn wants(&self, _action: Action, _change: &Change) -> bool {
+        fn wants(&self, _action: RecordAction, _change: &Change) -> bool {
             true
         }
 
@@ -254,7 +254,7 @@ mod tests {
         let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
         QueuedChange {
             change: IndexChange::Record(delete(name, rkey, 1)),
-            action: Some(Action::Delete),
+            action: Some(RecordAction::Delete),
             ticket,
         }
     }

@@ -8,13 +8,13 @@ use crate::store::index::Change;
 
 /// What happened to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum RecordAction {
     Create,
     Update,
     Delete,
 }
 
-impl Action {
+impl RecordAction {
     const ALL: [Self; 3] = [Self::Create, Self::Update, Self::Delete];
 
     pub fn as_str(self) -> &'static str {
@@ -30,7 +30,7 @@ impl Action {
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for RecordAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -39,18 +39,18 @@ impl fmt::Display for Action {
 /// A change as it came from the stream, and the action that its script is bound to.
 #[derive(Clone, Debug)]
 pub struct RecordEvent {
-    pub action: Action,
+    pub action: RecordAction,
     pub change: Change,
 }
 
 /// Runs record scripts, which decide on changes before they are indexed.
-pub trait RecordScripts: Send + Sync + 'static {
-    /// Whether no record script is bound at all; then the stream does not call [`RecordScripts::wants`] for each
+pub trait RecordScriptRunner: Send + Sync + 'static {
+    /// Whether no record script is bound at all; then the stream does not call [`RecordScriptRunner::wants`] for each
     /// change.
     fn is_idle(&self) -> bool;
 
     /// Whether a script is bound to the action on this change.
-    fn wants(&self, action: Action, change: &Change) -> bool;
+    fn wants(&self, action: RecordAction, change: &Change) -> bool;
 
     /// Runs the script, with retries. `None`: nothing is indexed. Never fails: when the script fails for good, the
     /// event is dead-lettered and its change returned unmodified.
@@ -64,12 +64,12 @@ pub trait RecordScripts: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct NoScripts;
 
-impl RecordScripts for NoScripts {
+impl RecordScriptRunner for NoScripts {
     fn is_idle(&self) -> bool {
         true
     }
 
-    fn wants(&self, _action: Action, _change: &Change) -> bool {
+    fn wants(&self, _action: RecordAction, _change: &Change) -> bool {
         false
     }
 

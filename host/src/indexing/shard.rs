@@ -15,7 +15,7 @@ use super::apply::Applier;
 use super::envelope::Envelope;
 use super::message::{InitialCursor, Message, Part};
 use super::script_queue::{QueuedChange, ScriptQueue};
-use super::scripts::RecordScripts;
+use super::scripts::RecordScriptRunner;
 use super::tally::Tally;
 use super::watermark::Ticket;
 
@@ -47,7 +47,7 @@ impl Shards {
     pub(super) fn start(
         count: usize,
         applier: Applier,
-        scripts: Arc<dyn RecordScripts>,
+        scripts: Arc<dyn RecordScriptRunner>,
         writer: mpsc::Sender<Message>,
         term: Term,
     ) -> Self {

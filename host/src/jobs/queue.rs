@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
 use crate::random::Random;
-use crate::store::jobs::{self, NewJob, Room};
+use crate::store::jobs::{self, NewJob, PendingLimits};
 use crate::store::{Db, StoreError};
 use crate::trigger::{Bindings, InvalidTrigger, Trigger, TriggerKind};
 
@@ -86,7 +86,7 @@ impl JobQueue {
         let (id, tenant) = (self.random.uuid(), tenant.to_string());
         let tenant = tenant.as_str();
         let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, tenant, inherit_auth };
-        let room = Room { of_creator: PENDING_PER_CREATOR, of_tenant: PENDING_PER_TENANT };
+        let room = PendingLimits { of_creator: PENDING_PER_CREATOR, of_tenant: PENDING_PER_TENANT };
         if !jobs::create(&self.db, &job, room, self.clock.now()).await? {
             return Err(CreateError::Full);
         }

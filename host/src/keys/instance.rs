@@ -34,7 +34,7 @@ pub async fn load(
     } else {
         let fresh = PrivateKey::generate(algorithm, random);
         let sealed = sealing.seal(random, &purpose, &*fresh.to_bytes());
-        instance_keys::keep(db, name, &sealed, clock.now()).await?
+        instance_keys::get_or_insert(db, name, &sealed, clock.now()).await?
     };
     let scalar = sealing.open(&purpose, &stored).map_err(|_| InstanceKeyError::Sealed(name))?;
     PrivateKey::from_bytes(algorithm, &scalar).map_err(|_| InstanceKeyError::Sealed(name))

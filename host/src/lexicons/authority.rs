@@ -25,7 +25,7 @@ const FAILURE_TTL: Duration = Duration::from_secs(5);
 
 /// The account and PDS that answer a domain's methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authority {
+pub struct MethodAuthority {
     pub did: Did,
     /// Origin of the DID's PDS, without a trailing slash.
     pub pds: String,
@@ -42,7 +42,7 @@ pub enum AuthorityError {
     Unavailable(String, String),
 }
 
-type AuthorityResult = Result<Arc<Authority>, AuthorityError>;
+type AuthorityResult = Result<Arc<MethodAuthority>, AuthorityError>;
 
 /// Looks up authorities and caches them. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Authorities {
         let did = self.domains.get_with_by_ref(&domain, self.look_up(&domain)).await?;
         match self.resolver.resolve(&did).await {
             Ok(document) => match document.pds() {
-                Some(pds) => Ok(Arc::new(Authority { did, pds: pds.to_owned() })),
+                Some(pds) => Ok(Arc::new(MethodAuthority { did, pds: pds.to_owned() })),
                 None => Err(AuthorityError::Absent(domain)),
             },
             Err(error) if error.is_temporary() => Err(AuthorityError::Unavailable(domain, error.to_string())),

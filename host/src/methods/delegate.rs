@@ -31,7 +31,7 @@ pub(super) async fn take(
     let (Some(client), Some(user)) = (caller.proven_client(), &caller.did) else {
         return Err(Error::forbidden("delegateDid is for users of an application who call with DPoP"));
     };
-    delegation::at_least(&app.access, client, &account, user, Role::Admin).await?;
+    delegation::require_role(&app.access, client, &account, user, Role::Admin).await?;
     Ok(Some(account))
 }
 

@@ -14,7 +14,7 @@ use super::Failure;
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::http::Error;
-use crate::lexicons::forwarding::MAX_ANSWER;
+use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
 use crate::lexicons::{AuthorityError, ForwardingRules};
 use crate::net::{Limits, NetError};
 use crate::store::StoreError;
@@ -50,7 +50,7 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     if body.is_some() {
         headers.insert(CONTENT_TYPE, JSON);
     }
-    let limits = Limits { max_bytes: MAX_ANSWER, total: PATIENCE };
+    let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, total: PATIENCE };
     let fetched = app.outbound.net.request(call.verb.http_method(), &url, headers, body, limits).await;
     let fetched = fetched.map_err(|error| {
         tracing::debug!(method = nsid.as_str(), authority = authority.did.as_str(), %error, "forwarding failed");

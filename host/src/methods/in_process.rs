@@ -62,7 +62,7 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Ans
     // A run that waits for another server takes one of the places for such runs.
     let _place = match &lexicon {
         Some(_) => None,
-        None => Some(app.scripting.web.turn(&call.caller.tenant).await.map_err(|full| {
+        None => Some(app.scripting.web.place(&call.caller.tenant).await.map_err(|full| {
             XrpcError::Unavailable(format!("too many scripts are waiting for other servers: {full}"))
         })?),
     };

@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, record};
 use crate::http::{Error, request};
 use crate::lexicons::{Lexicon, ProcedureAction};
-use crate::pds::{Action, Write};
+use crate::pds::{Write, WriteAction};
 use crate::xrpc::{Answer, Call};
 
 pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
@@ -24,11 +24,11 @@ pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<
     let session = pds_session::of(app, &call.caller, account.as_ref()).await?;
     let write = write_of(app, lexicon.action, collection, &session.did, fields)?;
     let agent = app.repos.agent(&session, &call.caller.tenant);
-    let (committed, body) = match agent.write_and_show(&write).await {
+    let (committed, body) = match agent.write_with_response(&write).await {
         Ok(done) => done,
         Err(error) => return pds_session::failed(error),
     };
-    app.repos.take_over(&session.did, std::slice::from_ref(&write), committed).await;
+    app.repos.mirror_writes(&session.did, std::slice::from_ref(&write), committed).await;
     Ok(Answer::json(StatusCode::OK, body))
 }
 
@@ -55,16 +55,21 @@ fn write_of(
         (ProcedureAction::Update, None) => Err(needs("updates")),
         (ProcedureAction::Delete, None) => Err(needs("deletes")),
         (ProcedureAction::Delete, rkey @ Some(_)) => {
-            Ok(Write { collection: collection.clone(), rkey, action: Action::Delete, swap: None })
+            Ok(Write { collection: collection.clone(), rkey, action: WriteAction::Delete, swap: None })
         }
         (_, rkey @ Some(_)) => {
             let record = record_of(app, collection, fields)?;
-            Ok(Write { collection: collection.clone(), rkey, action: Action::Put(record), swap: None })
+            Ok(Write { collection: collection.clone(), rkey, action: WriteAction::Put(record), swap: None })
         }
         (_, None) => {
             let rkey = fixed_key(app, collection);
             let record = record_of(app, collection, fields)?;
-            Ok(Write { collection: collection.clone(), rkey, action: Action::Create(record), swap: None })
+            Ok(Write {
+                collection: collection.clone(),
+                rkey,
+                action: WriteAction::Create(record),
+                swap: None,
+            })
         }
     }
 }

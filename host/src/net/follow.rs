@@ -11,7 +11,7 @@ use http::header::{
 use http::{Method, StatusCode};
 use url::{Origin, Url};
 
-use super::{Client, Fetched, Limits, NetError, parse};
+use super::{Client, FetchedResponse, Limits, NetError, parse};
 
 /// Headers that are sent again after a redirect to another origin: content negotiation and descriptions of the body.
 /// Every other header may hold a secret meant for the first server (`X-Api-Key`).
@@ -36,7 +36,7 @@ impl Client {
         mut body: Option<Bytes>,
         limits: Limits,
         redirects: u8,
-    ) -> Result<Fetched, NetError> {
+    ) -> Result<FetchedResponse, NetError> {
         let started = Instant::now();
         let mut client = self.clone();
         let mut url = parse(url)?;
@@ -76,7 +76,7 @@ fn cross_origin_headers(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// The URL that a response redirects to; `None` when it is not a redirect.
-fn redirect_target(from: &Url, fetched: &Fetched) -> Option<Result<Url, NetError>> {
+fn redirect_target(from: &Url, fetched: &FetchedResponse) -> Option<Result<Url, NetError>> {
     if !matches!(fetched.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -126,7 +126,7 @@ mod tests {
         )
     }
 
-    async fn post(client: &Client, url: &str) -> Result<Fetched, NetError> {
+    async fn post(client: &Client, url: &str) -> Result<FetchedResponse, NetError> {
         let body = Some(Bytes::from_static(b"hello"));
         client.follow(Method::POST, url, secret(), body, LIMITS, REDIRECTS).await
     }

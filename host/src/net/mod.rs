@@ -61,9 +61,9 @@ impl Limits {
 
 /// The body of an outbound request.
 #[derive(Debug)]
-pub struct Outgoing(reqwest::Body);
+pub struct OutboundBody(reqwest::Body);
 
-impl Outgoing {
+impl OutboundBody {
     /// A body that is forwarded while it arrives and never buffered whole. `Content-Length` is sent when it is known.
     pub fn streamed<B>(body: B) -> Self
     where
@@ -74,7 +74,7 @@ impl Outgoing {
     }
 }
 
-impl From<Bytes> for Outgoing {
+impl From<Bytes> for OutboundBody {
     fn from(bytes: Bytes) -> Self {
         Self(bytes.into())
     }
@@ -82,7 +82,7 @@ impl From<Bytes> for Outgoing {
 
 /// A complete response.
 #[derive(Clone, Debug)]
-pub struct Fetched {
+pub struct FetchedResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -161,7 +161,7 @@ impl Client {
     ///
     /// # Errors
     /// When the policy refuses the URL, no response arrives, or the response exceeds the limits.
-    pub async fn get(&self, url: &str, limits: Limits) -> Result<Fetched, NetError> {
+    pub async fn get(&self, url: &str, limits: Limits) -> Result<FetchedResponse, NetError> {
         self.request(Method::GET, url, HeaderMap::new(), None, limits).await
     }
 
@@ -176,8 +176,8 @@ impl Client {
         headers: HeaderMap,
         body: Option<Bytes>,
         limits: Limits,
-    ) -> Result<Fetched, NetError> {
-        self.send(method, url, headers, body.map(Outgoing::from), limits).await
+    ) -> Result<FetchedResponse, NetError> {
+        self.send(method, url, headers, body.map(OutboundBody::from), limits).await
     }
 
     /// As [`Self::request`], with a body that may be a stream.
@@ -189,9 +189,9 @@ impl Client {
         method: Method,
         url: &str,
         headers: HeaderMap,
-        body: Option<Outgoing>,
+        body: Option<OutboundBody>,
         limits: Limits,
-    ) -> Result<Fetched, NetError> {
+    ) -> Result<FetchedResponse, NetError> {
         let url = parse(url)?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(NetError::Refused(format!("{}: the scheme is not https", redacted(&url))));
@@ -212,7 +212,7 @@ impl Client {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Fetched { status, headers, body: body.freeze() })
+        Ok(FetchedResponse { status, headers, body: body.freeze() })
     }
 
     /// GETs a URL and parses its JSON, of at most `max_bytes` bytes.

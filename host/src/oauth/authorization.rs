@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::flow::{self, FlowError, Tokens};
 use super::own::SCOPES;
-use super::{Account, Courier, Discovery, DiscoveryError, OwnClient, OwnKey};
+use super::{Account, Discovery, DiscoveryError, DpopClient, OwnClient, OwnKey};
 use crate::atproto::Did;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey, sha256, sha256_hex};
 use crate::fair_share::Tenant;
@@ -40,26 +40,26 @@ const SECRET_BYTES: usize = 32;
 pub struct Authorizations {
     db: Db,
     sealing: SealingKey,
-    dpop_client: Courier,
+    dpop_client: DpopClient,
     discovery: Discovery,
     key: Arc<OwnKey>,
 }
 
 /// What the server does after a flow. Sealed together with the pending flow.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Goal {
+pub struct FlowGoal {
     /// Where the browser is redirected after the flow.
     pub return_to: String,
     /// Hash of the cookie that the browser must send with the callback; `None` when another browser may complete the
     /// flow.
     pub browser: Option<String>,
     /// Set when the flow authorizes a linked repo instead of a login.
-    pub grant: Option<GrantGoal>,
+    pub grant: Option<LinkedRepoGoal>,
 }
 
 /// Which linked repo a flow is for.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct GrantGoal {
+pub struct LinkedRepoGoal {
     pub id: String,
     /// Hash of the invite that began the flow; `None` when an admin began it.
     pub invite: Option<String>,
@@ -75,12 +75,12 @@ struct PendingFlow {
     verifier: String,
     /// The DPoP key's scalar, in hex.
     key: String,
-    goal: Goal,
+    goal: FlowGoal,
 }
 
 /// A completed flow: the user's tokens and what they belong to.
 #[derive(Debug)]
-pub struct Completed {
+pub struct CompletedFlow {
     pub did: Did,
     pub account: Account,
     pub client: OwnClient,
@@ -88,7 +88,7 @@ pub struct Completed {
     pub kid: Option<String>,
     pub key: PrivateKey,
     pub tokens: Tokens,
-    pub goal: Goal,
+    pub goal: FlowGoal,
 }
 
 /// Why a flow can't begin or can't be completed.
@@ -131,7 +131,7 @@ impl Authorizations {
     pub fn new(
         db: Db,
         sealing: SealingKey,
-        dpop_client: Courier,
+        dpop_client: DpopClient,
         discovery: Discovery,
         key: Arc<OwnKey>,
     ) -> Self {
@@ -156,7 +156,7 @@ impl Authorizations {
         did: &Did,
         origin: &str,
         scope: &str,
-        goal: Goal,
+        goal: FlowGoal,
         sender: &Tenant,
     ) -> Result<Url, AuthorizationError> {
         let (random, now) = (self.dpop_client.random(), self.dpop_client.clock().now());
@@ -218,7 +218,7 @@ impl Authorizations {
     pub async fn complete(
         &self,
         callback: &Callback<'_>,
-    ) -> Result<Completed, (AuthorizationError, Option<Goal>)> {
+    ) -> Result<CompletedFlow, (AuthorizationError, Option<FlowGoal>)> {
         let pending = self.take_pending(callback.state).await.map_err(|error| (error, None))?;
         let goal = pending.goal.clone();
         self.exchange(callback, pending).await.map_err(|error| (error, Some(goal)))
@@ -237,7 +237,7 @@ impl Authorizations {
         &self,
         callback: &Callback<'_>,
         pending: PendingFlow,
-    ) -> Result<Completed, AuthorizationError> {
+    ) -> Result<CompletedFlow, AuthorizationError> {
         // RFC 9207: refuse a response of another authorization server (mix-up attack).
         if callback.iss != Some(pending.issuer.as_str()) {
             return Err(AuthorizationError::Issuer);
@@ -266,7 +266,7 @@ impl Authorizations {
             return Err(AuthorizationError::Scope);
         }
         let kid = client.confidential.then(|| self.key.kid());
-        Ok(Completed { did: pending.did, account, client, kid, key, tokens, goal: pending.goal })
+        Ok(CompletedFlow { did: pending.did, account, client, kid, key, tokens, goal: pending.goal })
     }
 }
 

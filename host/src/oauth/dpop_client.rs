@@ -13,7 +13,7 @@ use url::Url;
 use crate::clock::Clock;
 use crate::crypto::PrivateKey;
 use crate::crypto::dpop::{self, ProofFor};
-use crate::net::{Client, Fetched, Limits, NetError, Outgoing};
+use crate::net::{Client, FetchedResponse, Limits, NetError, OutboundBody};
 use crate::random::Random;
 
 const DPOP: HeaderName = HeaderName::from_static("dpop");
@@ -38,7 +38,7 @@ const JTI_BYTES: usize = 16;
 
 /// An HTTP client that adds DPoP proofs. Cheap to clone; clones share the cached nonces.
 #[derive(Clone, Debug)]
-pub struct Courier {
+pub struct DpopClient {
     net: Client,
     clock: Clock,
     random: Random,
@@ -48,7 +48,7 @@ pub struct Courier {
 
 /// A request that is sent with a proof.
 #[derive(Clone, Debug)]
-pub struct Parcel<'a> {
+pub struct DpopRequest<'a> {
     pub method: Method,
     pub url: &'a str,
     pub headers: HeaderMap,
@@ -56,7 +56,7 @@ pub struct Parcel<'a> {
     pub limits: Limits,
 }
 
-impl Courier {
+impl DpopClient {
     pub fn new(net: Client, clock: Clock, random: Random) -> Self {
         let nonces = Cache::builder().max_capacity(MAX_NONCES).time_to_live(NONCE_CACHE_TIME).build();
         Self { net, clock, random, nonces }
@@ -79,11 +79,11 @@ impl Courier {
         &self,
         key: &PrivateKey,
         token: Option<&str>,
-        parcel: &Parcel<'_>,
-    ) -> Result<Fetched, NetError> {
+        parcel: &DpopRequest<'_>,
+    ) -> Result<FetchedResponse, NetError> {
         let mut attempt = 1;
         loop {
-            let body = parcel.body.clone().map(Outgoing::from);
+            let body = parcel.body.clone().map(OutboundBody::from);
             let headers = parcel.headers.clone();
             let fetched =
                 self.send_once(key, token, &parcel.method, parcel.url, headers, body, parcel.limits).await?;
@@ -107,9 +107,9 @@ impl Courier {
         method: &Method,
         url: &str,
         mut headers: HeaderMap,
-        body: Option<Outgoing>,
+        body: Option<OutboundBody>,
         limits: Limits,
-    ) -> Result<Fetched, NetError> {
+    ) -> Result<FetchedResponse, NetError> {
         let parsed = Url::parse(url).map_err(|error| NetError::Refused(format!("not a URL: {error}")))?;
         let origin = parsed.origin().ascii_serialization();
         let nonce = self.nonces.get(&origin);
@@ -155,7 +155,7 @@ pub(crate) fn error_code(body: &[u8]) -> String {
 
 /// Whether the server refused a request because its proof needs a new nonce: 400 from an authorization server, 401 from
 /// a PDS (RFC 9449 §8, §9).
-fn demands_nonce(fetched: &Fetched) -> bool {
+fn demands_nonce(fetched: &FetchedResponse) -> bool {
     const CODE: &str = "use_dpop_nonce";
     let refused = matches!(fetched.status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
     if !refused || !fetched.headers.contains_key(DPOP_NONCE) {

@@ -8,11 +8,11 @@ use serde_json::json;
 use url::form_urlencoded;
 
 use super::dpop_client::error_code;
-use super::{AuthorizationServer, Courier, Parcel};
+use super::{AuthorizationServer, DpopClient, DpopRequest};
 use crate::clock::Timestamp;
 use crate::config::Secret;
 use crate::crypto::{PrivateKey, jws};
-use crate::net::{Fetched, Limits, NetError};
+use crate::net::{FetchedResponse, Limits, NetError};
 use crate::random::Random;
 
 /// `client_assertion_type` of RFC 7523.
@@ -103,7 +103,7 @@ pub fn assertion(
 /// # Errors
 /// When the server refuses or does not answer.
 pub async fn push_request(
-    dpop_client: &Courier,
+    dpop_client: &DpopClient,
     server: &AuthorizationServer,
     client: &ClientCredentials,
     key: &PrivateKey,
@@ -120,7 +120,7 @@ pub async fn push_request(
 /// # Errors
 /// As [`push_request`].
 pub async fn exchange(
-    dpop_client: &Courier,
+    dpop_client: &DpopClient,
     server: &AuthorizationServer,
     client: &ClientCredentials,
     key: &PrivateKey,
@@ -140,7 +140,7 @@ pub async fn exchange(
 /// # Errors
 /// As [`push_request`].
 pub async fn refresh(
-    dpop_client: &Courier,
+    dpop_client: &DpopClient,
     server: &AuthorizationServer,
     client: &ClientCredentials,
     key: &PrivateKey,
@@ -155,7 +155,7 @@ pub async fn refresh(
 /// # Errors
 /// As [`push_request`].
 pub async fn revoke(
-    dpop_client: &Courier,
+    dpop_client: &DpopClient,
     server: &AuthorizationServer,
     client: &ClientCredentials,
     key: &PrivateKey,
@@ -166,19 +166,19 @@ pub async fn revoke(
 }
 
 async fn post(
-    dpop_client: &Courier,
+    dpop_client: &DpopClient,
     server: &AuthorizationServer,
     url: &str,
     client: &ClientCredentials,
     key: &PrivateKey,
     form: &[(&str, &str)],
-) -> Result<Fetched, FlowError> {
+) -> Result<FetchedResponse, FlowError> {
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded")),
         (ACCEPT, HeaderValue::from_static("application/json")),
     ]);
     let body = Some(form_body(dpop_client, server, client, form));
-    let parcel = Parcel { method: Method::POST, url, headers, body, limits: Limits::DOCUMENT };
+    let parcel = DpopRequest { method: Method::POST, url, headers, body, limits: Limits::DOCUMENT };
     let fetched = dpop_client.send(key, None, &parcel).await?;
     if fetched.status.is_success() {
         return Ok(fetched);
@@ -189,7 +189,7 @@ async fn post(
 }
 
 fn form_body(
-    dpop_client: &Courier,
+    dpop_client: &DpopClient,
     server: &AuthorizationServer,
     client: &ClientCredentials,
     form: &[(&str, &str)],
@@ -205,12 +205,12 @@ fn form_body(
     body.finish().into()
 }
 
-fn parse_body<'a, T: Deserialize<'a>>(fetched: &'a Fetched) -> Result<T, FlowError> {
+fn parse_body<'a, T: Deserialize<'a>>(fetched: &'a FetchedResponse) -> Result<T, FlowError> {
     serde_json::from_slice(&fetched.body)
         .map_err(|_| FlowError::Malformed("it is not JSON, or a field is missing"))
 }
 
-fn parse_tokens(dpop_client: &Courier, fetched: &Fetched) -> Result<Tokens, FlowError> {
+fn parse_tokens(dpop_client: &DpopClient, fetched: &FetchedResponse) -> Result<Tokens, FlowError> {
     let answer: TokenResponse = parse_body(fetched)?;
     if !answer.token_type.eq_ignore_ascii_case("dpop") {
         return Err(FlowError::Malformed("the token is not bound to the DPoP key"));

@@ -2,7 +2,7 @@
 //! 8414).
 //!
 //! [`Discovery`] finds an account's authorization server through the DID document and the PDS's metadata, never from a
-//! client's claim. [`Courier`] sends requests with DPoP proofs, [`flow`] calls a server's endpoints, and
+//! client's claim. [`DpopClient`] sends requests with DPoP proofs, [`flow`] calls a server's endpoints, and
 //! [`Authorizations`] runs the authorization flow of the instance's own users. `pds` stores the resulting sessions.
 
 mod authorization;
@@ -12,11 +12,11 @@ pub mod flow;
 pub mod own;
 
 pub use authorization::{
-    AuthorizationError, Authorizations, Callback, Completed, Goal, GrantGoal, STATE_SECONDS,
+    AuthorizationError, Authorizations, Callback, CompletedFlow, FlowGoal, LinkedRepoGoal, STATE_SECONDS,
 };
 pub(crate) use discovery::origin_of;
 pub use discovery::{Account, AuthorizationServer, Discovery, DiscoveryError};
 pub(crate) use dpop_client::error_code;
-pub use dpop_client::{Courier, Parcel};
+pub use dpop_client::{DpopClient, DpopRequest};
 pub use flow::{ClientCredentials, FlowError, Tokens};
 pub use own::{OwnClient, OwnKey};

@@ -1,4 +1,4 @@
-//! Makes calls to a PDS with one session. Each takes a place in [`PdsPlaces`] and has one deadline, which covers the
+//! Makes calls to a PDS with one session. Each takes a place in [`PdsPools`] and has one deadline, which covers the
 //! wait for the place, the renewal of tokens, and all repeats.
 
 use std::time::Duration;
@@ -10,11 +10,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::answer::{self, Committed, PdsError, Refusal};
-use super::{Action, PdsPlaces, Session, Write};
+use super::{PdsPools, Session, Write, WriteAction};
 use crate::atproto::scope::{Need, RepoAction};
 use crate::fair_share::Tenant;
-use crate::net::{Client, Limits, NetError, Outgoing};
-use crate::oauth::Parcel;
+use crate::net::{Client, Limits, NetError, OutboundBody};
+use crate::oauth::DpopRequest;
 
 /// Limits of one request. A healthy PDS answers a write much faster.
 const WRITE_LIMITS: Limits = Limits { max_bytes: Limits::DOCUMENT_BYTES, total: Duration::from_secs(30) };
@@ -40,7 +40,7 @@ enum CallKind {
 pub struct Agent<'a> {
     net: &'a Client,
     session: &'a Session,
-    places: &'a PdsPlaces,
+    places: &'a PdsPools,
     /// The tenant whose share the calls take.
     tenant: &'a Tenant,
     /// Upper bound of each call's deadline.
@@ -48,7 +48,7 @@ pub struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    pub fn new(net: &'a Client, session: &'a Session, places: &'a PdsPlaces, tenant: &'a Tenant) -> Self {
+    pub fn new(net: &'a Client, session: &'a Session, places: &'a PdsPools, tenant: &'a Tenant) -> Self {
         Self { net, session, places, tenant, patience: UPLOAD_TIME }
     }
 
@@ -64,19 +64,19 @@ impl<'a> Agent<'a> {
     /// When the PDS refuses or does not answer. After [`PdsError::Net`] and [`PdsError::Malformed`] the write may or
     /// may not have been made.
     pub async fn write(&self, write: &Write) -> Result<Committed, PdsError> {
-        self.write_and_show(write).await.map(|(committed, _)| committed)
+        self.write_with_response(write).await.map(|(committed, _)| committed)
     }
 
     /// As [`Self::write`]; also returns the body of the PDS's response, unchanged.
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub async fn write_and_show(&self, write: &Write) -> Result<(Committed, Bytes), PdsError> {
+    pub async fn write_with_response(&self, write: &Write) -> Result<(Committed, Bytes), PdsError> {
         self.check_write(write)?;
         let (method, record) = match &write.action {
-            Action::Create(record) => ("com.atproto.repo.createRecord", Some(record)),
-            Action::Put(record) => ("com.atproto.repo.putRecord", Some(record)),
-            Action::Delete => ("com.atproto.repo.deleteRecord", None),
+            WriteAction::Create(record) => ("com.atproto.repo.createRecord", Some(record)),
+            WriteAction::Put(record) => ("com.atproto.repo.putRecord", Some(record)),
+            WriteAction::Delete => ("com.atproto.repo.deleteRecord", None),
         };
         let mut body = JsonObject::new("repo", self.session.did.as_str());
         body.text("collection", write.collection.as_str());
@@ -103,9 +103,9 @@ impl<'a> Agent<'a> {
         for write in writes {
             self.check_write(write)?;
             let (kind, record) = match &write.action {
-                Action::Create(record) => ("create", Some(record)),
-                Action::Put(record) => ("update", Some(record)),
-                Action::Delete => ("delete", None),
+                WriteAction::Create(record) => ("create", Some(record)),
+                WriteAction::Put(record) => ("update", Some(record)),
+                WriteAction::Delete => ("delete", None),
             };
             let mut item = JsonObject::new("$type", &format!("com.atproto.repo.applyWrites#{kind}"));
             item.text("collection", write.collection.as_str());
@@ -142,15 +142,16 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub async fn upload_stream(&self, body: Outgoing, mime_type: HeaderValue) -> Result<Bytes, PdsError> {
+    pub async fn upload_stream(&self, body: OutboundBody, mime_type: HeaderValue) -> Result<Bytes, PdsError> {
         self.check_blob(&mime_type)?;
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, mime_type)]);
         let url = self.url("com.atproto.repo.uploadBlob");
         let limits = UPLOAD_LIMITS;
-        let parcel = Parcel { method: Method::POST, url: &url, headers, body: None, limits };
+        let parcel = DpopRequest { method: Method::POST, url: &url, headers, body: None, limits };
         let url = self.url("com.atproto.server.getSession");
         let limits = WRITE_LIMITS;
-        let probe = Parcel { method: Method::GET, url: &url, headers: HeaderMap::new(), body: None, limits };
+        let probe =
+            DpopRequest { method: Method::GET, url: &url, headers: HeaderMap::new(), body: None, limits };
         let call = async {
             answer::success(self.session.credential.send_stream(self.net, &probe, parcel, body).await?)
         };
@@ -180,10 +181,10 @@ impl<'a> Agent<'a> {
     /// because it creates the record where there is none.
     fn check_write(&self, write: &Write) -> Result<(), PdsError> {
         let actions: &[RepoAction] = match (&write.action, &write.swap) {
-            (Action::Create(_), _) => &[RepoAction::Create],
-            (Action::Put(_), None) => &[RepoAction::Create, RepoAction::Update],
-            (Action::Put(_), Some(_)) => &[RepoAction::Update],
-            (Action::Delete, _) => &[RepoAction::Delete],
+            (WriteAction::Create(_), _) => &[RepoAction::Create],
+            (WriteAction::Put(_), None) => &[RepoAction::Create, RepoAction::Update],
+            (WriteAction::Put(_), Some(_)) => &[RepoAction::Update],
+            (WriteAction::Delete, _) => &[RepoAction::Delete],
         };
         let collection = write.collection.as_str();
         for &action in actions {
@@ -219,7 +220,7 @@ impl<'a> Agent<'a> {
             body
         });
         let url = self.url(method);
-        let parcel = Parcel { method: verb, url: &url, headers, body, limits };
+        let parcel = DpopRequest { method: verb, url: &url, headers, body, limits };
         answer::success(self.session.credential.send(self.net, parcel).await?)
     }
 
@@ -294,7 +295,7 @@ mod tests {
     /// The deadline covers renewals, repeats and the wait for a place.
     #[tokio::test(start_paused = true)]
     async fn a_call_has_one_deadline() {
-        let (net, places, tenant) = (loopback(), PdsPlaces::default(), Tenant::Instance);
+        let (net, places, tenant) = (loopback(), PdsPools::default(), Tenant::Instance);
         let session = Session {
             did: Did::try_from("did:plc:alice").unwrap(),
             endpoint: "http://127.0.0.1:9".to_owned(),

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::RenewError;
 use crate::atproto::{Cid, RecordUri, Tid};
 use crate::fair_share::Full;
-use crate::net::{Fetched, NetError};
+use crate::net::{FetchedResponse, NetError};
 
 /// A PDS's error response, kept complete so that it can be forwarded unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,8 +129,8 @@ struct ApplyWritesResponse {
 ///
 /// # Errors
 /// [`PdsError::Refused`] for any other status.
-pub(super) fn success(fetched: Fetched) -> Result<Bytes, PdsError> {
-    let Fetched { status, body, .. } = fetched;
+pub(super) fn success(fetched: FetchedResponse) -> Result<Bytes, PdsError> {
+    let FetchedResponse { status, body, .. } = fetched;
     if status.is_success() { Ok(body) } else { Err(PdsError::Refused(Refusal { status, body })) }
 }
 

@@ -8,7 +8,7 @@ use crate::atproto::Did;
 /// What a caller has proved about stored sessions. The API client that a request names is not part of it: client keys
 /// are public and prove nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Authority {
+pub enum SessionAuthority {
     /// No session: an anonymous call, a call with service auth, a job without `auth`.
     #[default]
     None,
@@ -20,7 +20,7 @@ pub enum Authority {
     Newest { client: Option<Arc<str>> },
 }
 
-impl Authority {
+impl SessionAuthority {
     /// The API client, by id, of the session that the caller proved to hold.
     pub fn client(&self) -> Option<&Arc<str>> {
         match self {
@@ -57,22 +57,22 @@ mod tests {
         let did = |text: &str| Did::try_from(text).unwrap();
         let (user, team) = (did("did:plc:user"), did("did:plc:team"));
         let client = || Some(Arc::from("app"));
-        let which = |authority: &Authority, account: Option<&Did>| {
+        let which = |authority: &SessionAuthority, account: Option<&Did>| {
             authority.session_of(&user, account).map(|which| format!("{which:?}"))
         };
-        assert_eq!(which(&Authority::None, None), None);
-        assert_eq!(which(&Authority::None, Some(&team)), None);
+        assert_eq!(which(&SessionAuthority::None, None), None);
+        assert_eq!(which(&SessionAuthority::None, Some(&team)), None);
 
-        let dpop = Authority::Session { id: "s1".into(), client: client() };
+        let dpop = SessionAuthority::Session { id: "s1".into(), client: client() };
         assert_eq!(which(&dpop, None), Some(format!("{:?}", SessionSelector::Id("s1"))));
         let of_team = SessionSelector::Account { did: &team, client: Some("app") };
         assert_eq!(which(&dpop, Some(&team)), Some(format!("{of_team:?}")));
 
-        let cookie = Authority::Session { id: "s2".into(), client: None };
+        let cookie = SessionAuthority::Session { id: "s2".into(), client: None };
         assert_eq!(which(&cookie, None), Some(format!("{:?}", SessionSelector::Id("s2"))));
         assert_eq!(which(&cookie, Some(&team)), None, "accounts are shared within an API client");
 
-        let job = Authority::Newest { client: client() };
+        let job = SessionAuthority::Newest { client: client() };
         let newest = SessionSelector::Account { did: &user, client: Some("app") };
         assert_eq!(which(&job, None), Some(format!("{newest:?}")));
     }

@@ -8,8 +8,8 @@ use http::header::WWW_AUTHENTICATE;
 use super::vault::SessionTokens;
 use super::{PdsError, RenewError, Vault};
 use crate::crypto::PrivateKey;
-use crate::net::{Fetched, Limits, Outgoing};
-use crate::oauth::Parcel;
+use crate::net::{FetchedResponse, Limits, OutboundBody};
+use crate::oauth::DpopRequest;
 
 /// A token that expires within this many seconds is renewed before use, so that it does not expire during a call.
 const RENEW_AHEAD_SECONDS: i64 = 30;
@@ -53,7 +53,7 @@ impl BoundSession {
     }
 
     /// Sends a request; renews the tokens and repeats it when the PDS rejects the access token.
-    pub(super) async fn send(&self, parcel: &Parcel<'_>) -> Result<Fetched, PdsError> {
+    pub(super) async fn send(&self, parcel: &DpopRequest<'_>) -> Result<FetchedResponse, PdsError> {
         let tokens = self.valid_tokens().await?;
         let dpop_client = self.vault.dpop_client();
         let fetched = dpop_client.send(&self.key, Some(tokens.access.reveal()), parcel).await?;
@@ -71,11 +71,11 @@ impl BoundSession {
     /// the tokens and the nonce if necessary, and shows whether the PDS accepts the session before the body is sent.
     pub(super) async fn send_stream(
         &self,
-        probe: &Parcel<'_>,
-        parcel: Parcel<'_>,
-        body: Outgoing,
+        probe: &DpopRequest<'_>,
+        parcel: DpopRequest<'_>,
+        body: OutboundBody,
         limits: Limits,
-    ) -> Result<Fetched, PdsError> {
+    ) -> Result<FetchedResponse, PdsError> {
         let probed = self.send(probe).await?;
         if probed.status == StatusCode::UNAUTHORIZED {
             return Ok(probed);
@@ -83,14 +83,14 @@ impl BoundSession {
         let tokens = self.cached_tokens();
         let token = Some(tokens.access.reveal().as_str());
         let dpop_client = self.vault.dpop_client();
-        let Parcel { method, url, headers, .. } = parcel;
+        let DpopRequest { method, url, headers, .. } = parcel;
         Ok(dpop_client.send_once(&self.key, token, &method, url, headers, Some(body), limits).await?)
     }
 }
 
 /// Whether the PDS rejects the access token as invalid or expired (RFC 6750 §3.1; older PDSs report it in the body
 /// only).
-fn rejects_token(fetched: &Fetched) -> bool {
+fn rejects_token(fetched: &FetchedResponse) -> bool {
     if !matches!(fetched.status, StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST) {
         return false;
     }

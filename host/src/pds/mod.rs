@@ -20,10 +20,10 @@ mod vault;
 
 pub use agent::Agent;
 pub use answer::{Committed, PdsError, Refusal};
-pub use authority::Authority;
+pub use authority::SessionAuthority;
 pub use bound::BoundSession;
 pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_sets};
-pub use places::PdsPlaces;
+pub use places::PdsPools;
 pub use revocation::Revocations;
 pub use session::{Credential, Session, SessionSelector, Sessions};
 pub use vault::{Registration, RenewError, Vault};
@@ -41,7 +41,7 @@ pub struct Write {
     pub collection: Nsid,
     /// `None` only for a new record: the PDS then generates the key.
     pub rkey: Option<RecordKey>,
-    pub action: Action,
+    pub action: WriteAction,
     /// When set, a put replaces only the record with this CID (`swapRecord`).
     pub swap: Option<String>,
 }
@@ -51,8 +51,8 @@ impl Write {
     /// collection and under its key. A PDS must not report records of other repos.
     pub fn fits(&self, repo: &Did, reported: Option<&(RecordUri, Cid)>) -> bool {
         match (reported, &self.action) {
-            (None, Action::Delete) => true,
-            (Some((uri, _)), Action::Create(_) | Action::Put(_)) => {
+            (None, WriteAction::Delete) => true,
+            (Some((uri, _)), WriteAction::Create(_) | WriteAction::Put(_)) => {
                 uri.did == *repo
                     && uri.collection == self.collection
                     && self.rkey.as_ref().is_none_or(|rkey| *rkey == uri.rkey)
@@ -64,7 +64,7 @@ impl Write {
 
 /// What a write does. Records are JSON text with `$type`.
 #[derive(Clone, Debug)]
-pub enum Action {
+pub enum WriteAction {
     Create(Bytes),
     Put(Bytes),
     Delete,

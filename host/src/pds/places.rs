@@ -62,7 +62,7 @@ const UPLOADS_BY_ACCOUNT: Bounds = Bounds {
 
 /// The pools of concurrent calls to PDSs. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct PdsPlaces {
+pub struct PdsPools {
     routes: FairPool,
     tenants: FairPool,
     accounts_uploading: FairPool,
@@ -77,7 +77,7 @@ pub(super) struct CallPlaces {
     _route_or_account: Place,
 }
 
-impl Default for PdsPlaces {
+impl Default for PdsPools {
     fn default() -> Self {
         Self {
             routes: FairPool::new("pds_routes", BY_ROUTE),
@@ -88,7 +88,7 @@ impl Default for PdsPlaces {
     }
 }
 
-impl PdsPlaces {
+impl PdsPools {
     /// The bounds of concurrent calls of a tenant to one PDS operator, and of uploads of an account.
     #[cfg(test)]
     pub(super) fn max_per_route_and_account() -> (usize, usize) {

@@ -75,7 +75,7 @@ impl Vault {
     }
 
     /// The public keys, as JSON text, of a deleted client whose sessions are still being revoked.
-    pub fn departing_keys(&self, client_id: &str) -> Vec<String> {
+    pub fn keys_of_deleted_client(&self, client_id: &str) -> Vec<String> {
         self.deleted_clients_keys().get(client_id).unwrap_or_default()
     }
 

@@ -8,8 +8,8 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use super::{BoundSession, EffectiveScopes, PdsError, Vault};
 use crate::atproto::Did;
 use crate::config::Secret;
-use crate::net::{Client, Fetched, Outgoing};
-use crate::oauth::Parcel;
+use crate::net::{Client, FetchedResponse, OutboundBody};
+use crate::oauth::DpopRequest;
 use crate::store::StoreError;
 
 /// A session with a PDS: the right to write to one repo.
@@ -34,11 +34,15 @@ pub enum Credential {
 
 impl Credential {
     /// Sends a request with the credential.
-    pub(super) async fn send(&self, net: &Client, mut parcel: Parcel<'_>) -> Result<Fetched, PdsError> {
+    pub(super) async fn send(
+        &self,
+        net: &Client,
+        mut parcel: DpopRequest<'_>,
+    ) -> Result<FetchedResponse, PdsError> {
         match self {
             Self::Bearer(token) => {
                 parcel.headers.insert(AUTHORIZATION, bearer(token)?);
-                let Parcel { method, url, headers, body, limits } = parcel;
+                let DpopRequest { method, url, headers, body, limits } = parcel;
                 Ok(net.request(method, url, headers, body, limits).await?)
             }
             Self::Dpop(bound) => bound.send(&parcel).await,
@@ -49,10 +53,10 @@ impl Credential {
     pub(super) async fn send_stream(
         &self,
         net: &Client,
-        probe: &Parcel<'_>,
-        mut parcel: Parcel<'_>,
-        body: Outgoing,
-    ) -> Result<Fetched, PdsError> {
+        probe: &DpopRequest<'_>,
+        mut parcel: DpopRequest<'_>,
+        body: OutboundBody,
+    ) -> Result<FetchedResponse, PdsError> {
         let limits = parcel.limits;
         match self {
             Self::Bearer(token) => {

@@ -15,20 +15,20 @@ use crate::config::Secret;
 #[path = "../../../tests/support/upstream.rs"]
 mod upstream;
 
-use self::upstream::{Asked, Upstream, respond};
+use self::upstream::{ReceivedRequest, Upstream, respond};
 
 /// Revisions begin in November 2023.
 const FIRST_REV: u64 = 1_700_000_000_000_000;
 
 type Refusals = Arc<Mutex<Vec<(u16, &'static str)>>>;
 
-pub(crate) struct Standin {
+pub(crate) struct FakePds {
     upstream: Upstream,
     refusals: Refusals,
     revs: Arc<AtomicU64>,
 }
 
-impl Standin {
+impl FakePds {
     pub(crate) async fn start() -> Self {
         let (refusals, revs) = (Refusals::default(), Arc::new(AtomicU64::new(0)));
         let (refuse, count) = (Arc::clone(&refusals), Arc::clone(&revs));
@@ -59,7 +59,7 @@ impl Standin {
 
     /// Method (with query) and body of each request so far.
     pub(crate) fn asked(&self) -> Vec<(String, Value)> {
-        let asked = self.upstream.asked().into_iter();
+        let asked = self.upstream.requests().into_iter();
         asked
             .map(|asked| {
                 let method = asked.path_and_query.trim_start_matches("/xrpc/com.atproto.repo.").to_owned();
@@ -79,7 +79,7 @@ fn rev(commit: u64) -> Tid {
     Tid::new(FIRST_REV + commit, 7).unwrap()
 }
 
-fn answer(asked: &Asked, commit: u64) -> Response<Bytes> {
+fn answer(asked: &ReceivedRequest, commit: u64) -> Response<Bytes> {
     let method = asked.path_and_query.trim_start_matches("/xrpc/");
     assert_eq!(
         asked.method == http::Method::GET,

@@ -52,10 +52,10 @@ pub async fn sweep(db: &Db, vault: &Vault, now: Timestamp) -> Result<(), StoreEr
     let ago = |seconds: i64| now.plus_seconds(-seconds);
     oauth_states::prune(db, now).await?;
     // When a browser's session has expired, its session with the PDS is revoked too.
-    for id in oauth_sessions::unneeded(db, now, ago(LOGIN_SECONDS), MAX_REVOKED).await? {
+    for id in oauth_sessions::unused(db, now, ago(LOGIN_SECONDS), MAX_REVOKED).await? {
         vault.end(&id).await?;
     }
-    while oauth_sessions::delete_over(db, ago(EXPIRED_SECONDS), ago(IDLE_SECONDS), BATCH_ROWS).await?
+    while oauth_sessions::delete_unusable(db, ago(EXPIRED_SECONDS), ago(IDLE_SECONDS), BATCH_ROWS).await?
         == u64::from(BATCH_ROWS)
     {}
     while dpop_keys::delete_unused(db, ago(PROVISION_SECONDS), BATCH_ROWS).await? == u64::from(BATCH_ROWS) {}

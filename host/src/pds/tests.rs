@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::json;
 
-use super::standin::Standin;
+use super::standin::FakePds;
 use super::*;
 use crate::atproto::Did;
 use crate::fair_share::Tenant;
@@ -17,11 +17,11 @@ use crate::net::tests::loopback;
 const ALICE: &str = "did:plc:alice";
 
 fn agent<'a>(net: &'a Client, session: &'a Session) -> Agent<'a> {
-    static PLACES: LazyLock<PdsPlaces> = LazyLock::new(PdsPlaces::default);
+    static PLACES: LazyLock<PdsPools> = LazyLock::new(PdsPools::default);
     Agent::new(net, session, &PLACES, &Tenant::Instance)
 }
 
-fn write(rkey: Option<&str>, action: Action) -> Write {
+fn write(rkey: Option<&str>, action: WriteAction) -> Write {
     let rkey = rkey.map(|rkey| RecordKey::try_from(rkey).unwrap());
     Write { collection: Nsid::try_from("com.example.note").unwrap(), rkey, action, swap: None }
 }
@@ -32,16 +32,16 @@ fn record(text: &str) -> Bytes {
 
 #[tokio::test]
 async fn each_write_has_its_method() {
-    let (pds, net) = (Standin::start().await, loopback());
+    let (pds, net) = (FakePds::start().await, loopback());
     let session = pds.session(ALICE);
     let agent = agent(&net, &session);
-    let made = agent.write(&write(None, Action::Create(record("a\"b")))).await.unwrap();
+    let made = agent.write(&write(None, WriteAction::Create(record("a\"b")))).await.unwrap();
     let (uri, cid) = made.records[0].clone().unwrap();
     assert_eq!(uri.to_string(), "at://did:plc:alice/com.example.note/3madebythepds");
     assert_eq!(made.rev, Some(pds.rev()));
-    let put = agent.write(&write(Some("k"), Action::Put(record("new")))).await.unwrap();
+    let put = agent.write(&write(Some("k"), WriteAction::Put(record("new")))).await.unwrap();
     assert_ne!(put.records[0].clone().unwrap().1, cid);
-    let gone = agent.write(&write(Some("k"), Action::Delete)).await.unwrap();
+    let gone = agent.write(&write(Some("k"), WriteAction::Delete)).await.unwrap();
     assert_eq!(gone, Committed { rev: Some(pds.rev()), records: vec![None] });
     let (repo, collection) = (ALICE, "com.example.note");
     let note = |text| json!({ "$type": collection, "text": text });
@@ -63,12 +63,12 @@ async fn each_write_has_its_method() {
 
 #[tokio::test]
 async fn many_writes_are_one_commit() {
-    let (pds, net) = (Standin::start().await, loopback());
+    let (pds, net) = (FakePds::start().await, loopback());
     let session = pds.session(ALICE);
     let writes = [
-        write(Some("a"), Action::Create(record("a"))),
-        write(Some("b"), Action::Put(record("b"))),
-        write(Some("c"), Action::Delete),
+        write(Some("a"), WriteAction::Create(record("a"))),
+        write(Some("b"), WriteAction::Put(record("b"))),
+        write(Some("c"), WriteAction::Delete),
     ];
     let committed = agent(&net, &session).apply_writes(&writes).await.unwrap();
     let keys: Vec<_> =
@@ -90,7 +90,7 @@ async fn many_writes_are_one_commit() {
 
 #[tokio::test]
 async fn blobs_are_uploaded_unchanged() {
-    let (pds, net) = (Standin::start().await, loopback());
+    let (pds, net) = (FakePds::start().await, loopback());
     let session = pds.session(ALICE);
     let agent = agent(&net, &session);
     let answer = agent.upload_blob(Bytes::from_static(b"bytes"), "image/png").await.unwrap();
@@ -101,12 +101,12 @@ async fn blobs_are_uploaded_unchanged() {
 
 #[tokio::test]
 async fn a_refusal_is_kept_complete() {
-    let (pds, net) = (Standin::start().await, loopback());
+    let (pds, net) = (FakePds::start().await, loopback());
     let session = pds.session(ALICE);
     let agent = agent(&net, &session);
     let body = r#"{"error":"InvalidRecord","message":"no text"}"#;
     pds.refuse(400, body);
-    let error = agent.write(&write(None, Action::Create(record("x")))).await.unwrap_err();
+    let error = agent.write(&write(None, WriteAction::Create(record("x")))).await.unwrap_err();
     assert_eq!(error.to_string(), "the PDS answered 400: InvalidRecord: no text");
     let PdsError::Refused(refusal) = error else { panic!("{error:?}") };
     assert_eq!((refusal.status, &refusal.body[..]), (StatusCode::BAD_REQUEST, body.as_bytes()));
@@ -117,7 +117,7 @@ async fn a_refusal_is_kept_complete() {
         (404, r#"{"message":"nothing here"}"#, "nothing here"),
     ] {
         pds.refuse(status, body);
-        let error = agent.write(&write(Some("k"), Action::Delete)).await.unwrap_err();
+        let error = agent.write(&write(Some("k"), WriteAction::Delete)).await.unwrap_err();
         let PdsError::Refused(refusal) = error else { panic!("{error:?}") };
         assert_eq!((refusal.reason().as_str(), refusal.is_not_found()), (reason, status != 502));
     }
@@ -125,7 +125,7 @@ async fn a_refusal_is_kept_complete() {
 
 #[tokio::test]
 async fn invalid_responses_are_distinguished_from_refusals() {
-    let (pds, net) = (Standin::start().await, loopback());
+    let (pds, net) = (FakePds::start().await, loopback());
     let session = pds.session(ALICE);
     let agent = agent(&net, &session);
     for body in [
@@ -136,21 +136,21 @@ async fn invalid_responses_are_distinguished_from_refusals() {
         r#"{"uri":"at://did:plc:alice/com.example.note/k","cid":"c"}"#,
     ] {
         pds.refuse(200, body);
-        let error = agent.write(&write(None, Action::Create(record("x")))).await.unwrap_err();
+        let error = agent.write(&write(None, WriteAction::Create(record("x")))).await.unwrap_err();
         assert!(matches!(error, PdsError::Malformed(_)), "{body}: {error}");
     }
     // Old PDSs answer a delete with an empty body.
     pds.refuse(200, "");
-    let gone = agent.write(&write(Some("k"), Action::Delete)).await.unwrap();
+    let gone = agent.write(&write(Some("k"), WriteAction::Delete)).await.unwrap();
     assert_eq!(gone, Committed { rev: None, records: vec![None] });
     pds.refuse(200, r#"{"results":[]}"#);
-    let error = agent.apply_writes(&[write(Some("k"), Action::Delete)]).await.unwrap_err();
+    let error = agent.apply_writes(&[write(Some("k"), WriteAction::Delete)]).await.unwrap_err();
     assert!(matches!(error, PdsError::Malformed(_)), "{error}");
 }
 
 #[tokio::test]
 async fn a_credential_is_never_shown() {
-    let pds = Standin::start().await;
+    let pds = FakePds::start().await;
     let session = pds.session(ALICE);
     let shown = format!("{session:?}");
     assert!(!shown.contains("token-of"), "{shown}");
@@ -181,14 +181,14 @@ async fn silent() -> (String, tokio::task::JoinHandle<()>, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_slow_pds_delays_neither_other_pdss_nor_other_tenants() {
-    let (pds, net, places) = (Standin::start().await, loopback(), PdsPlaces::default());
+    let (pds, net, places) = (FakePds::start().await, loopback(), PdsPools::default());
     let (slow, _server, accepted) = silent().await;
     // Another host name counts as another operator.
     let slow = Session { endpoint: slow.replace("127.0.0.1", "localhost"), ..pds.session(ALICE) };
     let (session, bob) = (pds.session(ALICE), pds.session("did:plc:bob"));
     let (a, b) = (Tenant::client("a"), Tenant::client("b"));
-    let create = write(None, Action::Create(record("x")));
-    let (calls, uploads) = PdsPlaces::max_per_route_and_account();
+    let create = write(None, WriteAction::Create(record("x")));
+    let (calls, uploads) = PdsPools::max_per_route_and_account();
     let waiting = async {
         let agent = Agent::new(&net, &slow, &places, &a);
         let writes = (0..2 * calls).map(|_| agent.write(&create));

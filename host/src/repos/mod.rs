@@ -14,7 +14,7 @@ use crate::fair_share::Tenant;
 use crate::indexing::WriterHandle;
 use crate::lexicons::Registry;
 use crate::net;
-use crate::pds::{Action, Agent, Committed, PdsPlaces, Session, SessionSelector, Sessions, Write};
+use crate::pds::{Agent, Committed, PdsPools, Session, SessionSelector, Sessions, Write, WriteAction};
 use crate::store::index::{Change, Delete, Upsert};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
@@ -33,7 +33,7 @@ struct Inner {
     scripts: Arc<dyn Bindings>,
     sessions: Sessions,
     net: net::Client,
-    places: PdsPlaces,
+    places: PdsPools,
     writer: OnceLock<WriterHandle>,
 }
 
@@ -68,7 +68,7 @@ impl Repos {
         sessions: Sessions,
         net: net::Client,
     ) -> Self {
-        let (places, writer) = (PdsPlaces::default(), OnceLock::new());
+        let (places, writer) = (PdsPools::default(), OnceLock::new());
         Self(Arc::new(Inner { db, registry, scripts, sessions, net, places, writer }))
     }
 
@@ -105,7 +105,7 @@ impl Repos {
     /// Mirrors `writes` to `repo` in the index, as the PDS has reported them in `committed`. Returns the record of each
     /// write; `None` when neither the write nor the PDS names it. A reported record that does not fit its write is not
     /// mirrored (invariant 5).
-    pub async fn take_over(
+    pub async fn mirror_writes(
         &self,
         repo: &Did,
         writes: &[Write],
@@ -137,15 +137,17 @@ impl Repos {
     /// the stream has the same `rev` and changes nothing. When an event script decides about such records, the index
     /// waits for the stream and the script. An untracked collection is not mirrored, because later changes would be
     /// missed.
-    async fn mirror(&self, uri: RecordUri, action: &Action, cid: Option<Cid>, rev: Option<Tid>) {
+    async fn mirror(&self, uri: RecordUri, action: &WriteAction, cid: Option<Cid>, rev: Option<Tid>) {
         let kind = match action {
-            Action::Create(_) => TriggerKind::RecordCreate,
-            Action::Put(_) => TriggerKind::RecordUpdate,
-            Action::Delete => TriggerKind::RecordDelete,
+            WriteAction::Create(_) => TriggerKind::RecordCreate,
+            WriteAction::Put(_) => TriggerKind::RecordUpdate,
+            WriteAction::Delete => TriggerKind::RecordDelete,
         };
         let inner = &self.0;
         let collection = uri.collection.as_str();
-        if !inner.registry.snapshot().is_tracked(collection) || inner.scripts.decides(collection, kind) {
+        if !inner.registry.snapshot().is_tracked(collection)
+            || inner.scripts.has_record_script(collection, kind)
+        {
             return;
         }
         if let Err(error) = self.write_to_index(&uri, action, cid, rev).await {
@@ -156,7 +158,7 @@ impl Repos {
     async fn write_to_index(
         &self,
         uri: &RecordUri,
-        action: &Action,
+        action: &WriteAction,
         cid: Option<Cid>,
         rev: Option<Tid>,
     ) -> Result<(), LocalError> {
@@ -165,7 +167,7 @@ impl Repos {
             None => self.local_rev(uri).await?,
         };
         match action {
-            Action::Create(record) | Action::Put(record) => {
+            WriteAction::Create(record) | WriteAction::Put(record) => {
                 let Ok(inspected) = record::inspect(record) else { return Ok(()) };
                 if cid.is_none() || inspected.cid.ok() != cid {
                     // The PDS stored a different record than was sent; the stream delivers that one.
@@ -173,7 +175,7 @@ impl Repos {
                 }
                 self.submit(upsert(uri, rev, cid, record, inspected.refs)).await
             }
-            Action::Delete => {
+            WriteAction::Delete => {
                 let RecordUri { did, collection, rkey } = uri.clone();
                 self.submit(Change::Delete(Delete { did, collection, rkey, rev })).await
             }

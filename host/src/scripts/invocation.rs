@@ -26,7 +26,7 @@ pub struct Invocation<'a> {
     /// The request body of a procedure: JSON text that has been checked to be JSON.
     pub input: Option<&'a [u8]>,
     /// The event, for record and label scripts.
-    pub event: Option<Happening<'a>>,
+    pub event: Option<TriggerEvent<'a>>,
     /// Id and input (JSON text) of the job that the run executes.
     pub job: Option<(&'a str, &'a [u8])>,
     /// For a run that a script called.
@@ -37,7 +37,7 @@ pub struct Invocation<'a> {
 
 /// An event, whose fields become globals of its script.
 #[derive(Clone, Copy, Debug)]
-pub enum Happening<'a> {
+pub enum TriggerEvent<'a> {
     Record {
         /// `create`, `update` or `delete`.
         action: &'a str,
@@ -57,7 +57,7 @@ pub enum Happening<'a> {
     },
 }
 
-impl Happening<'_> {
+impl TriggerEvent<'_> {
     fn render(&self, out: &mut Vec<u8>) {
         let mut texts = |fields: &[(&str, &str)]| {
             for (name, value) in fields {
@@ -166,7 +166,7 @@ fn render_params(out: &mut Vec<u8>, params: &[(String, String)]) {
 
 /// The kind of value that `handle()` returned. It decides what happens to the event of a record or label script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ReturnKind {
     /// nil, or no value.
     Nothing,
     Table,
@@ -176,7 +176,7 @@ pub enum Shape {
 /// The result of a successful run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    pub shape: Shape,
+    pub shape: ReturnKind,
     /// The returned value as JSON text, `null` for nothing.
     pub body: Bytes,
     pub usage: Usage,

@@ -18,10 +18,10 @@ mod tests;
 
 pub use engine::{Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
-pub use invocation::{Happening, Invocation, Outcome, Shape, Usage};
-pub use library::{CompiledScript, Library, Tallied};
+pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent, Usage};
+pub use library::{CompiledScript, Library, TallySnapshot};
 pub use scheduling::Lineage;
 pub use services::{
-    ActiveLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, Row, Search,
-    ServerIndex, ServerLabels, ServerLog, Services, Variables, Web, Xrpc, XrpcError,
+    ActiveLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, OutboundHttp, Page, Query, Row,
+    Search, ServerIndex, ServerLabels, ServerLog, Services, Variables, Xrpc, XrpcError,
 };

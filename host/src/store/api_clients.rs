@@ -71,7 +71,7 @@ pub async fn list(db: &Db, parent_id: Option<&str>) -> Result<Vec<ApiClientRow>,
 }
 
 /// A client and its children. Empty when the client does not exist, because its children are deleted with it.
-pub async fn family(db: &Db, id: &str) -> Result<Vec<ApiClientRow>, StoreError> {
+pub async fn with_children(db: &Db, id: &str) -> Result<Vec<ApiClientRow>, StoreError> {
     let sql = select!("WHERE id = $1 OR parent_client_id = $1");
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_all(pool).await)?)
 }

@@ -6,7 +6,12 @@ use super::{Db, StoreError, on};
 
 /// Stores `sealed` under `name` unless a key exists there, and returns the stored key: hosts that start at the same
 /// time all get the same one.
-pub async fn keep(db: &Db, name: &str, sealed: &[u8], now: Timestamp) -> Result<Vec<u8>, StoreError> {
+pub async fn get_or_insert(
+    db: &Db,
+    name: &str,
+    sealed: &[u8],
+    now: Timestamp,
+) -> Result<Vec<u8>, StoreError> {
     let sql = "INSERT INTO instance_keys (name, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
     on!(db, writer, |pool| sqlx::query(sql).bind(name).bind(sealed).bind(now).execute(pool).await.map(drop))?;
     get(db, name)

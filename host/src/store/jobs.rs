@@ -41,7 +41,7 @@ pub struct NewJob<'a> {
 
 /// Limits on the number of pending jobs.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct PendingLimits {
     pub of_creator: i64,
     pub of_tenant: i64,
 }
@@ -66,7 +66,12 @@ const COLUMNS: &str = "id, job_type, status, input, progress, result, error, cre
      inherit_auth <> 0 AS inherit_auth, started_at, completed_at, created_at";
 
 /// Queues a job; `false` when too many jobs are pending.
-pub async fn create(db: &Db, job: &NewJob<'_>, room: Room, now: Timestamp) -> Result<bool, StoreError> {
+pub async fn create(
+    db: &Db,
+    job: &NewJob<'_>,
+    room: PendingLimits,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
     let sql = "INSERT INTO jobs \
                (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
                SELECT $1, $2, 'pending', $3, '{}', $4, $5, $6, $7, $9 \
@@ -121,11 +126,11 @@ pub struct Worker<'a> {
     pub name: &'a str,
     pub host: &'a str,
     /// Largest number of jobs of one tenant that the host runs at the same time.
-    pub most_of_tenant: i64,
+    pub max_per_tenant: i64,
 }
 
 /// Assigns a pending job to the worker until `lease_until`. Skips tenants of which this host already runs
-/// `most_of_tenant` jobs; chooses the tenant whose latest job started longest ago, and that tenant's oldest pending
+/// `max_per_tenant` jobs; chooses the tenant whose latest job started longest ago, and that tenant's oldest pending
 /// job.
 pub async fn claim(
     db: &Db,
@@ -162,7 +167,7 @@ pub async fn claim(
     };
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(worker.name).bind(lease_until).bind(now);
-        query.bind(worker.host).bind(worker.most_of_tenant).fetch_all(pool).await.map(only_row)
+        query.bind(worker.host).bind(worker.max_per_tenant).fetch_all(pool).await.map(only_row)
     })?)
 }
 
@@ -246,7 +251,7 @@ pub async fn delete_ended_before(db: &Db, before: Timestamp, max: u32) -> Result
 }
 
 /// Removes ended jobs of a tenant except the newest `keep`, at most `max`. Returns how many.
-pub async fn delete_ended_but(db: &Db, tenant: &str, keep: u32, max: u32) -> Result<u64, StoreError> {
+pub async fn delete_ended_beyond(db: &Db, tenant: &str, keep: u32, max: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE tenant = $1 AND completed_at IS NOT NULL \
                ORDER BY completed_at DESC, id DESC LIMIT $3 OFFSET $2)";
     Ok(on!(db, writer, |pool| {

@@ -29,7 +29,7 @@ pub struct Label {
 
 /// A label that is in effect: neither negated nor expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct ActiveLabel {
     pub src: String,
     pub val: String,
     /// `None` for a self-label.
@@ -101,11 +101,11 @@ type Row = (String, String, Option<String>, Option<Timestamp>, Option<String>);
 
 /// The labels in effect at `now`, by subject: those of labelers and the self-labels of visible records, sorted by
 /// source and value. Subjects without labels are left out. Takes one query.
-pub async fn held(
+pub async fn active(
     db: &Db,
     subjects: &[String],
     now: Timestamp,
-) -> Result<HashMap<String, Vec<Held>>, StoreError> {
+) -> Result<HashMap<String, Vec<ActiveLabel>>, StoreError> {
     let records: Vec<Value> = subjects
         .iter()
         .filter_map(|uri| RecordUri::parse(uri).ok().map(|parsed| (uri, parsed)))
@@ -120,13 +120,13 @@ pub async fn held(
             sqlx::query_as(ACTIVE_POSTGRES).bind(subjects).bind(now).bind(records).fetch_all(&db.pool).await?
         }
     };
-    let mut found: HashMap<String, Vec<Held>> = HashMap::new();
+    let mut found: HashMap<String, Vec<ActiveLabel>> = HashMap::new();
     for (uri, src, val, cts, self_labels) in rows {
         let labels = found.entry(uri).or_default();
         if let Some(val) = val {
-            labels.push(Held { src, val, cts });
+            labels.push(ActiveLabel { src, val, cts });
         } else if let Some(self_labels) = self_labels {
-            labels.extend(self_label_values(&self_labels).into_iter().map(|val| Held {
+            labels.extend(self_label_values(&self_labels).into_iter().map(|val| ActiveLabel {
                 src: src.clone(),
                 val,
                 cts: None,

@@ -89,7 +89,7 @@ impl Lease {
     }
 
     /// Releases the lease at once. After a mere drop it is free when the server has detected the end of the connection.
-    pub async fn give_back(&mut self) {
+    pub async fn release(&mut self) {
         if let Some(connection) = self.0.as_mut().and_then(|lease| lease.connection.take()) {
             connection.close().await;
         }

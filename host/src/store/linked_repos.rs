@@ -15,7 +15,7 @@ pub struct GrantRow {
     pub reason: Option<String>,
     /// Space-separated.
     pub scopes: String,
-    /// Triggers whose scripts may use the grant. Empty: every script, except those of queries without a caller.
+    /// EventScripts whose scripts may use the grant. Empty: every script, except those of queries without a caller.
     #[sqlx(try_from = "List")]
     pub scripts: Vec<String>,
     /// `pending`, `active` or `needs_reauth`.
@@ -109,7 +109,12 @@ pub async fn authorize(
 }
 
 /// Marks a grant as `needs_reauth`, unless its session was replaced meanwhile.
-pub async fn lost(db: &Db, id: &str, session_id: Option<&str>, why: &str) -> Result<(), StoreError> {
+pub async fn mark_needs_reauth(
+    db: &Db,
+    id: &str,
+    session_id: Option<&str>,
+    why: &str,
+) -> Result<(), StoreError> {
     let sql = "UPDATE linked_repos SET status = 'needs_reauth', last_error = $3 \
                WHERE id = $1 AND status = 'active' AND (session_id IS NULL OR session_id = $2)";
     on!(db, writer, |pool| {
@@ -118,7 +123,7 @@ pub async fn lost(db: &Db, id: &str, session_id: Option<&str>, why: &str) -> Res
     Ok(())
 }
 
-pub async fn refreshed(db: &Db, id: &str, now: Timestamp) -> Result<(), StoreError> {
+pub async fn mark_refreshed(db: &Db, id: &str, now: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE linked_repos SET last_refreshed_at = $2, last_error = NULL WHERE id = $1 AND status = 'active'";
     on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(now).execute(pool).await.map(drop))?;
     Ok(())

@@ -25,7 +25,7 @@ pub async fn announce(db: &Db, text: &str) -> Result<(), StoreError> {
 
 /// What a listener receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ListenerEvent {
     Notice(String),
     /// The listener has just connected: earlier notices are lost to it.
     Began,
@@ -44,11 +44,11 @@ impl Notices {
     }
 
     /// The next notice. Waits while the database is unreachable, and for ever on SQLite. Cancel-safe.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> ListenerEvent {
         let Db::Postgres(db) = &self.db else { return std::future::pending().await };
         if let Some(connection) = &mut self.connection {
             if let Some(notice) = connection.next().await {
-                return Heard::Notice(notice.payload().to_owned());
+                return ListenerEvent::Notice(notice.payload().to_owned());
             }
             self.connection = None;
             tracing::warn!("the connection for notices of other hosts was lost");
@@ -62,7 +62,7 @@ impl Notices {
             match listening.await {
                 Ok(connection) => {
                     self.connection = Some(connection);
-                    return Heard::Began;
+                    return ListenerEvent::Began;
                 }
                 Err(error) => tracing::warn!(%error, "can't listen for notices of other hosts"),
             }

@@ -61,7 +61,7 @@ pub struct NewSession<'a> {
 
 /// The session of the key that a DPoP proof was made with. All fields are `None` while the key has no session.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct Presented {
+pub struct ProofSession {
     pub id: Option<String>,
     pub did: Option<String>,
     pub scopes: Option<String>,
@@ -134,7 +134,11 @@ pub async fn register(
 }
 
 /// The session of a client's key, by the key's JWK thumbprint; `None` when the client has no such key.
-pub async fn presented(db: &Db, client_id: &str, thumbprint: &str) -> Result<Option<Presented>, StoreError> {
+pub async fn by_thumbprint(
+    db: &Db,
+    client_id: &str,
+    thumbprint: &str,
+) -> Result<Option<ProofSession>, StoreError> {
     let sql = "SELECT s.id, s.did, s.scopes, s.token_hash, s.refreshable, s.expires_at \
                FROM dpop_keys k LEFT JOIN oauth_sessions s ON s.key_id = k.id \
                WHERE k.thumbprint = $1 AND k.client_id = $2";
@@ -273,12 +277,7 @@ const SURPLUS_STEP: i64 = 100;
 
 /// The instance's own sessions from before `before` that neither a valid browser session nor a linked repo uses: the
 /// browser session has expired, or the login was not completed. At most `max`.
-pub async fn unneeded(
-    db: &Db,
-    now: Timestamp,
-    before: Timestamp,
-    max: u32,
-) -> Result<Vec<String>, StoreError> {
+pub async fn unused(db: &Db, now: Timestamp, before: Timestamp, max: u32) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT s.id FROM oauth_sessions s WHERE s.client_id IS NULL AND s.created_at < $2 \
                AND NOT EXISTS (SELECT 1 FROM web_sessions w WHERE w.oauth_session_id = s.id AND w.expires_at > $1) \
                AND NOT EXISTS (SELECT 1 FROM linked_repos l WHERE l.session_id = s.id) LIMIT $3";
@@ -290,7 +289,12 @@ pub async fn unneeded(
 /// Removes unusable sessions and their keys, at most `max`: those that expired before `expired` without a refresh
 /// token, and those last updated before `idle`. Sessions of linked repos stay: their grants report the loss. Returns
 /// how many.
-pub async fn delete_over(db: &Db, expired: Timestamp, idle: Timestamp, max: u32) -> Result<u64, StoreError> {
+pub async fn delete_unusable(
+    db: &Db,
+    expired: Timestamp,
+    idle: Timestamp,
+    max: u32,
+) -> Result<u64, StoreError> {
     let sql = "DELETE FROM dpop_keys WHERE id IN (SELECT s.key_id FROM oauth_sessions s \
                WHERE ((s.refreshable = FALSE AND s.expires_at < $1) OR s.updated_at < $2) \
                AND NOT EXISTS (SELECT 1 FROM linked_repos l WHERE l.session_id = s.id) LIMIT $3)";

@@ -35,7 +35,7 @@ pub struct Report {
 
 impl Readiness {
     /// The cached result if it is recent, otherwise that of a new check, which concurrent callers wait for.
-    pub async fn look(&self, db: &Db, now: Timestamp) -> Report {
+    pub async fn check(&self, db: &Db, now: Timestamp) -> Report {
         let mut last = self.last.lock().await;
         if let Some((at, report)) = &*last
             && at.elapsed() < CACHE_TIME

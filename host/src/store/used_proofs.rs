@@ -10,7 +10,7 @@ use super::{Db, StoreError, on};
 pub type ProofId = [u8; 16];
 
 /// Stores the use of proofs, which must be distinct, and returns those that were not used before.
-pub async fn keep(db: &Db, proofs: &[(ProofId, Timestamp)]) -> Result<Vec<ProofId>, StoreError> {
+pub async fn insert_unused(db: &Db, proofs: &[(ProofId, Timestamp)]) -> Result<Vec<ProofId>, StoreError> {
     if proofs.is_empty() {
         return Ok(Vec::new());
     }

@@ -8,8 +8,8 @@ use belvedere::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
 use belvedere::fair_share::Tenant;
 use belvedere::identity::Resolver;
 use belvedere::net::{Client, OutboundPolicy};
-use belvedere::oauth::{Courier, Discovery, OwnKey};
-use belvedere::pds::{Agent, PdsPlaces, Registration, Vault};
+use belvedere::oauth::{Discovery, DpopClient, OwnKey};
+use belvedere::pds::{Agent, PdsPools, Registration, Vault};
 use belvedere::random::Random;
 use belvedere::store::Db;
 use belvedere::store::dpop_keys::{self, DpopKeyRow};
@@ -106,12 +106,12 @@ fn host(db: &Db, plc: &str) -> Host {
     belvedere::net::install_tls_provider();
     let policy = OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() };
     let (net, clock, random) = (Client::new(policy).unwrap(), Clock::system(), Random::system());
-    let courier = Courier::new(net.clone(), clock.clone(), random);
+    let dpop_client = DpopClient::new(net.clone(), clock.clone(), random);
     let resolver = Resolver::new(net.clone(), plc.parse().unwrap(), clock);
     let discovery = Discovery::new(net.clone(), resolver);
     let own = OwnKey::new(PrivateKey::generate(Algorithm::Es256, &Random::system()));
     let (sealing, tasks) = (SealingKey::new([7; 32]), TaskTracker::new());
-    Host(Vault::new(db.clone(), sealing, courier, discovery, Arc::new(own), tasks), net)
+    Host(Vault::new(db.clone(), sealing, dpop_client, discovery, Arc::new(own), tasks), net)
 }
 
 async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
@@ -163,8 +163,8 @@ async fn renew_all(db: TestDb, hosts: usize) {
             calls.spawn(async move {
                 let Host(vault, net) = &all[call % all.len()];
                 let session = vault.by_id(&id).await.unwrap().unwrap();
-                // A new `PdsPlaces` each, since the calls exceed one tenant's limit.
-                let (places, tenant) = (PdsPlaces::default(), Tenant::Instance);
+                // A new `PdsPools` each, since the calls exceed one tenant's limit.
+                let (places, tenant) = (PdsPools::default(), Tenant::Instance);
                 let agent = Agent::new(net, &session, &places, &tenant);
                 agent.query("com.atproto.server.getSession").await.unwrap()
             });

@@ -3,11 +3,11 @@
 use belvedere::clock::Timestamp;
 use belvedere::jobs::retention::{self, Retention};
 use belvedere::store::Db;
-use belvedere::store::jobs::{self, End, NewJob, Room, Worker};
+use belvedere::store::jobs::{self, End, NewJob, PendingLimits, Worker};
 
 use crate::on_both;
 
-const ROOM: Room = Room { of_creator: 3, of_tenant: 4 };
+const ROOM: PendingLimits = PendingLimits { of_creator: 3, of_tenant: 4 };
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
 async fn create(db: &Db, tenant: &str, creator: &str, id: &str, at: i64) -> bool {
@@ -24,8 +24,8 @@ async fn create(db: &Db, tenant: &str, creator: &str, id: &str, at: i64) -> bool
 }
 
 /// Claims a job for a worker of a host. Returns the job's id.
-async fn claim(db: &Db, host: &str, name: &str, at: i64, most_of_tenant: i64) -> Option<String> {
-    let worker = Worker { name: &format!("{host}/{name}"), host, most_of_tenant };
+async fn claim(db: &Db, host: &str, name: &str, at: i64, max_per_tenant: i64) -> Option<String> {
+    let worker = Worker { name: &format!("{host}/{name}"), host, max_per_tenant };
     let job = jobs::claim(db, worker, Timestamp(at), Timestamp(at + 30)).await.unwrap();
     job.map(|job| job.id)
 }
@@ -105,8 +105,8 @@ on_both! {
             ids.sort();
             ids
         };
-        assert_eq!(jobs::delete_ended_but(&db, "b", 0, 10).await.unwrap(), 0);
-        assert_eq!(jobs::delete_ended_but(&db, "a", 2, 10).await.unwrap(), 1);
+        assert_eq!(jobs::delete_ended_beyond(&db, "b", 0, 10).await.unwrap(), 0);
+        assert_eq!(jobs::delete_ended_beyond(&db, "a", 2, 10).await.unwrap(), 1);
         assert_eq!(ids().await, ["a1", "a2", "waits"]);
         retention::sweep(&db, Timestamp(21 + DAY + 7 * DAY), Retention { event_days: 0 }).await.unwrap();
         assert_eq!(ids().await, ["a2", "waits"]);

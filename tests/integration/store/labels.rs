@@ -3,7 +3,7 @@
 use belvedere::clock::Timestamp;
 use belvedere::store::Db;
 use belvedere::store::index::AccountStatus;
-use belvedere::store::labels::{self, Held, Label};
+use belvedere::store::labels::{self, ActiveLabel, Label};
 use serde_json::json;
 
 use super::fixtures::*;
@@ -25,7 +25,7 @@ fn label(uri: &str, val: &str, cts: i64) -> Label {
 
 /// Source and value of the labels in force at time 100.
 async fn held(db: &Db, uri: &str) -> Vec<(String, String)> {
-    let mut found = labels::held(db, &[uri.to_owned()], Timestamp(100)).await.unwrap();
+    let mut found = labels::active(db, &[uri.to_owned()], Timestamp(100)).await.unwrap();
     found.remove(uri).unwrap_or_default().into_iter().map(|held| (held.src, held.val)).collect()
 }
 
@@ -65,7 +65,7 @@ on_both! {
         let (a, b) = (uri(1, NOTE, "a"), uri(1, NOTE, "b"));
         apply(&db, 1, vec![put(&a, 1, &many(100)), put(&b, 1, &many(10_000))]).await;
         let subjects = [a.to_string(), b.to_string()];
-        let found = labels::held(&db, &subjects, Timestamp(100)).await.unwrap();
+        let found = labels::active(&db, &subjects, Timestamp(100)).await.unwrap();
         assert_eq!((found.len(), found[&subjects[0]].len()), (1, 100));
     }
 
@@ -76,15 +76,15 @@ on_both! {
         apply(&db, 1, vec![put(&a, 1, &own.to_string()), put(&b, 1, r#"{"labels":{"values":"no"}}"#)]).await;
         labels::put(&db, &[label(&a.to_string(), "spam", 1), label(did(2).as_str(), "bot", 1)]).await.unwrap();
         let subjects = [a.to_string(), b.to_string(), did(2).to_string(), "at://x".to_owned(), a.to_string()];
-        let found = labels::held(&db, &subjects[..4], Timestamp(100)).await.unwrap();
-        let mine = |val: &str| Held { src: did(1).to_string(), val: val.to_owned(), cts: None };
-        let spam = Held { src: LABELER.to_owned(), val: "spam".to_owned(), cts: Some(Timestamp(1)) };
+        let found = labels::active(&db, &subjects[..4], Timestamp(100)).await.unwrap();
+        let mine = |val: &str| ActiveLabel { src: did(1).to_string(), val: val.to_owned(), cts: None };
+        let spam = ActiveLabel { src: LABELER.to_owned(), val: "spam".to_owned(), cts: Some(Timestamp(1)) };
         assert_eq!(found[&a.to_string()], [mine("art"), mine("nudity"), spam.clone()]);
         assert_eq!(found[did(2).as_str()].len(), 1);
         assert_eq!(found.len(), 2);
         // Self-labels of a hidden account's record are ignored; labels by others stay in force.
         set_status(&db, 1, AccountStatus::TakenDown).await;
-        let found = labels::held(&db, &subjects, Timestamp(100)).await.unwrap();
+        let found = labels::active(&db, &subjects, Timestamp(100)).await.unwrap();
         assert_eq!(found[&a.to_string()].iter().filter(|held| held.cts.is_none()).count(), 0);
         assert!(found[&a.to_string()].contains(&spam));
     }

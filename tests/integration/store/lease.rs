@@ -34,7 +34,7 @@ async fn sqlite_always_grants_the_lease() {
     let mut lease = Lease::of(&db);
     assert_eq!(lease.take(NOW).await.unwrap(), Some(Term::ALONE));
     assert!(tokio::time::timeout(Duration::from_millis(20), lease.lost()).await.is_err());
-    lease.give_back().await;
+    lease.release().await;
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn one_host_has_it_until_it_is_released_or_the_connection_ends() {
     let (mut one, mut two) = (Lease::of(&db), Lease::of(&db));
     let first = taken(&mut one).await;
     assert_eq!(two.take(NOW).await.unwrap(), None);
-    one.give_back().await;
+    one.release().await;
     let second = taken(&mut two).await;
     assert!(second > first && first > Term::ALONE);
 
@@ -75,7 +75,7 @@ async fn a_batch_of_an_ended_term_is_refused() {
     };
     let first = taken(&mut one).await;
     index::apply(&db, &batch(first, "{}", 10)).await.unwrap();
-    one.give_back().await;
+    one.release().await;
     let second = taken(&mut two).await;
     index::apply(&db, &batch(second, "{}", 20)).await.unwrap();
 
@@ -98,7 +98,7 @@ async fn a_term_begins_after_the_last_commit_of_the_one_before() {
     let mut commit = postgres.pool.begin().await.unwrap();
     let sql = "SELECT 1 FROM stream_cursors WHERE source = 'lease' FOR SHARE";
     sqlx::query(sql).execute(&mut *commit).await.unwrap();
-    one.give_back().await;
+    one.release().await;
     let other = Db::clone(&db);
     let taking = tokio::spawn(async move { taken(&mut Lease::of(&other)).await });
     let waits =

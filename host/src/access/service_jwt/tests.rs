@@ -66,13 +66,17 @@ async fn verify(
     issuer: &Issuer,
     token: &str,
     method: Option<&str>,
-) -> Result<Spoken, Refused> {
+) -> Result<VerifiedToken, ServiceTokenError> {
     let buckets = Buckets::default();
     let sender = Sender::new(&buckets, [203, 0, 113, 1].into(), Timestamp(NOW * 1_000_000));
     tokens.verify(issuer, &sender, token, method).await
 }
 
-async fn check(header: Value, change: Value, method: Option<&str>) -> (Result<Spoken, Refused>, u32) {
+async fn check(
+    header: Value,
+    change: Value,
+    method: Option<&str>,
+) -> (Result<VerifiedToken, ServiceTokenError>, u32) {
     let issuer = Issuer::new(Algorithm::Es256k);
     let token = issuer.token(header, &claims(change));
     let result = verify(&tokens(), &issuer, &token, method).await;
@@ -142,11 +146,11 @@ async fn a_failed_signature_is_tried_once_with_a_fresh_document() {
     let (input, _) = token.rsplit_once('.').unwrap();
     let (_, signature) = other.rsplit_once('.').unwrap();
     let forged = format!("{input}.{signature}");
-    assert!(matches!(verify(&tokens(), &issuer, &forged, None).await, Err(Refused::Signature)));
+    assert!(matches!(verify(&tokens(), &issuer, &forged, None).await, Err(ServiceTokenError::Signature)));
     let curve = issuer.token(json!({ "alg": "ES256K" }), &claims(json!({})));
     assert!(verify(&tokens(), &issuer, &curve, None).await.is_err());
     let gone = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "iss": "did:plc:gone" })));
-    assert!(matches!(verify(&tokens(), &issuer, &gone, None).await, Err(Refused::Key(_))));
+    assert!(matches!(verify(&tokens(), &issuer, &gone, None).await, Err(ServiceTokenError::Key(_))));
     for garbage in ["", "a", "a.b", "a.b.c", "....", &"x".repeat(100_000)] {
         assert!(verify(&tokens(), &issuer, garbage, None).await.is_err());
     }
@@ -158,7 +162,7 @@ async fn a_token_with_a_jti_can_be_used_once() {
     let tokens = tokens();
     let token = issuer.token(json!({ "alg": "ES256" }), &claims(json!({ "jti": "1" })));
     assert!(verify(&tokens, &issuer, &token, None).await.is_ok());
-    assert!(matches!(verify(&tokens, &issuer, &token, None).await, Err(Refused::Replayed)));
+    assert!(matches!(verify(&tokens, &issuer, &token, None).await, Err(ServiceTokenError::Replayed)));
     let without = issuer.token(json!({ "alg": "ES256" }), &claims(json!({})));
     assert!(verify(&tokens, &issuer, &without, None).await.is_ok());
     assert!(verify(&tokens, &issuer, &without, None).await.is_ok());
@@ -182,7 +186,10 @@ async fn a_flood_of_tokens_whose_issuers_stall_delays_no_other_sender() {
         match futures_util::poll!(&mut call) {
             std::task::Poll::Pending => flood.push(call),
             std::task::Poll::Ready(outcome) => {
-                assert!(matches!(outcome, Err(Refused::Busy(Full::Tenant) | Refused::LookUpLimit(_))));
+                assert!(matches!(
+                    outcome,
+                    Err(ServiceTokenError::Busy(Full::Tenant) | ServiceTokenError::LookUpLimit(_))
+                ));
                 refused += 1;
             }
         }

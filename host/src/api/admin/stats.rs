@@ -9,7 +9,7 @@ use crate::access::Admin;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
-use crate::scripts::Tallied;
+use crate::scripts::TallySnapshot;
 use crate::store::fields::table::{self, Entry, State};
 use crate::store::records;
 
@@ -124,7 +124,7 @@ pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> Result<
 }
 
 impl Script {
-    fn new(id: String, tallied: &Tallied) -> Self {
+    fn new(id: String, tallied: &TallySnapshot) -> Self {
         let millis = |duration: std::time::Duration| duration.as_micros() as f64 / 1e3;
         Self {
             id,

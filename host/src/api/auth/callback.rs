@@ -9,7 +9,7 @@ use super::session::store_session;
 use super::{linked_repo, redirect};
 use crate::app::App;
 use crate::http::{Error, Request, Response};
-use crate::oauth::{AuthorizationError, Callback, Goal};
+use crate::oauth::{AuthorizationError, Callback, FlowGoal};
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let param = |name: &str| request.query(name);
@@ -23,7 +23,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let completed = match app.sessions.authorizations.complete(&callback).await {
         Ok(completed) => completed,
         Err((AuthorizationError::Store(error), _)) => return Err(Error::from(error)),
-        Err((error, Some(Goal { grant: Some(_), .. }))) => {
+        Err((error, Some(FlowGoal { grant: Some(_), .. }))) => {
             tracing::info!(%error, "a linked repo was not authorized");
             return Ok(redirect("/link/result?status=failed"));
         }
@@ -36,7 +36,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
             }));
         }
     };
-    let Goal { return_to, browser, grant } = completed.goal.clone();
+    let FlowGoal { return_to, browser, grant } = completed.goal.clone();
     if let Some(goal) = grant {
         let status = linked_repo::link(&app, &completed, &goal).await?;
         let to = if goal.invite.is_none() && status == "success" {

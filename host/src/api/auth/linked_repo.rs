@@ -15,7 +15,7 @@ use crate::atproto::Did;
 use crate::crypto::sha256_hex;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::oauth::{Completed, Goal, GrantGoal};
+use crate::oauth::{CompletedFlow, FlowGoal, LinkedRepoGoal};
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow, InviteRow};
 
@@ -32,7 +32,11 @@ pub(in crate::api) async fn find_invite(
 }
 
 /// Links the account that completed the authorization; returns the `status` for `/link/result`.
-pub(super) async fn link(app: &App, completed: &Completed, goal: &GrantGoal) -> Result<&'static str, Error> {
+pub(super) async fn link(
+    app: &App,
+    completed: &CompletedFlow,
+    goal: &LinkedRepoGoal,
+) -> Result<&'static str, Error> {
     let Some(grant) = linked_repos::get(&app.db, &goal.id).await? else { return Ok("gone") };
     if let Some(invite) = &goal.invite {
         let valid = linked_repos::get_invite(&app.db, invite, app.clock.now()).await?;
@@ -115,10 +119,10 @@ pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
         }
         _ => named,
     };
-    let goal = Goal {
+    let goal = FlowGoal {
         return_to: String::new(),
         browser: None,
-        grant: Some(GrantGoal { id: grant.id, invite: Some(invite.id) }),
+        grant: Some(LinkedRepoGoal { id: grant.id, invite: Some(invite.id) }),
     };
     let origin = app.access.origins.of_host(request.headers());
     let sender = Sender::of(&app.access, &request);

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::atproto::scope::{Scope, Scopes};
 use crate::http::{Error, Request, Response, response};
 use crate::identity::HandleError;
-use crate::oauth::{AuthorizationError, Goal, OwnClient, own};
+use crate::oauth::{AuthorizationError, FlowGoal, OwnClient, own};
 
 /// The `redirect_uri` of a login without one.
 const DEFAULT_RETURN: &str = "/dashboard/";
@@ -39,7 +39,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let (cookie, browser) = app.access.web_sessions.login_cookie(&app.random);
     // A loopback client is redirected back to 127.0.0.1, where a cookie for localhost is not sent.
     let follows = OwnClient::of(&origin, own::SCOPES).redirect_uri.starts_with(&origin);
-    let goal = Goal { return_to, browser: follows.then_some(browser), grant: None };
+    let goal = FlowGoal { return_to, browser: follows.then_some(browser), grant: None };
     let sender = Sender::of(&app.access, &request);
     let url = app.sessions.authorizations.begin(&did, &origin, &scope, goal, sender.tenant()).await;
     let url = url.map_err(begin_error)?;

@@ -4,7 +4,7 @@ use crate::access::secrets;
 use crate::app::App;
 use crate::crypto::jwk;
 use crate::http::Error;
-use crate::oauth::Completed;
+use crate::oauth::CompletedFlow;
 use crate::pds::Registration;
 use crate::store::dpop_keys::{self, DpopKeyRow};
 
@@ -12,8 +12,8 @@ use crate::store::dpop_keys::{self, DpopKeyRow};
 ///
 /// # Errors
 /// When the store fails.
-pub(super) async fn store_session(app: &App, completed: &Completed) -> Result<String, Error> {
-    let Completed { did, account, client, kid, key, tokens, .. } = completed;
+pub(super) async fn store_session(app: &App, completed: &CompletedFlow) -> Result<String, Error> {
+    let CompletedFlow { did, account, client, kid, key, tokens, .. } = completed;
     let key_id = secrets::provision_id(&app.random);
     let row = DpopKeyRow {
         sealed: app.sessions.vault.seal_key(&key_id, key),

@@ -17,7 +17,7 @@ pub async fn jwks(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let keys = api_client_keys::list(&app.db, request.param("id")).await?;
     let mut keys: Vec<String> = keys.into_iter().map(|key| key.public_jwk).collect();
     if keys.is_empty() {
-        keys = app.sessions.vault.departing_keys(request.param("id"));
+        keys = app.sessions.vault.keys_of_deleted_client(request.param("id"));
     }
     let keys: Vec<Box<RawValue>> =
         keys.into_iter().filter_map(|key| RawValue::from_string(key).ok()).collect();

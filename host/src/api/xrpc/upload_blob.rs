@@ -7,10 +7,10 @@ use http::{StatusCode, header};
 
 use super::method::rendered;
 use crate::app::App;
-use crate::http::body::Unread;
+use crate::http::body::UnreadBody;
 use crate::http::{Error, Request, Response, response};
 use crate::methods::pds_session;
-use crate::net::Outgoing;
+use crate::net::OutboundBody;
 use crate::xrpc::Caller;
 
 /// service.md, Limits.
@@ -20,7 +20,7 @@ pub async fn handle(
     app: Arc<App>,
     caller: Caller,
     request: Request,
-    unread: Unread,
+    unread: UnreadBody,
 ) -> Result<Response, Error> {
     let session = pds_session::of(&app, &caller, None).await?;
     if request.headers().contains_key(header::CONTENT_ENCODING) {
@@ -30,7 +30,7 @@ pub async fn handle(
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let (body, arrival) = unread.stream(MAX_BYTES)?;
     let agent = app.repos.agent(&session, &caller.tenant);
-    let uploaded = agent.upload_stream(Outgoing::streamed(body), kind).await;
+    let uploaded = agent.upload_stream(OutboundBody::streamed(body), kind).await;
     match uploaded {
         Ok(answer) => Ok(response::json_bytes(StatusCode::OK, answer)),
         Err(error) => {

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::Server;
 use crate::config::Config;
-use crate::net::{Client, Fetched, Limits, OutboundPolicy};
+use crate::net::{Client, FetchedResponse, Limits, OutboundPolicy};
 
 /// Bytes of the list of all scripts with their bodies: a hundred scripts of the largest size.
 const LIST_BYTES: usize = 64 << 20;
@@ -71,7 +71,7 @@ impl Remote {
         self.send(Method::DELETE, &path(id), None).await.map(drop)
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Fetched> {
+    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<FetchedResponse> {
         let url = format!("{}{path}", self.base);
         let body = body.map(|body| body.to_string().into());
         let limits = Limits { max_bytes: LIST_BYTES, ..Limits::DOCUMENT };

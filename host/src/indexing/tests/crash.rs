@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
-use crate::indexing::standin::{Standin, eventually, synthetic, synthetic_record};
+use crate::indexing::standin::{FakeJetstream, eventually, synthetic, synthetic_record};
 use crate::random::Random;
 use crate::store::cursors;
 
@@ -24,7 +24,7 @@ fn after_repeated_kills_every_record_is_there_once() {
     // The stand-in outlives the server's "processes".
     let outside = runtime();
     let jetstream = outside.block_on(async {
-        let jetstream = Standin::start().await;
+        let jetstream = FakeJetstream::start().await;
         database(&dir).await.close().await;
         jetstream
     });

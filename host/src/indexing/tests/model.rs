@@ -22,7 +22,7 @@ use crate::indexing::status::LiveStatus;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::{FakeStore, Recorder};
 use crate::indexing::writer::{WRITER_QUEUE, Writer};
-use crate::indexing::{Action, NoScripts, RecordEvent, RecordScripts};
+use crate::indexing::{NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
 use crate::indexing::{envelope, frame};
 use crate::random::Random;
 use crate::store::Db;
@@ -93,7 +93,7 @@ fn encode(event: &Event, i: usize) -> Bytes {
 }
 
 /// Applies the events without the pipeline, one transaction each.
-async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScripts) {
+async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScriptRunner) {
     let applier = Applier::new(Arc::new(Recorder::default()), Clock::system());
     for bytes in frames {
         let Ok(event) = frame::parse(bytes) else { continue };
@@ -122,7 +122,7 @@ async fn apply_through_pipeline(
     frames: &[Bytes],
     chunks: &[usize],
     shards: usize,
-    scripts: Arc<dyn RecordScripts>,
+    scripts: Arc<dyn RecordScriptRunner>,
     between: impl Fn(usize),
     finished: impl AsyncFn(),
 ) {
@@ -194,13 +194,13 @@ proptest! {
 /// Scripts that take a different time for each event and skip every fifth.
 struct SlowScripts;
 
-impl RecordScripts for SlowScripts {
+impl RecordScriptRunner for SlowScripts {
     fn is_idle(&self) -> bool {
         false
     }
 
-    fn wants(&self, action: Action, change: &Change) -> bool {
-        action != Action::Delete || change.uri().rkey.as_str() == "k1"
+    fn wants(&self, action: RecordAction, change: &Change) -> bool {
+        action != RecordAction::Delete || change.uri().rkey.as_str() == "k1"
     }
 
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {

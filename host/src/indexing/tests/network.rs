@@ -6,7 +6,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::atproto::RecordUri;
 use crate::indexing::standin::{
-    Frame, Mode, Place, Standin, binary, eventually, synthetic, synthetic_did, tid,
+    FakeJetstream, Frame, Mode, Place, binary, eventually, synthetic, synthetic_did, tid,
 };
 use crate::indexing::{Notice, Observer as _};
 use crate::store::cursors;
@@ -30,7 +30,7 @@ async fn wait_until_committed(db: &crate::store::Db, time_us: i64) {
 async fn bursts_on_one_key_end_with_the_last_word() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
-    let jetstream = Standin::start().await;
+    let jetstream = FakeJetstream::start().await;
     let server = run(&db, vec![jetstream.url()], &[NOTE], 3);
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;
     let mut time = BASE;
@@ -65,7 +65,7 @@ async fn bursts_on_one_key_end_with_the_last_word() {
 async fn an_old_rev_never_overwrites_a_newer_one_from_anywhere() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
-    let jetstream = Standin::start().await;
+    let jetstream = FakeJetstream::start().await;
     let server = run(&db, vec![jetstream.url()], &[NOTE], 1);
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;
     let did = synthetic_did(1);
@@ -98,7 +98,7 @@ async fn an_old_rev_never_overwrites_a_newer_one_from_anywhere() {
 async fn garbage_is_counted_and_the_good_ones_arrive() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
-    let jetstream = Standin::start().await;
+    let jetstream = FakeJetstream::start().await;
     let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;
     let did = synthetic_did(1);
@@ -144,7 +144,7 @@ async fn garbage_is_counted_and_the_good_ones_arrive() {
 async fn accounts_are_hidden_purged_and_shown_again() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
-    let jetstream = Standin::start().await;
+    let jetstream = FakeJetstream::start().await;
     let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;
     let (ann, bob) = (synthetic_did(1), synthetic_did(2));
@@ -181,7 +181,7 @@ async fn accounts_are_hidden_purged_and_shown_again() {
 async fn failures_of_the_server_lose_nothing() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
-    let (first, second) = (Standin::start().await, Standin::start().await);
+    let (first, second) = (FakeJetstream::start().await, FakeJetstream::start().await);
     let server = run(&db, vec![first.url(), second.url()], &[NOTE], 2);
     let frames: Vec<Frame> = synthetic(3000, 40, NOTE, BASE).collect();
     let mut rest = frames.chunks(100);
@@ -222,7 +222,7 @@ async fn failures_of_the_server_lose_nothing() {
 async fn a_new_collection_is_subscribed_without_a_restart_and_nothing_is_lost() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
-    let jetstream = Standin::start().await;
+    let jetstream = FakeJetstream::start().await;
     let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;
     jetstream.push_all(synthetic(500, 10, NOTE, BASE));
@@ -242,7 +242,7 @@ async fn a_new_collection_is_subscribed_without_a_restart_and_nothing_is_lost() 
 async fn a_stop_commits_received_events_and_the_next_start_resumes_there() {
     let dir = tempdir().unwrap();
     let db = database(&dir).await;
-    let jetstream = Standin::start().await;
+    let jetstream = FakeJetstream::start().await;
     jetstream.push_all(synthetic(100, 5, NOTE, BASE - 1_000));
     let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;

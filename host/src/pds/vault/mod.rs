@@ -22,7 +22,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey};
 use crate::fair_share::{Bounds, FairPool, Full, Tenant};
-use crate::oauth::{ClientCredentials, Courier, Discovery, DiscoveryError, FlowError, OwnKey, flow};
+use crate::oauth::{ClientCredentials, Discovery, DiscoveryError, DpopClient, FlowError, OwnKey, flow};
 use crate::pds::{BoundSession, Credential, EffectiveScopesCache, Session};
 use crate::random::Random;
 use crate::store::oauth_sessions::{self, SessionRow};
@@ -53,7 +53,7 @@ pub struct Vault(Arc<Inner>);
 struct Inner {
     db: Db,
     sealing: SealingKey,
-    dpop_client: Courier,
+    dpop_client: DpopClient,
     discovery: Discovery,
     own_key: Arc<OwnKey>,
     /// Runs renewals to completion even when their callers are cancelled: a token response that is not stored would
@@ -123,7 +123,7 @@ impl Vault {
     pub fn new(
         db: Db,
         sealing: SealingKey,
-        dpop_client: Courier,
+        dpop_client: DpopClient,
         discovery: Discovery,
         own_key: Arc<OwnKey>,
         tasks: TaskTracker,
@@ -164,7 +164,7 @@ impl Vault {
         &self.0.deleted_clients_keys
     }
 
-    pub(super) fn dpop_client(&self) -> &Courier {
+    pub(super) fn dpop_client(&self) -> &DpopClient {
         &self.0.dpop_client
     }
 

@@ -47,10 +47,16 @@ impl LinkedRepos {
             None => Err(RenewError::Ended),
         };
         let stored = match renewed {
-            Ok(()) => linked_repos::refreshed(db, &grant.id, clock.now()).await,
+            Ok(()) => linked_repos::mark_refreshed(db, &grant.id, clock.now()).await,
             // Other errors may be temporary, so the next round tries again.
             Err(error @ (RenewError::Ended | RenewError::NoClientKey)) => {
-                linked_repos::lost(db, &grant.id, grant.session_id.as_deref(), &error.to_string()).await
+                linked_repos::mark_needs_reauth(
+                    db,
+                    &grant.id,
+                    grant.session_id.as_deref(),
+                    &error.to_string(),
+                )
+                .await
             }
             Err(error) => {
                 tracing::info!(grant = grant.id, %error, "a linked repo's session could not be refreshed now");

@@ -5,7 +5,7 @@ mod keep_alive;
 mod repo;
 
 pub use keep_alive::run as keep_alive;
-pub use repo::{GrantError, LinkedRepo, Runner};
+pub use repo::{GrantError, GrantUser, LinkedRepo};
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl LinkedRepos {
     ///
     /// # Errors
     /// When the store can't be read.
-    pub async fn list(&self, runner: &Runner<'_>) -> Result<Vec<GrantRow>, StoreError> {
+    pub async fn list(&self, runner: &GrantUser<'_>) -> Result<Vec<GrantRow>, StoreError> {
         let mut all = linked_repos::list(&self.0.db).await?;
         all.retain(|grant| runner.may_use(grant));
         Ok(all)
@@ -53,7 +53,7 @@ impl LinkedRepos {
     ///
     /// # Errors
     /// When the store can't be read.
-    pub async fn find(&self, did: &Did, runner: &Runner<'_>) -> Result<Option<GrantRow>, StoreError> {
+    pub async fn find(&self, did: &Did, runner: &GrantUser<'_>) -> Result<Option<GrantRow>, StoreError> {
         let grant = linked_repos::of_account(&self.0.db, did.as_str()).await?;
         Ok(grant.filter(|grant| runner.may_use(grant)))
     }

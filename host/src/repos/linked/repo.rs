@@ -10,14 +10,14 @@ use super::{ACTIVE, LinkedRepos, PENDING, collection};
 use crate::atproto::scope::{Need, RepoAction, Scopes};
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, record};
 use crate::fair_share::Tenant;
-use crate::pds::{Action, Agent, PdsError, Session, Write};
+use crate::pds::{Agent, PdsError, Session, Write, WriteAction};
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow};
 use crate::trigger::TriggerKind;
 
 /// The run that uses a linked repo: its script, and whether it has a caller.
 #[derive(Clone, Copy, Debug)]
-pub struct Runner<'a> {
+pub struct GrantUser<'a> {
     pub trigger: &'a str,
     pub kind: TriggerKind,
     pub has_caller: bool,
@@ -54,7 +54,7 @@ pub enum GrantError {
     Store(#[from] StoreError),
 }
 
-impl Runner<'_> {
+impl GrantUser<'_> {
     /// Whether this run may use a grant: when the grant lists scripts, its script has to be among them; otherwise every
     /// run may, except of queries without an authenticated caller.
     pub(super) fn may_use(&self, grant: &GrantRow) -> bool {
@@ -70,7 +70,7 @@ impl LinkedRepos {
     ///
     /// # Errors
     /// When there is none that the run may use, or it has no valid session.
-    pub async fn open(&self, did: &Did, runner: &Runner<'_>) -> Result<LinkedRepo, GrantError> {
+    pub async fn open(&self, did: &Did, runner: &GrantUser<'_>) -> Result<LinkedRepo, GrantError> {
         let grant = self.find(did, runner).await?.ok_or(GrantError::Unknown)?;
         match grant.status.as_str() {
             ACTIVE => {}
@@ -83,7 +83,7 @@ impl LinkedRepos {
         };
         let Some(session) = session else {
             let why = "its session has ended";
-            linked_repos::lost(&self.0.db, &grant.id, grant.session_id.as_deref(), why).await?;
+            linked_repos::mark_needs_reauth(&self.0.db, &grant.id, grant.session_id.as_deref(), why).await?;
             return Err(GrantError::NeedsReauth(why.to_owned()));
         };
         let scopes = grant.scopes.parse().unwrap_or_default();
@@ -120,7 +120,7 @@ impl LinkedRepo {
         self.needs_repo(&nsid, RepoAction::Create)?;
         let write = Write {
             rkey: rkey.map(parse_rkey).transpose()?,
-            action: Action::Create(encode_record(&nsid, value)?),
+            action: WriteAction::Create(encode_record(&nsid, value)?),
             collection: nsid,
             swap: None,
         };
@@ -146,7 +146,7 @@ impl LinkedRepo {
         }
         let write = Write {
             rkey: Some(parse_rkey(rkey)?),
-            action: Action::Put(encode_record(&nsid, value)?),
+            action: WriteAction::Put(encode_record(&nsid, value)?),
             collection: nsid,
             swap: swap.map(str::to_owned),
         };
@@ -160,8 +160,12 @@ impl LinkedRepo {
     pub async fn delete(&self, nsid: &str, rkey: &str, patience: Duration) -> Result<(), GrantError> {
         let nsid = collection(nsid)?;
         self.needs_repo(&nsid, RepoAction::Delete)?;
-        let write =
-            Write { collection: nsid, rkey: Some(parse_rkey(rkey)?), action: Action::Delete, swap: None };
+        let write = Write {
+            collection: nsid,
+            rkey: Some(parse_rkey(rkey)?),
+            action: WriteAction::Delete,
+            swap: None,
+        };
         match self.write(write, patience).await {
             Err(GrantError::Pds(PdsError::Refused(refusal))) if refusal.is_not_found() => Ok(()),
             other => other.map(drop),
@@ -207,7 +211,7 @@ impl LinkedRepo {
         let answer = self.agent(patience).write(&write).await;
         let committed = self.store_if_ended(answer).await?;
         let repos = &self.grants.0.repos;
-        let written = repos.take_over(&self.session.did, std::slice::from_ref(&write), committed).await;
+        let written = repos.mirror_writes(&self.session.did, std::slice::from_ref(&write), committed).await;
         Ok(written.into_iter().flatten().find_map(|written| Some((written.uri, written.cid?))))
     }
 
@@ -215,7 +219,7 @@ impl LinkedRepo {
     async fn store_if_ended<T>(&self, answer: Result<T, PdsError>) -> Result<T, GrantError> {
         if matches!(answer, Err(PdsError::Ended)) {
             let (db, session) = (&self.grants.0.db, self.grant.session_id.as_deref());
-            linked_repos::lost(db, &self.grant.id, session, "its session has ended").await?;
+            linked_repos::mark_needs_reauth(db, &self.grant.id, session, "its session has ended").await?;
         }
         Ok(answer?)
     }

@@ -9,8 +9,8 @@ use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use crate::atproto::{Cid, Did};
 use crate::fair_share::{Place, Tenant};
-use crate::net::{Fetched, Limits};
-use crate::scripts::Web;
+use crate::net::{FetchedResponse, Limits};
+use crate::scripts::OutboundHttp;
 use crate::scripts::limits;
 
 /// The content type of a blob whose server sends none.
@@ -45,7 +45,7 @@ impl Blobs {
     }
 
     /// Bytes that the run may still hold. The first blob waits for a place among the runs that hold some.
-    pub(super) async fn bytes_left(&mut self, web: &Web, tenant: &Tenant) -> Result<usize, Fault> {
+    pub(super) async fn bytes_left(&mut self, web: &OutboundHttp, tenant: &Tenant) -> Result<usize, Fault> {
         if self.place.is_none() {
             let place = web.blob_place(tenant).await;
             let fault = |full| {
@@ -61,7 +61,13 @@ impl Blobs {
 }
 
 /// Fetches a blob of an account from its PDS, and checks that it matches its CID.
-pub(super) async fn fetch(web: &Web, pds: &str, did: &Did, cid: &Cid, limits: Limits) -> Result<Blob, Fault> {
+pub(super) async fn fetch(
+    web: &OutboundHttp,
+    pds: &str,
+    did: &Did,
+    cid: &Cid,
+    limits: Limits,
+) -> Result<Blob, Fault> {
     let did = utf8_percent_encode(did.as_str(), NON_ALPHANUMERIC);
     let url = format!("{pds}/xrpc/com.atproto.sync.getBlob?did={did}&cid={cid}");
     let redirects = limits::HTTP_REDIRECTS;
@@ -69,7 +75,7 @@ pub(super) async fn fetch(web: &Web, pds: &str, did: &Did, cid: &Cid, limits: Li
     blob(fetched.map_err(|error| fault::no_response(&error))?, cid)
 }
 
-fn blob(fetched: Fetched, cid: &Cid) -> Result<Blob, Fault> {
+fn blob(fetched: FetchedResponse, cid: &Cid) -> Result<Blob, Fault> {
     if fetched.status != StatusCode::OK {
         let mut fault =
             fault::new(FaultCode::Upstream, format!("the PDS answered {}", fetched.status.as_u16()));

@@ -8,7 +8,7 @@ use super::bindings::belvedere::script::types::{Failure, FailureKind as Kind, Sh
 use super::bindings::{Guest as Bindings, GuestPre};
 use super::state::RunState;
 use crate::scripts::failure::{FailureKind, FaultCode, ScriptFailure};
-use crate::scripts::invocation::Shape;
+use crate::scripts::invocation::ReturnKind;
 use crate::scripts::limits;
 
 /// The guest, linked and ready to be instantiated.
@@ -20,7 +20,7 @@ pub(in crate::scripts) struct Instance(Bindings);
 
 /// What a run returned.
 pub(in crate::scripts) struct ReturnValue {
-    pub(in crate::scripts) shape: Shape,
+    pub(in crate::scripts) shape: ReturnKind,
     pub(in crate::scripts) body: Bytes,
 }
 
@@ -77,9 +77,9 @@ impl Instance {
         Ok(reply
             .map(|reply| ReturnValue {
                 shape: match reply.shape {
-                    WitShape::Nothing => Shape::Nothing,
-                    WitShape::Table => Shape::Table,
-                    WitShape::Other => Shape::Other,
+                    WitShape::Nothing => ReturnKind::Nothing,
+                    WitShape::Table => ReturnKind::Table,
+                    WitShape::Other => ReturnKind::Other,
                 },
                 body: reply.body.into(),
             })

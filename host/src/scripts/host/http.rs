@@ -16,8 +16,8 @@ use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Re
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use super::state::RunState;
-use crate::net::{Fetched, Limits, NetError};
-use crate::scripts::Web;
+use crate::net::{FetchedResponse, Limits, NetError};
+use crate::scripts::OutboundHttp;
 use crate::scripts::limits;
 
 /// Headers that the client writes itself: with headers of the script about the message's framing, it could smuggle a
@@ -42,7 +42,7 @@ struct ValidRequest {
 /// The state that the requests of one call share: they are sent concurrently, within the limits that they would have
 /// one after the other.
 struct Batch {
-    web: Web,
+    web: OutboundHttp,
     started: Instant,
     /// How long the run may still wait.
     time: Duration,
@@ -139,7 +139,7 @@ fn method(method: Method) -> http::Method {
     }
 }
 
-fn response(fetched: Fetched) -> Response {
+fn response(fetched: FetchedResponse) -> Response {
     let headers = fetched.headers.iter();
     Response {
         status: fetched.status.as_u16(),

@@ -11,7 +11,7 @@ use super::state::{RunInfo, RunState};
 use super::{fault, json, repo, xrpc};
 use crate::atproto::Did;
 use crate::atproto::record::MAX_RECORD_BYTES;
-use crate::repos::linked::{GrantError, LinkedRepo, LinkedRepos, Runner};
+use crate::repos::linked::{GrantError, GrantUser, LinkedRepo, LinkedRepos};
 use crate::scripts::limits;
 use crate::store::StoreError;
 
@@ -112,9 +112,9 @@ fn grants(state: &mut RunState, function: &str) -> Result<LinkedRepos, Fault> {
     state.service(function, |services| services.linked_repos.clone())
 }
 
-fn runner(state: &RunState) -> Runner<'_> {
+fn runner(state: &RunState) -> GrantUser<'_> {
     let RunInfo { trigger, kind, caller, .. } = &state.info;
-    Runner { trigger, kind: *kind, has_caller: caller.did.is_some(), tenant: &caller.tenant }
+    GrantUser { trigger, kind: *kind, has_caller: caller.did.is_some(), tenant: &caller.tenant }
 }
 
 fn parse_did(function: &str, text: &str) -> Result<Did, Fault> {

@@ -11,7 +11,7 @@ use super::fault;
 use super::state::RunState;
 use crate::atproto::record::{self, Inspected};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
-use crate::pds::{self, Action, Committed, PdsError};
+use crate::pds::{self, Committed, PdsError, WriteAction};
 use crate::repos::{LocalError, Repos};
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::limits;
@@ -177,18 +177,18 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
         }
         let action = match (uri, value) {
             (_, Some((_, Inspected { cid: Err(why), .. }))) => return Err(bad(format!("Record: {why}"))),
-            (None, Some((value, _))) => Action::Create(value),
-            (Some(_), Some((value, _))) => Action::Put(value),
-            (Some(_), None) => Action::Delete,
+            (None, Some((value, _))) => WriteAction::Create(value),
+            (Some(_), Some((value, _))) => WriteAction::Put(value),
+            (Some(_), None) => WriteAction::Delete,
             (None, None) => return Err(bad("Record: a record that is not saved can't be deleted")),
         };
         writes.push(pds::Write { collection, rkey, action, swap: None });
     }
     let committed = send(state, &repos, &session, &writes).await?;
     let mut written = Vec::with_capacity(writes.len());
-    for (write, done) in writes.iter().zip(repos.take_over(&session.did, &writes, committed).await) {
+    for (write, done) in writes.iter().zip(repos.mirror_writes(&session.did, &writes, committed).await) {
         let Some(done) = done else { continue };
-        let deleted = matches!(write.action, Action::Delete);
+        let deleted = matches!(write.action, WriteAction::Delete);
         written.push(Written {
             uri: (!deleted).then(|| done.uri.to_string()),
             cid: done.cid.map(|cid| cid.to_string()),
@@ -215,7 +215,8 @@ async fn send(
     state.outbound.charge(0, started.elapsed());
     let committed = match answer {
         Err(PdsError::Refused(refusal))
-            if refusal.is_not_found() && matches!(writes, [pds::Write { action: Action::Delete, .. }]) =>
+            if refusal.is_not_found()
+                && matches!(writes, [pds::Write { action: WriteAction::Delete, .. }]) =>
         {
             // The record to delete does not exist.
             Committed { rev: None, records: vec![None] }

@@ -15,7 +15,7 @@ use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::fair_share::{Place, Tenant};
 use crate::pds::Session;
-use crate::scripts::Web;
+use crate::scripts::OutboundHttp;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::{Lineage, limits};
@@ -190,9 +190,9 @@ impl RunState {
     }
 
     /// Waits for a place among the runs that wait for other servers. This time counts as waiting for them.
-    pub(super) async fn outbound_place(&mut self, web: &Web) -> Result<Place, Fault> {
+    pub(super) async fn outbound_place(&mut self, web: &OutboundHttp) -> Result<Place, Fault> {
         let started = Instant::now();
-        let place = web.turn(self.tenant()).await;
+        let place = web.place(self.tenant()).await;
         self.outbound.charge(0, started.elapsed());
         place.map_err(|full| {
             let message = format!("too many scripts are waiting for other servers: {full}");

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use compiled::CompiledScript;
-pub use tally::Tallied;
+pub use tally::TallySnapshot;
 
 use crate::reloadable::Reloadable;
 use crate::scripts::Engine;
@@ -93,7 +93,7 @@ impl Bindings for Library {
         self.0.load().by_trigger.contains_key(id)
     }
 
-    fn decides(&self, collection: &str, kind: TriggerKind) -> bool {
+    fn has_record_script(&self, collection: &str, kind: TriggerKind) -> bool {
         self.for_record(collection, kind).is_some()
     }
 }
@@ -109,7 +109,7 @@ impl Library {
     }
 
     /// A snapshot of each script's tally, by trigger id.
-    pub fn tallies(&self) -> Vec<(String, Tallied)> {
+    pub fn tallies(&self) -> Vec<(String, TallySnapshot)> {
         let scripts = self.0.load();
         scripts.by_trigger.iter().map(|(id, script)| (id.to_string(), script.tally.read())).collect()
     }
@@ -131,7 +131,7 @@ impl Library {
     }
 
     /// Whether there are no scripts for record events.
-    pub fn ignores_records(&self) -> bool {
+    pub fn has_no_record_scripts(&self) -> bool {
         self.0.load().of_records.is_empty()
     }
 

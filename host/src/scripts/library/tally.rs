@@ -27,7 +27,7 @@ pub struct Tally {
 
 /// A snapshot of a tally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tallied {
+pub struct TallySnapshot {
     pub runs: u64,
     pub failures: u64,
     /// WebAssembly fuel of all runs.
@@ -71,10 +71,10 @@ impl Tally {
         self.durations[bucket(took)].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn read(&self) -> Tallied {
+    pub fn read(&self) -> TallySnapshot {
         let runs = self.runs.load(Ordering::Relaxed);
         let counts = self.durations.each_ref().map(|count| count.load(Ordering::Relaxed));
-        Tallied {
+        TallySnapshot {
             runs,
             failures: self.failures.load(Ordering::Relaxed),
             fuel: self.fuel.load(Ordering::Relaxed),

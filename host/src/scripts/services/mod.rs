@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-pub use outbound_http::Web;
+pub use outbound_http::OutboundHttp;
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use variables::Variables;
 
@@ -39,7 +39,7 @@ pub struct Services {
     /// The global `env`.
     pub variables: Variables,
     /// Access to other servers, for `http.*` and blobs.
-    pub web: Option<Web>,
+    pub web: Option<OutboundHttp>,
     /// Methods of this server and of others, for `xrpc.*`.
     pub xrpc: Option<Arc<dyn Xrpc>>,
     /// The queue of background jobs.
@@ -129,7 +129,7 @@ impl Services {
     }
 
     #[must_use]
-    pub fn with_web(mut self, web: Web) -> Self {
+    pub fn with_web(mut self, web: OutboundHttp) -> Self {
         self.web = Some(web);
         self
     }

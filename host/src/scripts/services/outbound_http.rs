@@ -14,13 +14,13 @@ const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 /// The client of `http.*` and of the blobs of `atproto.*`. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Web {
+pub struct OutboundHttp {
     net: net::Client,
     exchanges: FairPool,
     blobs: FairPool,
 }
 
-impl Web {
+impl OutboundHttp {
     /// Runs on half of the `instances` may wait for other servers at once, so that slow servers never block scripts
     /// that call none; a tenant may have half of those runs, and half of the runs that hold blobs.
     pub fn new(net: net::Client, instances: u32) -> Self {
@@ -50,7 +50,7 @@ impl Web {
     }
 
     /// A place among the runs that wait for other servers.
-    pub(crate) async fn turn(&self, tenant: &Tenant) -> Result<Place, Full> {
+    pub(crate) async fn place(&self, tenant: &Tenant) -> Result<Place, Full> {
         self.exchanges.enter(tenant).await
     }
 }

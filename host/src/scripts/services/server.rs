@@ -190,8 +190,8 @@ impl Labels for ServerLabels {
     ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>> {
         Box::pin(async move {
             let active =
-                crate::store::labels::held(&self.0, &subjects, self.1.now()).await.map_err(store_error)?;
-            let to_active = |label: crate::store::labels::Held| ActiveLabel {
+                crate::store::labels::active(&self.0, &subjects, self.1.now()).await.map_err(store_error)?;
+            let to_active = |label: crate::store::labels::ActiveLabel| ActiveLabel {
                 src: label.src,
                 val: label.val,
                 cts: label.cts.map(|cts| cts.to_string()).unwrap_or_default(),

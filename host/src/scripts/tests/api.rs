@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{FailureKind, Invocation, NOW, Stage, TRIGGER, account};
 use crate::atproto::Tid;
-use crate::scripts::{LogLevel, Shape, Variables};
+use crate::scripts::{LogLevel, ReturnKind, Variables};
 use crate::trigger::Trigger;
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn globals_come_from_the_invocation() {
                  env.MISSING == nil, input.none == json.null, input.absent == nil, type(params.limit) }
     end";
     let outcome = stage.run_with(source, invocation).await.unwrap();
-    assert_eq!(outcome.shape, Shape::Table);
+    assert_eq!(outcome.shape, ReturnKind::Table);
     assert_eq!(
         serde_json::from_slice::<serde_json::Value>(&outcome.body).unwrap(),
         json!([
@@ -54,13 +54,13 @@ async fn globals_come_from_the_invocation() {
 async fn shapes_tell_nothing_tables_and_the_rest_apart() {
     let stage = Stage::set().await;
     for (body, shape, text) in [
-        ("", Shape::Nothing, "null"),
-        ("return nil", Shape::Nothing, "null"),
-        ("return {}", Shape::Table, "{}"),
-        ("return toarray({})", Shape::Table, "[]"),
-        ("return true", Shape::Other, "true"),
-        ("return json.null", Shape::Other, "null"),
-        ("return 'x'", Shape::Other, "\"x\""),
+        ("", ReturnKind::Nothing, "null"),
+        ("return nil", ReturnKind::Nothing, "null"),
+        ("return {}", ReturnKind::Table, "{}"),
+        ("return toarray({})", ReturnKind::Table, "[]"),
+        ("return true", ReturnKind::Other, "true"),
+        ("return json.null", ReturnKind::Other, "null"),
+        ("return 'x'", ReturnKind::Other, "\"x\""),
     ] {
         let source = format!("function handle() {body} end");
         let outcome = stage.run_with(&source, Invocation::default()).await.unwrap();

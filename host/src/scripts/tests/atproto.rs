@@ -16,7 +16,7 @@ use crate::identity::Resolver;
 use crate::keys::attestation::Attestation;
 use crate::net::OutboundPolicy;
 use crate::net::tests::{loopback, net, recorder};
-use crate::scripts::{ActiveLabel, FaultCode, IndexError, Labels, ScriptFailure, Web};
+use crate::scripts::{ActiveLabel, FaultCode, IndexError, Labels, OutboundHttp, ScriptFailure};
 
 const ALICE: &str = "did:plc:alice";
 
@@ -76,7 +76,7 @@ async fn stage(plc: SocketAddr) -> (Stage, Arc<FakeLabels>) {
     let attestation =
         Attestation::new(key, "did:web:x.test#attestation".to_owned(), "com.example.sig".to_owned());
     let fake_labels = Arc::new(FakeLabels::default());
-    stage.services = stage.services.with_web(Web::new(loopback(), 8)).with_atproto(
+    stage.services = stage.services.with_web(OutboundHttp::new(loopback(), 8)).with_atproto(
         resolver,
         fake_labels.clone(),
         Arc::new(attestation),
@@ -221,7 +221,7 @@ async fn what_others_publish_leads_to_no_internal_address() {
     let client = net(OutboundPolicy { trusted: vec![directory.clone()], ..OutboundPolicy::default() });
     let mut stage = stage(plc).await.0;
     stage.services.resolver = Some(Resolver::new(client.clone(), directory, Clock::fixed(NOW)));
-    stage.services.web = Some(Web::new(client, 8));
+    stage.services.web = Some(OutboundHttp::new(client, 8));
     for did in ["did:plc:metadata", "did:plc:private"] {
         let call = format!(
             "atproto.blob_download('{did}', 'bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku')"

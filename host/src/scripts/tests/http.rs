@@ -5,13 +5,13 @@ use serde_json::json;
 use super::{FailureKind, Invocation, Stage, of_client};
 use crate::net::tests::{loopback, net, recorder};
 use crate::net::{Client, OutboundPolicy};
-use crate::scripts::{FaultCode, Web};
+use crate::scripts::{FaultCode, OutboundHttp};
 
 impl Stage {
     /// With access to other servers through `client`.
     async fn with_net(client: Client) -> Self {
         let mut stage = Self::set().await;
-        stage.services = stage.services.with_web(Web::new(client, 8));
+        stage.services = stage.services.with_web(OutboundHttp::new(client, 8));
         stage
     }
 }
@@ -208,7 +208,7 @@ async fn requests_and_bytes_of_a_run_are_bounded() {
 async fn slow_servers_do_not_take_the_whole_pool() {
     let (address, seen) = recorder(|_| "HTTP/1.1 200 OK\r\nx: (hang)".to_owned()).await;
     let mut stage = Stage::set().await;
-    stage.services = stage.services.with_web(Web::new(loopback(), 2));
+    stage.services = stage.services.with_web(OutboundHttp::new(loopback(), 2));
     let source = format!("http.get('http://{address}/')");
     let waiting = stage.handle(&source);
     let other = async {
@@ -231,7 +231,7 @@ async fn a_tenant_with_slow_servers_leaves_the_way_to_others_free() {
     let (quick, _) = recorder(|_| "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned()).await;
     let mut stage = Stage::set().await;
     // Four at once, two of a tenant.
-    stage.services = stage.services.with_web(Web::new(loopback(), 8));
+    stage.services = stage.services.with_web(OutboundHttp::new(loopback(), 8));
     let run = async |tenant: &str, address| {
         let caller = of_client(tenant);
         let source = format!("function handle() return http.get('http://{address}/').status end");

@@ -15,11 +15,11 @@ use crate::clock::Clock;
 use crate::indexing::{self, NoScripts, Notice, Observer, StreamConfig, StreamHandle};
 use crate::lexicons::Registry;
 use crate::net::tests::loopback;
-use crate::pds::standin::Standin;
-use crate::pds::{Authority, Sessions};
+use crate::pds::standin::FakePds;
+use crate::pds::{SessionAuthority, Sessions};
 use crate::random::Random;
 use crate::repos::Repos;
-use crate::scripts::{Index, Library, ScriptFailure, ServerIndex, Web};
+use crate::scripts::{Index, Library, OutboundHttp, ScriptFailure, ServerIndex};
 use crate::store::index::{Change, Upsert};
 use crate::store::lexicons::{NewLexicon, upsert};
 use crate::store::records::{FullRecordRow, get_full};
@@ -35,7 +35,7 @@ pub(super) const PROCEDURE: &str = "xrpc.procedure:com.example.do";
 pub(super) struct Stage {
     base: super::Stage,
     pub(super) db: Db,
-    pub(super) pds: Standin,
+    pub(super) pds: FakePds,
     pub(super) library: Arc<Library>,
     stream: StreamHandle,
     url: String,
@@ -94,7 +94,7 @@ impl Stage {
         }
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.unwrap();
-        let (library, pds, net) = (Arc::new(Library::new()), Standin::start().await, loopback());
+        let (library, pds, net) = (Arc::new(Library::new()), FakePds::start().await, loopback());
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
@@ -109,7 +109,7 @@ impl Stage {
         let repos = Repos::new(db.clone(), registry, Arc::clone(&library) as _, sessions, net.clone());
         repos.attach(stream.writer());
         let mut base = super::Stage::set().await;
-        base.services = base.services.with_repos(repos).with_web(Web::new(net, 8));
+        base.services = base.services.with_repos(repos).with_web(OutboundHttp::new(net, 8));
         base.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
         Self { base, db, pds, library, stream, url: url.to_owned(), _directory: directory }
     }
@@ -124,7 +124,7 @@ impl Stage {
         let script = self.base.engine.compile(Trigger::parse(trigger).unwrap(), &source).await;
         let job = trigger.starts_with("job.run").then_some(("a-job", &b"{}"[..]));
         let mut caller = caller_did.map(account).unwrap_or_default();
-        caller.authority = Authority::Newest { client: None };
+        caller.authority = SessionAuthority::Newest { client: None };
         let invocation = Invocation { caller: Some(&caller), job, ..Invocation::default() };
         let outcome = self.base.engine.run(&script, invocation, &self.base.services).await?;
         Ok(serde_json::from_slice(&outcome.body).unwrap())

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Invocation, Stage, account, of_client};
 use crate::fair_share::Tenant;
-use crate::pds::Authority;
+use crate::pds::SessionAuthority;
 use crate::scripts::{FaultCode, Lineage, Xrpc, XrpcError};
 use crate::trigger::{Trigger, TriggerKind};
 use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
@@ -58,7 +58,7 @@ async fn calls_are_passed_on_with_their_caller() {
             return { a.status, a.body, b.status }
         end";
     let lineage = deep(3);
-    let authority = Authority::Session { id: "session-1".into(), client: Some("client-2".into()) };
+    let authority = SessionAuthority::Session { id: "session-1".into(), client: Some("client-2".into()) };
     let caller =
         Caller { authority: authority.clone(), did: account("did:plc:a").did, ..of_client("client-1") };
     let invocation = Invocation { caller: Some(&caller), lineage: Some(&lineage), ..Invocation::default() };

@@ -152,7 +152,7 @@ async fn sqlite_index(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), Build
     Ok(())
 }
 
-/// A search table of trigrams, without the texts. Triggers keep it in the transaction of whatever changes a record.
+/// A search table of trigrams, without the texts. EventScripts keep it in the transaction of whatever changes a record.
 async fn sqlite_search(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), BuildError> {
     let (name, collection) = (name(key.kind, id), key.collection_id);
     let text = |row: &str| SqliteDialect::text(&format!("{row}record"), &key.path);

@@ -95,11 +95,11 @@ pub struct Applied {
     /// Rows of purged accounts.
     pub purged: u64,
     /// Upserts that the database can't store. The others were committed.
-    pub rejected: Vec<Rejected>,
+    pub rejected: Vec<RejectedUpsert>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejected {
+pub struct RejectedUpsert {
     pub uri: RecordUri,
     pub reason: String,
 }

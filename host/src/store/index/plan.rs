@@ -10,7 +10,7 @@ use super::super::intern;
 use super::super::lease::Term;
 use super::accounts::Accounts;
 use super::{
-    Applied, Batch, Change, Db, Delete, MAX_TARGET_BYTES, Rejected, StoreError, StreamCursor, Upsert,
+    Applied, Batch, Change, Db, Delete, MAX_TARGET_BYTES, RejectedUpsert, StoreError, StreamCursor, Upsert,
 };
 use crate::atproto::RecordUri;
 
@@ -60,7 +60,7 @@ impl<'a> Row<'a> {
         self.upsert.refs.iter().map(String::as_str).filter(|target| target.len() <= MAX_TARGET_BYTES)
     }
 
-    pub(super) fn reject(&self, reason: impl Into<String>) -> Rejected {
+    pub(super) fn reject(&self, reason: impl Into<String>) -> RejectedUpsert {
         reject(self.upsert, reason)
     }
 }
@@ -155,8 +155,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn reject(upsert: &Upsert, reason: impl Into<String>) -> Rejected {
+fn reject(upsert: &Upsert, reason: impl Into<String>) -> RejectedUpsert {
     let Upsert { did, collection, rkey, .. } = upsert;
     let uri = RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() };
-    Rejected { uri, reason: reason.into() }
+    RejectedUpsert { uri, reason: reason.into() }
 }

@@ -13,11 +13,11 @@ use crate::access::Admin;
 use crate::api::paging;
 use crate::app::App;
 use crate::clock::Timestamp;
-use crate::event_scripts::{AgainError, event_of};
+use crate::event_scripts::{RetryError, event_of};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::indexing::fetch::{self, Found};
-use crate::indexing::{Action, RecordEvent};
+use crate::indexing::fetch::{self, FetchedRecord};
+use crate::indexing::{RecordAction, RecordEvent};
 use crate::query::PageSize;
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
 use crate::store::index::{Change, Delete, Upsert};
@@ -62,12 +62,12 @@ async fn apply(app: &App, row: &LetterRow, change: Change) -> Result<(), Error> 
 
 /// Records a script failure on the dead letter, and maps the error to a response. A script failure is a 500, with its
 /// text in the letter.
-async fn record_failure(app: &App, row: &LetterRow, error: AgainError) -> Error {
+async fn record_failure(app: &App, row: &LetterRow, error: RetryError) -> Error {
     match error {
-        AgainError::NotARecord => Error::bad_request("only dead letters of record events can be retried"),
-        AgainError::NoScript => Error::not_found(error.to_string()),
-        AgainError::Unreadable(what) => Error::internal(format!("dead letter {}: {what}", row.id)),
-        AgainError::Failed(failure) => {
+        RetryError::NotARecord => Error::bad_request("only dead letters of record events can be retried"),
+        RetryError::NoScript => Error::not_found(error.to_string()),
+        RetryError::Unreadable(what) => Error::internal(format!("dead letter {}: {what}", row.id)),
+        RetryError::Failed(failure) => {
             let message = app.scripting.services.variables.redact(&failure.message);
             match dead_letters::failed_again(&app.db, row.id, &message).await {
                 Ok(()) => Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text()),
@@ -222,16 +222,16 @@ async fn fetch_and_index(app: &App, row: &LetterRow) -> Result<(), Error> {
 }
 
 /// The event that makes the index match the PDS.
-fn current_event(event: RecordEvent, found: Option<Found>) -> RecordEvent {
+fn current_event(event: RecordEvent, found: Option<FetchedRecord>) -> RecordEvent {
     let (did, collection, rkey, rev) = match event.change {
         Change::Upsert(Upsert { did, collection, rkey, rev, .. })
         | Change::Delete(Delete { did, collection, rkey, rev }) => (did, collection, rkey, rev),
     };
-    let Some(Found { record, cid, cid_verified, refs }) = found else {
+    let Some(FetchedRecord { record, cid, cid_verified, refs }) = found else {
         let change = Change::Delete(Delete { did, collection, rkey, rev });
-        return RecordEvent { action: Action::Delete, change };
+        return RecordEvent { action: RecordAction::Delete, change };
     };
-    let action = if event.action == Action::Delete { Action::Create } else { event.action };
+    let action = if event.action == RecordAction::Delete { RecordAction::Create } else { event.action };
     let change = Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs });
     RecordEvent { action, change }
 }

@@ -14,7 +14,7 @@ use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::oauth::{AuthorizationError, FlowError, Goal, GrantGoal};
+use crate::oauth::{AuthorizationError, FlowError, FlowGoal, LinkedRepoGoal};
 use crate::repos::linked::{PENDING, scopes};
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow};
@@ -146,10 +146,10 @@ pub async fn authorize(app: Arc<App>, _admin: Admin, request: Request) -> Result
     let grant = grant(&app, request.param("id")).await?;
     let did = grant.did.as_deref().and_then(|did| Did::try_from(did).ok());
     let did = did.ok_or_else(|| Error::bad_request("an open grant is authorized through an invite"))?;
-    let goal = Goal {
+    let goal = FlowGoal {
         return_to: "/dashboard/".to_owned(),
         browser: None,
-        grant: Some(GrantGoal { id: grant.id, invite: None }),
+        grant: Some(LinkedRepoGoal { id: grant.id, invite: None }),
     };
     let origin = app.access.origins.of_host(request.headers());
     let sender = Sender::of(&app.access, &request);

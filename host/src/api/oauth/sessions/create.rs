@@ -19,7 +19,7 @@ use crate::crypto::{PrivateKey, ct_eq, sha256};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::net::Limits;
-use crate::oauth::{Account, Parcel, origin_of};
+use crate::oauth::{Account, DpopRequest, origin_of};
 use crate::pds::Registration;
 use crate::pds::sweep::PROVISION_SECONDS;
 use crate::store::dpop_keys::{self, DpopKeyRow};
@@ -180,7 +180,8 @@ async fn verify_owner(
     }
     let url = format!("{}/xrpc/com.atproto.server.getSession", account.pds);
     let headers = HeaderMap::new();
-    let parcel = Parcel { method: Method::GET, url: &url, headers, body: None, limits: Limits::DOCUMENT };
+    let parcel =
+        DpopRequest { method: Method::GET, url: &url, headers, body: None, limits: Limits::DOCUMENT };
     let fetched = app.sessions.dpop.send(key, Some(token.reveal()), &parcel).await.map_err(|error| {
         Error::new(StatusCode::BAD_GATEWAY, format!("the account's PDS does not answer: {error}"))
     })?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::access::{Holder, scopes};
+use crate::access::{SessionAccess, scopes};
 use crate::api::oauth::sessions::did;
 use crate::app::App;
 use crate::clock::Timestamp;
@@ -23,7 +23,7 @@ struct Device {
 }
 
 /// `GET /oauth/sessions/{did}/devices`: the user's sessions under the client, oldest first.
-pub async fn list(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
+pub async fn list(app: Arc<App>, holder: SessionAccess, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
     holder.check_access_to(&did)?;
     let rows = oauth_sessions::devices(&app.db, &holder.client().id, did.as_str()).await?;
@@ -42,7 +42,7 @@ pub async fn list(app: Arc<App>, holder: Holder, request: Request) -> Result<Res
 }
 
 /// `DELETE /oauth/sessions/{did}/devices/{session_id}`: logs out one of the user's devices.
-pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, holder: SessionAccess, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
     holder.check_access_to(&did)?;
     let id = request.param("session_id");

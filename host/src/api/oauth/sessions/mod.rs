@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::access::{Holder, scopes};
+use crate::access::{SessionAccess, scopes};
 use crate::app::App;
 use crate::atproto::Did;
 use crate::events::Event;
@@ -32,12 +32,12 @@ struct Answer<'a> {
 
 /// `GET /oauth/sessions/{did}`: the scopes of a session: those that it was registered with and that the application and
 /// its parent still have. By DPoP the caller's own session; by the client's secret the user's newest.
-pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
+pub async fn get(app: Arc<App>, holder: SessionAccess, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
     holder.check_access_to(&did)?;
     let scopes = match &holder {
-        Holder::Device(_, session) => session.scopes.clone(),
-        Holder::Application(client) => {
+        SessionAccess::Device(_, session) => session.scopes.clone(),
+        SessionAccess::Application(client) => {
             let found = oauth_sessions::newest(&app.db, did.as_str(), Some(&client.id)).await?;
             found.ok_or_else(|| Error::not_found("DPoP session not found"))?.scopes
         }
@@ -50,13 +50,13 @@ pub async fn get(app: Arc<App>, holder: Holder, request: Request) -> Result<Resp
 /// `DELETE /oauth/sessions/{did}`: logs out. By DPoP ends the caller's own session; by the client's secret all of the
 /// user's sessions under the client, of which there may be none. They are revoked at the authorization server too; if
 /// that fails, the tokens expire there.
-pub async fn delete(app: Arc<App>, holder: Holder, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, holder: SessionAccess, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
     holder.check_access_to(&did)?;
     let mut ended = 0;
     match &holder {
-        Holder::Device(_, session) => ended += u32::from(app.sessions.vault.end(&session.id).await?),
-        Holder::Application(client) => {
+        SessionAccess::Device(_, session) => ended += u32::from(app.sessions.vault.end(&session.id).await?),
+        SessionAccess::Application(client) => {
             for device in oauth_sessions::devices(&app.db, &client.id, did.as_str()).await? {
                 ended += u32::from(app.sessions.vault.end(&device.id).await?);
             }

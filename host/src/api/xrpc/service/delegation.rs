@@ -48,7 +48,7 @@ pub async fn add_delegate(app: Arc<App>, caller: ClientUser, request: Request) -
     };
     let client = &caller.client.id;
     let needed = if role == Role::Admin { Role::Owner } else { Role::Admin };
-    delegation::at_least(&app.access, client, &account, &caller.did, needed).await?;
+    delegation::require_role(&app.access, client, &account, &caller.did, needed).await?;
     let known = delegates::of_account(&app.db, client, account.as_str()).await?;
     if known.len() >= MAX_DELEGATES {
         return Err(Error::bad_request(format!("the account already has {MAX_DELEGATES} delegates")));

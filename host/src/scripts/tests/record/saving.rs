@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
 use crate::atproto::{Did, RecordUri, Tid, record};
-use crate::pds::{Action, Committed, Write};
+use crate::pds::{Committed, Write, WriteAction};
 use crate::repos::Written;
 use crate::scripts::FaultCode;
 use crate::trigger::Trigger;
@@ -165,12 +165,12 @@ on_both! {
             let write = Write {
                 collection: NOTE.parse().unwrap(),
                 rkey: Some("k".parse().unwrap()),
-                action: Action::Put(text.into()),
+                action: WriteAction::Put(text.into()),
                 swap: None,
             };
             let place = (RecordUri::parse(&answered).unwrap(), cid);
             let committed = Committed { rev, records: vec![Some(place.clone())] };
-            let written = repos.take_over(&alice, &[write], committed).await;
+            let written = repos.mirror_writes(&alice, &[write], committed).await;
             assert_eq!(written, [Some(Written { uri: place.0, cid: Some(cid) })], "the caller gets the PDS's answer");
             assert_eq!(stage.row(&answered).await.is_some(), answered == mine, "{answered}");
         }
