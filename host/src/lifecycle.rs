@@ -4,9 +4,6 @@
 //! commits what it has. When that is done, or after [`DRAIN_TIME`], the process ends. A second signal ends it at
 //! once; the stream then resumes from its last committed cursor.
 
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,23 +58,6 @@ impl Lifecycle {
     }
 }
 
-/// Tells the service manager (systemd's `Type=notify`) what we are up to. Does nothing when there is none.
-pub fn notify(socket: Option<&Path>, state: &str) {
-    let Some(path) = socket else { return };
-    let sent = (|| {
-        let text = path.to_string_lossy();
-        // A leading @ names a socket in the abstract namespace.
-        let address = match text.strip_prefix('@') {
-            Some(name) => SocketAddr::from_abstract_name(name)?,
-            None => SocketAddr::from_pathname(path)?,
-        };
-        UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)
-    })();
-    if let Err(error) = sent {
-        tracing::warn!(%error, "the service manager could not be told: {state}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,18 +69,5 @@ mod tests {
         assert!(!lifecycle.finish(DRAIN_TIME, std::future::pending()).await);
         lifecycle.stop.cancel();
         assert!(!lifecycle.finish(Duration::MAX, std::future::pending()).await);
-    }
-
-    #[test]
-    fn the_service_manager_hears_us() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("notify");
-        let manager = UnixDatagram::bind(&path).unwrap();
-        notify(Some(&path), "READY=1");
-        let mut text = [0; 16];
-        let length = manager.recv(&mut text).unwrap();
-        assert_eq!(&text[..length], b"READY=1");
-        notify(Some(&dir.path().join("nobody")), "READY=1");
-        notify(None, "READY=1");
     }
 }

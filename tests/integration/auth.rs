@@ -27,7 +27,9 @@ impl Browser {
     fn keep(&mut self, headers: &HeaderMap) {
         for cookie in headers.get_all("set-cookie") {
             let cookie = cookie.to_str().unwrap();
-            assert!(cookie.contains("; HttpOnly; SameSite=Lax; Max-Age="), "{cookie}");
+            for attribute in ["; HttpOnly", "; SameSite=Lax", "; Path=/", "; Max-Age="] {
+                assert!(cookie.contains(attribute), "{cookie}");
+            }
             let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
             if cookie.contains("Max-Age=0") {
                 self.0.remove(name);

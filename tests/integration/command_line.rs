@@ -1,7 +1,11 @@
 //! The binary's command line and configuration.
 
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
+
+use crate::support::process::Process;
 
 fn run(dir: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_belvedere"))
@@ -144,4 +148,23 @@ fn doctor_in_an_empty_folder_names_the_next_step_and_creates_no_database() {
     assert!(run(dir.path(), &["migrate"], &[]).status.success());
     let text = doctor();
     assert!(text.contains("ok    migrations: all applied"), "{text}");
+}
+
+#[test]
+fn systemd_is_notified_of_start_and_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let received = || {
+        let mut text = [0; 64];
+        let length = systemd.recv(&mut text).expect("the server notifies systemd");
+        String::from_utf8_lossy(&text[..length]).trim().to_owned()
+    };
+    let mut server = Process::new(&[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+    server.spawn();
+    assert_eq!(received(), "READY=1", "{}", server.log());
+    server.terminate();
+    assert_eq!(received(), "STOPPING=1", "{}", server.log());
+    assert_eq!(server.wait(), Some(0), "{}", server.log());
 }

@@ -3,6 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use cookie::{Cookie, SameSite};
 use http::Method;
 use http::header::{COOKIE, HeaderMap, HeaderValue, ORIGIN};
 
@@ -141,19 +142,22 @@ impl WebSessions {
 
     /// The id in a cookie that we signed.
     fn id(&self, headers: &HeaderMap, name: &str) -> Option<String> {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs =
-            cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let value = pairs.find(|(known, _)| *known == name)?.1;
-        let (id, tag) = value.split_once('.')?;
+        let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut cookies = texts.flat_map(Cookie::split_parse).filter_map(Result::ok);
+        let cookie = cookies.find(|cookie| cookie.name() == name)?;
+        let (id, tag) = cookie.value().split_once('.')?;
         let good = URL_SAFE_NO_PAD.encode(self.key.tag(id.as_bytes()));
         ct_eq(tag.as_bytes(), good.as_bytes()).then(|| id.to_owned())
     }
 
     fn cookie(&self, name: &str, value: &str, seconds: i64) -> HeaderValue {
-        let secure = if self.secure { "; Secure" } else { "" };
-        let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
-        let mut header = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+        let cookie = Cookie::build((name, value))
+            .path("/")
+            .http_only(true)
+            .same_site(SameSite::Lax)
+            .max_age(cookie::time::Duration::seconds(seconds))
+            .secure(self.secure);
+        let mut header = HeaderValue::try_from(cookie.to_string()).unwrap_or(HeaderValue::from_static(""));
         header.set_sensitive(true);
         header
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
+use sd_notify::NotifyState;
 
 use super::{FAILED, print_line};
 use crate::api::routes;
 use crate::app::App;
 use crate::config::Config;
 use crate::http::{Cors, Http, server};
-use crate::lifecycle::{DRAIN_TIME, Lifecycle, notify};
+use crate::lifecycle::{DRAIN_TIME, Lifecycle};
 use crate::methods::InProcess;
 use crate::store::users;
 
@@ -56,12 +57,11 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let http = Arc::new(http.with_client_address(move |peer, headers| proxies.client(peer, headers)));
     let serving =
         tokio::spawn(server::serve(listener, http, lifecycle.drain.clone(), lifecycle.stop.clone()));
-    let socket = app.config.observe.notify_socket.as_deref();
-    notify(socket, "READY=1");
+    notify(NotifyState::Ready);
     print_greeting(&app, port).await;
 
     lifecycle.drain.cancelled().await;
-    notify(socket, "STOPPING=1");
+    notify(NotifyState::Stopping);
     let drained = lifecycle.finish(DRAIN_TIME, async { drop(serving.await) }).await;
     if !drained {
         lifecycle.stop.cancel();
@@ -70,6 +70,13 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let finished = lifecycle.finish(FINISH_TIME, finish(&app)).await;
     tracing::info!(drained, finished, "stopped");
     Ok(if drained && finished { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Tells systemd (`Type=notify`) the state of the server. Without `NOTIFY_SOCKET` it does nothing.
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "systemd can't be notified");
+    }
 }
 
 /// Finishes background work, in order of dependency.

@@ -1,7 +1,6 @@
 //! Logs and metrics.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::Args;
 use tracing_subscriber::EnvFilter;
@@ -24,9 +23,6 @@ pub struct ObserveArgs {
     /// IP:PORT for Prometheus to scrape /metrics [default: no metrics]
     #[arg(long, env = "METRICS_ADDR", global = true, value_name = "ADDRESS")]
     pub metrics_addr: Option<String>,
-    /// Socket to tell the service manager that we are ready; systemd sets it
-    #[arg(long, env = "NOTIFY_SOCKET", global = true, value_name = "PATH", hide = true)]
-    pub notify_socket: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +37,6 @@ pub struct Observe {
     pub log_filter: String,
     pub log_format: LogFormat,
     pub metrics_addr: Option<SocketAddr>,
-    pub notify_socket: Option<PathBuf>,
 }
 
 impl ObserveArgs {
@@ -66,7 +61,6 @@ impl ObserveArgs {
             }
             address
         });
-        let notify_socket = parse::text(self.notify_socket).map(PathBuf::from);
-        Observe { log_filter, log_format, metrics_addr, notify_socket }
+        Observe { log_filter, log_format, metrics_addr }
     }
 }

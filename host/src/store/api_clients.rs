@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::types::List;
+use super::types::{JsonText, to_json_text};
 use super::{Db, Patch, StoreError, on};
 
 #[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
@@ -14,13 +14,13 @@ pub struct ApiClientRow {
     pub name: String,
     pub client_id_url: String,
     pub client_uri: String,
-    #[sqlx(try_from = "List")]
+    #[sqlx(try_from = "JsonText<Vec<String>>")]
     pub redirect_uris: Vec<String>,
     /// `confidential` or `public`.
     pub client_type: String,
     /// Space-separated.
     pub scopes: String,
-    #[sqlx(try_from = "List")]
+    #[sqlx(try_from = "JsonText<Vec<String>>")]
     pub allowed_origins: Vec<String>,
     /// `None`: the instance default.
     pub rate_limit_capacity: Option<i64>,
@@ -147,10 +147,10 @@ pub async fn create(db: &Db, client: &ApiClientRow, caps: &Caps) -> Result<Creat
             .bind(&client.name)
             .bind(&client.client_id_url)
             .bind(&client.client_uri)
-            .bind(List::to_json(&client.redirect_uris))
+            .bind(to_json_text(&client.redirect_uris))
             .bind(&client.client_type)
             .bind(&client.scopes)
-            .bind(List::to_json(&client.allowed_origins))
+            .bind(to_json_text(&client.allowed_origins))
             .bind(client.rate_limit_capacity)
             .bind(client.rate_limit_refill_rate)
             .bind(client.is_active)
@@ -187,7 +187,7 @@ pub async fn update(
     let origins = match &patch.allowed_origins {
         Patch::Keep => None,
         Patch::Clear => Some("[]".to_owned()),
-        Patch::Set(list) => Some(List::to_json(list)),
+        Patch::Set(list) => Some(to_json_text(list)),
     };
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
@@ -195,7 +195,7 @@ pub async fn update(
             .bind(id)
             .bind(&patch.name)
             .bind(&patch.client_uri)
-            .bind(patch.redirect_uris.as_ref().map(|list| List::to_json(list)))
+            .bind(patch.redirect_uris.as_ref().map(|list| to_json_text(list)))
             .bind(&patch.scopes)
             .bind(&origins)
             .bind(patch.rate_limit_capacity.is_set())

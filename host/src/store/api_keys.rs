@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::types::List;
+use super::types::{JsonText, to_json_text};
 use super::users::{self, UserRow};
 use super::{Db, StoreError, on};
 
@@ -12,7 +12,7 @@ pub struct ApiKeyRow {
     pub user_id: String,
     pub name: String,
     pub key_prefix: String,
-    #[sqlx(try_from = "List")]
+    #[sqlx(try_from = "JsonText<Vec<String>>")]
     pub permissions: Vec<String>,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
@@ -49,7 +49,7 @@ pub async fn create(db: &Db, key: &NewApiKey<'_>, now: Timestamp) -> Result<ApiK
             .bind(key.name)
             .bind(key.key_prefix)
             .bind(key.key_hash)
-            .bind(List::to_json(key.permissions))
+            .bind(to_json_text(key.permissions))
             .bind(now)
             .execute(pool)
             .await

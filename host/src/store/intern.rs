@@ -11,7 +11,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::atproto::{Did, Nsid};
 
-use super::types::List;
+use super::types::to_json_text;
 use super::{Db, StoreError};
 
 /// DIDs cached per generation: two generations of about 100 bytes an entry are a few MiB.
@@ -148,7 +148,7 @@ async fn find_or_insert(db: &Db, names: &[&str], table: Table) -> Result<Vec<(St
     let Table { name, column } = table;
     match db {
         Db::Sqlite(db) => {
-            let list = List::to_json(names);
+            let list = to_json_text(names);
             let select = format!(
                 "SELECT {column}, id FROM {name} WHERE {column} IN (SELECT value FROM json_each($1))"
             );

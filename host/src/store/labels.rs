@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::atproto::RecordUri;
 use crate::clock::Timestamp;
 
-use super::types::List;
+use super::types::to_json_text;
 use super::{Db, StoreError, on};
 
 /// A label that a labeler issued. A newer label with the same subject and value replaces it.
@@ -111,7 +111,7 @@ pub async fn active(
         .filter_map(|uri| RecordUri::parse(uri).ok().map(|parsed| (uri, parsed)))
         .map(|(uri, r)| json!([uri, r.did.as_str(), r.collection.as_str(), r.rkey.as_str()]))
         .collect();
-    let (subjects, records) = (List::to_json(subjects), Value::Array(records).to_string());
+    let (subjects, records) = (to_json_text(subjects), Value::Array(records).to_string());
     let rows: Vec<Row> = match db {
         Db::Sqlite(db) => {
             sqlx::query_as(ACTIVE_SQLITE).bind(subjects).bind(now).bind(records).fetch_all(&db.reader).await?

@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::types::List;
+use super::types::{JsonText, to_json_text};
 use super::{Db, StoreError, on};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -16,7 +16,7 @@ pub struct GrantRow {
     /// Space-separated.
     pub scopes: String,
     /// EventScripts whose scripts may use the grant. Empty: every script, except those of queries without a caller.
-    #[sqlx(try_from = "List")]
+    #[sqlx(try_from = "JsonText<Vec<String>>")]
     pub scripts: Vec<String>,
     /// `pending`, `active` or `needs_reauth`.
     pub status: String,
@@ -57,7 +57,7 @@ pub async fn create(db: &Db, grant: &GrantRow) -> Result<(), StoreError> {
             .bind(&grant.handle)
             .bind(&grant.reason)
             .bind(&grant.scopes)
-            .bind(List::to_json(&grant.scripts))
+            .bind(to_json_text(&grant.scripts))
             .bind(&grant.status)
             .bind(&grant.created_by)
             .bind(grant.created_at)
@@ -138,7 +138,7 @@ pub async fn idle(db: &Db, before: Timestamp) -> Result<Vec<GrantRow>, StoreErro
 /// `false` when the grant does not exist.
 pub async fn set_scripts(db: &Db, id: &str, scripts: &[String]) -> Result<bool, StoreError> {
     let sql = "UPDATE linked_repos SET scripts = $2 WHERE id = $1";
-    let scripts = List::to_json(scripts);
+    let scripts = to_json_text(scripts);
     Ok(on!(db, writer, |pool| {
         sqlx::query(sql).bind(id).bind(&scripts).execute(pool).await?.rows_affected() > 0
     }))

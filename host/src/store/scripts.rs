@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 
-use super::types::{List, OptionalList};
+use super::types::{JsonText, to_json_text};
 use super::{Db, Patch, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -12,7 +12,7 @@ pub struct ScriptRow {
     pub script_type: String,
     pub body: String,
     pub description: Option<String>,
-    #[sqlx(try_from = "OptionalList")]
+    #[sqlx(try_from = "JsonText<Option<Vec<String>>>")]
     pub outbound_xrpcs: Option<Vec<String>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -67,7 +67,7 @@ pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(Scri
     let update = "UPDATE scripts SET script_type = $2, body = $3, description = $4, outbound_xrpcs = $5, \
                       updated_at = $6 WHERE id = $1";
     let select = select!("WHERE id = $1");
-    let outbound = script.outbound_xrpcs.as_ref().map(|list| List::to_json(list));
+    let outbound = script.outbound_xrpcs.as_ref().map(|list| to_json_text(list));
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         let mut created = true;
@@ -107,7 +107,7 @@ pub async fn patch(
                WHERE id = $1 \
                RETURNING id, script_type, body, description, outbound_xrpcs, created_at, updated_at";
     let (body, outbound) = match &patch.body {
-        Some((body, outbound)) => (Some(body), outbound.as_ref().map(|list| List::to_json(list))),
+        Some((body, outbound)) => (Some(body), outbound.as_ref().map(|list| to_json_text(list))),
         None => (None, None),
     };
     Ok(on!(db, writer, |pool| {

@@ -1,5 +1,6 @@
 //! Maps the server's own types to SQL types.
 
+use serde::de::DeserializeOwned;
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::{Database, Decode, Encode, Type};
@@ -40,32 +41,30 @@ where
     }
 }
 
-/// A list of strings as a JSON array in a TEXT column.
+/// A value as JSON in a TEXT column, also in one that may be NULL (then `T` is an `Option`). sqlx's own `Json` takes
+/// columns of PostgreSQL's JSON types only.
 #[derive(Clone, Debug)]
-pub(super) struct List(pub(super) Vec<String>);
+pub(super) struct JsonText<T>(T);
 
-impl List {
-    pub(super) fn to_json<S: serde::Serialize>(items: &[S]) -> String {
-        // Strings always serialize.
-        serde_json::to_string(items).unwrap_or_else(|_| "[]".to_owned())
+/// The JSON text of a list, to bind.
+pub(super) fn to_json_text<S: serde::Serialize>(items: &[S]) -> String {
+    // Lists of strings always serialize.
+    serde_json::to_string(items).unwrap_or_else(|_| "[]".to_owned())
+}
+
+impl From<JsonText<Self>> for Vec<String> {
+    fn from(text: JsonText<Self>) -> Self {
+        text.0
     }
 }
 
-impl TryFrom<String> for List {
-    type Error = serde_json::Error;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        serde_json::from_str(&text).map(Self)
+impl From<JsonText<Self>> for Option<Vec<String>> {
+    fn from(text: JsonText<Self>) -> Self {
+        text.0
     }
 }
 
-impl From<List> for Vec<String> {
-    fn from(list: List) -> Self {
-        list.0
-    }
-}
-
-impl<DB: Database> Type<DB> for List
+impl<T, DB: Database> Type<DB> for JsonText<T>
 where
     String: Type<DB>,
 {
@@ -78,45 +77,14 @@ where
     }
 }
 
-impl<'r, DB: Database> Decode<'r, DB> for List
+impl<'r, T: DeserializeOwned, DB: Database> Decode<'r, DB> for JsonText<T>
 where
     String: Decode<'r, DB>,
-{
-    fn decode(value: DB::ValueRef<'r>) -> Result<Self, BoxDynError> {
-        Ok(String::decode(value)?.try_into()?)
-    }
-}
-
-/// As [`List`], in a column that may be NULL.
-#[derive(Clone, Debug)]
-pub(super) struct OptionalList(Option<Vec<String>>);
-
-impl From<OptionalList> for Option<Vec<String>> {
-    fn from(list: OptionalList) -> Self {
-        list.0
-    }
-}
-
-impl<DB: Database> Type<DB> for OptionalList
-where
-    String: Type<DB>,
-{
-    fn type_info() -> DB::TypeInfo {
-        String::type_info()
-    }
-
-    fn compatible(ty: &DB::TypeInfo) -> bool {
-        String::compatible(ty)
-    }
-}
-
-impl<'r, DB: Database> Decode<'r, DB> for OptionalList
-where
-    String: Decode<'r, DB>,
+    Option<String>: Decode<'r, DB>,
 {
     fn decode(value: DB::ValueRef<'r>) -> Result<Self, BoxDynError> {
         let text = Option::<String>::decode(value)?;
-        Ok(Self(text.map(|text| serde_json::from_str(&text)).transpose()?))
+        Ok(Self(serde_json::from_str(text.as_deref().unwrap_or("null"))?))
     }
 }
 

@@ -147,7 +147,7 @@ crate::in_both_worlds! {
                 "pushed_authorization_request_endpoint": pds.url() }))), "its issuer is another server"),
             (Box::new(|pds| pds.respond_with(metadata, 200, json!({ "issuer": pds.url(),
                 "authorization_endpoint": pds.url(), "token_endpoint": "file:///etc/passwd",
-                "pushed_authorization_request_endpoint": pds.url() }))), "an endpoint is no URL"),
+                "pushed_authorization_request_endpoint": pds.url() }))), "an endpoint is not an https URL"),
             (Box::new(|pds| pds.respond_with("/xrpc/com.atproto.server.getSession", 200, json!({}))), "access token verification failed"),
         ];
         for (n, (mischief, expected)) in cases.into_iter().enumerate() {
