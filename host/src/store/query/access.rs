@@ -10,12 +10,13 @@ use std::time::Duration;
 use crate::query::filter::{Combine, Filter, Op, Scalar};
 use crate::query::path::Path;
 use crate::query::sort::SortKey;
-use crate::store::fields::{Key, Kind, build};
+use crate::store::fields::{Key, Kind};
 use crate::store::{Db, StoreError, lane};
 
+use super::bounds::{Bounds, class, within};
 use super::sql::{Dialect, Sql, Value};
 use super::walk::Walk;
-use super::{Order, PostgresDialect, QueryArgs, SqliteDialect, bound, compile};
+use super::{Order, PostgresDialect, QueryArgs, SqliteDialect, bound};
 
 /// Rows that are sorted rather than found in order: some milliseconds. When more match, walking in order finds a page
 /// among them as quickly.
@@ -31,22 +32,6 @@ pub(super) enum Chosen<'a> {
         few: bool,
     },
     Sort(Walk<'a>),
-}
-
-/// A part of an index for filters.
-#[derive(Clone, Debug)]
-pub(super) struct Bounds<'a> {
-    index: i64,
-    pub(super) path: &'a Path,
-    pub(super) class: Class,
-    pub(super) conditions: Vec<(Op, &'a Scalar)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    Number,
-    Text,
-    Boolean,
 }
 
 /// What a query could use.
@@ -89,24 +74,6 @@ fn conditions(filter: &Filter) -> usize {
     match filter {
         Filter::Condition { .. } => 1,
         Filter::Group { children, .. } => children.iter().map(conditions).sum(),
-    }
-}
-
-impl Bounds<'_> {
-    pub(super) fn index_name(&self) -> String {
-        build::name(Kind::Filter, self.index)
-    }
-
-    pub(super) fn is_one_value(&self) -> bool {
-        self.conditions.iter().any(|(op, _)| *op == Op::Eq)
-    }
-}
-
-fn class(value: &Scalar) -> Class {
-    match value {
-        Scalar::Text(_) => Class::Text,
-        Scalar::Integer(_) | Scalar::Float(_) => Class::Number,
-        Scalar::Boolean(_) => Class::Boolean,
     }
 }
 
@@ -220,7 +187,7 @@ async fn count_within(db: &Db, collection: i64, bounds: &Bounds<'_>) -> Result<i
     fn compiled<D: Dialect>(collection: i64, bounds: &Bounds<'_>, hint: &str) -> Sql {
         let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
         sql.push(&format!("SELECT count(*) FROM (SELECT 1 FROM records r {hint} WHERE "));
-        compile::within::<D>(&mut sql, collection, bounds);
+        within::<D>(&mut sql, collection, bounds);
         let limit = sql.bind(Value::Integer(FEW + 1));
         sql.push(&format!(" LIMIT {limit}) s"));
         sql

@@ -1,10 +1,10 @@
 //! A query as one statement.
 
-use crate::query::filter::{Combine, Filter, Op};
+use crate::query::filter::{Combine, Filter};
 use crate::query::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
 use crate::store::Backend;
 
-use super::access::{Bounds, Class};
+use super::bounds::{Bounds, within};
 use super::sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
 use super::{Order, PostgresDialect, QueryArgs, SqliteDialect};
 
@@ -127,30 +127,6 @@ pub(super) fn from_where<D: Dialect>(
         }
     }
     and_asked::<D>(sql, args);
-}
-
-/// The rows of an index that are within the bounds. The collection is a literal: an index of one collection is only
-/// used by statements that name it.
-pub(super) fn within<D: Dialect>(sql: &mut Sql, collection: i64, bounds: &Bounds<'_>) {
-    let classes = Classes::INDEXED;
-    let Keys { class, num, txt } = D::keys("r.record", bounds.path, classes);
-    let (number, column, other) = match bounds.class {
-        Class::Number => (classes.number, &num, &txt),
-        Class::Boolean => (classes.boolean, &num, &txt),
-        Class::Text => (classes.text, &txt, &num),
-    };
-    sql.push(&format!("r.collection_id = {collection} AND {class} = {number} AND {other} IS NULL"));
-    for (op, value) in &bounds.conditions {
-        // A key may be shorter than its value, so values that differ may have one key: the condition itself, which
-        // follows, tells them apart.
-        let op = match op {
-            Op::Lt | Op::Le => "<=",
-            Op::Gt | Op::Ge => ">=",
-            _ => "=",
-        };
-        let value = D::key_of(sql, value);
-        sql.push(&format!(" AND {column} {op} {value}"));
-    }
 }
 
 /// The conditions that a caller gave.

@@ -10,6 +10,7 @@
 //! what costs much.
 
 mod access;
+mod bounds;
 mod compile;
 mod postgres;
 mod sql;

@@ -30,6 +30,10 @@ const OWN_SCHEMA: &str = "script_tables";
 /// in the schema of the views.
 const SQLITE_SHORT: &str = "belvedere_short";
 
+/// SQLite: the longest value, of a column or an expression. SQLite would go up to a gigabyte, and takes time in proportion to it
+/// without a look at the clock. Larger records are NULL (`views`).
+pub(super) const MAX_VALUE_BYTES: i32 = 256 << 10;
+
 /// `records` for statements that name the columns that they want: see `guard::quick`.
 const LEAN_RECORDS: &str = "records_lean";
 

@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Column, Row, SqliteConnection, TypeInfo, ValueRef};
 
 use super::super::lane::Bound;
+use super::MAX_VALUE_BYTES;
 use super::guard::{Kind, Parsed, Statement};
 use super::{
     Answer, Connections, Lane, MAX_OWN_BYTES, MAX_OWN_RELATIONS, READERS, RawError, Rows, StoreError, WRITERS,
@@ -18,9 +19,6 @@ use super::{
 const PAGE_BYTES: u64 = 4096;
 /// The longest LIKE pattern: matching takes time in proportion to it, and nothing can stop it half-way.
 const MAX_PATTERN_BYTES: i32 = 250;
-/// The longest value, of a column or an expression. SQLite would go up to a gigabyte, and takes time in proportion to it
-/// without a look at the clock. Larger records are NULL (`views`).
-pub(super) const MAX_VALUE_BYTES: i32 = 256 << 10;
 
 /// What SQLite itself keeps to on these connections.
 const BOUNDS: [Bound; 2] = [

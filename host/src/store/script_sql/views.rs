@@ -7,8 +7,7 @@
 
 use std::fmt::Write;
 
-use super::LEAN_RECORDS;
-use super::sqlite::MAX_VALUE_BYTES;
+use super::{LEAN_RECORDS, MAX_VALUE_BYTES};
 
 /// A time column as text.
 macro_rules! time {

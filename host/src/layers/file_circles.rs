@@ -1,0 +1,129 @@
+//! No two files use each other, directly or through others. Files above or below each other in one folder may: a `mod.rs`
+//! declares its files, and they use what it declares.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The path of a module below `crate`, and of an item in it.
+type Names = Vec<String>;
+
+/// The paths of one `use` tree, lists expanded.
+fn expand(prefix: &[&str], tree: &str, paths: &mut Vec<Names>) {
+    let (head, list) = tree.split_once('{').unwrap_or((tree, ""));
+    let head = head.split(" as ").next().unwrap_or_default();
+    let path: Vec<&str> = prefix.iter().copied().chain(head.trim().split("::")).collect();
+    let path: Vec<&str> = path.into_iter().filter(|name| !name.is_empty()).collect();
+    if list.is_empty() {
+        paths.push(path.into_iter().map(str::to_owned).collect());
+        return;
+    }
+    let (mut depth, mut start) = (0, 0);
+    let list = list.trim_end().trim_end_matches('}');
+    for (at, character) in list.char_indices().chain([(list.len(), ',')]) {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let branch = list[start..at].trim();
+                if !branch.is_empty() {
+                    expand(&path, branch, paths);
+                }
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The module that a path of module `from` leads to.
+fn resolve(modules: &BTreeMap<Names, String>, from: &[String], path: &[String]) -> Option<Names> {
+    let mut base = from.to_vec();
+    let mut rest = path;
+    match path.first().map(String::as_str) {
+        Some("crate") => {
+            base.clear();
+            rest = &path[1..];
+        }
+        Some("super") => {
+            while rest.first().is_some_and(|name| name == "super") {
+                base.pop();
+                rest = &rest[1..];
+            }
+        }
+        _ => {}
+    }
+    base.extend_from_slice(rest);
+    (1..=base.len())
+        .rev()
+        .map(|length| &base[..length])
+        .find(|path| modules.contains_key(*path))
+        .map(<[_]>::to_vec)
+}
+
+/// For each module those that it uses, without those above and below it.
+fn uses(modules: &BTreeMap<Names, String>) -> BTreeMap<&Names, BTreeSet<Names>> {
+    let one = |(module, code): (&Names, &String)| {
+        let mut paths = Vec::new();
+        for tree in code.split("use ").skip(1) {
+            expand(&[], tree.split(';').next().unwrap_or_default(), &mut paths);
+        }
+        for start in ["crate::", "super::"] {
+            for (at, _) in code.match_indices(start) {
+                let path = code[at..].split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').next();
+                expand(&[], path.unwrap_or_default().trim_end_matches(':'), &mut paths);
+            }
+        }
+        let used = paths.iter().filter_map(|path| resolve(modules, module, path));
+        used.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
+    };
+    modules.iter().map(|entry| (entry.0, one(entry))).collect()
+}
+
+/// Removes the modules that use no other one that is left, until every one left uses another: the circles, and what uses
+/// them.
+fn circles(mut uses: BTreeMap<&Names, BTreeSet<Names>>) -> BTreeMap<&Names, BTreeSet<Names>> {
+    loop {
+        let left: BTreeSet<Names> = uses.keys().map(|module| (*module).clone()).collect();
+        uses.values_mut().for_each(|used| used.retain(|other| left.contains(other)));
+        let before = uses.len();
+        uses.retain(|_, used| !used.is_empty());
+        if uses.len() == before {
+            return uses;
+        }
+    }
+}
+
+fn module_of(file: &Path) -> Names {
+    let names = file.with_extension("");
+    let names = names.iter().map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| name != "mod").collect()
+}
+
+#[test]
+fn no_files_use_each_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let modules: BTreeMap<Names, String> = super::sources(&root)
+        .into_iter()
+        .filter(|(file, _)| file != Path::new("lib.rs") && file != Path::new("main.rs"))
+        .map(|(file, code)| (module_of(&file), code))
+        .collect();
+    let uses = uses(&modules);
+    assert!(uses.values().map(BTreeSet::len).sum::<usize>() > 1_000, "imports are found");
+    let circles = circles(uses);
+    assert!(circles.is_empty(), "files that use each other, and those that use them: {circles:#?}");
+}
+
+#[test]
+fn circles_are_found() {
+    let code = [
+        ("a", "use super::b::{C, d::E};"),
+        ("b", "fn f() { crate::c::g() }"),
+        ("c", "use crate::{x, a::F};"),
+        ("d", "use super::a;"),
+        ("e", ""),
+    ];
+    let modules: BTreeMap<Names, String> =
+        code.into_iter().map(|(name, code)| (vec![name.to_owned()], code.to_owned())).collect();
+    let found: Vec<&str> = circles(uses(&modules)).into_keys().map(|module| &*module[0]).collect();
+    assert_eq!(found, ["a", "b", "c", "d"], "and what uses the circle");
+}
