@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Reads a file of the interop vectors (`syntax/…`, `data-model/…`, `crypto/…`). They are not part of the repository:
-/// `BELVEDERE_SHARED` names the folder that contains `interop`; without it the folders beside the checkout are searched.
+/// `BELVEDERE_SHARED` names the folder that contains `interop`; the default is a folder beside the checkout.
 /// Prints a note and returns `None` when there is no such file.
 pub(crate) fn read(name: &str) -> Option<String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -106,7 +106,7 @@ impl PublicKey {
         )
     }
 
-    /// Reads `z…` of a point without multicodec prefix. The verification method's type names the curve (the 2019 suites).
+    /// Reads `z…` of a point without multicodec prefix. The verification method's type names its curve (2019 suites).
     ///
     /// # Errors
     /// When the text has another base, or is not a point on the curve.

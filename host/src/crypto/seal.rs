@@ -72,8 +72,8 @@ impl SealingKey {
         self.cipher().decrypt(nonce.into(), payload).map(Zeroizing::new).map_err(|_| SealError::Open)
     }
 
-    /// Built for each use: the key schedule costs a fraction of a microsecond, and only the key itself is kept in memory
-    /// and has to be wiped.
+    /// Built for each use: the key schedule costs a fraction of a microsecond, and only the key itself stays in memory
+    /// and must be wiped.
     fn cipher(&self) -> Aes256Gcm {
         Aes256Gcm::new((&*self.0).into())
     }
