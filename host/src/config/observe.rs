@@ -1,4 +1,4 @@
-//! Logs and metrics.
+//! Settings of logs, metrics and the service manager's socket.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Problems, parse};
 
-/// Our own log in full, the libraries' only when something is wrong.
+/// Level info for this crate, and only warnings and errors of the libraries.
 const DEFAULT_FILTER: &str =
     "info,sqlx=warn,hyper=warn,hickory_proto=warn,hickory_resolver=warn,wasmtime=warn";
 
@@ -24,7 +24,7 @@ pub struct ObserveArgs {
     /// IP:PORT for Prometheus to scrape /metrics [default: no metrics]
     #[arg(long, env = "METRICS_ADDR", global = true, value_name = "ADDRESS")]
     pub metrics_addr: Option<String>,
-    /// Socket to tell the service manager that we are ready; systemd sets it
+    /// Socket on which the service manager is notified that the server is ready; systemd sets it
     #[arg(long, env = "NOTIFY_SOCKET", global = true, value_name = "PATH", hide = true)]
     pub notify_socket: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Parses, verifies and signs compact JWS (RFC 7515) for service tokens and DPoP proofs. Supports only ES256 and ES256K.
+//! Parses, verifies and signs compact JWS (RFC 7515) for service tokens and DPoP proofs. Only ES256 and ES256K.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
