@@ -104,7 +104,7 @@ impl Combine {
 impl Filter {
     /// Reads the JSON form of the script's table: a condition `{"field","op"?,"value"}`, or a group: an array of
     /// children, or an object with `combine?` and the children as `"children"` or under the keys `"1"`, `"2"`, …
-    /// (a Lua table with both parts).
+    /// (a Lua table with list items and named fields).
     ///
     /// # Errors
     /// Names the first error, for the script's author.

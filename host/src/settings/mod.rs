@@ -92,13 +92,13 @@ impl Settings {
 
 /// Why a setting can't be stored.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum InvalidSetting {
     #[error("a key is 1 to {MAX_KEY} characters of a-z, 0-9, '.', '_' and '-'")]
     Key,
     #[error("a value is at most {MAX_VALUE} bytes")]
     TooLong,
     #[error("this setting can only be changed at {0}")]
-    Elsewhere(&'static str),
+    OwnEndpoint(&'static str),
     #[error("{key} must be {expected}")]
     Value { key: String, expected: &'static str },
 }
@@ -107,16 +107,16 @@ pub enum Refused {
 ///
 /// # Errors
 /// Names what is wrong with the key or the value.
-pub fn check(key: &str, value: &str) -> Result<(), Refused> {
+pub fn check(key: &str, value: &str) -> Result<(), InvalidSetting> {
     if let Some((_, endpoint)) = WITH_OWN_ENDPOINT.iter().find(|(name, _)| *name == key) {
-        return Err(Refused::Elsewhere(endpoint));
+        return Err(InvalidSetting::OwnEndpoint(endpoint));
     }
     let is_key = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
     if key.is_empty() || key.len() > MAX_KEY || !key.bytes().all(is_key) {
-        return Err(Refused::Key);
+        return Err(InvalidSetting::Key);
     }
     if value.len() > MAX_VALUE {
-        return Err(Refused::TooLong);
+        return Err(InvalidSetting::TooLong);
     }
     let (is_valid, expected) = match key {
         "client_uri" | "logo_uri" | TOS_URI | POLICY_URI => {
@@ -129,7 +129,7 @@ pub fn check(key: &str, value: &str) -> Result<(), Refused> {
         key if key.starts_with("rate_limit.") => (value.parse::<u32>().is_ok(), "a whole number, 0 or more"),
         _ => (true, ""),
     };
-    if is_valid { Ok(()) } else { Err(Refused::Value { key: key.to_owned(), expected }) }
+    if is_valid { Ok(()) } else { Err(InvalidSetting::Value { key: key.to_owned(), expected }) }
 }
 
 #[cfg(test)]
@@ -179,6 +179,6 @@ mod tests {
             let refused = check(key, value).unwrap_err().to_string();
             assert!(refused.contains(message), "{key}: {refused}");
         }
-        assert_eq!(check("app_name", &"x".repeat(MAX_VALUE + 1)), Err(Refused::TooLong));
+        assert_eq!(check("app_name", &"x".repeat(MAX_VALUE + 1)), Err(InvalidSetting::TooLong));
     }
 }
