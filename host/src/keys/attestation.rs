@@ -39,7 +39,7 @@ pub struct Attestation {
 /// Why a value can't be signed.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Unsignable {
-    #[error("the record {0}")]
+    #[error(transparent)]
     Record(#[from] InvalidRecord),
     #[error("the record has no canonical form: {0}")]
     Form(#[from] Unencodable),

@@ -58,7 +58,7 @@ pub enum InvalidRecord {
     TooDeep,
     #[error("the record is not an object")]
     NotObject,
-    #[error("an object has a duplicate key")]
+    #[error("an object in the record has a duplicate key")]
     DuplicateKey,
     #[error("the record is not JSON")]
     Malformed,
