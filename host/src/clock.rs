@@ -32,7 +32,7 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Out of jiff's range (the year 9999) only through a corrupt row: shown at the edge, not a panic.
+        // Only a corrupt row exceeds jiff's range (the year 9999): clamp it instead of panicking.
         let t = jiff::Timestamp::from_microsecond(self.0).unwrap_or(jiff::Timestamp::MAX);
         write!(f, "{t:.6}")
     }
@@ -44,7 +44,7 @@ impl Serialize for Timestamp {
     }
 }
 
-/// Hands out the current time: the system's, or one that a test sets.
+/// Returns the current time: the system's, or one that a test sets.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicI64>>);
 
@@ -65,7 +65,7 @@ impl Clock {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the room that may")]
+    #[expect(clippy::disallowed_methods, reason = "the only module that may read the system clock")]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Some(fixed) => Timestamp(fixed.load(Ordering::Relaxed)),

@@ -1,4 +1,4 @@
-//! Errors as text for logs.
+//! Formats errors for logs.
 
 /// An error with all its causes, on one line.
 pub fn with_causes(error: &dyn std::error::Error) -> String {

@@ -1,33 +1,33 @@
-//! Signals, drain, hard stop.
+//! Shuts the process down: signals, drain and hard stop.
 //!
-//! The first SIGTERM or SIGINT begins the drain: no new connections, requests in flight are finished, the stream
-//! commits what it has. When that is done, or after [`DRAIN_TIME`], the process ends. A second signal ends it at
-//! once; the stream then resumes from its last committed cursor.
+//! The first SIGTERM or SIGINT begins the drain: no new connection is accepted, requests in flight are finished, and
+//! the stream commits what it has. The process ends when that is done, or after [`DRAIN_TIME`]. A second signal ends it
+//! at once; the stream then resumes from its last committed cursor.
 
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How long requests may take to finish. Below the 30 s that container runtimes and the 90 s that systemd wait
-/// before they kill.
+/// How long requests may take to finish. Shorter than the 30 s after which container runtimes kill the process, and the
+/// 90 s of systemd.
 pub const DRAIN_TIME: Duration = Duration::from_secs(20);
 
-/// How the parts of the server learn that it ends.
+/// The shutdown tokens that all parts of the server share.
 #[derive(Clone, Debug, Default)]
 pub struct Lifecycle {
-    /// Finish what was begun, begin nothing new.
+    /// Cancelled when the drain begins: finish what was begun, begin nothing new.
     pub drain: CancellationToken,
-    /// Drop everything.
+    /// Cancelled on a hard stop: drop everything.
     pub stop: CancellationToken,
 }
 
 impl Lifecycle {
-    /// Listens for signals. The task lives as long as the process.
+    /// Spawns a task that cancels the tokens on SIGTERM and SIGINT. It runs as long as the process.
     ///
     /// # Errors
-    /// When the system does not let us handle signals.
-    pub fn watch_signals(&self) -> std::io::Result<()> {
+    /// When the signal handlers can't be installed.
+    pub fn handle_signals(&self) -> std::io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let lifecycle = self.clone();
@@ -39,7 +39,10 @@ impl Lifecycle {
                 }
             };
             let first = next().await;
-            tracing::info!(signal = first, "finishing the requests in flight; once more to stop at once");
+            tracing::info!(
+                signal = first,
+                "shutting down: finishing the requests in flight; a second signal stops at once"
+            );
             lifecycle.drain.cancel();
             let second = next().await;
             tracing::warn!(signal = second, "stopping at once");
@@ -48,7 +51,7 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Waits for `work`, but not beyond `time` and not beyond a hard stop. Whether it was finished.
+    /// Waits for `work`, for at most `time` and until a hard stop. Returns whether `work` finished.
     pub async fn finish(&self, time: Duration, work: impl Future<Output = ()>) -> bool {
         tokio::select! {
             () = work => true,
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_ends_with_the_work_the_time_or_a_hard_stop() {
+    async fn finish_ends_with_the_work_the_timeout_or_a_hard_stop() {
         let lifecycle = Lifecycle::default();
         assert!(lifecycle.finish(DRAIN_TIME, async {}).await);
         assert!(!lifecycle.finish(DRAIN_TIME, std::future::pending()).await);

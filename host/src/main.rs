@@ -1,4 +1,4 @@
-//! Parses the command line and hands over.
+//! The `belvedere` binary: parses the command line and runs the command.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use belvedere::{cli::Cli, net};
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    // A missing file is the usual case; a broken one shows in the values that are missing.
+    // Usually there is no `.env` file. Errors are ignored: a malformed file shows up as missing values.
     let _ = dotenvy::dotenv();
     net::install_tls_provider();
     Cli::parse().run()

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng, TryRng};
 
-/// Cheap to clone; clones of a seeded one share its sequence.
+/// A source of random bytes. Cheap to clone; clones of a seeded source share its sequence.
 #[derive(Clone, Default)]
 pub struct Random(Option<Arc<Mutex<StdRng>>>);
 
@@ -15,7 +15,7 @@ impl Random {
         Self(None)
     }
 
-    /// Gives the same bytes for the same seed. Tests only: nothing made with it is secret.
+    /// A source that returns the same bytes for the same seed. Tests only: nothing made with it is secret.
     pub fn seeded(seed: u64) -> Self {
         Self(Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))))
     }
@@ -23,11 +23,11 @@ impl Random {
     /// Fills `out` with random bytes.
     ///
     /// # Panics
-    /// When the operating system has no randomness to give; going on would make guessable secrets.
+    /// When the operating system returns no randomness: going on would make guessable secrets.
     pub fn fill(&self, out: &mut [u8]) {
         match &self.0 {
             Some(seeded) => seeded.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(out),
-            None => SysRng.try_fill_bytes(out).expect("the operating system gives randomness"),
+            None => SysRng.try_fill_bytes(out).expect("the operating system provides randomness"),
         }
     }
 

@@ -1,8 +1,8 @@
-//! A script's id, which is its binding: `<kind>:<subject>` (`admin-api.md` §4.1).
+//! Parses script ids. An id, `<kind>:<subject>`, names what triggers the script (`admin-api.md` §4.1).
 
 use std::fmt;
 
-/// What fires a script.
+/// What triggers a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerKind {
     Query,
@@ -27,7 +27,7 @@ impl TriggerKind {
         Self::JobRun,
     ];
 
-    /// What a run of it is called in its context: events of every action are `record`.
+    /// The name of this trigger in a script's context; all record events are `record`.
     pub fn context(self) -> &'static str {
         match self {
             Self::Query => "query",
@@ -52,12 +52,12 @@ impl TriggerKind {
     }
 }
 
-/// Which triggers have a script: for those who ask it without running any.
-pub trait Bindings: fmt::Debug + Send + Sync {
-    /// Whether a script is bound to the trigger of this id.
+/// Which triggers have a script, for callers that run none.
+pub trait ScriptBindings: fmt::Debug + Send + Sync {
+    /// Whether a script is bound to the trigger with this id.
     fn has(&self, id: &str) -> bool;
 
-    /// Whether a script decides about events of this kind in a collection.
+    /// Whether a script is bound to record events of this kind in a collection.
     fn has_record_script(&self, collection: &str, kind: TriggerKind) -> bool;
 }
 
@@ -68,7 +68,7 @@ pub struct Trigger {
     id: Box<str>,
 }
 
-/// Why a text is no trigger id. The message names the offence; it goes into a 400.
+/// Why a text is not a trigger id. The message goes into a 400 response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTrigger {
     #[error("invalid script id: it has the form <trigger>:<subject>")]
@@ -81,10 +81,10 @@ pub enum InvalidTrigger {
     NotAJobType(String),
 }
 
-/// An id names a row and is echoed in errors; an NSID has at most 317 characters.
+/// The protocol's limit for an NSID. Ids are database keys and echoed in errors, so they are bounded.
 const MAX_NSID_LENGTH: usize = 317;
 const MAX_JOB_TYPE_LENGTH: usize = 128;
-/// The subject of labels on accounts.
+/// The subject for labels on accounts.
 const ACTOR: &str = "_actor";
 
 impl Trigger {
@@ -98,14 +98,14 @@ impl Trigger {
         let kind = TriggerKind::ALL
             .into_iter()
             .find(|k| k.as_str() == kind)
-            .ok_or_else(|| InvalidTrigger::UnknownKind(shown(kind)))?;
+            .ok_or_else(|| InvalidTrigger::UnknownKind(truncated(kind)))?;
         match kind {
             TriggerKind::JobRun if !is_job_type(subject) => {
-                return Err(InvalidTrigger::NotAJobType(shown(subject)));
+                return Err(InvalidTrigger::NotAJobType(truncated(subject)));
             }
             TriggerKind::JobRun => {}
             TriggerKind::LabelApply if subject == ACTOR => {}
-            _ if !is_loose_nsid(subject) => return Err(InvalidTrigger::NotAnNsid(shown(subject))),
+            _ if !is_loose_nsid(subject) => return Err(InvalidTrigger::NotAnNsid(truncated(subject))),
             _ => {}
         }
         Ok(Self { kind, id: id.into() })
@@ -114,7 +114,7 @@ impl Trigger {
     /// The trigger of a query method's script.
     ///
     /// # Errors
-    /// When `nsid` is none.
+    /// When `nsid` is not an NSID.
     pub fn query(nsid: &str) -> Result<Self, InvalidTrigger> {
         Self::parse(&format!("{}:{nsid}", TriggerKind::Query.as_str()))
     }
@@ -157,8 +157,8 @@ fn is_job_type(text: &str) -> bool {
         && text.bytes().all(|b| first(b) || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// The caller's text, cut to what an error message should hold.
-fn shown(text: &str) -> String {
+/// The caller's text, cut to fit an error message.
+fn truncated(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_with_the_reason() {
+    fn errors_name_the_reason() {
         for (id, why) in [
             ("", "form"),
             ("xrpc.query", "form"),

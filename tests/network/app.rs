@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use belvedere::clock::Clock;
-use belvedere::crypto::dpop::{ProofFor, prove};
+use belvedere::crypto::dpop::{ProofParams, prove};
 use belvedere::crypto::{Algorithm, PrivateKey};
 use belvedere::random::Random;
 use reqwest::{Method, RequestBuilder};
@@ -100,7 +100,7 @@ impl Device {
     /// Builds a request with the client key and a proof of the user's session.
     pub fn request(&self, server: &Server, method: Method, path: &str) -> RequestBuilder {
         let url = format!("{}{path}", server.url);
-        let proof = ProofFor {
+        let proof = ProofParams {
             method: method.as_str(),
             url: url.split('?').next().unwrap(),
             now: Clock::system().now().as_seconds(),

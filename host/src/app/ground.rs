@@ -49,6 +49,6 @@ impl Ground {
 
     /// An error of the database, with its address.
     pub(super) fn store_error(&self, error: StoreError) -> StartError {
-        StartError::Store { url: self.config.database.shown(), error }
+        StartError::Store { url: self.config.database.redacted_url(), error }
     }
 }

@@ -156,7 +156,7 @@ impl App {
         });
         app.reload(&Topic::Domains)
             .await
-            .map_err(|error| StartError::Store { url: app.config.database.shown(), error })?;
+            .map_err(|error| StartError::Store { url: app.config.database.redacted_url(), error })?;
         app.start_sweeps();
         app.tasks.spawn(identities.tell(app.db.clone(), app.lifecycle.drain.clone()));
         Ok(app)

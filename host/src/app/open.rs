@@ -35,7 +35,7 @@ pub enum StartError {
 /// # Errors
 /// Names the database, without its password.
 pub async fn open_store(config: &config::Database, scripts: &Access) -> Result<Db, StartError> {
-    let named = |error| StartError::Store { url: config.shown(), error };
+    let named = |error| StartError::Store { url: config.redacted_url(), error };
     let db = Db::open_with(&config.url, config.max_connections, scripts).await.map_err(named)?;
     // Looking is cheaper than the lock that migrating takes.
     if db.pending_migrations().await.map_err(named)? > 0 {

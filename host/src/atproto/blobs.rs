@@ -1,4 +1,4 @@
-//! Gives the blobs of a record a `url` where their bytes can be had.
+//! Adds to the blobs of a record a `url` from which their bytes can be downloaded.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,39 +9,37 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::json::{plain_len, skip_space, unescape};
 use super::record::MAX_DEPTH;
 
-/// What a query value keeps as it is: RFC 3986's unreserved characters and the colon, which DIDs are full of.
+/// Escapes all characters of a query value but RFC 3986's unreserved ones and the colon, which every DID contains.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
-/// Where the PDS at an origin gives out a blob.
+/// The download URL of a blob at a PDS, given by its origin.
 pub fn url(pds: &str, did: &str, cid: &str) -> String {
     let [did, cid] = [did, cid].map(|text| utf8_percent_encode(text, QUERY));
     format!("{pds}/xrpc/com.atproto.sync.getBlob?did={did}&cid={cid}")
 }
 
 /// Adds `url` to every `{"$type":"blob"}` of `json`, the JSON text of a record of `did` whose repo `pds` (an origin)
-/// hosts; the rest of the text is untouched. A `url` that the record's author put there is replaced: the caller takes
-/// it for ours. `None` when there is nothing to add, or when the text is not the JSON that [`super::record::inspect`]
-/// accepts.
+/// hosts; the rest of the text stays as it is. A `url` that the record's author wrote is replaced, because clients
+/// would take it for ours. `None` when there is nothing to add, or when [`super::record::inspect`] rejects the text.
 pub fn splice_urls(json: &str, pds: &str, did: &str) -> Option<String> {
-    // Nearly every record ends here. A writer that escapes the letters of "blob" goes without URLs.
+    // Nearly every record returns here. A record that writes "blob" with JSON escapes gets no URLs.
     memmem::find(json.as_bytes(), b"\"blob\"")?;
-    let mut walk = Walk { text: json.as_bytes(), at: 0, blobs: Vec::new() };
-    walk.value(0)?;
-    if walk.blobs.is_empty() {
+    let mut scanner = Scanner { text: json.as_bytes(), at: 0, blobs: Vec::new() };
+    scanner.value(0)?;
+    if scanner.blobs.is_empty() {
         return None;
     }
-    walk.blobs.sort_unstable_by_key(|blob| blob.place.start);
-    let mut out = String::with_capacity(json.len() + walk.blobs.len() * (pds.len() + 160));
+    scanner.blobs.sort_unstable_by_key(|blob| blob.range.start);
+    let mut out = String::with_capacity(json.len() + scanner.blobs.len() * (pds.len() + 160));
     let mut copied = 0;
-    for Blob { place, cid, new } in walk.blobs {
+    for Blob { range, cid, new } in scanner.blobs {
         let url = serde_json::Value::String(url(pds, did, &cid)).to_string();
-        // Blobs do not nest in a `url` that is replaced unless somebody means mischief: those inside are gone with it.
-        out.push_str(json.get(copied..place.start)?);
+        out.push_str(json.get(copied..range.start)?);
         if new {
             out.push_str(",\"url\":");
         }
         out.push_str(&url);
-        copied = place.end;
+        copied = range.end;
     }
     out.push_str(json.get(copied..)?);
     Some(out)
@@ -49,34 +47,34 @@ pub fn splice_urls(json: &str, pds: &str, did: &str) -> Option<String> {
 
 /// A blob that gets a URL.
 struct Blob {
-    /// What of the text the URL replaces: the value of `url`, or nothing before the closing brace.
-    place: Range<usize>,
+    /// The range of the text that the URL replaces: the value of `url`, or the empty range before the closing brace.
+    range: Range<usize>,
     cid: String,
-    /// Whether the key must be written too.
+    /// Whether the object has no key `url`, so that it must be written too.
     new: bool,
 }
 
-struct Walk<'a> {
+struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
     blobs: Vec<Blob>,
 }
 
-/// What a value means to the object around it.
-enum Found<'a> {
+/// The kinds of values that matter to the object around them.
+enum ValueKind<'a> {
     Text(Cow<'a, [u8]>),
     /// An object with this `$link`.
     Link(String),
     Other,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Scanner<'a> {
     fn peek(&mut self) -> Option<u8> {
         self.at = skip_space(self.text, self.at);
         self.text.get(self.at).copied()
     }
 
-    fn value(&mut self, depth: usize) -> Option<Found<'a>> {
+    fn value(&mut self, depth: usize) -> Option<ValueKind<'a>> {
         if depth > MAX_DEPTH {
             return None;
         }
@@ -86,24 +84,24 @@ impl<'a> Walk<'a> {
                 self.at += 1;
                 if self.peek()? == b']' {
                     self.at += 1;
-                    return Some(Found::Other);
+                    return Some(ValueKind::Other);
                 }
                 while {
                     self.value(depth + 1)?;
                     self.more(b']')?
                 } {}
-                Some(Found::Other)
+                Some(ValueKind::Other)
             }
-            b'"' => self.string().map(Found::Text),
+            b'"' => self.string().map(ValueKind::Text),
             _ => {
                 let rest = &self.text[self.at..];
                 self.at += rest.iter().position(|b| b",]} \n\r\t".contains(b)).unwrap_or(rest.len());
-                Some(Found::Other)
+                Some(ValueKind::Other)
             }
         }
     }
 
-    /// Steps over `,` (true) or `close` (false).
+    /// Skips `,` (returns true) or `close` (returns false).
     fn more(&mut self, close: u8) -> Option<bool> {
         let byte = self.peek()?;
         self.at += 1;
@@ -129,11 +127,11 @@ impl<'a> Walk<'a> {
         Some(Cow::Owned(text))
     }
 
-    fn object(&mut self, depth: usize) -> Option<Found<'a>> {
+    fn object(&mut self, depth: usize) -> Option<ValueKind<'a>> {
         self.at += 1;
         if self.peek()? == b'}' {
             self.at += 1;
-            return Some(Found::Other);
+            return Some(ValueKind::Other);
         }
         let (mut is_blob, mut link, mut reference, mut url) = (false, None, None, None);
         loop {
@@ -146,9 +144,9 @@ impl<'a> Walk<'a> {
             let (start, inner) = (self.at, self.blobs.len());
             let value = self.value(depth + 1)?;
             match (&*key, value) {
-                (b"$type", Found::Text(text)) => is_blob = &*text == b"blob",
-                (b"$link", Found::Text(text)) => link = String::from_utf8(text.into_owned()).ok(),
-                (b"ref", Found::Link(cid)) => reference = Some(cid),
+                (b"$type", ValueKind::Text(text)) => is_blob = &*text == b"blob",
+                (b"$link", ValueKind::Text(text)) => link = String::from_utf8(text.into_owned()).ok(),
+                (b"ref", ValueKind::Link(cid)) => reference = Some(cid),
                 (b"url", _) => url = Some((start..self.at, inner..self.blobs.len())),
                 _ => {}
             }
@@ -159,15 +157,16 @@ impl<'a> Walk<'a> {
         if is_blob && let Some(cid) = reference {
             let close = self.at - 1;
             let blob = match url {
-                Some((place, inside)) => {
+                Some((range, inside)) => {
+                    // The replaced value may contain blobs; they disappear with it.
                     self.blobs.drain(inside);
-                    Blob { place, cid, new: false }
+                    Blob { range, cid, new: false }
                 }
-                None => Blob { place: close..close, cid, new: true },
+                None => Blob { range: close..close, cid, new: true },
             };
             self.blobs.push(blob);
         }
-        Some(link.map_or(Found::Other, Found::Link))
+        Some(link.map_or(ValueKind::Other, ValueKind::Link))
     }
 }
 
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn adds_the_url_at_the_end_and_touches_nothing_else() {
+    fn adds_the_url_at_the_end_and_changes_nothing_else() {
         let text = format!(
             "{{ \"a\" : 1.50, \"avatar\":\n{{\"$type\":\"blob\" , \"ref\": {{ \"$link\":\"{CID}\"}},\"size\":1 }} ,\"z\":\"\\u0041\"}}"
         );
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn replaces_a_url_of_the_authors() {
+    fn replaces_a_url_that_the_author_wrote() {
         for planted in [json!("https://evil.example"), json!({"x": blob()}), json!(null)] {
             let mut record = json!({"image": blob(), "other": blob()});
             record["image"]["url"] = planted;
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_alone_what_is_no_blob() {
+    fn ignores_what_is_not_a_blob() {
         for record in [
             json!({"text": "a \"blob\" of text"}),
             json!({"$type": "blob"}),
@@ -248,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_it_writes_is_json_again(
+        fn the_result_is_json(
             keys in prop::collection::vec(prop_oneof![Just("url"), Just("ref"), Just("a"), Just("$type")], 1..5),
             pds in "https://[a-z\"\\\\]{1,8}",
         ) {

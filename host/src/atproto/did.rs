@@ -1,4 +1,4 @@
-//! Decentralized identifiers.
+//! Parses DIDs (decentralized identifiers).
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,12 +9,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::SyntaxError;
 
-/// The protocol's hard bound on a DID's length, in bytes.
+/// The protocol's limit on a DID's length, in bytes.
 const MAX_BYTES: usize = 2048;
 
 /// A DID in the form that atproto allows: `did:<method>:<identifier>`. Cheap to clone.
 ///
-/// `shrike` has such a type too, but its identifiers hold no `%`, and so no `did:web:localhost%3A2583`.
+/// `shrike` has such a type too, but rejects `%` in identifiers, and so `did:web:localhost%3A2583`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Did(Arc<str>);
 
@@ -37,7 +37,7 @@ impl Did {
         self.0.strip_prefix("did:").and_then(|rest| rest.split_once(':')).unwrap_or_default()
     }
 
-    /// Whether a text is a DID, without keeping it.
+    /// Whether a text is a DID. Allocates nothing.
     pub fn is_valid(text: &str) -> bool {
         let Some((method, id)) = text.strip_prefix("did:").and_then(|rest| rest.split_once(':')) else {
             return false;
@@ -57,7 +57,7 @@ impl TryFrom<&str> for Did {
         if Self::is_valid(text) {
             return Ok(Self(text.into()));
         }
-        // Whoever sent it sees it again, so no more of it than helps.
+        // The message is returned to the caller, so it holds only the beginning of the text.
         let shown: String = text.chars().take(80).collect();
         Err(SyntaxError::InvalidDid(format!("{shown:?}")))
     }
@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_its_parts() {
+    fn has_a_method_and_an_identifier() {
         let did = Did::try_from("did:web:localhost%3A2583").unwrap();
         assert_eq!((did.method(), did.identifier()), ("web", "localhost%3A2583"));
         assert_eq!(serde_json::to_string(&did).unwrap(), r#""did:web:localhost%3A2583""#);
     }
 
     #[test]
-    fn is_bounded() {
+    fn has_a_maximum_length() {
         let long = format!("did:plc:{}", "a".repeat(MAX_BYTES - 8));
         assert!(Did::is_valid(&long));
         assert!(!Did::is_valid(&format!("{long}a")));

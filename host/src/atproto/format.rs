@@ -1,4 +1,4 @@
-//! The string formats that lexicons name.
+//! Checks strings against the formats that lexicons name.
 
 use shrike::syntax::{Datetime, Handle, Language};
 
@@ -56,12 +56,12 @@ impl StringFormat {
     }
 }
 
-/// `at://<did or handle>[/<collection>[/<rkey>]]`, in any case of the handle.
+/// `at://<did or handle>[/<collection>[/<rkey>]]`; the handle may have any letter case.
 fn is_at_uri(text: &str) -> bool {
     if Did::is_valid(text.strip_prefix("at://").unwrap_or_default()) {
         return true;
     }
-    // Not through a DID that `shrike` doesn't know: what follows the authority is checked alike for all of them.
+    // `shrike` rejects DIDs with `%`: check the DID here, and let `shrike` check the path behind another DID.
     match text.strip_prefix("at://").and_then(|rest| rest.split_once('/')) {
         Some((authority, path)) if authority.contains('%') => {
             Did::is_valid(authority)
@@ -71,28 +71,28 @@ fn is_at_uri(text: &str) -> bool {
     }
 }
 
-/// The protocol's profile of RFC 3339, and a moment in the years 0 to 9999, UTC.
+/// The protocol's profile of RFC 3339; the time must lie in the years 0 to 9999, UTC.
 fn is_datetime(text: &str) -> bool {
     /// 0000-01-01T00:00:00Z in seconds since the epoch.
     const YEAR_ZERO: i64 = -62_167_219_200;
     Datetime::try_from(text).is_ok_and(|_| {
-        // Fractions beyond nanoseconds are syntax only; whole seconds tell whether the moment exists.
+        // jiff rejects fractions finer than nanoseconds. Whole seconds are enough to see whether the time exists.
         let (date, rest) = text.split_once('.').unwrap_or((text, ""));
         let zone = rest.trim_start_matches(|c: char| c.is_ascii_digit());
         format!("{date}{zone}").parse::<jiff::Timestamp>().is_ok_and(|t| t.as_second() >= YEAR_ZERO)
     })
 }
 
-/// The syntax of a CID of any version but 0, in any base; [`super::Cid`] is only what records are addressed by.
+/// The syntax of a CID of any version but 0, in any base. [`super::Cid`] accepts only the CIDs of records and blobs.
 fn is_cid(text: &str) -> bool {
     (8..=256).contains(&text.len())
         && !text.starts_with("Qmb")
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'=')
 }
 
-/// `scheme:` and anything without spaces.
+/// `scheme:` and any printable ASCII without spaces.
 fn is_uri(text: &str) -> bool {
-    /// The protocol's bound on the length of a URI, in bytes.
+    /// The protocol's limit on the length of a URI, in bytes.
     const MAX_BYTES: usize = 8 * 1024;
     let Some((scheme, rest)) = text.split_once(':') else { return false };
     text.len() <= MAX_BYTES
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_protocols_vectors() {
+    fn the_interop_vectors_hold() {
         for (name, format) in [
             ("atidentifier", StringFormat::AtIdentifier),
             ("aturi", StringFormat::AtUri),
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn dates_that_no_calendar_has() {
+    fn dates_that_do_not_exist_are_rejected() {
         for case in lines("syntax/datetime_parse_invalid.txt").unwrap_or_default() {
             assert!(!StringFormat::Datetime.accepts(&case), "{case}");
         }
     }
 
     #[test]
-    fn at_uris_of_dids_with_ports() {
+    fn at_uris_may_have_dids_with_ports() {
         assert!(StringFormat::AtUri.accepts("at://did:web:localhost%3A2583/com.example.note/self"));
         assert!(!StringFormat::AtUri.accepts("at://did:web:localhost%3A2583/note/self"));
     }

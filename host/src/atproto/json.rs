@@ -1,10 +1,10 @@
-//! Scanning JSON text without building values: what [`super::record`] and [`super::blobs`] share.
+//! Scans JSON text without building values; used by [`super::record`] and [`super::blobs`].
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// How many bytes from `at` on can stand in a JSON string as they are: up to a quote, a backslash, a control character
-/// or the end. Eight bytes at a time; bytes above 0x7f are plain.
+/// The number of bytes from `at` on that need no escape in a JSON string: up to a quote, a backslash, a control
+/// character or the end. Reads eight bytes at a time; bytes above 0x7f need no escape.
 #[inline]
 pub(super) fn plain_len(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
@@ -39,8 +39,8 @@ pub(super) fn skip_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Appends what a string's escaped form from `at` (past the opening quote) stands for; gives the position past the
-/// closing quote. `None` when it is malformed or a lone surrogate, which no UTF-8 text can hold.
+/// Appends the unescaped content of the string at `at` (past the opening quote). Returns the position past the closing
+/// quote; `None` for a malformed string or a lone surrogate, which UTF-8 can't represent.
 pub(super) fn unescape(text: &[u8], mut at: usize, out: &mut Vec<u8>) -> Option<usize> {
     loop {
         let plain = plain_len(text, at);
@@ -73,7 +73,7 @@ pub(super) fn unescape(text: &[u8], mut at: usize, out: &mut Vec<u8>) -> Option<
     }
 }
 
-/// Reads `XXXX` or `XXXX\uXXXX` at `at`; gives the character and the position after it.
+/// Reads `XXXX` or `XXXX\uXXXX` at `at`. Returns the character and the position after it.
 fn unicode(text: &[u8], at: usize) -> Option<(char, usize)> {
     let first = hex4(text, at)?;
     if !(0xd800..0xe000).contains(&first) {
@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn plain_len_is_what_a_byte_loop_says(text in prop::collection::vec(any::<u8>(), 0..64), at in 0usize..80) {
+        fn plain_len_equals_a_byte_loop(text in prop::collection::vec(any::<u8>(), 0..64), at in 0usize..80) {
             let rest = text.get(at..).unwrap_or_default();
             let slow = rest.iter().take_while(|&&b| b >= 0x20 && b != b'"' && b != b'\\').count();
             prop_assert_eq!(plain_len(&text, at), slow);

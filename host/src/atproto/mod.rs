@@ -1,6 +1,6 @@
-//! The protocol's syntax, CIDs and lexicon documents. No I/O.
+//! The atproto protocol's syntax, CIDs, OAuth scopes and lexicon documents. No I/O.
 //!
-//! Syntax types, DAG-CBOR and schema validation come from `shrike`; only this room names that crate.
+//! Syntax types, DAG-CBOR and schema validation come from the crate `shrike`, which only this room uses.
 
 pub mod blobs;
 pub mod did;

@@ -1,11 +1,11 @@
-//! The AT URI of one record: `at://<did>/<collection>/<rkey>`.
+//! Parses the AT URI of one record: `at://<did>/<collection>/<rkey>`.
 
 use std::fmt;
 
 use super::{Did, Nsid, RecordKey};
 
-/// Names exactly one record. Stricter than [`super::AtUri`]: the authority is a DID, collection and record key
-/// are both there, and nothing follows. The index is keyed by these three parts; the text is never stored.
+/// The address of exactly one record. Stricter than [`super::AtUri`]: the authority is a DID, collection and record key
+/// are present, and nothing follows. The index is keyed by these three fields; the text is never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RecordUri {
     pub did: Did,
@@ -13,7 +13,7 @@ pub struct RecordUri {
     pub rkey: RecordKey,
 }
 
-/// What is wrong with a text that should be the AT URI of a record.
+/// Why a text is not the AT URI of a record.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("not the AT URI of a record (at://<did>/<collection>/<rkey>): {0}")]
 pub struct InvalidRecordUri(&'static str);
@@ -22,7 +22,7 @@ impl RecordUri {
     /// Reads `at://<did>/<collection>/<rkey>`.
     ///
     /// # Errors
-    /// When a part is missing, extra or malformed; a handle as authority is refused too.
+    /// When a component is missing, extra or malformed, or the authority is a handle.
     pub fn parse(text: &str) -> Result<Self, InvalidRecordUri> {
         let rest = text.strip_prefix("at://").ok_or(InvalidRecordUri("it does not begin with at://"))?;
         let mut parts = rest.splitn(3, '/');
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_names_no_single_record() {
+    fn rejects_what_is_not_the_uri_of_one_record() {
         for (text, why) in [
             ("https://example.com", "at://"),
             ("at://", "DID is missing"),

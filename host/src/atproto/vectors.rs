@@ -1,16 +1,16 @@
-//! The protocol's own test vectors, for the tests of this room and of `crypto`.
+//! Reads the protocol's interop test vectors, for the tests of this room and of `crypto`.
 
 use std::path::{Path, PathBuf};
 
 /// Reads a file of the interop vectors (`syntax/…`, `data-model/…`, `crypto/…`). They are not part of the repository:
-/// `BELVEDERE_SHARED` names the folder that holds `interop`, else it is looked for beside the checkout. `None`, and a
-/// note, when it is nowhere.
+/// `BELVEDERE_SHARED` names the folder that contains `interop`; the default is a folder beside the checkout.
+/// Prints a note and returns `None` when there is no such file.
 pub(crate) fn read(name: &str) -> Option<String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    #[expect(clippy::disallowed_methods, reason = "a test asks where its data is")]
-    let told = std::env::var("BELVEDERE_SHARED").ok().map(PathBuf::from);
+    #[expect(clippy::disallowed_methods, reason = "a test reads where its data is")]
+    let configured = std::env::var("BELVEDERE_SHARED").ok().map(PathBuf::from);
     let roots =
-        told.into_iter().chain(["../shared", "../../shared", "../../../shared"].map(|r| here.join(r)));
+        configured.into_iter().chain(["../shared", "../../shared", "../../../shared"].map(|r| here.join(r)));
     let found =
         roots.map(|root| root.join("interop").join(name)).find_map(|p| std::fs::read_to_string(p).ok());
     if found.is_none() {
@@ -19,13 +19,13 @@ pub(crate) fn read(name: &str) -> Option<String> {
     found
 }
 
-/// The cases of a line-based file: one each line, without comments. Spaces count: some are what is wrong with a case.
+/// The cases of a line-based file, without comments. Lines are not trimmed: some cases are invalid because of a space.
 pub(crate) fn lines(name: &str) -> Option<Vec<String>> {
     let text = read(name)?;
     Some(text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned).collect())
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "reports a skipped test")]
 fn note(text: &str) {
     eprintln!("{text}");
 }

@@ -81,7 +81,7 @@ fn data_folder(config: &Config) -> Result<String, String> {
 }
 
 async fn database(config: &Config) -> Vec<Finding> {
-    let shown = config.database.shown();
+    let shown = config.database.redacted_url();
     let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
     match Db::exists(&config.database.url) {
         Ok(true) => {}

@@ -11,7 +11,7 @@ use crate::store::Db;
 use crate::store::script_sql::{self, ScriptWalls};
 
 pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
-    let shown = config.database.shown();
+    let shown = config.database.redacted_url();
     let access = script_access(config)?;
     let db = Db::open_with(&config.database.url, config.database.max_connections, &access)
         .await

@@ -26,7 +26,7 @@ const DURATION_BUCKETS: &[f64] =
 
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let lifecycle = Lifecycle::default();
-    lifecycle.watch_signals().context("signals can't be handled")?;
+    lifecycle.handle_signals().context("signals can't be handled")?;
     // First of all, so that clients that connect during the start wait instead of being refused.
     let address = config.server.address();
     let listener = server::bind(address).with_context(|| {

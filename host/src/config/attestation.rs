@@ -1,4 +1,4 @@
-//! What `atproto.sign` signs with.
+//! Settings of the signatures that `atproto.sign` creates.
 
 use clap::Args;
 
@@ -7,13 +7,14 @@ use crate::atproto::Nsid;
 
 /// A scalar of secp256k1.
 const KEY_BYTES: usize = 32;
-/// Ids are in every signature; a DID URL of honest length fits.
+/// Every signature contains the id, so its length is limited. A DID URL of usual length fits.
 const MAX_KEY_ID: usize = 512;
 
 #[derive(Clone, Default, Args)]
-#[command(next_help_heading = "Signatures of records")]
+#[command(next_help_heading = "Record signatures")]
 pub struct AttestationArgs {
-    /// secp256k1 key that signs records for scripts, 64 hex digits [default: made once, kept encrypted in the database]
+    /// secp256k1 key that signs records for scripts, 64 hex digits
+    /// [default: generated once, stored encrypted in the database]
     #[arg(
         long = "attestation-private-key",
         env = "ATTESTATION_PRIVATE_KEY",
@@ -22,7 +23,7 @@ pub struct AttestationArgs {
         hide_env_values = true
     )]
     pub private_key: Option<String>,
-    /// Names the key in signatures [default: SERVICE_DID#attestation]
+    /// Id of the key in signatures [default: SERVICE_DID#attestation]
     #[arg(long = "attestation-key-id", env = "ATTESTATION_KEY_ID", global = true, value_name = "DID URL")]
     pub key_id: Option<String>,
     /// `$type` of signatures, an NSID [default: SERVICE_NAMESPACE.attestation]
@@ -36,7 +37,7 @@ impl std::fmt::Debug for AttestationArgs {
     }
 }
 
-/// What was given; the rest has defaults that depend on the instance's names.
+/// The given values. The defaults of the others depend on the instance's DID and namespace.
 #[derive(Clone, Debug)]
 pub struct Attestation {
     pub private_key: Option<Secret<[u8; KEY_BYTES]>>,
@@ -52,10 +53,10 @@ impl AttestationArgs {
             if read.is_err()
                 || crate::crypto::PrivateKey::from_bytes(crate::crypto::Algorithm::Es256k, &key).is_err()
             {
-                let fix = "generate one with `openssl rand -hex 32`, or leave it out to have one made";
+                let fix = "generate one with `openssl rand -hex 32`, or leave it unset to have one generated";
                 problems.add(
                     "ATTESTATION_PRIVATE_KEY",
-                    format!("it is not a key of secp256k1 in 64 hex digits; {fix}"),
+                    format!("it is not a secp256k1 key in 64 hex digits; {fix}"),
                 );
                 return None;
             }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_key_and_names_what_is_wrong() {
+    fn reads_a_key_and_reports_problems() {
         let mut problems = Problems::default();
         let args = AttestationArgs {
             private_key: Some("01".repeat(32)),

@@ -1,4 +1,4 @@
-//! Names that callers address the instance by.
+//! Settings of authentication.
 
 use clap::Args;
 
@@ -8,12 +8,12 @@ use crate::atproto::Nsid;
 const DEFAULT_NAMESPACE: &str = "dev.service";
 
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Callers")]
+#[command(next_help_heading = "Authentication")]
 pub struct AuthArgs {
     /// Namespace of the procedures that manage API clients [default: dev.service]
     #[arg(long, env = "SERVICE_NAMESPACE", global = true, value_name = "NSID PREFIX")]
     pub service_namespace: Option<String>,
-    /// Whether DPoP proofs must carry a nonce of ours: off, or required [default: off]
+    /// Whether DPoP proofs must contain a nonce from this server: off or required [default: off]
     #[arg(long, env = "DPOP_NONCES", global = true, value_name = "off|required")]
     pub dpop_nonces: Option<String>,
 }
@@ -22,7 +22,7 @@ pub struct AuthArgs {
 pub struct Auth {
     /// Reserved for the client-management procedures: `<namespace>.createApiClient` and so on.
     pub service_namespace: String,
-    /// Whether DPoP proofs must carry a nonce of ours.
+    /// Whether DPoP proofs must contain a nonce from this server.
     pub dpop_nonces: bool,
 }
 

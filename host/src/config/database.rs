@@ -1,4 +1,4 @@
-//! Where the data is.
+//! Settings of the database: URL, pool size, field indexes and scripts' SQL.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use clap::Args;
 
 use super::{Problems, Secret, parse};
 
-/// Readers of SQLite share the machine with the writer and the scripts; more would only wait for each other.
+/// SQLite's readers share the processor with the writer and the scripts; more would only wait for each other.
 const SQLITE_CONNECTIONS: u32 = 16;
 /// Well below PostgreSQL's default of 100, so that a second instance and an operator's psql fit.
 const POSTGRES_CONNECTIONS: u32 = 32;
 /// More connections than any PostgreSQL runs well with.
 const MAX_CONNECTIONS: u32 = 1000;
-/// Each write to a collection keeps the indexes of that collection up to date.
+/// Each write to a collection also updates the indexes of that collection.
 const FIELD_INDEXES: u32 = 32;
 /// More would cost writers more than they could ever save readers.
 const MAX_FIELD_INDEXES: u32 = 1000;
@@ -29,7 +29,7 @@ pub struct DatabaseArgs {
         hide_env_values = true
     )]
     pub url: Option<String>,
-    /// Connections of the pool [default: 16 for SQLite, 32 for PostgreSQL]
+    /// Maximum number of connections in the pool [default: 16 for SQLite, 32 for PostgreSQL]
     #[arg(
         long = "database-max-connections",
         env = "DATABASE_MAX_CONNECTIONS",
@@ -37,14 +37,16 @@ pub struct DatabaseArgs {
         value_name = "COUNT"
     )]
     pub max_connections: Option<String>,
-    /// Indexes on record fields that queries use much, made by the server itself; 0 makes none [default: 32]
+    /// Maximum number of indexes that the server builds on record fields that queries use often; 0 builds none
+    /// [default: 32]
     #[arg(long = "field-index-limit", env = "FIELD_INDEX_LIMIT", global = true, value_name = "COUNT")]
     pub field_index_limit: Option<String>,
-    /// PostgreSQL: role, under a database role of its own that can read nothing else; guarded, under the server's own role,
-    /// where only the check of each statement protects the other tables [default: role]
+    /// PostgreSQL: how scripts' SQL runs. role: as a separate database role that can read nothing else; guarded: as the
+    /// server's own role, where only the check of each statement protects the other tables [default: role]
     #[arg(long = "script-sql", env = "SCRIPT_SQL", global = true, value_name = "role|guarded")]
     pub script_sql: Option<String>,
-    /// PostgreSQL: postgres://USER:PASSWORD@HOST of a role for scripts' SQL that you made [default: made by the server]
+    /// PostgreSQL: postgres://USER:PASSWORD@HOST of a role that you created for scripts' SQL
+    /// [default: created by the server]
     #[arg(
         long = "script-database-url",
         env = "SCRIPT_DATABASE_URL",
@@ -55,23 +57,23 @@ pub struct DatabaseArgs {
     pub script_url: Option<String>,
 }
 
-/// How scripts' SQL gets to PostgreSQL.
+/// How scripts' SQL connects to PostgreSQL.
 #[derive(Clone, Debug)]
 pub enum ScriptSql {
-    /// Under a role that the server makes.
+    /// As a role that the server creates.
     OwnRole,
-    /// Under the role of this address.
+    /// As the role that this URL names.
     Address(Secret<String>),
-    /// Under the server's role.
+    /// As the server's own role.
     Guarded,
 }
 
 #[derive(Clone)]
 pub struct Database {
-    /// May hold a password: shown redacted.
+    /// May contain a password: `Debug` redacts it.
     pub url: String,
     pub max_connections: u32,
-    /// 0: none is made, and those that were made go.
+    /// 0: no index is built, and existing ones are dropped.
     pub field_index_limit: u32,
     pub script_sql: ScriptSql,
 }
@@ -82,7 +84,7 @@ impl DatabaseArgs {
             .unwrap_or_else(|| format!("sqlite://{}", data_dir.join("belvedere.db").display()));
         let is_postgres = is_postgres(&url);
         if !is_postgres && !url.starts_with("sqlite:") {
-            // The text may hold a password, so only its beginning is named.
+            // The URL may contain a password, so the message names only its scheme.
             let scheme = url.split_once("://").map_or("(no scheme)", |(scheme, _)| scheme);
             problems.add(
                 "DATABASE_URL",
@@ -122,7 +124,7 @@ fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems)
         (Some("guarded"), Some(_)) => {
             problems.add(
                 "SCRIPT_SQL",
-                "guarded does not go with SCRIPT_DATABASE_URL: leave one of them out".to_owned(),
+                "guarded can't be combined with SCRIPT_DATABASE_URL: remove one of them".to_owned(),
             );
             ScriptSql::Guarded
         }
@@ -137,7 +139,7 @@ fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems)
             ScriptSql::Address(Secret::new(url))
         }
         (Some(_), _) => {
-            problems.add("SCRIPT_SQL", "is role or guarded".to_owned());
+            problems.add("SCRIPT_SQL", "write role or guarded".to_owned());
             ScriptSql::OwnRole
         }
     }
@@ -148,11 +150,11 @@ impl Database {
         is_postgres(&self.url)
     }
 
-    /// The address without its password, for people.
-    pub fn shown(&self) -> String {
+    /// The URL with its password redacted, for display.
+    pub fn redacted_url(&self) -> String {
         match url::Url::parse(&self.url) {
             Ok(mut url) if url.password().is_some() => {
-                // Fails only for addresses that can't have a password at all.
+                // Fails only for URLs that can't have a password at all.
                 let _ = url.set_password(Some("…"));
                 url.to_string().replace("%E2%80%A6", "…")
             }
@@ -164,7 +166,7 @@ impl Database {
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
-            .field("url", &self.shown())
+            .field("url", &self.redacted_url())
             .field("max_connections", &self.max_connections)
             .field("field_index_limit", &self.field_index_limit)
             .field("script_sql", &self.script_sql)
@@ -183,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_fits_the_database() {
+    fn the_pool_size_depends_on_the_database() {
         assert_eq!(check("sqlite::memory:").0.max_connections, SQLITE_CONNECTIONS);
         assert_eq!(check("postgresql://db/x").0.max_connections, POSTGRES_CONNECTIONS);
     }
 
     #[test]
-    fn scripts_have_a_role_unless_told_otherwise() {
+    fn scripts_use_a_separate_role_by_default() {
         let check = |how: Option<&str>, url: Option<&str>| {
             let mut problems = Problems::default();
             let found = script_sql(how.map(str::to_owned), url.map(str::to_owned), &mut problems);
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn the_password_is_never_shown() {
         let (database, _) = check("postgres://me:hunter2@db/x");
-        assert_eq!(database.shown(), "postgres://me:…@db/x");
+        assert_eq!(database.redacted_url(), "postgres://me:…@db/x");
         assert!(!format!("{database:?}").contains("hunter2"));
         let (_, problems) = check("mysql://me:hunter2@db/x");
         assert!(problems.iter().count() == 1 && !problems.to_string().contains("hunter2"));

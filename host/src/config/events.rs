@@ -1,11 +1,11 @@
-//! The event log.
+//! Settings of the event log.
 
 use clap::Args;
 
 use super::{Problems, parse};
 
 const DEFAULT_RETENTION_DAYS: u32 = 30;
-/// A century: more is a mistake in the unit.
+/// A century: a larger value is a mistake in the unit.
 const MAX_RETENTION_DAYS: u32 = 36_500;
 
 #[derive(Clone, Debug, Default, Args)]

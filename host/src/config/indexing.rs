@@ -1,6 +1,6 @@
-//! The network this instance indexes.
+//! Settings of the network services that the instance uses: Jetstream, relay and PLC directory.
 
-#![allow(rustdoc::bare_urls, reason = "--help shows the same text")]
+#![allow(rustdoc::bare_urls, reason = "--help shows these texts verbatim")]
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use clap::Args;
 use super::{Problems, parse};
 
 const DEFAULT_JETSTREAM: &str = "wss://jetstream1.us-east.bsky.network";
-/// Instead of a URL: only what is written locally is indexed.
+/// In place of a URL: no stream is followed, and only the writes of this instance are indexed.
 const NO_STREAM: &str = "none";
 const DEFAULT_RELAY: &str = "https://bsky.network";
 const DEFAULT_PLC: &str = "https://plc.directory";
@@ -17,13 +17,13 @@ const DEFAULT_PLC: &str = "https://plc.directory";
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network")]
 pub struct IndexingArgs {
-    /// Jetstream servers, comma-separated, tried in turn; `none` follows no stream [default: wss://jetstream1.us-east.bsky.network]
+    /// Jetstream servers, comma-separated, tried one after another; `none` follows no stream [default: wss://jetstream1.us-east.bsky.network]
     #[arg(long, env = "JETSTREAM_URL", global = true, value_name = "URLS")]
     pub jetstream_url: Option<String>,
-    /// zstd dictionary of the Jetstream servers; with it the stream is asked for compressed
+    /// zstd dictionary of the Jetstream servers; if set, the stream is requested compressed
     #[arg(long, env = "JETSTREAM_ZSTD_DICT", global = true, value_name = "PATH")]
     pub jetstream_zstd_dict: Option<String>,
-    /// Relay that backfills discover repos with [default: https://bsky.network]
+    /// Relay that lists the repos for backfills [default: https://bsky.network]
     #[arg(long, env = "RELAY_URL", global = true, value_name = "URL")]
     pub relay_url: Option<String>,
     /// Directory of did:plc documents [default: https://plc.directory]

@@ -1,4 +1,4 @@
-//! How the instance presents itself. Admins may change all of it while it runs (`/admin/settings`).
+//! Settings of the instance's public presentation. Admins may change them while the server runs (`/admin/settings`).
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use super::{Problems, parse};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Instance")]
 pub struct InstanceArgs {
-    /// Name of the application, as people are asked to trust it
+    /// Name of the application, shown to users whom it asks for permissions
     #[arg(long, env = "APP_NAME", global = true, value_name = "NAME")]
     pub app_name: Option<String>,
-    /// Public address of the instance's own page
+    /// URL of the instance's own page
     #[arg(long, env = "CLIENT_URI", global = true, value_name = "URL")]
     pub client_uri: Option<String>,
-    /// Address of a logo
+    /// URL of a logo
     #[arg(long, env = "LOGO_URI", global = true, value_name = "URL")]
     pub logo_uri: Option<String>,
-    /// Address of the terms of service
+    /// URL of the terms of service
     #[arg(long, env = "TOS_URI", global = true, value_name = "URL")]
     pub tos_uri: Option<String>,
-    /// Address of the privacy policy
+    /// URL of the privacy policy
     #[arg(long, env = "POLICY_URI", global = true, value_name = "URL")]
     pub policy_uri: Option<String>,
 }
 
-/// What was given, by the name of its setting.
+/// The given values, by the name of their setting.
 #[derive(Clone, Debug)]
 pub struct Instance(BTreeMap<&'static str, String>);
 

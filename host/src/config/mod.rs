@@ -1,8 +1,8 @@
-//! The environment, read once. One small struct per concern; every variable is documented on its field, and
-//! `--help` shows the same text. Nothing outside this room reads the environment.
+//! Reads and checks the environment and the command line, once. There is one small struct per concern; every variable
+//! is documented on its field, and `--help` shows the same text. Nothing outside this room reads the environment.
 //!
-//! A bad value never falls back to a default: [`Args::check`] goes through all of them and reports every problem
-//! together, each with what to do. An empty value counts as unset, as compose files like to pass them.
+//! An invalid value never falls back to a default: [`Args::check`] checks all values and reports all problems together,
+//! each with its fix. An empty value counts as unset, because compose files often pass empty values.
 
 mod attestation;
 mod auth;
@@ -39,7 +39,7 @@ pub use secret::Secret;
 pub use secrets::{LoadedSecrets, SecretError, Secrets, SecretsArgs};
 pub use server::{Identity, Server, ServerArgs};
 
-/// Everything as it was given: text, unchecked.
+/// The values as given: unchecked text.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub struct Args {
     pub observe: ObserveArgs,
 }
 
-/// Everything checked. Secrets show up in no `Debug`.
+/// The checked configuration. `Debug` hides its secrets.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub server: Server,
@@ -86,7 +86,7 @@ pub struct Config {
 }
 
 impl Args {
-    /// Checks every value. Nothing is written: missing secrets are made by [`Secrets::load`].
+    /// Checks every value. Writes nothing: [`Secrets::load`] generates missing secrets.
     ///
     /// # Errors
     /// All problems together.

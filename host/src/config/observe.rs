@@ -1,4 +1,4 @@
-//! Logs and metrics.
+//! Settings of logs, metrics and the service manager's socket.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Problems, parse};
 
-/// Our own log in full, the libraries' only when something is wrong.
+/// Level info for this crate, and only warnings and errors of the libraries.
 const DEFAULT_FILTER: &str =
     "info,sqlx=warn,hyper=warn,hickory_proto=warn,hickory_resolver=warn,wasmtime=warn";
 

@@ -1,4 +1,4 @@
-//! Calls to others.
+//! Settings of outbound calls.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,7 @@ use super::{Problems, parse};
 const DNS_PORT: u16 = 53;
 
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Calls to others")]
+#[command(next_help_heading = "Outbound calls")]
 pub struct OutboundArgs {
     /// Hosts, comma-separated, that may be called although their addresses are private or loopback
     #[arg(long = "outbound-allow", env = "OUTBOUND_ALLOW", global = true, value_name = "HOSTS")]

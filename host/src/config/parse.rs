@@ -1,4 +1,4 @@
-//! Reading single values, with the problem noted instead of returned.
+//! Parses single values. An invalid value is added to the [`Problems`] instead of returned as an error.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ pub(super) fn text(value: Option<String>) -> Option<String> {
     value.map(|v| v.trim().to_owned()).filter(|v| !v.is_empty())
 }
 
-/// The parts of a comma list.
+/// The non-empty items of a comma-separated list.
 pub(super) fn list(value: Option<String>) -> Vec<String> {
     let value = value.unwrap_or_default();
     value.split(',').map(str::trim).filter(|p| !p.is_empty()).map(str::to_owned).collect()
@@ -41,7 +41,7 @@ where
     }
 }
 
-/// `true` or `false` (also `1` and `0`), or `default` when unset.
+/// `true` or `false` (also `1`/`0`, `yes`/`no`, `on`/`off`), or `default` when unset.
 pub(super) fn flag(
     variable: &'static str,
     value: Option<String>,

@@ -1,12 +1,12 @@
-//! What is wrong with the configuration, collected so that it is reported all at once.
+//! Collects the problems of the configuration, so that all are reported at once.
 
 use std::fmt;
 
-/// One value that can't be used.
+/// One invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub variable: &'static str,
-    /// What is wrong and what to write instead. Never contains a secret.
+    /// What is wrong and how to fix it. Never contains a secret.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! Reverse proxies in front of the server (`TRUSTED_PROXIES`), and whose requests they pass on.
+//! Finds the client address of requests that trusted reverse proxies (`TRUSTED_PROXIES`) forward.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,14 +6,14 @@ use http::HeaderMap;
 
 use super::Problems;
 
-/// Where proxies write the address that a request came from, behind what was there before.
+/// The header to which proxies append the address that a request came from.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// Addresses whose `X-Forwarded-For` is believed. None by default: anybody can send that header.
+/// Addresses whose `X-Forwarded-For` is trusted. None by default, because any client can send that header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<Network>);
 
-/// Addresses with the same first bits.
+/// A CIDR block: the addresses with the same first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
@@ -21,7 +21,7 @@ struct Network {
 }
 
 impl TrustedProxies {
-    /// From addresses and CIDR blocks.
+    /// Parses addresses and CIDR blocks.
     pub(super) fn check(list: &[String], problems: &mut Problems) -> Self {
         let mut networks = Vec::new();
         for text in list {
@@ -40,8 +40,8 @@ impl TrustedProxies {
         self.0.is_empty()
     }
 
-    /// The address that a request came from: its peer, or behind trusted proxies the rightmost address of
-    /// `X-Forwarded-For` that is not one of theirs. What is further left was sent by that address, and proves nothing.
+    /// The client address of a request: its peer, or behind trusted proxies the rightmost address of `X-Forwarded-For`
+    /// that is not a trusted proxy. Entries further left were sent by that client and may be forged.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         let lines = headers.get_all(FORWARDED_FOR).iter().rev();
@@ -49,7 +49,7 @@ impl TrustedProxies {
             if !self.contains(client) {
                 break;
             }
-            // A proxy that wrote something else is all that is known.
+            // The entry is not an address: the proxy that wrote it is the last known address.
             let Some(address) = address(entry.trim()) else { break };
             client = address;
         }
@@ -80,7 +80,7 @@ impl Network {
     }
 }
 
-/// An address as proxies write it: perhaps in brackets, perhaps with a port.
+/// Parses an address as proxies write it: possibly in brackets, possibly with a port.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let address =
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_by_default() {
+    fn no_proxy_is_trusted_by_default() {
         let none = proxies(&[]);
         assert_eq!(client(&none, "127.0.0.1", &["198.51.100.7"]), "127.0.0.1");
         assert_eq!(client(&none, "::ffff:203.0.113.9", &["198.51.100.7"]), "203.0.113.9");
     }
 
     #[test]
-    fn the_rightmost_address_that_is_no_proxy_counts() {
+    fn the_rightmost_address_that_is_not_a_proxy_is_the_client() {
         let own = proxies(&["127.0.0.1", "::1", "10.1.0.0/16", "2001:db8::/32"]);
         for (peer, lines, expected) in [
             ("127.0.0.1", &["198.51.100.7"][..], "198.51.100.7"),
@@ -124,10 +124,10 @@ mod tests {
             ("127.0.0.1", &["6.6.6.6", "198.51.100.7, 10.1.2.3"], "198.51.100.7"),
             ("::1", &["[2001:db8::9]:443, 2001:db8::8, 203.0.113.1:5000"], "203.0.113.1"),
             ("127.0.0.1", &["[2a00::1]:443, 2001:db8::8"], "2a00::1"),
-            // Not through a proxy at all: the header is the sender's own.
+            // The peer is not a trusted proxy: the header is ignored.
             ("203.0.113.5", &["198.51.100.7"], "203.0.113.5"),
             ("10.2.0.1", &["198.51.100.7"], "10.2.0.1"),
-            // Nothing, or no address: the proxy is all that is known.
+            // No header or no address: the proxy is the last known address.
             ("127.0.0.1", &[], "127.0.0.1"),
             ("127.0.0.1", &[""], "127.0.0.1"),
             ("127.0.0.1", &["198.51.100.7, unknown"], "127.0.0.1"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_a_problem() {
+    fn invalid_networks_are_problems() {
         let mut problems = Problems::default();
         let list = ["10.0.0.0/33", "proxy.internal", "10.0.0.0/", "::1/129", "*"].map(str::to_owned);
         assert!(TrustedProxies::check(&list, &mut problems).is_empty());

@@ -1,4 +1,4 @@
-//! How much each API client may ask for, unless it has values of its own.
+//! Settings of the default rate limit, for API clients that have no limit of their own.
 
 use clap::Args;
 
@@ -22,7 +22,7 @@ pub struct RateLimitArgs {
         value_name = "TOKENS"
     )]
     pub capacity: Option<String>,
-    /// Tokens that flow into it per second [default: 2.0]
+    /// Tokens that are added to a client's bucket per second [default: 2.0]
     #[arg(
         long = "default-rate-limit-refill-rate",
         env = "DEFAULT_RATE_LIMIT_REFILL_RATE",

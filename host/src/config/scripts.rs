@@ -1,28 +1,28 @@
-//! Room for scripts.
+//! Settings of the limits of scripts and jobs.
 
 use clap::Args;
 
 use super::{Problems, parse};
 
-/// Runs that no script called and that may go on at once, unless configured. Scripts are work for the processor, so this
-/// is many times the cores and leaves room for runs that wait for the database. The runs that they call have about as
-/// many instances again; at worst, all of them hostile, 4 GiB of Lua memory.
+/// The default for concurrent runs that no other script called. Scripts are CPU-bound; this is many times the number of
+/// cores, to allow for runs that wait for the database. Runs called by scripts have about as many instances again. In
+/// the worst case, when all runs are hostile, they use 4 GiB of Lua memory.
 pub const POOL_SIZE: u32 = 64;
 
-/// Runs that may wait for an instance, unless configured. At 10,000 runs a second a tenth of a second's worth.
+/// The default for runs that may wait for an instance: a tenth of a second's work at 10,000 runs a second.
 pub const QUEUE: u32 = 1_024;
 
-/// Each instance may take 64 MiB; this many can run before the pool is the machine's memory.
+/// Each instance may use 64 MiB, so a larger pool could use up the machine's memory.
 const MAX_POOL: u32 = 1024;
-/// Requests that wait for an instance hold a connection and a body each.
+/// Each request that waits for an instance occupies a connection and a body.
 const MAX_QUEUE: u32 = 100_000;
-/// More than the largest machine burns.
+/// More than the largest machine can burn.
 const MAX_CLIENT_FUEL: u64 = 10_000_000_000_000;
 
-/// A job may wait for hours and holds an instance all the while. A tenant has half of the workers; two of them let a short
-/// job pass a long one.
+/// A job may wait for hours and occupies an instance all that time. A tenant may use half of the workers: two, so that
+/// a short job can overtake a long one.
 const DEFAULT_JOB_WORKERS: u32 = 4;
-/// Half of the instances that there are by default.
+/// Half of the default number of instances.
 const MAX_JOB_WORKERS: u32 = 32;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -34,11 +34,11 @@ pub struct ScriptsArgs {
     /// Requests that may wait for a script to finish; more get 503 [default: 1024]
     #[arg(long = "script-queue", env = "SCRIPT_QUEUE", global = true, value_name = "COUNT")]
     pub queue: Option<String>,
-    /// WebAssembly fuel a second that one API client's scripts may burn on average; a core burns some 10000000000; 0
-    /// for no bound [default: 0]
+    /// Average WebAssembly fuel per second that one API client's scripts may burn; a core burns about 10000000000; 0
+    /// sets no limit [default: 0]
     #[arg(long = "script-client-fuel", env = "SCRIPT_CLIENT_FUEL", global = true, value_name = "FUEL")]
     pub client_fuel: Option<String>,
-    /// Background jobs that this server runs at the same time; 0 leaves them to others [default: 4]
+    /// Background jobs that this server runs at the same time; 0 leaves them to other servers [default: 4]
     #[arg(
         long = "job-worker-concurrency",
         env = "JOB_WORKER_CONCURRENCY",

@@ -1,11 +1,11 @@
-//! A value that must not be seen.
+//! The wrapper of secret values, which keeps them out of logs.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Wiped from memory when dropped, and never shown by `Debug`.
+/// A secret value. Wiped from memory when dropped; `Debug` does not show it.
 #[derive(Clone)]
 pub struct Secret<T: Zeroize>(Zeroizing<T>);
 
@@ -14,13 +14,13 @@ impl<T: Zeroize> Secret<T> {
         Self(Zeroizing::new(value))
     }
 
-    /// The value itself. Don't log it, don't return it.
+    /// The secret value. Must not be logged or returned to a caller.
     pub fn reveal(&self) -> &T {
         &self.0
     }
 }
 
-/// Out of a request's body.
+/// Reads a secret from a request's body.
 impl<'de, T: Zeroize + Deserialize<'de>> Deserialize<'de> for Secret<T> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         T::deserialize(d).map(Self::new)

@@ -1,4 +1,4 @@
-//! The two secrets of an instance: given, or made once and kept under the data folder.
+//! The two secrets of an instance: configured, or generated once and stored in the data folder.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,21 +13,21 @@ use zeroize::Zeroizing;
 use super::{Problems, Secret, parse};
 use crate::random::Random;
 
-/// service.md: at least 64 characters sign the session cookies.
+/// The minimum length of the secret that signs session cookies (service.md).
 const MIN_SESSION_SECRET: usize = 64;
-/// Random bytes in a generated session secret; twice as many characters.
+/// Random bytes in a generated session secret, which is their hex form.
 const GENERATED_SESSION_BYTES: usize = 48;
 /// AES-256.
 const ENCRYPTION_KEY_BYTES: usize = 32;
-/// Words that only stand in examples: whoever copied one has no secret.
+/// Words that occur only in example values, which are publicly known.
 const EXAMPLE_WORDS: &[&str] = &["changeme", "change-me", "change_me", "example", "replace", "your-secret"];
-/// A text of fewer different characters was typed by a finger resting on a key.
-const MIN_DIFFERENT: usize = 8;
+/// The minimum number of different characters: a text with fewer is not random.
+const MIN_DIFFERENT_CHARS: usize = 8;
 
 #[derive(Clone, Default, Args)]
 #[command(next_help_heading = "Secrets")]
 pub struct SecretsArgs {
-    /// At least 64 random characters that sign session cookies [default: made once, DATA_DIR/session-secret]
+    /// At least 64 random characters that sign session cookies [default: generated once, DATA_DIR/session-secret]
     #[arg(
         long = "session-secret",
         env = "SESSION_SECRET",
@@ -36,7 +36,7 @@ pub struct SecretsArgs {
         hide_env_values = true
     )]
     pub session: Option<String>,
-    /// base64 of 32 bytes that encrypt tokens at rest [default: made once, DATA_DIR/token-encryption-key]
+    /// base64 of 32 bytes that encrypt tokens at rest [default: generated once, DATA_DIR/token-encryption-key]
     #[arg(
         long = "token-encryption-key",
         env = "TOKEN_ENCRYPTION_KEY",
@@ -53,7 +53,7 @@ impl std::fmt::Debug for SecretsArgs {
     }
 }
 
-/// What was given. [`Secrets::load`] fills in the rest.
+/// The configured secrets. [`Secrets::load`] adds the missing ones.
 #[derive(Clone, Debug)]
 pub struct Secrets {
     session: Option<Secret<String>>,
@@ -61,19 +61,19 @@ pub struct Secrets {
     dir: PathBuf,
 }
 
-/// Both secrets, there for sure.
+/// Both secrets.
 #[derive(Clone, Debug)]
 pub struct LoadedSecrets {
     pub session: Secret<String>,
     pub encryption: Secret<[u8; ENCRYPTION_KEY_BYTES]>,
 }
 
-/// Why a kept secret can't be used.
+/// Why a stored secret can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("{path} can't be read or written: {error}")]
     Io { path: PathBuf, error: io::Error },
-    #[error("{path} does not hold a usable {variable}: {reason}. Set {variable}, or restore the file")]
+    #[error("{path} does not contain a valid {variable}: {reason}. Set {variable}, or restore the file")]
     Unusable { path: PathBuf, variable: &'static str, reason: &'static str },
 }
 
@@ -82,7 +82,7 @@ impl SecretsArgs {
         let session = parse::text(self.session).and_then(|text| match session_secret(&text) {
             Ok(()) => Some(Secret::new(text)),
             Err(reason) => {
-                let fix = "generate one with `openssl rand -hex 48`, or leave it out to have one made";
+                let fix = "generate one with `openssl rand -hex 48`, or leave it unset to have one generated";
                 problems.add("SESSION_SECRET", format!("{reason}; {fix}"));
                 None
             }
@@ -90,7 +90,8 @@ impl SecretsArgs {
         let encryption = parse::text(self.encryption).and_then(|text| match encryption_key(&text) {
             Ok(key) => Some(Secret::new(*key)),
             Err(reason) => {
-                let fix = "generate one with `openssl rand -base64 32`, or leave it out to have one made";
+                let fix =
+                    "generate one with `openssl rand -base64 32`, or leave it unset to have one generated";
                 problems.add("TOKEN_ENCRYPTION_KEY", format!("{reason}; {fix}"));
                 None
             }
@@ -100,24 +101,26 @@ impl SecretsArgs {
 }
 
 impl Secrets {
-    /// Whether both were given, so that nothing has to be kept.
+    /// Whether both are configured, so that nothing has to be stored.
     pub fn are_given(&self) -> bool {
         self.session.is_some() && self.encryption.is_some()
     }
 
-    /// The given secrets; those not given are read from the data folder, or made and kept there (mode 0600).
+    /// Returns the configured secrets. Missing ones are read from the data folder, or generated and stored there (mode
+    /// 0600).
     ///
     /// # Errors
-    /// When the folder can't be used, or a kept secret is damaged. A damaged one is never replaced: what was
+    /// When the folder can't be used, or a stored secret is damaged. A damaged secret is never replaced: values
     /// encrypted with it would be lost.
     pub fn load(&self, random: &Random) -> Result<LoadedSecrets, SecretError> {
         let session = match &self.session {
             Some(given) => given.clone(),
-            None => {
-                Secret::new(kept(&self.dir.join("session-secret"), "SESSION_SECRET", session_secret, || {
-                    random.hex(GENERATED_SESSION_BYTES)
-                })?)
-            }
+            None => Secret::new(read_or_create(
+                &self.dir.join("session-secret"),
+                "SESSION_SECRET",
+                session_secret,
+                || random.hex(GENERATED_SESSION_BYTES),
+            )?),
         };
         let encryption = if let Some(given) = &self.encryption {
             given.clone()
@@ -125,8 +128,8 @@ impl Secrets {
             let path = self.dir.join("token-encryption-key");
             let variable = "TOKEN_ENCRYPTION_KEY";
             let check = |text: &str| encryption_key(text).map(drop);
-            let made = || STANDARD.encode(random.bytes::<ENCRYPTION_KEY_BYTES>());
-            let text = Zeroizing::new(kept(&path, variable, check, made)?);
+            let generate = || STANDARD.encode(random.bytes::<ENCRYPTION_KEY_BYTES>());
+            let text = Zeroizing::new(read_or_create(&path, variable, check, generate)?);
             let key =
                 encryption_key(&text).map_err(|reason| SecretError::Unusable { path, variable, reason })?;
             Secret::new(*key)
@@ -139,10 +142,10 @@ fn session_secret(text: &str) -> Result<(), &'static str> {
     let lower = text.to_ascii_lowercase();
     let different = text.chars().collect::<std::collections::HashSet<_>>().len();
     if EXAMPLE_WORDS.iter().any(|word| lower.contains(word)) {
-        Err("it is the value of an example")
+        Err("it is an example value")
     } else if text.chars().count() < MIN_SESSION_SECRET {
         Err("it is shorter than 64 characters")
-    } else if different < MIN_DIFFERENT {
+    } else if different < MIN_DIFFERENT_CHARS {
         Err("it repeats the same few characters")
     } else {
         Ok(())
@@ -156,19 +159,19 @@ fn encryption_key(text: &str) -> Result<Zeroizing<[u8; ENCRYPTION_KEY_BYTES]>, &
         .map(Zeroizing::new)
         .ok_or("it is not base64")?;
     if bytes.iter().all(|b| *b == bytes[0]) {
-        return Err("it is the value of an example");
+        return Err("it is an example value");
     }
     <[u8; ENCRYPTION_KEY_BYTES]>::try_from(bytes.as_slice())
         .map(Zeroizing::new)
         .map_err(|_| "it is not 32 bytes long")
 }
 
-/// The text in `path`; made and written when there is no such file.
-fn kept(
+/// Reads the secret in the file `path`, which is created with a generated secret if missing.
+fn read_or_create(
     path: &Path,
     variable: &'static str,
     check: impl Fn(&str) -> Result<(), &'static str>,
-    make: impl FnOnce() -> String,
+    generate: impl FnOnce() -> String,
 ) -> Result<String, SecretError> {
     let io = |error| SecretError::Io { path: path.to_owned(), error };
     match fs::read_to_string(path) {
@@ -183,17 +186,17 @@ fn kept(
             Ok(text)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let secret = make();
+            let secret = generate();
             if let Some(dir) = path.parent() {
-                // Ours alone: the database will lie beside the secrets.
+                // Accessible only to this user: the folder will contain the database too.
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
             }
-            // `create_new`: of two processes starting at once one writes, the other reads what it wrote.
+            // `create_new`: of two processes that start at once, one creates the file and the other reads it.
             let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             match created {
                 Ok(mut file) => {
                     file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-                    tracing::info!(path = %path.display(), "made {variable} and kept it; back this file up");
+                    tracing::info!(path = %path.display(), "generated {variable}; back this file up");
                     Ok(secret)
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -214,7 +217,7 @@ fn kept(
 
 fn warn_if_readable(path: &Path) {
     if fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
-        tracing::warn!(path = %path.display(), "other users of this machine can read a secret: chmod 600 it");
+        tracing::warn!(path = %path.display(), "other users of this machine can read this secret: chmod 600 the file");
     }
 }
 
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn are_made_once_and_kept_private() {
+    fn are_generated_once_and_stored_privately() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let first = secrets(&data, None).unwrap().load(&Random::system()).unwrap();
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_reported_and_left_alone() {
+    fn a_damaged_file_is_reported_and_not_replaced() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("session-secret"), "short").unwrap();
         let error = secrets(dir.path(), None).unwrap().load(&Random::system()).unwrap_err();
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn encryption_keys_are_32_bytes_of_either_alphabet() {
+    fn encryption_keys_are_32_bytes_in_either_base64_alphabet() {
         let bytes: Vec<u8> = (0..32).map(|b| 255 - b).collect();
         for text in [STANDARD.encode(&bytes), URL_SAFE_NO_PAD.encode(&bytes)] {
             assert_eq!(encryption_key(&text).unwrap().as_slice(), bytes);

@@ -1,4 +1,4 @@
-//! Where the server listens, and what it is called from outside.
+//! Settings of the server: listen address, public names, trusted proxies and data folder.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,9 +9,8 @@ use url::{Host, Url};
 use super::{Problems, TrustedProxies, parse};
 use crate::atproto::Did;
 
-/// Safe for a machine that nobody has set up yet: the first authenticated caller becomes the super user, so an
-/// instance that was not claimed must not be reachable from elsewhere. The container image sets 0.0.0.0, where
-/// the port mapping decides.
+/// Loopback, because the first authenticated caller becomes the super user: an instance without one must not be
+/// reachable from other machines. The container image sets 0.0.0.0; there the port mapping decides.
 const DEFAULT_HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const DEFAULT_PORT: u16 = 3000;
 const DEFAULT_DATA_DIR: &str = "data";
@@ -31,7 +30,7 @@ pub struct ServerArgs {
     /// DID of this instance, the audience of service tokens [default: did:web of PUBLIC_URL's host]
     #[arg(long, env = "SERVICE_DID", global = true, value_name = "DID")]
     pub service_did: Option<String>,
-    /// Addresses and blocks, comma-separated, of reverse proxies whose X-Forwarded-For is believed [default: none]
+    /// Addresses and blocks, comma-separated, of reverse proxies whose X-Forwarded-For is trusted [default: none]
     #[arg(long, env = "TRUSTED_PROXIES", global = true, value_name = "ADDRESSES")]
     pub trusted_proxies: Option<String>,
     /// Folder for the database, generated secrets and prepared files [default: data]
@@ -43,23 +42,23 @@ pub struct ServerArgs {
 pub struct Server {
     pub host: IpAddr,
     pub port: u16,
-    /// What `PUBLIC_URL` says; [`Server::identity`] has the default.
+    /// The value of `PUBLIC_URL`; [`Server::identity`] applies the default.
     pub public_url: Option<Url>,
-    /// What `SERVICE_DID` says; [`Server::identity`] has the default.
+    /// The value of `SERVICE_DID`; [`Server::identity`] applies the default.
     pub service_did: Option<Did>,
-    /// Proxies that say whose request they pass on.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
     pub data_dir: PathBuf,
 }
 
-/// What the instance is called, once its port is known.
+/// The public names of the instance. The defaults depend on the port that it listens on.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Origin without a trailing slash, as browsers write it in `Origin`.
     pub origin: String,
     /// The instance's DID.
     pub did: Did,
-    /// Whether only this machine can be meant: then calls to this machine are allowed too.
+    /// Whether the origin is a loopback address. Then outbound calls to this machine are allowed.
     pub is_loopback: bool,
 }
 
@@ -104,12 +103,13 @@ impl ServerArgs {
 }
 
 impl Server {
-    /// What an operator should know about proxies: this server speaks no TLS, so behind an https PUBLIC_URL there is one.
+    /// A warning for the operator when PUBLIC_URL is https and no proxy is trusted. There must be a proxy, because the
+    /// server speaks no TLS.
     pub fn proxy_advice(&self) -> Option<&'static str> {
         let is_https = self.public_url.as_ref().is_some_and(|url| url.scheme() == "https");
         (is_https && self.trusted_proxies.is_empty()).then_some(
             "PUBLIC_URL is https and TRUSTED_PROXIES is empty: all callers behind the proxy share the limits of one \
-             address; name the proxy's address",
+             address; set TRUSTED_PROXIES to the proxy's address",
         )
     }
 
@@ -117,7 +117,7 @@ impl Server {
         SocketAddr::new(self.host, self.port)
     }
 
-    /// The instance's names. `port` is the one really listened on, which matters when `PORT` is 0.
+    /// The instance's names. `port` is the actual port of the listener, which differs from `PORT` when that is 0.
     ///
     /// # Panics
     /// Never: a `did:web` made of a URL's host is a DID.
@@ -134,11 +134,10 @@ impl Server {
 /// `did:web:host`, with a port as `%3Aport`.
 fn did_web(url: &Url) -> Did {
     let host = url.host_str().unwrap_or("localhost");
-    // An IPv6 address is written in brackets, which a DID can't hold: percent-encoded like the port's colon.
+    // A DID can't contain the brackets of an IPv6 address: they are percent-encoded, as are its colons and the port's.
     let host = host.replace('[', "%5B").replace(']', "%5D").replace(':', "%3A");
     let port = url.port().map_or_else(String::new, |port| format!("%3A{port}"));
-    Did::try_from(format!("did:web:{host}{port}").as_str())
-        .expect("letters, digits, dots and percents are a DID")
+    Did::try_from(format!("did:web:{host}{port}").as_str()).expect("a percent-encoded host makes a valid DID")
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_nobody_named_is_mentioned() {
+    fn an_https_url_without_trusted_proxies_causes_a_warning() {
         let advice = |public_url: &str, proxies: Option<&str>| {
             let args = ServerArgs {
                 public_url: Some(public_url.to_owned()),

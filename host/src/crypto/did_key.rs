@@ -1,4 +1,4 @@
-//! Public and private keys of the two curves atproto knows, and their text form (multikey, did:key).
+//! Public and private keys of the two curves that atproto uses, and their text forms (multikey, did:key).
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ enum Point {
     K256(Box<k::VerifyingKey>),
 }
 
-/// A private key. Wiped when dropped, never shown.
+/// A private key. Wiped from memory when dropped; `Debug` does not show it.
 pub struct PrivateKey(Scalar);
 
 enum Scalar {
@@ -56,7 +56,7 @@ pub struct BadSignature;
 const P256_CODE: [u8; 2] = [0x80, 0x24];
 const K256_CODE: [u8; 2] = [0xe7, 0x01];
 
-/// No key is longer in base58: an uncompressed point makes 88 characters. Decoding costs the square of the length.
+/// The longest base58 text that is decoded: decoding time is quadratic, and an uncompressed point has 88 characters.
 const MAX_MULTIBASE: usize = 128;
 
 impl Algorithm {
@@ -81,14 +81,14 @@ impl PublicKey {
     /// Reads `z…` (base58btc of the multicodec prefix and the compressed point).
     ///
     /// # Errors
-    /// Another base, curve or length, or no point of the curve.
+    /// When the text has another base, curve or length, or is not a point on the curve.
     pub fn from_multikey(text: &str) -> Result<Self, InvalidKey> {
         let bytes = base58(text)?;
         let (code, point) = bytes.split_first_chunk().ok_or(InvalidKey("it is too short"))?;
         let algorithm = match *code {
             P256_CODE => Algorithm::Es256,
             K256_CODE => Algorithm::Es256k,
-            _ => return Err(InvalidKey("it is of another curve than P-256 and secp256k1")),
+            _ => return Err(InvalidKey("its curve is neither P-256 nor secp256k1")),
         };
         if point.len() != 33 {
             return Err(InvalidKey("it is not a compressed point"));
@@ -106,10 +106,10 @@ impl PublicKey {
         )
     }
 
-    /// Reads `z…` of a bare point, whose curve the verification method's type tells (the 2019 suites).
+    /// Reads `z…` of a point without multicodec prefix. The verification method's type names its curve (2019 suites).
     ///
     /// # Errors
-    /// Another base, or no point of the curve.
+    /// When the text has another base, or is not a point on the curve.
     pub fn from_multibase(algorithm: Algorithm, text: &str) -> Result<Self, InvalidKey> {
         Self::from_sec1(algorithm, &base58(text)?)
     }
@@ -117,15 +117,15 @@ impl PublicKey {
     /// Reads a point in SEC1 form, compressed or not.
     ///
     /// # Errors
-    /// When it is no point of the curve.
+    /// When it is not a point on the curve.
     pub fn from_sec1(algorithm: Algorithm, point: &[u8]) -> Result<Self, InvalidKey> {
-        const OFF: InvalidKey = InvalidKey("it is not a point of the curve");
+        const NOT_ON_CURVE: InvalidKey = InvalidKey("it is not a point on the curve");
         Ok(Self(match algorithm {
             Algorithm::Es256 => {
-                Point::P256(Box::new(p::VerifyingKey::from_sec1_bytes(point).map_err(|_| OFF)?))
+                Point::P256(Box::new(p::VerifyingKey::from_sec1_bytes(point).map_err(|_| NOT_ON_CURVE)?))
             }
             Algorithm::Es256k => {
-                Point::K256(Box::new(k::VerifyingKey::from_sec1_bytes(point).map_err(|_| OFF)?))
+                Point::K256(Box::new(k::VerifyingKey::from_sec1_bytes(point).map_err(|_| NOT_ON_CURVE)?))
             }
         }))
     }
@@ -173,7 +173,7 @@ impl PublicKey {
             }
             Point::K256(key) => {
                 let signature = k::Signature::from_slice(signature).map_err(|_| BadSignature)?;
-                // This curve's verifier knows low `s` alone.
+                // The verifier of this curve accepts only low `s`.
                 let low = signature.normalize_s();
                 if high_s == HighS::Refuse && low != signature {
                     return Err(BadSignature);
@@ -194,7 +194,7 @@ impl PrivateKey {
     pub fn generate(algorithm: Algorithm, random: &Random) -> Self {
         loop {
             let scalar = Zeroizing::new(random.bytes::<32>());
-            // One in 2^32 (P-256) or fewer is no scalar of the curve.
+            // At most one value in 2^32 (P-256) is not a scalar of the curve.
             if let Ok(key) = Self::from_bytes(algorithm, &*scalar) {
                 return key;
             }
@@ -206,13 +206,17 @@ impl PrivateKey {
     /// # Errors
     /// When it has another length, or is zero or beyond the curve's order.
     pub fn from_bytes(algorithm: Algorithm, scalar: &[u8]) -> Result<Self, InvalidKey> {
-        const OUT: InvalidKey = InvalidKey("it is not a scalar of the curve");
+        const NOT_A_SCALAR: InvalidKey = InvalidKey("it is not a scalar of the curve");
         if scalar.len() != 32 {
-            return Err(OUT);
+            return Err(NOT_A_SCALAR);
         }
         Ok(Self(match algorithm {
-            Algorithm::Es256 => Scalar::P256(Box::new(p::SigningKey::from_slice(scalar).map_err(|_| OUT)?)),
-            Algorithm::Es256k => Scalar::K256(Box::new(k::SigningKey::from_slice(scalar).map_err(|_| OUT)?)),
+            Algorithm::Es256 => {
+                Scalar::P256(Box::new(p::SigningKey::from_slice(scalar).map_err(|_| NOT_A_SCALAR)?))
+            }
+            Algorithm::Es256k => {
+                Scalar::K256(Box::new(k::SigningKey::from_slice(scalar).map_err(|_| NOT_A_SCALAR)?))
+            }
         }))
     }
 

@@ -1,5 +1,5 @@
-//! DPoP proofs (RFC 9449): made for the servers we call, and read from those who call us. Which of its checks come when,
-//! and what they are compared with, is `access::dpop`'s business.
+//! Creates DPoP proofs (RFC 9449) for the servers that we call, and parses the proofs of callers. `access::dpop` checks
+//! the claims of a caller's proof.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,10 +11,10 @@ use super::hash::sha256;
 use super::jwk;
 use super::jws::{self, Jws, JwsError};
 
-/// The media type in a proof's header.
+/// The `typ` in a proof's header.
 const TYPE: &str = "dpop+jwt";
 
-/// A proof, read and not yet verified.
+/// A parsed proof whose signature is not verified yet.
 #[derive(Clone, Debug)]
 pub struct Proof<'a> {
     pub claims: ProofClaims,
@@ -24,7 +24,7 @@ pub struct Proof<'a> {
     jws: Jws<'a>,
 }
 
-/// RFC 9449 §4.2.
+/// The claims of a proof (RFC 9449 §4.2).
 #[derive(Clone, Debug, Deserialize)]
 pub struct ProofClaims {
     pub htm: String,
@@ -39,7 +39,7 @@ pub struct ProofClaims {
     pub nonce: Option<String>,
 }
 
-/// Why a proof can't be one.
+/// Why a text is not a DPoP proof.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProofError {
     #[error(transparent)]
@@ -53,10 +53,10 @@ pub enum ProofError {
 }
 
 impl<'a> Proof<'a> {
-    /// Reads a proof. Nothing in it is to be believed before [`Self::verify`].
+    /// Parses a proof. Nothing in it can be trusted before [`Self::verify`].
     ///
     /// # Errors
-    /// When its form is not that of a proof with a P-256 key.
+    /// When the text is not a proof with a P-256 key.
     pub fn parse(text: &'a str) -> Result<Self, ProofError> {
         let jws = jws::parse(text)?;
         if jws.header.typ.as_deref() != Some(TYPE) {
@@ -71,33 +71,33 @@ impl<'a> Proof<'a> {
         Ok(Self { claims: jws.claims()?, thumbprint, key, jws })
     }
 
-    /// Whether the key in the header signed this. Browsers sign with either `s`, and a second form of a signature gains
-    /// nobody anything: a proof is used up by its `jti`.
+    /// Verifies the signature with the key in the header. High `s` is accepted because browsers produce it; signature
+    /// malleability is harmless here, because the `jti` makes a proof usable only once.
     ///
     /// # Errors
-    /// When it did not.
+    /// When the signature does not verify.
     pub fn verify(&self) -> Result<(), JwsError> {
         self.jws.verify(&self.key, HighS::Accept)
     }
 }
 
-/// What a proof of ours is for.
+/// The claims of a proof that [`prove`] creates.
 #[derive(Clone, Copy, Debug)]
-pub struct ProofFor<'a> {
+pub struct ProofParams<'a> {
     pub method: &'a str,
     /// Without query and fragment.
     pub url: &'a str,
     /// Seconds since the epoch.
     pub now: i64,
     pub jti: &'a str,
-    /// The access token that goes with it; none at a token endpoint.
+    /// The access token that is sent with the proof; `None` at a token endpoint.
     pub access_token: Option<&'a str>,
-    /// What the server gave us last.
+    /// The nonce that the server sent last.
     pub nonce: Option<&'a str>,
 }
 
-/// Makes a proof; `None` for a key of another curve than P-256.
-pub fn prove(key: &PrivateKey, what: &ProofFor<'_>) -> Option<String> {
+/// Creates a signed proof; `None` if the key is not a P-256 key.
+pub fn prove(key: &PrivateKey, what: &ProofParams<'_>) -> Option<String> {
     let header = json!({ "typ": TYPE, "alg": "ES256", "jwk": jwk::public_jwk(&key.public())? });
     let mut claims = json!({ "htm": what.method, "htu": what.url, "iat": what.now, "jti": what.jti });
     if let Some(token) = what.access_token {

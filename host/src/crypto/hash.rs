@@ -12,7 +12,7 @@ pub fn sha256_hex(data: &[u8]) -> String {
     hex::encode(sha256(data))
 }
 
-/// Compares without telling by its duration where the difference is. Lengths are not secret.
+/// Compares in constant time. The lengths are not secret.
 pub fn ct_eq(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }

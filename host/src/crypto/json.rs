@@ -1,4 +1,4 @@
-//! JSON in which every object holds a key once. Two parsers that disagree about a duplicate disagree about what was
+//! Parses JSON and rejects duplicate keys: parsers that resolve a duplicate differently would disagree about what was
 //! signed.
 
 use std::fmt;
@@ -6,20 +6,20 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads one JSON value.
+/// Parses one JSON value.
 ///
 /// # Errors
-/// When it is not JSON, or some object in it holds a key twice.
+/// When it is not JSON, or an object in it has a duplicate key.
 pub(super) fn parse(json: &[u8]) -> Result<Value, serde_json::Error> {
     let mut de = serde_json::Deserializer::from_slice(json);
-    let value = Unique.deserialize(&mut de)?;
+    let value = UniqueKeys.deserialize(&mut de)?;
     de.end()?;
     Ok(value)
 }
 
-struct Unique;
+struct UniqueKeys;
 
-impl<'de> DeserializeSeed<'de> for Unique {
+impl<'de> DeserializeSeed<'de> for UniqueKeys {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
@@ -27,7 +27,7 @@ impl<'de> DeserializeSeed<'de> for Unique {
     }
 }
 
-impl<'de> Visitor<'de> for Unique {
+impl<'de> Visitor<'de> for UniqueKeys {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

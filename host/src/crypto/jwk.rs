@@ -10,10 +10,11 @@ use super::hash::sha256;
 /// First byte of an uncompressed point in SEC1 form.
 const UNCOMPRESSED: u8 = 4;
 
-/// The public key of a JWK: a point of P-256. Members that say nothing about the point are ignored.
+/// The P-256 public key of a JWK. Members that do not describe the point are ignored.
 ///
 /// # Errors
-/// Another type or curve, no point of the curve, or a private key: whoever shows one has lost it.
+/// When the JWK has another type or curve, is not a point on the curve, or contains a private key: a key that its owner
+/// has sent is no longer secret.
 pub fn public_key(jwk: &Value) -> Result<PublicKey, InvalidKey> {
     if jwk.get("kty").and_then(Value::as_str) != Some("EC") {
         return Err(InvalidKey("its kty is not EC"));
@@ -31,28 +32,29 @@ pub fn public_key(jwk: &Value) -> Result<PublicKey, InvalidKey> {
     PublicKey::from_sec1(Algorithm::Es256, &point)
 }
 
-/// A coordinate has one text: 32 bytes in canonical base64url.
+/// Reads a coordinate: 32 bytes in canonical base64url, the only accepted encoding.
 fn coordinate(jwk: &Value, name: &str) -> Result<[u8; 32], InvalidKey> {
     let text = jwk.get(name).and_then(Value::as_str).ok_or(InvalidKey("a coordinate is missing"))?;
     let bytes = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or(InvalidKey("a coordinate is not base64url of 32 bytes"))
 }
 
-/// The public part of a P-256 key; `None` for a key of the other curve.
+/// The public JWK of a P-256 key; `None` for a key of the other curve.
 pub fn public_jwk(key: &PublicKey) -> Option<Value> {
     let (x, y) = key.p256_coordinates()?;
     let text = |bytes: [u8; 32]| URL_SAFE_NO_PAD.encode(bytes);
     Some(json!({ "kty": "EC", "crv": "P-256", "x": text(x), "y": text(y) }))
 }
 
-/// A P-256 key with its private part; `None` for a key of the other curve.
+/// The private JWK of a P-256 key; `None` for a key of the other curve.
 pub fn private_jwk(key: &PrivateKey) -> Option<Value> {
     let mut jwk = public_jwk(&key.public())?;
     jwk["d"] = URL_SAFE_NO_PAD.encode(*key.to_bytes()).into();
     Some(jwk)
 }
 
-/// base64url of the SHA-256 of the key's required members in order (RFC 7638 §3); `None` for a key of the other curve.
+/// The key's thumbprint: base64url of the SHA-256 of its required members in order (RFC 7638 §3). `None` for a key of
+/// the other curve.
 pub fn thumbprint(key: &PublicKey) -> Option<String> {
     let (x, y) = key.p256_coordinates()?;
     let text = |bytes: [u8; 32]| URL_SAFE_NO_PAD.encode(bytes);
@@ -70,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_survives_its_jwk() {
+    fn a_key_round_trips_through_its_jwk() {
         let jwk = public_jwk(&key().public()).unwrap();
         assert_eq!(public_key(&jwk).unwrap(), key().public());
         let private = private_jwk(&key()).unwrap();
         assert!(private["d"].is_string() && private["x"] == jwk["x"]);
-        // Libraries add members of their own; they change neither key nor thumbprint.
+        // Additional members, which some libraries add, change neither key nor thumbprint.
         let mut more = jwk;
         more["kid"] = "k".into();
         more["key_ops"] = json!(["verify"]);
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_public_p256_key_is_refused() {
+    fn only_public_p256_keys_are_accepted() {
         let good = public_jwk(&key().public()).unwrap();
         for (member, value, why) in [
             ("kty", json!("OKP"), "kty"),

@@ -1,4 +1,4 @@
-//! Compact JWS (RFC 7515), as service tokens and DPoP proofs use it: ES256 and ES256K, nothing else.
+//! Parses, verifies and signs compact JWS (RFC 7515) for service tokens and DPoP proofs. Only ES256 and ES256K.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::did_key::{Algorithm, HighS, PrivateKey, PublicKey};
 use super::json;
 
-/// Larger tokens are refused unread: a service token has some 400 bytes, a DPoP proof with its key some 800.
+/// Larger tokens are rejected before parsing: a service token has about 400 bytes, a DPoP proof with its key about 800.
 pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 /// A parsed token whose signature has not been checked.
 #[derive(Clone, Debug)]
 pub struct Jws<'a> {
     pub header: Header,
-    /// The text that was signed: header and payload with the dot between.
+    /// The text that was signed: header and payload with the dot between them.
     pub signing_input: &'a str,
     payload: Value,
     signature: [u8; 64],
@@ -59,11 +59,11 @@ pub enum JwsError {
     Signature,
 }
 
-/// Reads a compact JWS. Nothing in it is to be believed before [`Jws::verify`].
+/// Parses a compact JWS. Nothing in it can be trusted before [`Jws::verify`].
 ///
 /// # Errors
-/// Anything but three canonical base64url parts, a JSON header with `alg` ES256 or ES256K and without `crit`, a JSON
-/// object as payload, no key twice in either, and 64 bytes of signature.
+/// Unless the token has three segments in canonical base64url: a JSON header with `alg` ES256 or ES256K and without
+/// `crit`, a JSON object as payload, neither with duplicate keys, and a signature of 64 bytes.
 pub fn parse(token: &str) -> Result<Jws<'_>, JwsError> {
     if token.len() > MAX_TOKEN_BYTES {
         return Err(JwsError::Malformed("it is too long"));
@@ -75,21 +75,20 @@ pub fn parse(token: &str) -> Result<Jws<'_>, JwsError> {
     if payload.contains('.') {
         return Err(JwsError::Malformed("it has too many parts"));
     }
-    let header =
-        Header::read(object(&decode(header)?, "its header is not a JSON object with each key once")?)?;
-    let payload = object(&decode(payload)?, "its payload is not a JSON object with each key once")?;
+    let header = Header::read(object(&decode(header)?, "its header is not a JSON object with unique keys")?)?;
+    let payload = object(&decode(payload)?, "its payload is not a JSON object with unique keys")?;
     let signature = decode(signature)?
         .try_into()
         .map_err(|_| JwsError::Malformed("its signature does not have 64 bytes"))?;
     Ok(Jws { header, signing_input, payload, signature })
 }
 
-/// Signs claims: the compact form, with `typ` JWT.
+/// Signs claims as a compact JWS with `typ` JWT.
 pub fn sign(key: &PrivateKey, claims: &Value) -> String {
     sign_with(key, &json!({ "typ": "JWT", "alg": key.algorithm().as_str() }), claims)
 }
 
-/// Signs claims under a header, which must name the key's algorithm.
+/// Signs claims with a header, whose `alg` must be the key's algorithm.
 pub fn sign_with(key: &PrivateKey, header: &Value, claims: &Value) -> String {
     let text = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
     let mut token = format!("{}.{}", text(header), text(claims));
@@ -102,7 +101,7 @@ pub fn sign_with(key: &PrivateKey, header: &Value, claims: &Value) -> String {
 impl Header {
     fn read(header: Value) -> Result<Self, JwsError> {
         if header.get("crit").is_some() {
-            // It names extensions that must be understood; we understand none.
+            // `crit` lists extensions that must be supported; we support none.
             return Err(JwsError::Malformed("its header has crit"));
         }
         let text = |name| match header.get(name) {
@@ -120,7 +119,7 @@ impl Jws<'_> {
     /// Checks the signature; the key's curve must be the one `alg` names.
     ///
     /// # Errors
-    /// When the key did not sign this.
+    /// When the key did not sign this token.
     pub fn verify(&self, key: &PublicKey, high_s: HighS) -> Result<(), JwsError> {
         if key.algorithm() != self.header.alg {
             return Err(JwsError::Signature);
@@ -128,7 +127,7 @@ impl Jws<'_> {
         key.verify(self.signing_input.as_bytes(), &self.signature, high_s).map_err(|_| JwsError::Signature)
     }
 
-    /// Reads the payload.
+    /// Deserializes the payload.
     ///
     /// # Errors
     /// When a claim is missing or of the wrong type.
@@ -138,7 +137,7 @@ impl Jws<'_> {
     }
 }
 
-/// Canonical base64url: no padding, no stray bits at the end, so that a token has one text.
+/// Decodes canonical base64url: no padding and no stray bits at the end, so that a token has only one encoding.
 fn decode(part: &str) -> Result<Vec<u8>, JwsError> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| JwsError::Malformed("a part is not canonical base64url"))
 }
@@ -147,9 +146,9 @@ fn object(bytes: &[u8], why: &'static str) -> Result<Value, JwsError> {
     json::parse(bytes).ok().filter(Value::is_object).ok_or(JwsError::Malformed(why))
 }
 
-/// A NumericDate, which may have a fraction: the fraction is cut.
+/// Reads a NumericDate. A fraction is cut off.
 pub(super) fn seconds<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
-    /// Around the year 9999; beyond it nothing is a date.
+    /// The end of the year 9999. Larger values are rejected.
     const MAX: f64 = 253_402_300_799.0;
     let seconds = f64::deserialize(d)?;
     if (0.0..=MAX).contains(&seconds) {

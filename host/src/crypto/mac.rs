@@ -1,4 +1,4 @@
-//! HMAC-SHA256 (RFC 2104) under keys derived from the instance's secret: what only this instance could have written.
+//! HMAC-SHA256 (RFC 2104) with keys derived from the instance's secret: proves that this instance wrote a message.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// A key for one purpose. Wiped when dropped, never shown.
+/// A key for one purpose. Wiped from memory when dropped; `Debug` does not show it.
 #[derive(Clone)]
 pub struct MacKey(Zeroizing<[u8; 32]>);
 
 impl MacKey {
-    /// The key for a purpose. Hosts with the same secret have the same.
+    /// Derives the key for a purpose. Hosts with the same secret derive the same key.
     pub fn derive(secret: &[u8], purpose: &str) -> Self {
         Self(Zeroizing::new(tag(secret, purpose.as_bytes())))
     }
@@ -22,8 +22,7 @@ impl MacKey {
 }
 
 fn tag(key: &[u8], message: &[u8]) -> [u8; 32] {
-    // HMAC takes keys of every length.
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("a key of any length will do");
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC accepts keys of every length");
     mac.update(message);
     mac.finalize().into_bytes().into()
 }

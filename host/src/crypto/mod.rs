@@ -1,4 +1,4 @@
-//! Keys, signatures, sealing and hashing. No I/O; randomness is handed in.
+//! Keys, signatures, sealing and hashing. No I/O; callers pass the source of randomness.
 
 pub mod did_key;
 pub mod dpop;

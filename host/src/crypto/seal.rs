@@ -1,4 +1,4 @@
-//! Encryption at rest: AES-256-GCM under the operator's key.
+//! Encrypts values at rest: AES-256-GCM under the operator's key.
 
 use std::fmt;
 
@@ -11,13 +11,14 @@ use zeroize::Zeroizing;
 
 use crate::random::Random;
 
-/// First byte of what [`SealingKey::seal`] makes, so that a later form can live beside this one.
+/// First byte of a sealed value, so that a later format can coexist with this one.
 const VERSION: u8 = 1;
 
-/// The nonce that AES-GCM is made for. Random: one key may seal some 2^32 values before that becomes a risk.
+/// The standard nonce length of AES-GCM. Nonces are random: one key may seal about 2^32 values before a repeated nonce
+/// becomes a risk.
 const NONCE_BYTES: usize = 12;
 
-/// The key from `TOKEN_ENCRYPTION_KEY`. Wiped when dropped, never shown.
+/// The key from `TOKEN_ENCRYPTION_KEY`. Wiped from memory when dropped; `Debug` does not show it.
 #[derive(Clone)]
 pub struct SealingKey(Zeroizing<[u8; 32]>);
 
@@ -47,19 +48,20 @@ impl SealingKey {
         Ok(Self(Zeroizing::new(key)))
     }
 
-    /// Encrypts `plaintext`, bound to `purpose` (say `"api_clients.dpop_key"` and a row id): what was sealed for one
-    /// can't be opened as another. Gives version, nonce, ciphertext and tag.
+    /// Encrypts `plaintext`, bound to `purpose` (such as `"api_clients.dpop_key"` and a row id): it can't be opened for
+    /// another purpose. Returns version, nonce, ciphertext and tag.
     ///
     /// # Panics
     /// When the plaintext is larger than 64 GiB, the cipher's limit.
     pub fn seal(&self, random: &Random, purpose: &str, plaintext: &[u8]) -> Vec<u8> {
         let nonce = random.bytes::<NONCE_BYTES>();
         let payload = Payload { msg: plaintext, aad: purpose.as_bytes() };
-        let sealed = self.cipher().encrypt(&nonce.into(), payload).expect("nothing here is near 64 GiB");
+        let sealed =
+            self.cipher().encrypt(&nonce.into(), payload).expect("the plaintext is smaller than 64 GiB");
         [&[VERSION], &nonce[..], &sealed].concat()
     }
 
-    /// Decrypts what [`Self::seal`] made for the same purpose.
+    /// Decrypts a value that [`Self::seal`] sealed for the same purpose.
     ///
     /// # Errors
     /// [`SealError::Open`].
@@ -70,8 +72,8 @@ impl SealingKey {
         self.cipher().decrypt(nonce.into(), payload).map(Zeroizing::new).map_err(|_| SealError::Open)
     }
 
-    /// Made anew for each use: the schedule costs a fraction of a microsecond, and only the key must then be wiped with
-    /// care.
+    /// Built for each use: the key schedule costs a fraction of a microsecond, and only the key itself stays in memory
+    /// and must be wiped.
     fn cipher(&self) -> Aes256Gcm {
         Aes256Gcm::new((&*self.0).into())
     }

@@ -51,9 +51,9 @@ fn signature_vectors() {
 }
 
 #[test]
-fn keys_that_are_none() {
+fn invalid_keys_are_rejected() {
     let good = key(Algorithm::Es256).public().to_multikey();
-    // 2^256 - 1 and 5 are no x coordinates of points of these curves.
+    // 2^256 - 1 and 5 are not x coordinates of points on these curves.
     let off = |code: [u8; 2], x: [u8; 32]| {
         format!("z{}", bs58::encode([&code[..], &[2], &x].concat()).into_string())
     };
@@ -86,22 +86,22 @@ fn claims() -> Value {
 }
 
 #[test]
-fn tokens_of_both_algorithms_verify_and_keep_to_their_curve() {
+fn tokens_of_both_algorithms_verify_only_with_a_key_of_their_curve() {
     for (algorithm, other) in [(Algorithm::Es256, Algorithm::Es256k), (Algorithm::Es256k, Algorithm::Es256)] {
         let token = jws::sign(&key(algorithm), &claims());
         let parsed = jws::parse(&token).unwrap();
         assert_eq!(parsed.header.typ.as_deref(), Some("JWT"));
         assert_eq!(parsed.verify(&key(algorithm).public(), HighS::Refuse), Ok(()));
         assert_eq!(parsed.verify(&key(other).public(), HighS::Accept), Err(JwsError::Signature));
-        let stranger = PrivateKey::generate(algorithm, &Random::seeded(8)).public();
-        assert_eq!(parsed.verify(&stranger, HighS::Accept), Err(JwsError::Signature));
+        let other_key = PrivateKey::generate(algorithm, &Random::seeded(8)).public();
+        assert_eq!(parsed.verify(&other_key, HighS::Accept), Err(JwsError::Signature));
         let read: ServiceClaims = parsed.claims().unwrap();
         assert_eq!((read.exp, read.iat, read.nbf), (1_700_000_060, Some(1_700_000_000), None));
     }
 }
 
 #[test]
-fn tokens_that_are_refused() {
+fn invalid_tokens_are_rejected() {
     let make = |header: &str, payload: &str, signature: &[u8]| {
         [header.as_bytes(), payload.as_bytes(), signature].map(|part| URL_SAFE_NO_PAD.encode(part)).join(".")
     };
@@ -118,8 +118,8 @@ fn tokens_that_are_refused() {
         (format!("{}R", make(es256, "{}", &[0; 64]).strip_suffix('A').unwrap()), "canonical"),
         (make("[]", "{}", &[1; 64]), "header"),
         (make("nonsense", "{}", &[1; 64]), "header"),
-        (make(r#"{"alg":"none","alg":"ES256"}"#, "{}", &[1; 64]), "each key once"),
-        (make(es256, r#"{"a":{"b":1,"b":2}}"#, &[1; 64]), "each key once"),
+        (make(r#"{"alg":"none","alg":"ES256"}"#, "{}", &[1; 64]), "unique keys"),
+        (make(es256, r#"{"a":{"b":1,"b":2}}"#, &[1; 64]), "unique keys"),
         (make(es256, "[]", &[1; 64]), "payload"),
         (make(r#"{"alg":"ES256","crit":["b64"]}"#, "{}", &[1; 64]), "crit"),
         (make(r#"{"alg":"ES256","typ":1}"#, "{}", &[1; 64]), "wrong type"),
@@ -149,7 +149,7 @@ fn tokens_that_are_refused() {
 }
 
 #[test]
-fn sealing() {
+fn sealed_values_open_only_with_the_same_key_and_purpose() {
     let random = Random::seeded(1);
     let key = SealingKey::from_base64(&STANDARD.encode([7; 32])).unwrap();
     let sealed = key.seal(&random, "tokens:1", b"secret");
@@ -170,7 +170,7 @@ fn sealing() {
 }
 
 #[test]
-fn secrets_do_not_show() {
+fn debug_hides_secrets() {
     let private = key(Algorithm::Es256);
     let sealing = SealingKey::from_base64(&STANDARD.encode([7; 32])).unwrap();
     assert_eq!(format!("{private:?} {sealing:?}"), "PrivateKey(ES256, …) SealingKey(…)");

@@ -1,5 +1,5 @@
-//! Fair shares of everything that is shared: each resource of which there is little has one [`FairPool`], and every call
-//! takes its place there in the name of its [`Tenant`].
+//! Shares limited resources fairly between tenants. Each limited resource has a [`FairPool`] of places, and every call
+//! takes its place on behalf of its [`Tenant`].
 
 mod pool;
 mod state;

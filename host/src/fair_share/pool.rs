@@ -1,11 +1,12 @@
 //! A pool of places that tenants share fairly.
 //!
-//! A tenant holds at most its cap. Whoever finds no place waits in its tenant's own queue, and a place that comes free
-//! goes to the tenants in turn, however many of one tenant's calls wait. So a tenant that takes all it may delays
-//! another tenant by at most one turn.
+//! A tenant uses at most its share. A call that finds no place waits in its tenant's queue, and free places go to the
+//! tenants in round-robin order, however many calls of one tenant wait. So a tenant that uses its whole share delays
+//! another tenant by at most one round.
 //!
-//! A call may take several places at once, as an answer takes its bytes. One that needs more than are free keeps its turn
-//! until there are enough, so that smaller calls don't overtake it for ever.
+//! A call may take several places at once, for example one for each block of a response's bytes. A call that needs more
+//! places than are free stays first in the round robin until there are enough, so that smaller calls can't overtake it
+//! forever.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +32,7 @@ struct Shared {
 }
 
 impl FairPool {
-    /// `name` is its label in the metrics `belvedere_fair_share_*`.
+    /// `name` is the label `pool` in the metrics `belvedere_fair_share_*`.
     pub fn new(name: &'static str, bounds: Bounds) -> Self {
         let refused = ["tenant", "pool", "patience"]
             .map(|why| metrics::counter!("belvedere_fair_share_refused_total", "pool" => name, "why" => why));
@@ -45,12 +46,12 @@ impl FairPool {
         }))
     }
 
-    /// The bounds that the pool was made with.
+    /// The pool's limits.
     pub fn bounds(&self) -> Bounds {
         self.0.bounds
     }
 
-    /// A place for `tenant`, held until it is dropped. Waits for one within the pool's bounds.
+    /// Takes a place for `tenant`, until the returned value is dropped. Waits for it within the pool's limits.
     ///
     /// # Errors
     /// [`Full`].
@@ -58,7 +59,7 @@ impl FairPool {
         self.enter_within(tenant, self.0.bounds.patience).await
     }
 
-    /// As [`Self::enter`], for a caller who has less patience than the pool.
+    /// As [`Self::enter`], with a shorter limit for the wait than the pool's.
     ///
     /// # Errors
     /// [`Full`].
@@ -66,8 +67,8 @@ impl FairPool {
         self.enter_with(tenant, 1, patience).await
     }
 
-    /// As [`Self::enter`], for a call that takes several places at once. One that is larger than a tenant's share takes
-    /// all of the share.
+    /// As [`Self::enter`], for a call that takes several places at once. A call larger than a tenant's share takes the
+    /// whole share.
     ///
     /// # Errors
     /// [`Full`].
@@ -77,14 +78,14 @@ impl FairPool {
 
     async fn enter_with(&self, tenant: &Tenant, places: usize, patience: Duration) -> Result<Place, Full> {
         let places = places.clamp(1, self.0.bounds.per_tenant.min(self.0.bounds.places));
-        let (id, turn) = match self.0.take_or_wait(tenant, places) {
-            Ok(Taken::Now) => return Ok(self.place(tenant, places)),
-            Ok(Taken::Later(id, turn)) => (id, turn),
+        let (id, granted) = match self.0.take_or_enqueue(tenant, places) {
+            Ok(Admission::Granted) => return Ok(self.place(tenant, places)),
+            Ok(Admission::Queued(id, granted)) => (id, granted),
             Err(full) => return Err(self.0.refuse(full)),
         };
-        // Gives the place in the queue back, or the place itself, when the caller goes away or the time is over.
+        // On a timeout, or when this future is dropped: leaves the queue, or releases the places if they were granted.
         let waiter = Waiter { shared: &self.0, tenant, places, id, done: false };
-        if let Ok(Ok(())) = tokio::time::timeout(patience.min(self.0.bounds.patience), turn).await {
+        if let Ok(Ok(())) = tokio::time::timeout(patience.min(self.0.bounds.patience), granted).await {
             waiter.done();
             return Ok(self.place(tenant, places));
         }
@@ -92,10 +93,10 @@ impl FairPool {
         Err(self.0.refuse(Full::Patience))
     }
 
-    /// A place if there is one at once.
+    /// Takes a place without waiting.
     ///
     /// # Errors
-    /// [`Full::Tenant`] when the tenant holds its share, [`Full::Pool`] when all places are held.
+    /// [`Full::Tenant`] when the tenant uses its whole share and the pool is not full, else [`Full::Pool`].
     pub fn try_enter(&self, tenant: &Tenant) -> Result<Place, Full> {
         let mut state = self.0.lock();
         if state.take(tenant, 1, &self.0.bounds) {
@@ -103,26 +104,26 @@ impl FairPool {
             drop(state);
             return Ok(self.place(tenant, 1));
         }
-        let held = state.tenants.get(tenant).map_or(0, |share| share.held);
-        let at_its_share = held >= self.0.bounds.per_tenant && state.used < self.0.bounds.places;
+        let used = state.tenants.get(tenant).map_or(0, |share| share.used);
+        let at_its_share = used >= self.0.bounds.per_tenant && state.used < self.0.bounds.places;
         let full = if at_its_share { Full::Tenant } else { Full::Pool };
         drop(state);
         Err(self.0.refuse(full))
     }
 
-    /// Places that are held now.
+    /// The number of places in use.
     pub fn used(&self) -> usize {
         self.0.lock().used
     }
 
-    /// Whether a call of another tenant than this one waits for a place that it may have.
+    /// Whether a call of another tenant waits for places that its share allows.
     pub fn others_wait(&self, tenant: &Tenant) -> bool {
-        self.0.lock().turns.iter().any(|other| other != tenant)
+        self.0.lock().round_robin.iter().any(|other| other != tenant)
     }
 
-    /// Whether `tenant` would have to wait for a place: it holds its share, or others wait already.
+    /// Whether a call of `tenant` would have to wait: its share or the pool is used up, or other calls already wait.
     pub fn is_full_for(&self, tenant: &Tenant) -> bool {
-        !self.0.lock().has_room(tenant, 1, &self.0.bounds)
+        !self.0.lock().has_capacity(tenant, 1, &self.0.bounds)
     }
 
     fn place(&self, tenant: &Tenant, places: usize) -> Place {
@@ -136,8 +137,8 @@ impl fmt::Debug for FairPool {
     }
 }
 
-/// A place in a pool, or several; dropping it gives them back.
-#[must_use = "the place is given back when this is dropped"]
+/// One or more places of a pool. Dropping it releases them.
+#[must_use = "dropping this releases the place"]
 pub struct Place {
     pool: Arc<Shared>,
     tenant: Tenant,
@@ -145,13 +146,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// Gives back all but `places` of its places, and keeps at least one.
+    /// Releases all but `places` of its places. Keeps at least one.
     pub fn shrink_to(&mut self, places: usize) {
         let spare = self.places.saturating_sub(places.max(1));
         if spare > 0 {
             self.places -= spare;
             let mut state = self.pool.lock();
-            state.give_back(&self.tenant, spare, &self.pool.bounds);
+            state.release(&self.tenant, spare, &self.pool.bounds);
             self.pool.report(&state);
         }
     }
@@ -170,14 +171,14 @@ impl fmt::Debug for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        state.give_back(&self.tenant, self.places, &self.pool.bounds);
+        state.release(&self.tenant, self.places, &self.pool.bounds);
         self.pool.report(&state);
     }
 }
 
-enum Taken {
-    Now,
-    Later(u64, oneshot::Receiver<()>),
+enum Admission {
+    Granted,
+    Queued(u64, oneshot::Receiver<()>),
 }
 
 struct Waiter<'a> {
@@ -200,9 +201,9 @@ impl Drop for Waiter<'_> {
             return;
         }
         let mut state = self.shared.lock();
-        if !state.leave(self.tenant, self.id, &self.shared.bounds) {
-            // It is no longer in the queue, so it was given a place that it never came to use.
-            state.give_back(self.tenant, self.places, &self.shared.bounds);
+        if !state.cancel_wait(self.tenant, self.id, &self.shared.bounds) {
+            // It was not in the queue, so its places had been granted but were never used.
+            state.release(self.tenant, self.places, &self.shared.bounds);
         }
         self.shared.report(&state);
     }
@@ -210,20 +211,20 @@ impl Drop for Waiter<'_> {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Counters and queues are whole after every step.
+        // Poisoning is ignored: counters and queues are consistent after every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_or_wait(&self, tenant: &Tenant, places: usize) -> Result<Taken, Full> {
+    fn take_or_enqueue(&self, tenant: &Tenant, places: usize) -> Result<Admission, Full> {
         let mut state = self.lock();
-        let taken = if state.take(tenant, places, &self.bounds) {
-            Taken::Now
+        let admission = if state.take(tenant, places, &self.bounds) {
+            Admission::Granted
         } else {
-            let (id, turn) = state.wait(tenant, places, &self.bounds)?;
-            Taken::Later(id, turn)
+            let (id, granted) = state.enqueue(tenant, places, &self.bounds)?;
+            Admission::Queued(id, granted)
         };
         self.report(&state);
-        Ok(taken)
+        Ok(admission)
     }
 
     fn report(&self, state: &State) {

@@ -1,10 +1,10 @@
-//! Who a share belongs to.
+//! Identifies tenants: the parties that share an instance.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// One party among those that share an instance. What one of them does is paid from its own share.
+/// A party that shares the instance with others. Its calls use only its own share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Tenant {
     /// A top-level API client, by id. Its children count as the client itself.
@@ -13,7 +13,7 @@ pub enum Tenant {
     Domain(Arc<str>),
     /// An account without a client whose DID names no domain (`did:plc`).
     Account(Arc<str>),
-    /// The network of an address: an IPv4 address, or the /64 of an IPv6 address, which one host may own whole.
+    /// The network of an address: an IPv4 address, or the /64 of an IPv6 address, because one host may own a whole /64.
     Address(IpAddr),
     /// The instance's own work: events, sweeps, admins.
     Instance,
@@ -24,8 +24,8 @@ pub enum Tenant {
 /// [`Tenant::Instance`] as text.
 const INSTANCE: &str = "instance";
 
-/// Labels of a suffix that people register names under, beside the usual single one: `co.uk`, `com.au`. A list of all
-/// such suffixes changes weekly; treating a few domains as one tenant too many costs less than keeping it.
+/// Second-level labels under which names are registered, as in `co.uk` and `com.au`. The complete list of such suffixes
+/// changes weekly; treating a few unrelated domains as one tenant costs less than keeping that list up to date.
 const SECOND_LEVEL: [&str; 8] = ["ac", "co", "com", "edu", "gov", "net", "or", "org"];
 
 impl Tenant {
@@ -34,7 +34,7 @@ impl Tenant {
         Self::Client(id.into())
     }
 
-    /// The tenant of a host name: its registrable domain, or its address if it is one. Ports are not part of a name.
+    /// The tenant of a host: the registrable domain of a name, or the network of an address. `host` has no port.
     pub fn of_host(host: &str) -> Self {
         let host = host.trim_end_matches('.');
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -57,13 +57,13 @@ impl Tenant {
         }
     }
 
-    /// The part of this tenant's calls that goes to `host`.
+    /// The tenant for this tenant's calls to `host`.
     #[must_use]
     pub fn route_to(&self, host: &str) -> Self {
         Self::Route(Arc::new((self.clone(), Self::of_host(host))))
     }
 
-    /// The tenant that its `Display` wrote; `None` for any other text. Routes are never stored.
+    /// Reads what `Display` writes; `None` for any other text, and for routes, which are never stored.
     pub fn parse(text: &str) -> Option<Self> {
         if text == INSTANCE {
             return Some(Self::Instance);
@@ -90,7 +90,7 @@ impl Tenant {
     }
 }
 
-/// One text for each tenant, for keys of buckets and columns.
+/// A unique text for each tenant, used as the key of rate-limit buckets and in database columns.
 impl fmt::Display for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tenant_has_a_text_of_its_own() {
+    fn each_tenant_has_a_unique_text() {
         let all = [
             Tenant::client("a"),
             Tenant::of_host("a"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_is_read_as_it_was_written() {
+    fn a_tenant_round_trips_through_its_text() {
         for tenant in [
             Tenant::client("id"),
             Tenant::of_host("example.com"),

@@ -1,4 +1,4 @@
-//! Background work: what runs by the clock, or because a script asked for it, rather than for a request or an event.
+//! Background work that runs on a timer or as a job of a script: the job queue, retention, indexes of record fields.
 
 pub mod field_indexes;
 mod queue;

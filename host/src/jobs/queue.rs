@@ -1,4 +1,4 @@
-//! The way into the queue, for `jobs.create`.
+//! Adds jobs to the queue, for `jobs.create`.
 
 use std::sync::Arc;
 
@@ -9,64 +9,66 @@ use crate::fair_share::Tenant;
 use crate::random::Random;
 use crate::store::jobs::{self, NewJob, PendingLimits};
 use crate::store::{Db, StoreError};
-use crate::trigger::{Bindings, InvalidTrigger, Trigger, TriggerKind};
+use crate::trigger::{InvalidTrigger, ScriptBindings, Trigger, TriggerKind};
 
-/// Jobs that one creator may have waiting: a script that makes jobs in a loop hurts its own caller.
-const PENDING_PER_CREATOR: i64 = 100;
+/// The maximum number of waiting jobs of one creator: a script that creates jobs in a loop affects only its own caller.
+const MAX_WAITING_PER_CREATOR: i64 = 100;
 
-/// Jobs that one tenant may have waiting, whoever its users are: a client has many, and each could fill the table.
-const PENDING_PER_TENANT: i64 = 1_000;
+/// The maximum number of waiting jobs of one tenant over all its users: a client has many, and each could fill the
+/// table.
+const MAX_WAITING_PER_TENANT: i64 = 1_000;
 
-/// Bytes of a job's input: it is a note on what to do, not the data to do it with.
-const INPUT_BYTES: usize = 64 << 10;
+/// The maximum size of a job's input, which describes the task; it is not meant for the data to process.
+const MAX_INPUT_BYTES: usize = 64 << 10;
 
-/// Why there is no job.
+/// Why a job was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     #[error("{0}")]
     Type(#[from] InvalidTrigger),
     #[error("no script is bound to {0}")]
     NoScript(String),
-    #[error("the input is larger than {INPUT_BYTES} bytes")]
+    #[error("the input is larger than {MAX_INPUT_BYTES} bytes")]
     Input,
     #[error(
-        "too many jobs are waiting already: {PENDING_PER_CREATOR} of this caller, or {PENDING_PER_TENANT} of its client"
+        "too many jobs are waiting: at most {MAX_WAITING_PER_CREATOR} of one caller and \
+         {MAX_WAITING_PER_TENANT} of one client"
     )]
     Full,
     #[error("database unavailable")]
     Store(#[from] StoreError),
 }
 
-/// Cheap to clone.
+/// The job queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct JobQueue {
     db: Db,
-    scripts: Arc<dyn Bindings>,
+    scripts: Arc<dyn ScriptBindings>,
     clock: Clock,
     random: Random,
-    /// Wakes this host's workers; those of others look by themselves.
+    /// Wakes this host's workers. Workers of other hosts poll the database.
     added: Arc<Notify>,
 }
 
 impl JobQueue {
-    pub fn new(db: Db, scripts: Arc<dyn Bindings>, clock: Clock, random: Random) -> Self {
+    pub fn new(db: Db, scripts: Arc<dyn ScriptBindings>, clock: Clock, random: Random) -> Self {
         Self { db, scripts, clock, random, added: Arc::default() }
     }
 
-    /// Returns when there may be a job that this host's workers have not seen.
+    /// Waits until there may be a job that this host's workers have not seen.
     pub async fn added(&self) {
         self.added.notified().await;
     }
 
-    /// There may be something to do.
+    /// Wakes this host's workers, because there may be a job.
     pub fn wake(&self) {
         self.added.notify_one();
     }
 
-    /// Queues a job in the name of `caller`, at the expense of `tenant`, and gives its id.
+    /// Queues a job on behalf of `caller`, counted against `tenant`. Returns the job's id.
     ///
     /// # Errors
-    /// When there is no such type of job, the input is too large, or too many wait.
+    /// When no script is bound to the job type, the input is too large, or too many jobs wait.
     pub async fn create(
         &self,
         kind: &str,
@@ -80,13 +82,13 @@ impl JobQueue {
         if !self.scripts.has(trigger.id()) {
             return Err(CreateError::NoScript(trigger.id().to_owned()));
         }
-        if input.len() > INPUT_BYTES {
+        if input.len() > MAX_INPUT_BYTES {
             return Err(CreateError::Input);
         }
         let (id, tenant) = (self.random.uuid(), tenant.to_string());
         let tenant = tenant.as_str();
         let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, tenant, inherit_auth };
-        let room = PendingLimits { of_creator: PENDING_PER_CREATOR, of_tenant: PENDING_PER_TENANT };
+        let room = PendingLimits { of_creator: MAX_WAITING_PER_CREATOR, of_tenant: MAX_WAITING_PER_TENANT };
         if !jobs::create(&self.db, &job, room, self.clock.now()).await? {
             return Err(CreateError::Full);
         }

@@ -1,4 +1,4 @@
-//! Retention: what is only kept for a while is removed, in small steps, once an hour.
+//! Retention: deletes expired rows once an hour, in small steps.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Timestamp};
 use crate::store::{Db, StoreError, api_client_keys, dead_letters, events, index, jobs, linked_repos};
 
-/// Between sweeps; the first comes one period after the start, so that a start is never busy with it.
+/// Time between sweeps. The first one runs one period after the start, so that it does not slow the start.
 const PERIOD: Duration = Duration::from_hours(1);
 
-/// How long a deletion's `rev` is remembered. Jetstream replays at most three days; a week leaves room.
+/// How long a tombstone is kept. Jetstream replays at most three days; a week leaves a margin.
 const TOMBSTONE_SECONDS: i64 = 7 * DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
-/// How long a resolved dead letter stays to be looked at.
-const LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
+/// How long a resolved dead letter is kept for inspection.
+const DEAD_LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
 
-/// How long a job that has ended stays to be looked at.
+/// How long an ended job is kept for inspection.
 const JOB_SECONDS: i64 = 7 * DAY_SECONDS;
 
-/// Rows removed in one statement: short enough that requests that write don't notice.
-const STEP: u32 = 1000;
+/// Rows deleted in one statement: few enough not to delay requests that write.
+const ROWS_PER_STEP: u32 = 1000;
 
-/// What to keep, and for how long.
+/// The configurable retention periods.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// Days of the event log; 0 keeps it for ever (`EVENT_LOG_RETENTION_DAYS`).
+    /// Days that rows of the event log are kept; 0 keeps them forever (`EVENT_LOG_RETENTION_DAYS`).
     pub event_days: u32,
 }
 
@@ -40,49 +40,49 @@ pub async fn run(db: Db, clock: Clock, retention: Retention, shutdown: Cancellat
     }
 }
 
-/// One sweep. Returns how many events and deletions were forgotten.
+/// One sweep. Returns the numbers of deleted events and tombstones.
 ///
 /// # Errors
-/// When the database fails; what was removed until then stays removed.
+/// When the database fails; rows deleted until then stay deleted.
 pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64, u64), StoreError> {
     let mut old_events = 0;
     if retention.event_days > 0 {
         let before = now.plus_seconds(-i64::from(retention.event_days) * DAY_SECONDS);
-        old_events = all_steps(db, Kept::Events, before).await?;
+        old_events = delete_expired(db, Table::Events, before).await?;
     }
     linked_repos::prune_invites(db, now).await?;
     api_client_keys::delete_retired(db).await?;
-    all_steps(db, Kept::Letters, now.plus_seconds(-LETTER_SECONDS)).await?;
-    all_steps(db, Kept::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
+    delete_expired(db, Table::DeadLetters, now.plus_seconds(-DEAD_LETTER_SECONDS)).await?;
+    delete_expired(db, Table::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
-    let old_deletions = all_steps(db, Kept::Deletions, before).await?;
-    if old_events + old_deletions > 0 {
-        tracing::info!(events = old_events, deletions = old_deletions, "a retention sweep removed old rows");
+    let old_tombstones = delete_expired(db, Table::Tombstones, before).await?;
+    if old_events + old_tombstones > 0 {
+        tracing::info!(events = old_events, deletions = old_tombstones, "a retention sweep removed old rows");
     }
-    Ok((old_events, old_deletions))
+    Ok((old_events, old_tombstones))
 }
 
-/// What is kept for a while.
+/// The tables from which expired rows are deleted in steps.
 #[derive(Clone, Copy)]
-enum Kept {
+enum Table {
     Events,
-    Deletions,
-    Letters,
+    Tombstones,
+    DeadLetters,
     Jobs,
 }
 
-/// Repeats a bounded removal until it finds less than a full step.
-async fn all_steps(db: &Db, kept: Kept, before: Timestamp) -> Result<u64, StoreError> {
+/// Repeats a bounded delete until it removes less than a full step.
+async fn delete_expired(db: &Db, table: Table, before: Timestamp) -> Result<u64, StoreError> {
     let mut total = 0;
     loop {
-        let removed = match kept {
-            Kept::Events => events::delete_before(db, before, STEP).await?,
-            Kept::Letters => dead_letters::delete_resolved_before(db, before, STEP).await?,
-            Kept::Jobs => jobs::delete_ended_before(db, before, STEP).await?,
-            Kept::Deletions => index::prune_tombstones(db, before, STEP).await?,
+        let removed = match table {
+            Table::Events => events::delete_before(db, before, ROWS_PER_STEP).await?,
+            Table::DeadLetters => dead_letters::delete_resolved_before(db, before, ROWS_PER_STEP).await?,
+            Table::Jobs => jobs::delete_ended_before(db, before, ROWS_PER_STEP).await?,
+            Table::Tombstones => index::prune_tombstones(db, before, ROWS_PER_STEP).await?,
         };
         total += removed;
-        if removed < u64::from(STEP) {
+        if removed < u64::from(ROWS_PER_STEP) {
             return Ok(total);
         }
     }

@@ -1,4 +1,4 @@
-//! What a running job can do about itself.
+//! The interface of a running job: it reports progress, waits, and asks whether to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,32 +8,32 @@ use tokio::sync::watch;
 use crate::store::jobs;
 use crate::store::{Db, StoreError};
 
-/// The longest that `job.wait` waits (`lua-runtime.md` §12).
-const LONGEST_WAIT: f64 = 3600.0;
+/// The longest wait of `job.wait`, in seconds (`lua-runtime.md` §12).
+const MAX_WAIT: f64 = 3600.0;
 
-/// Between two looks at the job's status while it waits.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two checks of the job's status while it waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A job in the hands of one worker. Cheap to clone.
+/// A job that a worker of this host runs. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct RunningJob(Arc<Parts>);
+pub struct RunningJob(Arc<Inner>);
 
 #[derive(Debug)]
-struct Parts {
+struct Inner {
     db: Db,
     id: String,
     worker: String,
-    /// Whether the server itself is ending.
+    /// Whether the server is shutting down.
     ending: watch::Receiver<bool>,
 }
 
 impl RunningJob {
     /// The job `id`, which `worker` has claimed.
     pub fn new(db: Db, id: String, worker: String, ending: watch::Receiver<bool>) -> Self {
-        Self(Arc::new(Parts { db, id, worker, ending }))
+        Self(Arc::new(Inner { db, id, worker, ending }))
     }
 
-    /// Replaces the progress, JSON text of an object.
+    /// Replaces the progress. `progress` is the JSON text of an object.
     ///
     /// # Errors
     /// When the database fails.
@@ -41,7 +41,8 @@ impl RunningJob {
         jobs::set_progress(&self.0.db, &self.0.id, &self.0.worker, progress).await.map(drop)
     }
 
-    /// Whether somebody wants it to pause or to be cancelled, or the server ends, or it is in other hands.
+    /// Whether the job should stop: it was paused or cancelled, the server is shutting down, or another worker has
+    /// claimed it.
     ///
     /// # Errors
     /// When the database fails.
@@ -53,12 +54,12 @@ impl RunningJob {
         Ok(status.as_deref() != Some("running"))
     }
 
-    /// Waits for so many seconds, or until it should stop.
+    /// Waits for `seconds`, or until the job should stop.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn wait(&self, seconds: f64) -> Result<(), StoreError> {
-        let seconds = if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, LONGEST_WAIT) };
+        let seconds = if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, MAX_WAIT) };
         let until = tokio::time::Instant::now() + Duration::from_secs_f64(seconds);
         let mut ending = self.0.ending.clone();
         loop {
@@ -67,7 +68,7 @@ impl RunningJob {
                 return Ok(());
             }
             tokio::select! {
-                () = tokio::time::sleep(left.min(LOOK)) => {}
+                () = tokio::time::sleep(left.min(POLL_INTERVAL)) => {}
                 // The sender lives as long as the workers do.
                 _ = ending.wait_for(|ending| *ending) => return Ok(()),
             }

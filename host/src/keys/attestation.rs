@@ -1,8 +1,8 @@
-//! Signatures over records: the instance's word that it has seen a record, for one repo (lua-runtime.md §12).
+//! Signs records and verifies these signatures. A signature attests that the instance has seen the record in one repo
+//! (lua-runtime.md §12).
 //!
 //! What is signed is the CID of the record's canonical DAG-CBOR, without its `signatures` and with a `$sig` that binds it
-//! to the repo. So a signature holds for the record it was made for, in the repo it was made for, however the record's
-//! JSON is written.
+//! to the repo. So a signature is valid only for that record in that repo, however the record's JSON is formatted.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -17,7 +17,7 @@ use crate::keys::instance::{self, InstanceKeyError};
 use crate::random::Random;
 use crate::store::Db;
 
-/// The key's name among those of the instance.
+/// The key's name in the table of instance keys.
 const NAME: &str = "attestation";
 
 /// `$bytes` of the data model: base64, written without padding and read with or without.
@@ -28,7 +28,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The key, and what signatures say of it.
+/// The key, and the key id and `$type` that signatures contain.
 #[derive(Debug)]
 pub struct Attestation {
     key: PrivateKey,
@@ -39,7 +39,7 @@ pub struct Attestation {
 /// Why a value can't be signed.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Unsignable {
-    #[error("the record {0}")]
+    #[error(transparent)]
     Record(#[from] InvalidRecord),
     #[error("the record has no canonical form: {0}")]
     Form(#[from] Unencodable),
@@ -50,8 +50,7 @@ impl Attestation {
         Self { key, key_id, sig_type }
     }
 
-    /// The configured key, or the one kept in the database, made when there is none. Several hosts end up with the
-    /// same.
+    /// Loads the configured key, or the one in the database, which is generated if missing. All hosts use the same key.
     ///
     /// # Errors
     /// As [`instance::load`].
@@ -73,7 +72,7 @@ impl Attestation {
         Ok(Self { key, key_id, sig_type })
     }
 
-    /// What others verify with.
+    /// The key with which other servers verify signatures.
     pub fn public_key(&self) -> PublicKey {
         self.key.public()
     }
@@ -81,7 +80,7 @@ impl Attestation {
     /// Signs a record, JSON text of an object, for a repo: `{$type, key, signature: {$bytes}}`.
     ///
     /// # Errors
-    /// When the record has no place in the data model.
+    /// When the data model can't express the record.
     pub fn sign(&self, record: &[u8], repository: &str) -> Result<Value, Unsignable> {
         let signature = self.key.sign(&self.signed_bytes(record, repository)?);
         Ok(json!({
@@ -91,7 +90,7 @@ impl Attestation {
         }))
     }
 
-    /// Whether `signature` is ours, for this record in this repo. Whatever is malformed is not.
+    /// Whether `signature` is this instance's, for this record in this repo. False for malformed input.
     pub fn verify(&self, record: &[u8], signature: &Value, repository: &str) -> bool {
         let own = signature["$type"] == *self.sig_type && signature["key"] == *self.key_id;
         let bytes = signature["signature"]["$bytes"].as_str().and_then(|text| BASE64.decode(text).ok());
@@ -104,9 +103,9 @@ impl Attestation {
         }
     }
 
-    /// The CID's 36 bytes.
+    /// The bytes to sign: the 36 bytes of the CID.
     fn signed_bytes(&self, record: &[u8], repository: &str) -> Result<[u8; 36], Unsignable> {
-        // Checked before it is parsed into a tree: size, depth, and keys that come twice.
+        // Checks size, depth and duplicate keys before the text is parsed into a tree.
         inspect(record)?;
         let mut value: Value = serde_json::from_slice(record).map_err(|_| InvalidRecord::Malformed)?;
         let object = value.as_object_mut().ok_or(InvalidRecord::NotObject)?;
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_holds_for_its_record_and_repo_alone() {
+    fn a_signature_is_valid_only_for_its_record_and_repo() {
         let ours = attestation();
         let record = br#"{"$type":"com.example.note","text":"hi","n":1,"deep":{"b":[1,null],"a":true}}"#;
         let signature = ours.sign(record, "did:plc:a").unwrap();
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_signed_bytes_are_the_cid_of_the_canonical_record() {
-        // Links and bytes count as what they mean.
+        // Links and bytes are signed in their binary form.
         let record = br#"{"link":{"$link":"bafkreibme22gw2h7y2h7tg2fhqotaqjucnbc24deqo72b6mkl2egezxhvy"},"b":{"$bytes":"AQI"}}"#;
         let expected = inspect(
             br#"{"b":{"$bytes":"AQI="},"link":{"$link":"bafkreibme22gw2h7y2h7tg2fhqotaqjucnbc24deqo72b6mkl2egezxhvy"},"$sig":{"repository":"did:plc:a","$type":"com.example.sig"}}"#,
@@ -174,7 +173,7 @@ mod tests {
         assert!(ours.public_key().verify(&expected.to_bytes(), &bytes, HighS::Refuse).is_ok());
     }
 
-    /// JSON that has a place in the data model.
+    /// JSON that the data model can express.
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_not_signed() {
+    fn invalid_records_are_not_signed() {
         let refused = |record: &[u8]| attestation().sign(record, "did:plc:a").unwrap_err();
         assert_eq!(refused(br#"{"n":1.5}"#), Unsignable::Form(Unencodable::Number));
         assert_eq!(refused(br#"{"l":{"$link":"x"}}"#), Unsignable::Form(Unencodable::Link));

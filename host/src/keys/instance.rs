@@ -1,11 +1,11 @@
-//! Keys that the instance made for itself and keeps sealed in the database. All hosts end up with the same.
+//! Generates the instance's keys and stores them sealed in the database. All hosts use the same keys.
 
 use crate::clock::Clock;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey};
 use crate::random::Random;
 use crate::store::{Db, StoreError, instance_keys};
 
-/// Why a key can't be had.
+/// Why a key can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceKeyError {
     #[error(transparent)]
@@ -15,11 +15,11 @@ pub enum InstanceKeyError {
     Sealed(&'static str),
 }
 
-/// The key of a name, made when there is none.
+/// Loads the key named `name`, which is generated if the database has none.
 ///
 /// # Errors
-/// When the store can't be used, or what it holds can't be decrypted. A key is never replaced: what others know it by
-/// could not be honoured any more.
+/// When the store fails, or the stored key can't be decrypted. A key is never replaced: other servers rely on its
+/// public key.
 pub async fn load(
     db: &Db,
     sealing: &SealingKey,

@@ -1,4 +1,4 @@
-//! Keys that the instance made for itself, and what it signs with them.
+//! Keys that the instance generates for itself, and its signatures over records.
 
 pub mod attestation;
 pub mod instance;

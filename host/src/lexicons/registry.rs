@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::schema;
 use crate::atproto::Nsid;
-use crate::atproto::lexicon::{LexiconKind, Mismatch, Schemas};
+use crate::atproto::lexicon::{LexiconKind, SchemaErrors, Schemas};
 use crate::reloadable::Reloadable;
 use crate::store::lexicons::LexiconRow;
 use crate::store::{self, Db, StoreError};
@@ -92,7 +92,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// The first mismatches.
-    pub fn check_record(&self, collection: &str, record: &Value) -> Result<(), Mismatch> {
+    pub fn check_record(&self, collection: &str, record: &Value) -> Result<(), SchemaErrors> {
         self.documents.check(collection, record)
     }
 

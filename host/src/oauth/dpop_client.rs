@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::clock::Clock;
 use crate::crypto::PrivateKey;
-use crate::crypto::dpop::{self, ProofFor};
+use crate::crypto::dpop::{self, ProofParams};
 use crate::net::{Client, FetchedResponse, Limits, NetError, OutboundBody};
 use crate::random::Random;
 
@@ -113,7 +113,7 @@ impl DpopClient {
         let parsed = Url::parse(url).map_err(|error| NetError::Refused(format!("not a URL: {error}")))?;
         let origin = parsed.origin().ascii_serialization();
         let nonce = self.nonces.get(&origin);
-        let proof = ProofFor {
+        let proof = ProofParams {
             method: method.as_str(),
             url: url.split(['?', '#']).next().unwrap_or(url),
             now: self.clock.now().as_seconds(),

@@ -33,7 +33,7 @@ impl EffectiveScopes {
     pub fn allow(&self, need: &Need<'_>) -> bool {
         let unknown = |scope: &Scope| match (scope, need) {
             (Scope::Include(include), Need::Repo { collection: Some(collection), .. }) => {
-                include.speaks_for(collection)
+                include.may_grant(collection)
             }
             _ => false,
         };

@@ -1,7 +1,7 @@
-//! Opaque page cursors: base64url of where the page ended. They say nothing of what was asked, so a cursor means
-//! something only with the same collection, account, filter and sort.
+//! Encodes and decodes opaque page cursors: base64url of the sort position of the page's last row. A cursor does not
+//! contain the query, so it is meaningful only with the same collection, account, filter and sort.
 //!
-//! Form, before base64url without padding: one byte for the kind, then big-endian integers.
+//! Format before base64url without padding: one byte for the kind, then big-endian integers.
 //! Plain: `1`, `indexed_at`, id. Custom sort: `2`, id, one byte for the type of the value, the value's text.
 
 use base64::Engine;
@@ -14,20 +14,20 @@ use super::sort::{MAX_TEXT_CHARS, SortKeyset, SortValue};
 const PLAIN: u8 = 1;
 const SORTED: u8 = 2;
 
-/// Longest cursor that we hand out: a DID of 2,048 bytes and a record key of 512, in base64; a sorted text has at
-/// most [`MAX_TEXT_CHARS`] characters of 4 bytes.
+/// The longest cursor that the server creates: a DID of 2,048 bytes and a record key of 512, in base64; a sorted text
+/// has at most [`MAX_TEXT_CHARS`] characters of 4 bytes.
 const MAX_CHARS: usize = 3_600;
-/// Longest decimal text of a number, see `store::query`: 308 digits, a point and 20 more.
+/// The longest decimal text of a number, see `store::query`: 308 digits, a point and 20 more.
 const MAX_NUMBER_CHARS: usize = 340;
 
-/// Where a page ended: rows after it are older, or as old with a smaller id.
+/// The sort position of a page's last row. The rows after it are older, or equally old with a smaller id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyset {
     pub indexed_at: Timestamp,
     pub id: i64,
 }
 
-/// A cursor that no page of ours handed out.
+/// The text is not a cursor that this server created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed cursor")]
 pub struct InvalidCursor;
@@ -79,7 +79,7 @@ pub fn decode_sorted(text: &str) -> Result<SortKeyset, InvalidCursor> {
             let value = std::str::from_utf8(value).map_err(|_| InvalidCursor)?;
             let value = match (kind, value) {
                 (b'n', text) if is_number(text) => SortValue::Number(text.to_owned()),
-                // PostgreSQL's text can't hold U+0000, so no row has it.
+                // PostgreSQL's text can't contain U+0000, so no row has it.
                 (b't', text) if !text.contains('\0') => SortValue::Text(text.to_owned()),
                 (b'b', "1") => SortValue::Boolean(true),
                 (b'b', "0") => SortValue::Boolean(false),
@@ -99,7 +99,7 @@ fn raw(text: &str) -> Result<Vec<u8>, InvalidCursor> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)
 }
 
-/// `-?digits(.digits)?(e[+-]?digits)?` of a finite number: what both databases write, and both can read.
+/// `-?digits(.digits)?(e[+-]?digits)?` of a finite number: the format that both databases write and read.
 fn is_number(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let unsigned = text.strip_prefix('-').unwrap_or(text);
@@ -118,7 +118,7 @@ fn is_number(text: &str) -> bool {
         && text.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-const _: () = assert!(MAX_TEXT_CHARS * 4 < MAX_CHARS / 2, "a sorted text fits a cursor");
+const _: () = assert!(MAX_TEXT_CHARS * 4 < MAX_CHARS / 2, "the longest sort text fits in a cursor");
 
 #[cfg(test)]
 mod tests {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_what_is_not_a_cursor() {
+    fn rejects_what_is_not_a_cursor() {
         let plain = encode(Keyset { indexed_at: Timestamp(1), id: 2 });
         let sorted = encode_sorted(&SortKeyset { value: SortValue::Missing, id: 2 });
         let padded = format!("{plain}=");
@@ -169,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "([A-Za-z0-9_-]{0,60}|.*)") {
+        fn every_decoded_text_encodes_to_itself(text in "([A-Za-z0-9_-]{0,60}|.*)") {
             if let Ok(keyset) = decode(&text) {
                 prop_assert_eq!(encode(keyset), text.as_str());
             }

@@ -1,22 +1,21 @@
-//! The filter tree of `db.query`.
+//! Parses the filter tree of `db.query`.
 //!
-//! A value is compared as what it is in JSON: a number with numbers, a string with strings (by code point), a
-//! boolean with booleans (false before true). A field that is missing or null makes its condition false, whatever
-//! the operator. A value of another type is not equal, so `!=` and `NOT LIKE` hold for it and the rest does not.
-//! `LIKE` ignores ASCII case; `%` and `_` are wildcards and `\` takes their meaning away. Both databases agree on
-//! all of this.
+//! A value is compared within its JSON type: a number with numbers, a string with strings (by code point), a boolean
+//! with booleans (false before true). A field that is missing or null makes its condition false, whatever the
+//! operator. A value of another type is not equal, so `!=` and `NOT LIKE` are true for it and all other operators
+//! false. `LIKE` ignores ASCII case; `%` and `_` are wildcards and `\` escapes them. Both databases behave alike.
 
 use serde_json::Value;
 
 use super::path::Path;
 
-/// Levels a filter may have: the root is level 1 and a leaf condition counts as one (service.md, Limits).
+/// The maximum number of levels: the root is level 1 and a leaf condition counts as a level (service.md, Limits).
 pub const MAX_DEPTH: usize = 5;
-/// Conditions in one filter: each is looked at for every row that the query passes over.
+/// The maximum number of conditions in one filter: each is evaluated for every row that the query scans.
 const MAX_CONDITIONS: usize = 100;
-/// A longer pattern matches nothing sensible and costs time on every row.
+/// Longer patterns are rejected: they match nothing sensible and cost time for every row.
 const MAX_PATTERN_BYTES: usize = 4_096;
-/// A longer text is no field value anybody looks for.
+/// Longer texts are rejected: no sensible query compares with one.
 const MAX_TEXT_BYTES: usize = 65_536;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +52,7 @@ pub enum Scalar {
     Boolean(bool),
 }
 
-/// What is wrong with a filter; the text is for the script's author.
+/// Why a filter is invalid. The text is for the script's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     #[error("filter is nested too deep (at most {MAX_DEPTH} levels)")]
@@ -105,10 +104,10 @@ impl Combine {
 impl Filter {
     /// Reads the JSON form of the script's table: a condition `{"field","op"?,"value"}`, or a group: an array of
     /// children, or an object with `combine?` and the children as `"children"` or under the keys `"1"`, `"2"`, …
-    /// (a Lua table with both parts).
+    /// (a Lua table with list items and named fields).
     ///
     /// # Errors
-    /// What is wrong, for the script's author.
+    /// Names the first error, for the script's author.
     pub fn from_json(value: &Value) -> Result<Self, FilterError> {
         let mut conditions = 0;
         read(value, 1, &mut conditions)
@@ -150,8 +149,10 @@ fn group<'a>(
 ) -> Result<Filter, FilterError> {
     let combine = match combine {
         None | Some(Value::Null) => Combine::And,
-        Some(Value::String(text)) => Combine::parse(text).ok_or_else(|| FilterError::Combine(short(text)))?,
-        Some(other) => return Err(FilterError::Combine(short(&other.to_string()))),
+        Some(Value::String(text)) => {
+            Combine::parse(text).ok_or_else(|| FilterError::Combine(truncated(text)))?
+        }
+        Some(other) => return Err(FilterError::Combine(truncated(&other.to_string()))),
     };
     let children = children.map(|child| read(child, level + 1, conditions)).collect::<Result<Vec<_>, _>>()?;
     if children.is_empty() {
@@ -161,12 +162,12 @@ fn group<'a>(
 }
 
 fn condition(field: &Value, op: Option<&Value>, value: Option<&Value>) -> Result<Filter, FilterError> {
-    let Value::String(field) = field else { return Err(FilterError::Field(short(&field.to_string()))) };
-    let path = Path::parse(field).map_err(|_| FilterError::Field(short(field)))?;
+    let Value::String(field) = field else { return Err(FilterError::Field(truncated(&field.to_string()))) };
+    let path = Path::parse(field).map_err(|_| FilterError::Field(truncated(field)))?;
     let op = match op {
         None | Some(Value::Null) => Op::Eq,
-        Some(Value::String(text)) => Op::parse(text).ok_or_else(|| FilterError::Op(short(text)))?,
-        Some(other) => return Err(FilterError::Op(short(&other.to_string()))),
+        Some(Value::String(text)) => Op::parse(text).ok_or_else(|| FilterError::Op(truncated(text)))?,
+        Some(other) => return Err(FilterError::Op(truncated(&other.to_string()))),
     };
     let value = match value {
         None | Some(Value::Null) => return Err(FilterError::Value("nil")),
@@ -197,8 +198,8 @@ fn condition(field: &Value, op: Option<&Value>, value: Option<&Value>) -> Result
     Ok(Filter::Condition { field: path, op, value })
 }
 
-/// Enough of a wrong text to find it by.
-fn short(text: &str) -> String {
+/// The beginning of an invalid text, for error messages.
+fn truncated(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn five_levels_and_no_more() {
+    fn at_most_five_levels_are_accepted() {
         let mut value = json!({"field": "a", "value": 1});
         for _ in 1..MAX_DEPTH {
             value = json!([value]);
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_name_the_cause() {
         for (value, text) in [
             (json!("a"), "invalid filter: it is not a table"),
             (json!([]), "filter group is empty"),
@@ -287,7 +288,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_json_is_read_or_refused(value in any_json()) {
+        fn never_panics(value in any_json()) {
             let _ = Filter::from_json(&value);
         }
     }

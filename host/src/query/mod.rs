@@ -1,7 +1,6 @@
-//! What may be asked of the index: filters, orders, paths into records, and cursors. Nothing here reads anything.
+//! Parses query arguments: filters, sort orders, paths into records, and cursors. No I/O.
 //!
-//! Scripts' `db.query` and the built-in queries ask in these words alike, so that a cursor and a filter mean the same to
-//! both.
+//! Scripts' `db.query` and the built-in queries share these types, so that a cursor or filter means the same in both.
 
 pub mod cursor;
 pub mod filter;

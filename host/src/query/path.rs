@@ -1,16 +1,16 @@
-//! Paths into a record: `a.b[0].c`.
+//! Parses paths into a record: `a.b[0].c`.
 
 use std::fmt;
 
-/// Longer ones name nothing that exists: a record is 64 levels deep at most, and keys are short.
+/// Longer paths are rejected: a record has at most 64 levels, and keys are short.
 const MAX_BYTES: usize = 512;
-/// SQLite and PostgreSQL read a path step by step for every row.
+/// Both databases evaluate a path step by step for every row, so the steps are limited.
 const MAX_STEPS: usize = 32;
-/// Digits of an index: it fits an `integer` of PostgreSQL, and no record has more elements.
+/// The maximum number of digits of an index: it fits PostgreSQL's `integer`, and no record has more elements.
 const MAX_INDEX_DIGITS: usize = 7;
 
-/// A validated path: segments joined by `.`, each `[A-Za-z0-9_]+` followed by any number of `[digits]`. `$`, quotes
-/// and other characters of SQL or JSONPath never get in.
+/// A validated path: segments joined by `.`, each `[A-Za-z0-9_]+` followed by any number of `[digits]`. It never
+/// contains `$`, quotes or other special characters of SQL or JSONPath.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Path(Vec<Step>);
 
@@ -22,7 +22,7 @@ pub enum Step {
     Index(u32),
 }
 
-/// Not a path.
+/// The text is not a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a path into a record (a.b[0].c)")]
 pub struct InvalidPath;
@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_the_grammar_has() {
+    fn parses_the_grammar() {
         for text in ["a", "a.b", "a[0]", "a.b[0].c", "a[0][12].b_1", "createdAt", "0", "_", "a.0.b"] {
             assert_eq!(Path::parse(text).map(|p| p.to_string()).as_deref(), Ok(text));
         }
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn rejects_everything_else() {
         let long = "a".repeat(MAX_BYTES + 1);
         let deep = vec!["a"; MAX_STEPS + 1].join(".");
         for text in [
@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics_and_shows_what_it_read(text in "[a-zA-Z0-9_.\\[\\]$'\" -]{0,40}") {
+        fn parsed_paths_round_trip(text in "[a-zA-Z0-9_.\\[\\]$'\" -]{0,40}") {
             if let Ok(path) = Path::parse(&text) {
                 // Indexes may have leading zeros; read again, the path is the same.
                 prop_assert_eq!(Path::parse(&path.to_string()), Ok(path));
@@ -135,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in ".*") {
+        fn never_panics(text in ".*") {
             let _ = Path::parse(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! The order of a `db.query`.
+//! Parses the sort order of a `db.query`.
 
 use super::path::{InvalidPath, Path};
 
@@ -18,7 +18,7 @@ pub enum SortKey {
     Field(Path),
 }
 
-/// Longer strings are told apart by their row id alone, so that a cursor, which carries the value, stays short.
+/// Strings are sorted by this many characters, then by row id, so that cursors, which contain the value, stay short.
 pub const MAX_TEXT_CHARS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Direction {
     Desc,
 }
 
-/// Where a row stands in a custom order.
+/// The position of a row in a custom order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortKeyset {
     pub value: SortValue,
@@ -45,7 +45,7 @@ pub enum SortValue {
 }
 
 impl Sort {
-    /// `key` as scripts write it: `indexed_at`, `did`, `uri`, or a path.
+    /// Parses `key` as scripts write it: `indexed_at`, `did`, `uri`, or a path.
     ///
     /// # Errors
     /// When it is none of these.
@@ -59,7 +59,7 @@ impl Sort {
         Ok(Self { key, direction })
     }
 
-    /// Whether a cursor with this value can come from this order.
+    /// Whether a cursor with this value can belong to this order.
     pub fn accepts(&self, value: &SortValue) -> bool {
         match (&self.key, value) {
             (SortKey::IndexedAt, SortValue::Number(text)) => text.parse::<i64>().is_ok(),
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_have_names_and_the_rest_is_a_path() {
+    fn keys_are_column_names_or_paths() {
         let key = |text| Sort::parse(text, Direction::Asc).map(|sort| sort.key);
         assert_eq!(key("uri"), Ok(SortKey::Uri));
         assert_eq!(key("a.b"), Ok(SortKey::Field(Path::parse("a.b").unwrap())));

@@ -1,4 +1,4 @@
-//! Back links: the records of a collection that name a target, last created first.
+//! Reads backlinks: the records of a collection that refer to a target, last created first.
 
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
@@ -8,12 +8,12 @@ use crate::store::records::backlinks::{self, BacklinksArgs};
 
 use super::page::{Page, ReadError, page};
 
-/// What a caller asks for.
+/// The arguments of a backlinks query.
 #[derive(Clone, Debug)]
 pub struct Backlinks {
-    /// Of the records that name the target.
+    /// The collection of the records that refer to the target.
     pub collection: Nsid,
-    /// An AT URI as the records spell it.
+    /// The target's AT URI, spelled as in the records.
     pub uri: String,
     pub did: Option<Did>,
     /// Already clamped, see [`super::clamp_limit`].
@@ -21,8 +21,10 @@ pub struct Backlinks {
     pub cursor: Option<String>,
 }
 
+/// Reads a page of backlinks for `tenant`.
+///
 /// # Errors
-/// [`ReadError::Cursor`] for a cursor that no such page handed out.
+/// [`ReadError::Cursor`] for a cursor that is not of such a page.
 pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, ReadError> {
     let after = links.cursor.as_deref().map(cursor::decode).transpose()?;
     let args = BacklinksArgs {

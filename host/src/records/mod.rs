@@ -1,5 +1,5 @@
-//! Reading the index: pages and response bodies. Scripts' `db.query` and the built-in queries come through here alike, so
-//! that a hidden account means the same to both.
+//! Reads pages of records from the index and renders response bodies. Scripts' `db.query` and the built-in queries both
+//! use this room, so that hidden accounts are hidden in both.
 
 pub mod backlinks;
 mod own_uri;

@@ -1,4 +1,4 @@
-//! Finds a record's own top-level `uri` fields in its JSON text, walking over everything else.
+//! Finds a record's own top-level `uri` fields in its JSON text without parsing the other fields.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -8,16 +8,16 @@ use memchr::{memchr2, memrchr};
 
 static URI: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"uri\""));
 
-/// Where things are in the text of an object.
+/// Positions in the JSON text of an object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnUri {
-    /// What stands between the braces, without blanks at the ends.
+    /// The text between the braces, without whitespace at both ends.
     pub(super) members: Range<usize>,
-    /// `"uri": value`, without commas; more than one in texts with a key twice.
+    /// Each `"uri": value`, without commas. More than one if the text has duplicate keys.
     pub(super) uris: Vec<Range<usize>>,
 }
 
-/// Texts come from the store, which holds JSON objects alone; of anything else nothing is shown but it does no harm.
+/// Scans `text`, which comes from the store and so is a JSON object. Other text gives no useful result, but no panic.
 pub(super) fn find(text: &[u8]) -> OwnUri {
     let (Some(open), Some(close)) = (memchr::memchr(b'{', text), memrchr(b'}', text)) else {
         return OwnUri::default();
@@ -37,24 +37,24 @@ pub(super) fn find(text: &[u8]) -> OwnUri {
     OwnUri { members, uris }
 }
 
-/// Walks over the members: a string, a colon, a value, a comma. Stops at what is no JSON.
+/// Scans the members: a string, a colon, a value, a comma. Stops where the text is not JSON.
 fn scan(text: &[u8], members: Range<usize>) -> Vec<Range<usize>> {
     let text = &text[..members.end];
     let mut found = Vec::new();
     let mut at = members.start;
     loop {
-        at = skip_blanks(text, at);
+        at = skip_whitespace(text, at);
         let Some(key_end) = skip_string(text, at) else { return found };
         let key = &text[at..key_end];
-        let colon = skip_blanks(text, key_end);
+        let colon = skip_whitespace(text, key_end);
         if text.get(colon) != Some(&b':') {
             return found;
         }
-        let Some(end) = skip_value(text, skip_blanks(text, colon + 1)) else { return found };
+        let Some(end) = skip_value(text, skip_whitespace(text, colon + 1)) else { return found };
         if is_uri(key) {
             found.push(at..end);
         }
-        at = skip_blanks(text, end);
+        at = skip_whitespace(text, end);
         if text.get(at) != Some(&b',') {
             return found;
         }
@@ -67,7 +67,7 @@ fn is_uri(key: &[u8]) -> bool {
         || (key.contains(&b'\\') && serde_json::from_slice::<String>(key).is_ok_and(|k| k == "uri"))
 }
 
-fn skip_blanks(text: &[u8], mut at: usize) -> usize {
+fn skip_whitespace(text: &[u8], mut at: usize) -> usize {
     while matches!(text.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
         at += 1;
     }

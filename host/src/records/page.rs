@@ -1,4 +1,5 @@
-//! Pages of records: limits clamped, at most a MiB of records, a cursor only when more rows exist.
+//! Reads pages of records. Limits are clamped; a page has at most 1 MiB of records, and a cursor only if more rows
+//! exist.
 
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
@@ -8,12 +9,12 @@ use crate::store::query::{self, Order, QueryArgs, QueryRow};
 use crate::store::records::{self, FullRecordRow, ListArgs, RecordRow, Slice};
 use crate::store::{Db, StoreError};
 
-/// Page size when none is asked for (service.md, Limits).
+/// The page size when the caller gives no limit (service.md, Limits).
 pub const DEFAULT_LIMIT: u32 = 20;
-/// Largest page (service.md, Limits).
+/// The largest page size (service.md, Limits).
 pub const MAX_LIMIT: u32 = 100;
 
-/// What a caller asks for.
+/// The arguments of a query for a page of records.
 #[derive(Clone, Debug)]
 pub struct Query {
     pub collection: Nsid,
@@ -40,7 +41,7 @@ pub enum ReadError {
     Store(#[from] StoreError),
 }
 
-/// A malformed cursor is the caller's mistake.
+/// A malformed cursor is the caller's error: 400.
 impl From<ReadError> for Error {
     fn from(error: ReadError) -> Self {
         match error {
@@ -51,7 +52,7 @@ impl From<ReadError> for Error {
 }
 
 impl Query {
-    /// A plain list: the first page of a collection, newest first.
+    /// The first page of a collection, newest first.
     pub fn of(collection: Nsid) -> Self {
         Self { collection, did: None, limit: DEFAULT_LIMIT, cursor: None, filter: None, sort: None }
     }
@@ -70,21 +71,21 @@ impl Query {
     }
 }
 
-/// 1..=100, 20 when absent.
+/// Clamps a limit to 1..=100; 20 when absent.
 pub fn clamp_limit(limit: Option<i64>) -> u32 {
     limit.map_or(DEFAULT_LIMIT, |n| n.clamp(1, i64::from(MAX_LIMIT)) as u32)
 }
 
-/// A page for `tenant`, who needs a place for a filter or a sort that goes through many records.
+/// Reads a page. A filter or sort that scans many records takes a place of `tenant`'s share.
 ///
 /// # Errors
-/// [`ReadError::Cursor`] for a cursor that no page of such a query handed out.
+/// [`ReadError::Cursor`] for a cursor that is not of such a query.
 pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, ReadError> {
     if let Some(sort) = &query.sort {
         return read_sorted(db, query, sort, tenant).await;
     }
     let Some(filter) = &query.filter else {
-        return Ok(page(records::list(db, &query.list_args()?).await?, place));
+        return Ok(page(records::list(db, &query.list_args()?).await?, plain_cursor));
     };
     let args = QueryArgs {
         collection: &query.collection,
@@ -95,10 +96,10 @@ pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, ReadE
         tenant,
     };
     let Slice { rows, more } = query::query(db, &args).await?;
-    Ok(page(Slice { rows: rows.into_iter().map(|row| row.row).collect(), more }, place))
+    Ok(page(Slice { rows: rows.into_iter().map(|row| row.row).collect(), more }, plain_cursor))
 }
 
-fn place(row: &RecordRow) -> String {
+fn plain_cursor(row: &RecordRow) -> String {
     cursor::encode(Keyset { indexed_at: row.indexed_at, id: row.id })
 }
 
@@ -120,42 +121,43 @@ async fn read_sorted(db: &Db, query: &Query, sort: &Sort, tenant: &Tenant) -> Re
     Ok(Page { rows: page.rows.into_iter().map(|row| row.row).collect(), cursor: page.cursor })
 }
 
-/// As [`read`] for the admin API: with CID and times. Filter and sort are ignored.
+/// As [`read`], for the admin API: rows have CID and times. Filter and sort are ignored.
 ///
 /// # Errors
 /// As [`read`].
 pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, ReadError> {
-    Ok(page(records::list_full(db, &query.list_args()?).await?, |full| place(&full.row)))
+    Ok(page(records::list_full(db, &query.list_args()?).await?, |full| plain_cursor(&full.row)))
 }
 
-/// What a page may show: rows with their records.
-pub(super) trait Shown {
-    fn is_gone(&self) -> bool;
+/// A row that a page can contain.
+pub(super) trait PageRow {
+    /// Whether the record was deleted while it was read.
+    fn is_deleted(&self) -> bool;
 }
 
-impl Shown for RecordRow {
-    fn is_gone(&self) -> bool {
+impl PageRow for RecordRow {
+    fn is_deleted(&self) -> bool {
         self.record.is_empty()
     }
 }
 
-impl Shown for FullRecordRow {
-    fn is_gone(&self) -> bool {
-        self.row.is_gone()
+impl PageRow for FullRecordRow {
+    fn is_deleted(&self) -> bool {
+        self.row.is_deleted()
     }
 }
 
-impl Shown for QueryRow {
-    fn is_gone(&self) -> bool {
-        self.row.is_gone()
+impl PageRow for QueryRow {
+    fn is_deleted(&self) -> bool {
+        self.row.is_deleted()
     }
 }
 
-/// The cursor is that of the last row, whether or not its record was deleted meanwhile.
-pub(super) fn page<R: Shown>(slice: Slice<R>, cursor: impl Fn(&R) -> String) -> Page<R> {
+/// Builds a page. The cursor names the last row, even if its record was deleted meanwhile.
+pub(super) fn page<R: PageRow>(slice: Slice<R>, cursor: impl Fn(&R) -> String) -> Page<R> {
     let Slice { mut rows, more } = slice;
     let cursor = if more { rows.last().map(cursor) } else { None };
-    rows.retain(|row| !row.is_gone());
+    rows.retain(|row| !row.is_deleted());
     Page { rows, cursor }
 }
 
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn limits_are_clamped() {
-        for (asked, given) in [
+        for (limit, expected) in [
             (None, 20),
             (Some(0), 1),
             (Some(-5), 1),
@@ -176,12 +178,12 @@ mod tests {
             (Some(101), 100),
             (Some(i64::MAX), 100),
         ] {
-            assert_eq!(clamp_limit(asked), given);
+            assert_eq!(clamp_limit(limit), expected);
         }
     }
 
     #[test]
-    fn a_cursor_comes_only_with_more_rows() {
+    fn a_page_has_a_cursor_only_if_more_rows_exist() {
         let row = |id, record: &'static str| RecordRow {
             id,
             did: String::new(),
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(of(&[(1, "{}"), (2, "{}")], false), (vec![1, 2], None));
         assert_eq!(of(&[(1, "{}"), (2, "{}")], true), (vec![1, 2], Some("2".to_owned())));
         assert_eq!(of(&[], false), (vec![], None));
-        // What was deleted while it was read is not shown, and the next page goes on behind it.
+        // A record that was deleted during the read is left out, and the next page continues after it.
         assert_eq!(of(&[(1, "{}"), (2, "")], true), (vec![1], Some("2".to_owned())));
     }
 }

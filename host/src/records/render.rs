@@ -1,7 +1,7 @@
-//! Response bodies from stored JSON text, spliced and never parsed into a tree where nothing has to change.
+//! Renders response bodies by splicing stored JSON text, without parsing it into a tree.
 //!
-//! A row is shown as the record's fields with `uri` first; a field of that name of the record's own is left out.
-//! DIDs, NSIDs and record keys hold no character that JSON would escape, so a URI is written as it is.
+//! A row is rendered as the record's fields with `uri` first; a field `uri` of the record itself is left out. DIDs,
+//! NSIDs and record keys contain no character that JSON escapes, so a URI is written verbatim.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,13 +15,13 @@ use crate::store::records::RecordRow;
 use super::own_uri;
 use super::page::Page;
 
-/// Only a text with this in it can hold a blob (`"$type":"blob"`).
+/// Only a text that contains this can have a blob (`"$type":"blob"`).
 static BLOB: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"blob\""));
 
-/// What the answer needs around each row: the URI, punctuation.
+/// The estimated bytes that a response adds to each record: the URI and punctuation.
 const ROW_OVERHEAD: usize = 192;
 
-/// DIDs (each once) whose records seem to hold blobs: the caller resolves their PDSs before rendering.
+/// The DIDs, without duplicates, whose records may have blobs. The caller resolves their PDSs before rendering.
 pub fn blob_authors(rows: &[RecordRow]) -> Vec<&str> {
     let mut dids: Vec<&str> =
         rows.iter().filter(|row| BLOB.find(&row.record).is_some()).map(|row| row.did.as_str()).collect();
@@ -30,7 +30,7 @@ pub fn blob_authors(rows: &[RecordRow]) -> Vec<&str> {
     dids
 }
 
-/// `{"records":[{"uri":…,…}],"cursor":…}`. `pds` gives a DID's PDS, for the `url` of blobs; `None` omits them.
+/// `{"records":[{"uri":…,…}],"cursor":…}`. `pds` returns a DID's PDS for the `url` of blobs; with `None` they get none.
 pub fn list_body<'a>(page: &Page, pds: impl Fn(&str) -> Option<&'a str>) -> Bytes {
     let mut out = Vec::with_capacity(64 + size_of_rows(&page.rows));
     out.extend(br#"{"records":["#);
@@ -61,7 +61,7 @@ pub fn single_body(row: &RecordRow, pds: Option<&str>) -> Bytes {
     out.into()
 }
 
-/// One row as scripts see it: the record's fields with `uri` first.
+/// One row as scripts get it: the record's fields with `uri` first.
 pub fn row_json(row: &RecordRow) -> Bytes {
     let mut out = Vec::with_capacity(size_of_rows(std::slice::from_ref(row)));
     push_row(&mut out, row, &row.record);
@@ -86,7 +86,7 @@ fn size_of_rows(rows: &[RecordRow]) -> usize {
     rows.iter().map(|row| row.record.len() + ROW_OVERHEAD).sum()
 }
 
-/// The record's text, with a `url` in each blob where there is one and its PDS is known.
+/// The record's text, with a `url` added to each blob if the PDS is known.
 fn with_urls<'r, 'p>(row: &'r RecordRow, pds: impl FnOnce() -> Option<&'p str>) -> Cow<'r, [u8]> {
     let unchanged = Cow::Borrowed(row.record.as_ref());
     if BLOB.find(&row.record).is_none() {
@@ -120,7 +120,7 @@ fn push_row(out: &mut Vec<u8>, row: &RecordRow, text: &[u8]) {
             out.extend(members);
         }
         uris => {
-            // What lies between the members that are left out.
+            // Writes the ranges between the `uri` members.
             let mut from = own.members.start;
             let ends =
                 uris.iter().map(|uri| (uri.start, uri.end)).chain([(own.members.end, own.members.end)]);
@@ -137,7 +137,7 @@ fn push_row(out: &mut Vec<u8>, row: &RecordRow, text: &[u8]) {
     out.push(b'}');
 }
 
-/// Members without the commas and blanks around them.
+/// Trims commas and whitespace at both ends.
 fn trim_commas(mut part: &[u8]) -> &[u8] {
     while let [b',' | b' ' | b'\t' | b'\n' | b'\r', rest @ ..] = part {
         part = rest;
@@ -171,8 +171,8 @@ mod tests {
     const URI: &str = "at://did:plc:abc/com.example.note/self";
 
     #[test]
-    fn the_uri_comes_first_and_the_rest_stays_as_it_was() {
-        for (record, shown) in [
+    fn the_uri_comes_first_and_the_rest_is_unchanged() {
+        for (record, expected) in [
             ("{}", r#"{"uri":"URI"}"#),
             (" { } ", r#"{"uri":"URI"}"#),
             (r#"{"a":1}"#, r#"{"uri":"URI","a":1}"#),
@@ -186,7 +186,7 @@ mod tests {
             (r#"{"a":"uri","uri2":1}"#, r#"{"uri":"URI","a":"uri","uri2":1}"#),
         ] {
             let row = row(record);
-            assert_eq!(row_json(&row), shown.replace("URI", URI), "{record}");
+            assert_eq!(row_json(&row), expected.replace("URI", URI), "{record}");
         }
     }
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_only_for_pdss_of_records_with_blobs() {
+    fn only_records_with_blobs_have_blob_authors() {
         let with = row(r#"{"image":{"$type":"blob"}}"#);
         assert_eq!(blob_authors(&[with.clone(), row("{}"), with]), ["did:plc:abc"]);
         assert_eq!(blob_authors(&[row(r#"{"text":"blob?"}"#)]), [""; 0]);
@@ -229,15 +229,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn says_the_same_as_a_tree(
+        fn equals_rendering_from_a_tree(
             fields in prop::collection::vec(("(uri|[a-z]{1,3}|.{0,3})", any_value()), 0..5),
             pretty in any::<bool>(),
         ) {
             let mut object: serde_json::Map<String, Value> = fields.into_iter().collect();
             let text = if pretty { serde_json::to_string_pretty(&object) } else { serde_json::to_string(&object) };
-            let shown: Value = serde_json::from_slice(&row_json(&row(&text.unwrap()))).unwrap();
+            let rendered: Value = serde_json::from_slice(&row_json(&row(&text.unwrap()))).unwrap();
             object.insert("uri".into(), json!(URI));
-            prop_assert_eq!(shown, Value::Object(object));
+            prop_assert_eq!(rendered, Value::Object(object));
         }
 
         #[test]

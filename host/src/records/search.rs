@@ -1,4 +1,4 @@
-//! `db.search`: what may be asked for.
+//! Checks the arguments of `db.search` and runs the search.
 
 use crate::atproto::Nsid;
 use crate::fair_share::Tenant;
@@ -9,9 +9,9 @@ use crate::store::{Db, StoreError};
 
 use super::page::MAX_LIMIT;
 
-/// Rows when no limit is given.
+/// The number of rows when the caller gives no limit.
 pub const DEFAULT_LIMIT: u32 = 10;
-/// A longer text is found in no field anybody searches, and costs time on every record.
+/// Longer texts are rejected: they match nothing sensible and cost time for every record.
 const MAX_TEXT_BYTES: usize = 1_024;
 
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Search {
     limit: u32,
 }
 
-/// What is wrong with a search; the text is for the script's author.
+/// Why a search is invalid. The text is for the script's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
     #[error("invalid search field {0:?}")]
@@ -31,15 +31,15 @@ pub enum SearchError {
     Empty,
     #[error("the search query is too long (at most {MAX_TEXT_BYTES} bytes)")]
     TooLong,
-    #[error("the search query has U+0000 in it")]
+    #[error("the search query contains U+0000")]
     Nul,
 }
 
 impl Search {
-    /// `limit` is clamped to 1..=100; 10 when absent.
+    /// Checks the arguments. `limit` is clamped to 1..=100; 10 when absent.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Names the first invalid argument.
     pub fn parse(
         collection: Nsid,
         field: &str,
@@ -61,7 +61,7 @@ impl Search {
     }
 }
 
-/// The best matches, best first, at most a page's bytes of them.
+/// Returns the best matches, best first, up to the byte limit of a page.
 pub async fn read(db: &Db, search: &Search, tenant: &Tenant) -> Result<Vec<RecordRow>, StoreError> {
     let Search { collection, field, text, limit } = search;
     search::search(db, &SearchArgs { collection, field, text, limit: *limit, tenant }).await
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_name_the_cause() {
         let parse = |field: &str, text: &str, limit| {
             let collection = Nsid::try_from("com.example.note").unwrap();
             Search::parse(collection, field, text.to_owned(), limit).map(|search| search.limit)

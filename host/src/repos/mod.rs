@@ -18,7 +18,7 @@ use crate::pds::{Agent, Committed, PdsPools, Session, SessionSelector, Sessions,
 use crate::store::index::{Change, Delete, Upsert};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
-use crate::trigger::{Bindings, TriggerKind};
+use crate::trigger::{ScriptBindings, TriggerKind};
 
 /// How long a run waits for the index's writer. It commits within milliseconds unless the database is slow.
 const WRITER_PATIENCE: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ pub struct Repos(Arc<Inner>);
 struct Inner {
     db: Db,
     registry: Arc<Registry>,
-    scripts: Arc<dyn Bindings>,
+    scripts: Arc<dyn ScriptBindings>,
     sessions: Sessions,
     net: net::Client,
     places: PdsPools,
@@ -64,7 +64,7 @@ impl Repos {
     pub fn new(
         db: Db,
         registry: Arc<Registry>,
-        scripts: Arc<dyn Bindings>,
+        scripts: Arc<dyn ScriptBindings>,
         sessions: Sessions,
         net: net::Client,
     ) -> Self {

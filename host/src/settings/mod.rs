@@ -1,6 +1,6 @@
-//! Settings of the instance (service.md, Instance settings): what admins have stored, and beneath it the environment's.
+//! The instance's settings (service.md, Instance settings): values that admins store override those of the environment.
 //!
-//! All of them are in memory, so that asking costs nothing.
+//! All of them are kept in memory, so that reading one is cheap.
 
 pub mod logo;
 
@@ -18,13 +18,13 @@ pub const TOS_URI: &str = "tos_uri";
 pub const POLICY_URI: &str = "policy_uri";
 pub const VERBOSE_EVENT_LOGGING: &str = "verbose_event_logging";
 
-/// Characters of a key: NSID-like names fit.
+/// The maximum length of a key: NSID-like names fit.
 const MAX_KEY: usize = 128;
-/// Bytes of a value: names, addresses and numbers; files have places of their own.
+/// The maximum size of a value, in bytes: names, URLs and numbers. Files have their own endpoints.
 const MAX_VALUE: usize = 4 << 10;
 
-/// Settings that have an endpoint of their own, which knows what they mean.
-const ELSEWHERE: [(&str, &str); 2] =
+/// Settings with their own endpoint, which checks them.
+const WITH_OWN_ENDPOINT: [(&str, &str); 2] =
     [(logo::KEY, "/admin/settings/logo"), (forwarding::SETTING, "/admin/settings/xrpc-proxy")];
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub enum Source {
 }
 
 impl Settings {
-    /// With what the environment says; nothing is stored before the first [`Self::reload`].
+    /// The environment's values. Stored values are not loaded before the first [`Self::reload`].
     pub fn new(config: &Config) -> Self {
         let mut environment = config.instance.settings();
         if config.events.verbose {
@@ -51,17 +51,17 @@ impl Settings {
         Self { environment, ..Self::default() }
     }
 
-    /// Takes over what is stored now, and has `derive` make of it what is made of it. The next reload waits for both, so
-    /// that an older read never replaces a newer one.
+    /// Loads the stored values and calls `derive`, which updates what depends on them. Reloads run one after another,
+    /// so that an older read never replaces a newer one.
     ///
     /// # Errors
-    /// When the store can't be read; what was known stays.
+    /// When the store can't be read; the previous values stay.
     pub async fn reload(&self, db: &Db, derive: impl FnOnce(&Self)) -> Result<(), StoreError> {
         let read = async |_: &_| Ok(settings::list(db, logo::KEY).await?.into_iter().collect());
         self.stored.reload_then(read, || derive(self)).await
     }
 
-    /// The value that counts.
+    /// The effective value: the stored one, else the environment's.
     pub fn get(&self, key: &str) -> Option<String> {
         let stored = self.stored.load();
         stored.get(key).or_else(|| self.environment.get(key)).cloned()
@@ -71,48 +71,48 @@ impl Settings {
         self.get(key).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
     }
 
-    /// All values that count but the logo: the stored ones by key, then what the environment adds.
+    /// All effective values except the logo: the stored ones by key, then those that only the environment has.
     pub fn list(&self) -> Vec<(String, String, Source)> {
         let stored = self.stored.load();
-        let beneath = self.environment.iter().filter(|(key, _)| !stored.contains_key(**key));
-        let beneath = beneath.map(|(key, value)| ((*key).to_owned(), value.clone(), Source::Env));
+        let inherited = self.environment.iter().filter(|(key, _)| !stored.contains_key(**key));
+        let inherited = inherited.map(|(key, value)| ((*key).to_owned(), value.clone(), Source::Env));
         stored
             .iter()
             .map(|(key, value)| (key.clone(), value.clone(), Source::Database))
-            .chain(beneath)
+            .chain(inherited)
             .collect()
     }
 }
 
-/// Why a setting is not stored.
+/// Why a setting can't be stored.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum InvalidSetting {
     #[error("a key is 1 to {MAX_KEY} characters of a-z, 0-9, '.', '_' and '-'")]
     Key,
     #[error("a value is at most {MAX_VALUE} bytes")]
     TooLong,
-    #[error("this setting is changed at {0}")]
-    Elsewhere(&'static str),
+    #[error("this setting can only be changed at {0}")]
+    OwnEndpoint(&'static str),
     #[error("{key} must be {expected}")]
     Value { key: String, expected: &'static str },
 }
 
-/// Whether a setting may be stored. Keys that mean nothing here are somebody else's and may say anything.
+/// Checks whether a setting may be stored. Unknown keys may have any value: other software may use them.
 ///
 /// # Errors
-/// What is wrong with key or value.
-pub fn check(key: &str, value: &str) -> Result<(), Refused> {
-    if let Some((_, place)) = ELSEWHERE.iter().find(|(name, _)| *name == key) {
-        return Err(Refused::Elsewhere(place));
+/// Names what is wrong with the key or the value.
+pub fn check(key: &str, value: &str) -> Result<(), InvalidSetting> {
+    if let Some((_, endpoint)) = WITH_OWN_ENDPOINT.iter().find(|(name, _)| *name == key) {
+        return Err(InvalidSetting::OwnEndpoint(endpoint));
     }
     let is_key = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
     if key.is_empty() || key.len() > MAX_KEY || !key.bytes().all(is_key) {
-        return Err(Refused::Key);
+        return Err(InvalidSetting::Key);
     }
     if value.len() > MAX_VALUE {
-        return Err(Refused::TooLong);
+        return Err(InvalidSetting::TooLong);
     }
-    let (is_good, expected) = match key {
+    let (is_valid, expected) = match key {
         "client_uri" | "logo_uri" | TOS_URI | POLICY_URI => {
             let is_web =
                 Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -120,10 +120,10 @@ pub fn check(key: &str, value: &str) -> Result<(), Refused> {
         }
         VERBOSE_EVENT_LOGGING => (matches!(value, "true" | "false"), "true or false"),
         key if key.starts_with("feature.") => (matches!(value, "true" | "false"), "true or false"),
-        key if key.starts_with("rate_limit.") => (value.parse::<u32>().is_ok(), "a whole number from 0 on"),
+        key if key.starts_with("rate_limit.") => (value.parse::<u32>().is_ok(), "a whole number, 0 or more"),
         _ => (true, ""),
     };
-    if is_good { Ok(()) } else { Err(Refused::Value { key: key.to_owned(), expected }) }
+    if is_valid { Ok(()) } else { Err(InvalidSetting::Value { key: key.to_owned(), expected }) }
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_wins_and_the_environment_stands_beneath() {
+    fn stored_values_override_the_environment() {
         let settings = Settings {
             environment: BTreeMap::from([
                 ("app_name", "env".to_owned()),
@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn known_settings_have_values_that_make_sense() {
+    fn values_of_known_settings_are_checked() {
         for (key, value) in [
             ("app_name", "Anything at all"),
             ("tos_uri", "https://example.com/tos"),
             ("verbose_event_logging", "false"),
             ("rate_limit.default_query_cost", "0"),
-            ("somebody.elses-key_1", ""),
+            ("some.unknown-key_1", ""),
         ] {
             assert_eq!(check(key, value), Ok(()), "{key}");
         }
@@ -172,6 +172,6 @@ mod tests {
             let refused = check(key, value).unwrap_err().to_string();
             assert!(refused.contains(message), "{key}: {refused}");
         }
-        assert_eq!(check("app_name", &"x".repeat(MAX_VALUE + 1)), Err(Refused::TooLong));
+        assert_eq!(check("app_name", &"x".repeat(MAX_VALUE + 1)), Err(InvalidSetting::TooLong));
     }
 }

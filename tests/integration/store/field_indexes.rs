@@ -274,14 +274,14 @@ on_both! {
 async fn one_host_at_a_time() {
     let db = postgres().await;
     let other = Db::open(&db.url, 2).await.unwrap();
-    let turn = build::turn(&db).await.unwrap().unwrap();
-    assert!(build::turn(&other).await.unwrap().is_none());
-    turn.end().await.unwrap();
-    let turn = build::turn(&other).await.unwrap().unwrap();
+    let turn = build::lock(&db).await.unwrap().unwrap();
+    assert!(build::lock(&other).await.unwrap().is_none());
+    turn.release().await.unwrap();
+    let turn = build::lock(&other).await.unwrap().unwrap();
     drop(turn);
     // When a host just disconnects, as after a kill, PostgreSQL detects that after a while.
     let freed = async {
-        while build::turn(&db).await.unwrap().is_none() {
+        while build::lock(&db).await.unwrap().is_none() {
             tokio::task::yield_now().await;
         }
     };

@@ -1,4 +1,4 @@
-//! The shape of definitions.
+//! Checks the definitions of a lexicon document.
 
 use serde_json::Value;
 
@@ -6,14 +6,14 @@ use super::node::Node;
 use super::{LexiconError, MAX_SPACE_NAME, is_key_type};
 use crate::atproto::Nsid;
 
-type Checked = Result<(), LexiconError>;
+type CheckResult = Result<(), LexiconError>;
 
-/// How deep schemas may nest within one definition: twice what a record may, because `items` and `properties` are
-/// levels of their own. Keeps the recursion here and in every later walk safe.
+/// How deep schemas may nest within one definition: twice as deep as a record, because `items` and `properties` are
+/// separate levels. Protects the recursion here and in every later walk from a stack overflow.
 const MAX_DEPTH: usize = 128;
 
 /// One entry of `defs`.
-pub(super) fn definition(node: &Node<'_>, name: &str) -> Checked {
+pub(super) fn definition(node: &Node<'_>, name: &str) -> CheckResult {
     node.object()?;
     let kind = node.require("type")?;
     let text = kind.string()?;
@@ -25,13 +25,13 @@ pub(super) fn definition(node: &Node<'_>, name: &str) -> Checked {
         "query" => method(node, &["output"]),
         "procedure" => method(node, &["input", "output"]),
         "space" if name == "main" => space(node),
-        // Definitions of other types belong to later versions of the protocol, or are checked by who uses them.
+        // Definitions of other types belong to later versions of the protocol, or are checked where they are used.
         _ if is_field_type(text) => field(node, 0),
         _ => Ok(()),
     }
 }
 
-fn record(node: &Node<'_>) -> Checked {
+fn record(node: &Node<'_>) -> CheckResult {
     optional_string(node, "description")?;
     if let Some(key) = node.get("key")
         && !is_key_type(key.string()?)
@@ -47,7 +47,7 @@ fn record(node: &Node<'_>) -> Checked {
     object(&record, 0)
 }
 
-fn method(node: &Node<'_>, bodies: &[&str]) -> Checked {
+fn method(node: &Node<'_>, bodies: &[&str]) -> CheckResult {
     optional_string(node, "description")?;
     if let Some(params) = node.get("parameters") {
         parameters(&params)?;
@@ -71,7 +71,7 @@ fn method(node: &Node<'_>, bodies: &[&str]) -> Checked {
 }
 
 /// Query parameters: scalars and arrays of scalars.
-fn parameters(node: &Node<'_>) -> Checked {
+fn parameters(node: &Node<'_>) -> CheckResult {
     node.object()?;
     if let Some(kind) = node.get("type")
         && kind.string()? != "params"
@@ -94,7 +94,7 @@ fn parameters(node: &Node<'_>) -> Checked {
     Ok(())
 }
 
-fn space(node: &Node<'_>) -> Checked {
+fn space(node: &Node<'_>) -> CheckResult {
     node.require("key")?.string()?;
     let name = node.require("name")?;
     if !(1..=MAX_SPACE_NAME).contains(&name.string()?.chars().count()) {
@@ -123,7 +123,7 @@ fn is_field_type(text: &str) -> bool {
 }
 
 /// The schema of one value.
-fn field(node: &Node<'_>, depth: usize) -> Checked {
+fn field(node: &Node<'_>, depth: usize) -> CheckResult {
     if depth > MAX_DEPTH {
         return Err(node.fail("nests too deep"));
     }
@@ -164,7 +164,7 @@ fn field(node: &Node<'_>, depth: usize) -> Checked {
     }
 }
 
-fn string(node: &Node<'_>) -> Checked {
+fn string(node: &Node<'_>) -> CheckResult {
     for name in ["default", "const", "format"] {
         optional_string(node, name)?;
     }
@@ -176,7 +176,7 @@ fn string(node: &Node<'_>) -> Checked {
 }
 
 /// `properties`, `required` and `nullable` of an object or of parameters.
-fn object(node: &Node<'_>, depth: usize) -> Checked {
+fn object(node: &Node<'_>, depth: usize) -> CheckResult {
     optional_string(node, "description")?;
     let properties = node.get("properties");
     if let Some(properties) = &properties {
@@ -196,7 +196,7 @@ fn object(node: &Node<'_>, depth: usize) -> Checked {
 }
 
 /// `#name`, an NSID, or `nsid#name`.
-fn reference(node: &Node<'_>) -> Checked {
+fn reference(node: &Node<'_>) -> CheckResult {
     let text = node.string()?;
     let (nsid, name) = text.split_once('#').map_or((text, None), |(nsid, name)| (nsid, Some(name)));
     let named = name.is_none_or(|n| !n.is_empty() && !n.contains('#'));
@@ -204,24 +204,24 @@ fn reference(node: &Node<'_>) -> Checked {
     if named && whole { Ok(()) } else { Err(node.fail("must be #name, an NSID, or an NSID with #name")) }
 }
 
-fn strings(node: &Node<'_>) -> Checked {
+fn strings(node: &Node<'_>) -> CheckResult {
     node.items()?.try_for_each(|item| item.string().map(drop))
 }
 
-pub(super) fn optional_string(node: &Node<'_>, name: &str) -> Checked {
+pub(super) fn optional_string(node: &Node<'_>, name: &str) -> CheckResult {
     optional(node, name, Value::is_string, "must be a string")
 }
 
-/// A field that, where it is, must satisfy `test`.
-fn optional(node: &Node<'_>, name: &str, test: impl Fn(&Value) -> bool, reason: &str) -> Checked {
+/// Checks that the field, if present, satisfies `test`.
+fn optional(node: &Node<'_>, name: &str, test: impl Fn(&Value) -> bool, reason: &str) -> CheckResult {
     match node.get(name) {
         Some(value) if !test(value.value) => Err(value.fail(reason)),
         _ => Ok(()),
     }
 }
 
-/// An array that, where it is, has only items that satisfy `test`.
-fn each(node: &Node<'_>, name: &str, test: impl Fn(&Value) -> bool, reason: &str) -> Checked {
+/// Checks that the array, if present, has only items that satisfy `test`.
+fn each(node: &Node<'_>, name: &str, test: impl Fn(&Value) -> bool, reason: &str) -> CheckResult {
     let Some(array) = node.get(name) else { return Ok(()) };
     match array.items()?.find(|item| !test(item.value)) {
         Some(item) => Err(item.fail(reason)),
@@ -233,14 +233,14 @@ fn is_count(value: &Value) -> bool {
     value.is_u64()
 }
 
-fn lengths(node: &Node<'_>, low: &str, high: &str) -> Checked {
+fn lengths(node: &Node<'_>, low: &str, high: &str) -> CheckResult {
     for name in [low, high] {
         optional(node, name, is_count, "must be an integer, 0 or more")?;
     }
     ordered(node, low, high)
 }
 
-fn ordered(node: &Node<'_>, low: &str, high: &str) -> Checked {
+fn ordered(node: &Node<'_>, low: &str, high: &str) -> CheckResult {
     let number = |name| node.value.get(name).and_then(Value::as_i64);
     match (number(low), number(high)) {
         (Some(a), Some(b)) if a > b => Err(node.fail(format!("{low} is above {high}"))),

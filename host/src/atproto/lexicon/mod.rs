@@ -1,7 +1,7 @@
-//! Lexicon documents: parsing and checking what an operator uploads or the network publishes.
+//! Parses and checks the lexicon documents that operators upload or the network publishes.
 //!
-//! The check is as strict as the protocol's own parser where a document could not mean anything (a property without a
-//! type, a required field that does not exist) and lets pass what it does not know: other fields, definition types and
+//! The check is as strict as the protocol's own parser where a document would be meaningless (a property without a
+//! type, a required field that does not exist) and accepts what it does not know: other fields, definition types and
 //! string formats of later protocol versions.
 
 mod check;
@@ -13,17 +13,17 @@ mod tests;
 use serde_json::{Map, Value};
 
 use self::node::Node;
-pub use self::schemas::{Mismatch, Schemas};
+pub use self::schemas::{SchemaErrors, Schemas};
 use super::{Nsid, RecordKey};
 
-/// What a lexicon is good for, by the type of its `main` definition.
+/// The kind of a lexicon: the type of its `main` definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LexiconKind {
     Record,
     Query,
     Procedure,
     Space,
-    /// Anything else: stored, but nothing is routed or indexed because of it.
+    /// Any other type, or no `main`: the lexicon is stored, but nothing is routed or indexed because of it.
     Definitions,
 }
 
@@ -39,7 +39,7 @@ impl LexiconKind {
         }
     }
 
-    /// What [`Self::as_str`] shows; any other name counts as definitions, which do nothing.
+    /// The kind that [`Self::as_str`] writes as `name`; any other name counts as definitions.
     pub fn from_name(name: &str) -> Self {
         [Self::Record, Self::Query, Self::Procedure, Self::Space]
             .into_iter()
@@ -59,7 +59,7 @@ pub struct LexiconDoc {
     pub key: Option<String>,
 }
 
-/// Where a document is wrong, and why.
+/// Where and why a document is invalid.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("invalid lexicon: {path}: {reason}")]
 pub struct LexiconError {
@@ -75,7 +75,7 @@ impl LexiconDoc {
     /// Checks a document.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first error in the document.
     pub fn parse(document: &Value) -> Result<Self, LexiconError> {
         let root = Node::root(document);
         root.object()?;
@@ -112,7 +112,7 @@ impl LexiconDoc {
         required.into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// The fields of a record that have a default, with it.
+    /// The fields of a record that have a default value, with that value.
     pub fn default_fields(&self) -> impl Iterator<Item = (&str, &Value)> {
         let properties = self.record_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
         properties.into_iter().flat_map(Map::iter).filter_map(|(k, v)| Some((k.as_str(), v.get("default")?)))

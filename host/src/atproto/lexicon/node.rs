@@ -1,4 +1,4 @@
-//! A place in a document, which knows its path.
+//! A value of a lexicon document together with its path, for error messages.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::LexiconError;
 
-/// A value and the way to it. The path becomes text only when something is wrong.
+/// A value and its path from the root. The path is formatted only for an error.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
     pub(super) value: &'a Value,
@@ -34,7 +34,7 @@ impl<'a> Node<'a> {
         self.value.get(name).map(|value| self.child(name, value))
     }
 
-    /// The field `name`, which must be there.
+    /// The field `name`, which must be present.
     pub(super) fn require(&'a self, name: &'a str) -> Result<Self, LexiconError> {
         self.get(name).ok_or_else(|| self.child(name, &Value::Null).fail("is missing"))
     }

@@ -1,55 +1,55 @@
-//! Whether a record is what its lexicon says.
+//! Validates records against their lexicons.
 
 use std::fmt;
 
 use serde_json::Value;
 use shrike::lexicon::{Catalog, ValidationError, ValidationErrorKind, validate_record};
 
-/// Complaints that are named at once: enough to repair a form, few enough to read.
-const MOST: usize = 10;
+/// The errors that are reported at once: enough to repair a form, few enough to read.
+const MAX_ERRORS: usize = 10;
 
-/// The documents of all lexicons, to compare records with.
+/// The schemas of all lexicons, against which records are validated.
 #[derive(Default)]
 pub struct Schemas(Catalog);
 
-/// What is wrong with a record, one complaint after the other.
+/// Why a record does not match its lexicon: one message for each error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("; "))]
-pub struct Mismatch(Vec<String>);
+pub struct SchemaErrors(Vec<String>);
 
 impl Schemas {
-    /// Of documents that were checked when they were uploaded. One that can't be read here is left out: its records are
-    /// then compared with nothing, and their PDS has the last word on all of them anyway.
+    /// Reads documents that were checked when they were uploaded. A document that can't be read is left out: its
+    /// records are then not validated here. Their PDS validates every record anyway.
     pub fn new<'a>(documents: impl Iterator<Item = &'a str>) -> Self {
         let mut catalog = Catalog::new();
         for document in documents {
             if let Err(error) = catalog.add_schema(document.as_bytes()) {
-                tracing::warn!(%error, "records can't be compared with a lexicon");
+                tracing::warn!(%error, "a lexicon can't be read: its records are not validated");
             }
         }
         Self(catalog)
     }
 
-    /// Compares a record with its collection's lexicon. What that refers to and is not here counts as right.
+    /// Validates a record against its collection's lexicon. Values whose lexicon is missing here count as valid.
     ///
     /// # Errors
-    /// The first complaints.
-    pub fn check(&self, collection: &str, record: &Value) -> Result<(), Mismatch> {
+    /// The first errors, at most 10.
+    pub fn check(&self, collection: &str, record: &Value) -> Result<(), SchemaErrors> {
         let Err(error) = validate_record(&self.0, collection, record) else { return Ok(()) };
-        let mut complaints = Vec::new();
-        gather(error, &mut complaints);
-        complaints.truncate(MOST);
-        if complaints.is_empty() { Ok(()) } else { Err(Mismatch(complaints)) }
+        let mut messages = Vec::new();
+        gather(error, &mut messages);
+        messages.truncate(MAX_ERRORS);
+        if messages.is_empty() { Ok(()) } else { Err(SchemaErrors(messages)) }
     }
 }
 
-fn gather(error: ValidationError, complaints: &mut Vec<String>) {
+fn gather(error: ValidationError, messages: &mut Vec<String>) {
     match error {
-        ValidationError::Multiple(errors) => errors.into_iter().for_each(|error| gather(error, complaints)),
+        ValidationError::Multiple(errors) => errors.into_iter().for_each(|error| gather(error, messages)),
         ValidationError::UnknownCollection(_) | ValidationError::Schema(_) => {}
         ValidationError::Field { kind: ValidationErrorKind::Other(text), .. }
             if text.starts_with("unresolved") => {}
-        field @ ValidationError::Field { .. } => complaints.push(field.to_string()),
+        field @ ValidationError::Field { .. } => messages.push(field.to_string()),
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_field() {
+    fn errors_name_the_field() {
         let check = |record: Value| schemas().check("com.example.note", &record).map_err(|e| e.to_string());
         assert_eq!(check(json!({ "text": "short", "more": 1 })), Ok(()));
         let error = check(json!({ "text": "too long", "at": "yesterday" })).unwrap_err();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_here_is_not_judged() {
+    fn values_without_a_lexicon_are_not_validated() {
         let with_ref = json!({ "text": "a", "other": { "anything": 1 } });
         assert_eq!(schemas().check("com.example.note", &with_ref), Ok(()));
         assert_eq!(schemas().check("com.example.unknown", &json!({})), Ok(()));

@@ -58,7 +58,7 @@ fn reads_a_record_lexicon() {
 }
 
 #[test]
-fn knows_the_kinds() {
+fn the_main_definition_decides_the_kind() {
     let parse = |main: Value| {
         LexiconDoc::parse(&json!({"lexicon": 1, "id": "com.example.x", "defs": {"main": main}}))
             .map(|doc| doc.kind)
@@ -93,7 +93,7 @@ fn knows_the_kinds() {
 }
 
 #[test]
-fn says_where_and_why() {
+fn errors_have_a_path_and_a_reason() {
     let main = |main: Value| json!({"lexicon": 1, "id": "com.example.x", "defs": {"main": main}});
     let props = "/defs/main/record/properties";
     for (doc, path, reason) in [
@@ -197,7 +197,7 @@ fn says_where_and_why() {
 }
 
 #[test]
-fn deep_schemas_end_in_an_error() {
+fn deep_schemas_are_rejected() {
     let mut items = json!({"type": "string"});
     for _ in 0..500 {
         items = json!({"type": "array", "items": items});
@@ -206,7 +206,7 @@ fn deep_schemas_end_in_an_error() {
     assert_eq!(LexiconDoc::parse(&doc).unwrap_err().reason, "nests too deep");
 }
 
-/// A document with one value anywhere replaced by another.
+/// The note lexicon with one value replaced by another.
 fn damaged() -> impl Strategy<Value = Value> {
     let junk = prop_oneof![
         Just(Value::Null),

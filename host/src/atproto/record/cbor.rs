@@ -1,4 +1,4 @@
-//! The bytes of CBOR items.
+//! Reads and writes the heads of CBOR items.
 
 pub(super) const MAJOR_UNSIGNED: u8 = 0x00;
 pub(super) const MAJOR_NEGATIVE: u8 = 0x20;
@@ -9,7 +9,7 @@ pub(super) const MAJOR_MAP: u8 = 0xa0;
 /// Tag 42, the head of every link.
 pub(super) const TAG_LINK: [u8; 2] = [0xd8, 0x2a];
 
-/// The text of an encoded value, if it is a text.
+/// The content of an encoded text string; `None` for any other item.
 pub(super) fn text_of(value: &[u8]) -> Option<&str> {
     let first = *value.first()?;
     if first & 0xe0 != MAJOR_TEXT {

@@ -1,9 +1,9 @@
-//! JSON text to canonical DAG-CBOR in one pass.
+//! Encodes JSON text as canonical DAG-CBOR in one pass.
 //!
-//! Members are encoded as they come and remembered by their offsets; an object whose keys are out of order is written
-//! again in order when it closes. Nothing but the output is allocated per value. What the data model has no room for
-//! (floats, malformed links) is noted and the pass goes on, because the text must still be checked and mined for
-//! references.
+//! Members are encoded in the order of the text and recorded by their offsets; when an object closes and its keys are
+//! out of order, its members are rewritten in order. Nothing but the output is allocated per value. A value that the
+//! data model can't express (a float, a malformed link) is recorded and the pass goes on, because the rest of the text
+//! must still be checked and its references collected.
 
 use super::super::json::{plain_len, skip_space, unescape};
 use super::cbor::{
@@ -11,10 +11,10 @@ use super::cbor::{
 };
 use super::{InvalidRecord, MAX_DEPTH, MAX_REF_BYTES, Unencodable};
 
-/// How many references one pass collects at most, duplicates included: a record of 1 MiB can't hold more.
+/// The references that one pass collects at most, duplicates included. A record of 1 MiB can't contain more.
 const MAX_COLLECTED: usize = 1 << 18;
 
-/// The largest integer that a double holds exactly; `1e3` and `5.0` are integers up to here.
+/// The largest integer that a double represents exactly. Up to here `1e3` and `5.0` count as integers.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
 pub(super) struct Encoded {
@@ -24,7 +24,7 @@ pub(super) struct Encoded {
 }
 
 pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
-    // Once over everything is faster than string by string.
+    // One check of the whole text is faster than one for each string.
     std::str::from_utf8(json).map_err(|_| InvalidRecord::Malformed)?;
     let mut encoder = Encoder {
         text: json,
@@ -34,10 +34,10 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
         scratch: Vec::new(),
         refs: Vec::new(),
         unencodable: None,
-        repeated_key: false,
+        duplicate_key: false,
     };
     if encoder.peek() != Some(b'{') {
-        // Tell a JSON value of another type from something that isn't JSON.
+        // Distinguishes JSON values of other types from text that isn't JSON.
         let json = serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok();
         return Err(if json { InvalidRecord::NotObject } else { InvalidRecord::Malformed });
     }
@@ -46,13 +46,13 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
     if encoder.at != json.len() {
         return Err(InvalidRecord::Malformed);
     }
-    if encoder.repeated_key {
+    if encoder.duplicate_key {
         return Err(InvalidRecord::DuplicateKey);
     }
     if let Some(head) = encoder.out.first()
         && head & 0xe0 != MAJOR_MAP
     {
-        // A whole record that is {"$link": …} or {"$bytes": …} stands for something that is no map.
+        // The whole record is {"$link": …} or {"$bytes": …}, which is encoded as a link or bytes instead of a map.
         encoder.unencodable = Some(if *head == TAG_LINK[0] { Unencodable::Link } else { Unencodable::Bytes });
     }
     Ok(Encoded { cbor: encoder.out, refs: encoder.refs, unencodable: encoder.unencodable })
@@ -61,11 +61,11 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
 /// One member of an open object, by offsets into the output.
 #[derive(Clone, Copy)]
 struct Member {
-    /// The head of the key.
+    /// Offset of the key's head.
     start: u32,
-    /// The text of the key.
+    /// Offset of the key's text.
     key: u32,
-    /// The value, which ends at `end`.
+    /// Offset of the value, which ends at `end`.
     value: u32,
     end: u32,
 }
@@ -79,9 +79,9 @@ struct Encoder<'a> {
     scratch: Vec<u8>,
     refs: Vec<String>,
     unencodable: Option<Unencodable>,
-    /// Whether an object repeats a key. It is reported at the end of the text: before that the text may turn out not to
-    /// be JSON at all.
-    repeated_key: bool,
+    /// Whether an object has a duplicate key. Reported only at the end of the text, because malformed JSON takes
+    /// precedence.
+    duplicate_key: bool,
 }
 
 impl Encoder<'_> {
@@ -133,7 +133,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Encodes the string at the position; gives the offset of its text in the output.
+    /// Encodes the string at the current position. Returns the offset of its text in the output.
     fn string(&mut self) -> Result<usize, InvalidRecord> {
         self.expect(b'"')?;
         let plain = plain_len(self.text, self.at);
@@ -155,8 +155,8 @@ impl Encoder<'_> {
         Ok(text)
     }
 
-    /// Keeps the text that was just written if it is a reference. One with NUL in it names nothing, and PostgreSQL has
-    /// no text that could hold it.
+    /// Collects the text that was just written if it is a reference. A text with U+0000 is skipped: it addresses no
+    /// record, and PostgreSQL can't store it.
     fn note_ref(&mut self, text: usize) {
         let bytes = &self.out[text..];
         if bytes.starts_with(b"at://")
@@ -250,7 +250,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Turns the one-byte head at `start` into the head for `count` items.
+    /// Replaces the one-byte head at `start` with the head for `count` items.
     fn widen(&mut self, start: usize, major: u8, count: u64) {
         if count < 24 {
             self.out[start] = major | count as u8;
@@ -307,7 +307,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Looks at an object with a key that begins with `$`. True when it stood for a link or bytes and has been written.
+    /// Handles an object with a key that begins with `$`. Returns true if it was a link or bytes and has been encoded.
     fn special(&mut self, start: usize, base: usize) -> bool {
         let (out, members) = (&self.out, &self.members[base..]);
         let value = |m: &Member| &out[m.value as usize..m.end as usize];
@@ -354,10 +354,10 @@ impl Encoder<'_> {
         true
     }
 
-    /// Puts the members of the object at `start` in canonical order (shorter keys first, then bytewise) and fills in its
-    /// head.
+    /// Sorts the members of the object at `start` into canonical order (shorter keys first, then bytewise) and writes
+    /// its head.
     fn order(&mut self, start: usize, base: usize) {
-        let Self { out, members, scratch, repeated_key, .. } = self;
+        let Self { out, members, scratch, duplicate_key, .. } = self;
         let members = &mut members[base..];
         let key = |m: &Member| &out[m.key as usize..m.value as usize];
         let compare = |a: &Member, b: &Member| {
@@ -371,8 +371,8 @@ impl Encoder<'_> {
         }
         members.sort_unstable_by(compare);
         if members.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
-            // No DAG-CBOR holds a key twice, so this text never was a record; readers would disagree about its value.
-            *repeated_key = true;
+            // DAG-CBOR maps have unique keys, so this text is not a record. JSON parsers disagree about its value.
+            *duplicate_key = true;
         }
         scratch.clear();
         scratch.extend_from_slice(&out[start..]);
@@ -384,7 +384,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Whether an object with `$type: "blob"` has what a blob needs.
+/// Whether an object with `$type: "blob"` has the fields of a blob.
 fn is_blob(out: &[u8], members: &[Member]) -> bool {
     let find = |name: &[u8]| {
         let member = members.iter().find(|m| &out[m.key as usize..m.value as usize] == name)?;

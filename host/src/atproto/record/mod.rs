@@ -1,5 +1,5 @@
-//! What the index wants to know about a record, found in one pass over its JSON text: that it is one, its CID, and
-//! which records it refers to.
+//! Inspects the JSON text of a record in one pass: checks that it is a record, computes its CID, and collects its
+//! references to other records.
 
 mod cbor;
 mod encode;
@@ -10,21 +10,21 @@ use shrike::cbor::Codec;
 
 use super::Cid;
 
-/// Larger records are refused: repositories accept none.
+/// Larger records are rejected. PDSs accept none of this size.
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
 
-/// How deep objects and arrays may nest, the record itself being the first level. Published lexicons need about ten; the
-/// bound keeps everything that later walks a record by recursion safe.
+/// How deep objects and arrays may nest; the record itself is level 1. Published lexicons need about ten. The limit
+/// protects every later recursive walk over a record from a stack overflow.
 pub const MAX_DEPTH: usize = 64;
 
-/// Longer `at://` texts are not kept as references: no record can be addressed by more (a DID of 1 KiB, a collection of
-/// 317 and a key of 512 bytes), and an index entry of PostgreSQL can't be longer than about 2.7 KB.
+/// Longer `at://` texts are not stored as references: no record's address is longer (a DID of 1 KiB, a collection of
+/// 317 bytes and an rkey of 512 bytes), and PostgreSQL limits an index entry to about 2.7 KB.
 pub const MAX_REF_BYTES: usize = 2048;
 
-/// More distinct references than these are not kept, so that one record can't become a million rows.
+/// At most this many distinct references of a record are stored, so that one record can't create a million rows.
 pub const MAX_REFS: usize = 10_000;
 
-/// What one pass found out.
+/// The result of [`inspect`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Inspected {
     /// CID of the record's canonical DAG-CBOR, or why it has none.
@@ -33,14 +33,15 @@ pub struct Inspected {
     pub refs: Vec<String>,
 }
 
-/// Why a record has no place in the data model, and so no CID. Such a record is stored unchecked (indexing.md §2).
+/// Why a record can't be expressed in the data model, and so has no CID. Such a record is stored without a CID check
+/// (indexing.md §2).
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq, Hash)]
 pub enum Unencodable {
     #[error("a number is not a 64-bit integer")]
     Number,
-    #[error("a $link is not a CID, or not alone in its object")]
+    #[error("a $link is not a CID, or its object has other keys")]
     Link,
-    #[error("a $bytes is not base64, or not alone in its object")]
+    #[error("a $bytes is not base64, or its object has other keys")]
     Bytes,
     #[error("a $type is not a non-empty string")]
     Type,
@@ -48,7 +49,7 @@ pub enum Unencodable {
     Blob,
 }
 
-/// Why a text is not a record at all. It is dropped.
+/// Why a text is not a record at all. Such a text is not stored.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq, Hash)]
 pub enum InvalidRecord {
     #[error("the record is larger than 1 MiB")]
@@ -57,7 +58,7 @@ pub enum InvalidRecord {
     TooDeep,
     #[error("the record is not an object")]
     NotObject,
-    #[error("an object holds a key twice")]
+    #[error("an object in the record has a duplicate key")]
     DuplicateKey,
     #[error("the record is not JSON")]
     Malformed,
@@ -85,7 +86,7 @@ pub fn inspect(json: &[u8]) -> Result<Inspected, InvalidRecord> {
     Ok(Inspected { cid, refs })
 }
 
-/// The canonical DAG-CBOR of a record's JSON text, in the outer error what [`inspect`] refuses.
+/// The canonical DAG-CBOR of a record's JSON text. The outer error is what [`inspect`] returns for the same text.
 ///
 /// # Errors
 /// See [`InvalidRecord`] and [`Unencodable`].

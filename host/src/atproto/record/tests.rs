@@ -74,7 +74,7 @@ fn bytes_may_be_padded_or_not() {
 }
 
 #[test]
-fn refuses_what_is_no_record() {
+fn rejects_what_is_not_a_record() {
     let deep = |n: usize| format!("{}1{}", r#"{"a":"#.repeat(n), "}".repeat(n));
     assert!(inspect(deep(MAX_DEPTH).as_bytes()).is_ok());
     let large = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_RECORD_BYTES));
@@ -102,7 +102,7 @@ fn refuses_what_is_no_record() {
         (r#"{"a":1,"\u0061":3}"#, InvalidRecord::DuplicateKey),
         (r#"{"a":{"b":1,"b":2},"c":3}"#, InvalidRecord::DuplicateKey),
         (r#"{"$link":"x","$link":"y"}"#, InvalidRecord::DuplicateKey),
-        // What is no JSON is nothing else besides, wherever the key is repeated.
+        // Malformed JSON takes precedence over a duplicate key.
         (r#"{"a":1,"a":2}x"#, InvalidRecord::Malformed),
         (r#"{"a":1,"a":2}{}"#, InvalidRecord::Malformed),
         (r#"{"a":{"b":1,"b":2},"c":nul}"#, InvalidRecord::Malformed),
@@ -114,7 +114,7 @@ fn refuses_what_is_no_record() {
 }
 
 #[test]
-fn finds_references_wherever_they_are() {
+fn finds_references_at_any_depth() {
     let record = json!({
         "subject": {"uri": "at://did:plc:b/x.y.z/2", "cid": "bafy"},
         "list": ["at://did:plc:a/x.y.z/1", ["at://did:plc:a/x.y.z/1"], "see at://did:plc:c/x.y.z/3"],
@@ -128,7 +128,7 @@ fn finds_references_wherever_they_are() {
     assert_eq!(inspect(record.to_string().as_bytes()).unwrap().refs, expected);
     let escaped = inspect(br#"{"a":"\u0061t:\/\/did:plc:a"}"#).unwrap();
     assert_eq!(escaped.refs, ["at://did:plc:a"]);
-    // A record without a CID still refers.
+    // A record without a CID still has references.
     let float = inspect(br#"{"a":1.5,"b":"at://x"}"#).unwrap();
     assert_eq!((float.cid, float.refs), (Err(Unencodable::Number), vec!["at://x".to_owned()]));
 }
@@ -176,7 +176,7 @@ proptest! {
     #[test]
     fn accepts_the_json_that_serde_json_accepts(text in r#"\{("[a\\"]{0,2}"|[0-9.eE+-]{1,4}|[\[\]{}:, ]|true|null|"a":|"b":){0,12}\}"#) {
         let ours = inspect(text.as_bytes());
-        // A number too large for a double is JSON all the same; serde_json refuses it unless it only skips it.
+        // A number too large for a double is still JSON; serde_json accepts it only when it skips the value.
         let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
         match ours {
             Ok(_) | Err(InvalidRecord::DuplicateKey) => prop_assert!(theirs, "{}", text),

@@ -1,4 +1,4 @@
-//! `include:<nsid>`: the permissions that a lexicon lists.
+//! The scope `include:<nsid>`, which grants the permissions of a permission set: a lexicon that lists them.
 
 use std::fmt;
 
@@ -6,32 +6,32 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::permission::is_audience;
-use super::text::{self, Parts};
+use super::text::{self, ScopeText};
 use super::{Names, Repo, Rpc, Scope};
 use crate::atproto::Nsid;
 
-/// A permission set by name.
+/// A reference to a permission set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Include {
     pub set: Nsid,
-    /// The audience of the set's `rpc` permissions that inherit one.
+    /// The audience for those `rpc` permissions of the set that inherit it.
     pub audience: Option<String>,
 }
 
 impl Include {
-    pub(super) fn read(parts: Parts<'_>) -> Result<Self, &'static str> {
-        parts.only(&["nsid", "aud"])?;
-        let name = parts.value("nsid", true)?.ok_or("it names no permission set")?;
+    pub(super) fn read(scope_text: ScopeText<'_>) -> Result<Self, &'static str> {
+        scope_text.allow_only(&["nsid", "aud"])?;
+        let name = scope_text.value("nsid", true)?.ok_or("the permission set is missing")?;
         let set = Nsid::try_from(name).map_err(|_| "its permission set is not an NSID")?;
-        let audience = parts.value("aud", false)?;
+        let audience = scope_text.value("aud", false)?;
         if audience.is_some_and(|audience| !is_audience(audience)) {
-            return Err("its audience is not a DID with the fragment of a service");
+            return Err("its audience is not a DID with a service fragment");
         }
         Ok(Self { set, audience: audience.map(str::to_owned) })
     }
 
-    /// What a set allows when it is included so. A set speaks for its own namespace alone: permissions for anything else,
-    /// for all collections or methods, and of other resources are left out.
+    /// The scopes that `set` grants through this include. A set can grant only permissions in its own namespace, so
+    /// permissions outside it, for all collections or methods, or of other resources are left out.
     pub(super) fn scopes_of(&self, set: &PermissionSet) -> Vec<Scope> {
         set.permissions.iter().filter_map(|permission| self.scope_of(permission)).collect()
     }
@@ -39,11 +39,11 @@ impl Include {
     fn scope_of(&self, permission: &Permission) -> Option<Scope> {
         let (scope, names) = match permission.resource.as_str() {
             "repo" => {
-                let parts = Parts::listed(
+                let scope_text = ScopeText::from_lists(
                     "repo",
                     &[("collection", &permission.collection), ("action", &permission.action)],
                 );
-                let repo = Repo::read(parts).ok()?;
+                let repo = Repo::read(scope_text).ok()?;
                 (Scope::Repo(repo.clone()), repo.collections)
             }
             "rpc" => {
@@ -52,22 +52,24 @@ impl Include {
                     (None, true, Some(audience)) => audience,
                     _ => return None,
                 };
-                let parts =
-                    Parts::listed("rpc", &[("lxm", &permission.lxm), ("aud", &[audience.to_owned()])]);
-                let rpc = Rpc::read(parts).ok()?;
+                let scope_text = ScopeText::from_lists(
+                    "rpc",
+                    &[("lxm", &permission.lxm), ("aud", &[audience.to_owned()])],
+                );
+                let rpc = Rpc::read(scope_text).ok()?;
                 (Scope::Rpc(rpc.clone()), rpc.methods)
             }
             _ => return None,
         };
         match names {
-            Names::These(names) if names.iter().all(|name| self.speaks_for(name.as_str())) => Some(scope),
+            Names::List(names) if names.iter().all(|name| self.may_grant(name.as_str())) => Some(scope),
             _ => None,
         }
     }
 
-    /// Whether the set may say anything about an NSID: one in its group or below it, `com.example.*` for
-    /// `com.example.authBasic`.
-    pub fn speaks_for(&self, name: &str) -> bool {
+    /// Whether the set may grant permissions for an NSID: one in the set's group or below it, such as `com.example.*`
+    /// for `com.example.authBasic`.
+    pub fn may_grant(&self, name: &str) -> bool {
         let group = self.set.as_str().rsplit_once('.').map_or("", |(group, _)| group);
         name.strip_prefix(group).is_some_and(|rest| !group.is_empty() && rest.starts_with('.'))
     }
@@ -102,13 +104,13 @@ struct Permission {
 }
 
 impl PermissionSet {
-    /// Of a lexicon document; `None` when it is none of a permission set.
+    /// Reads a lexicon document; `None` when its main definition is not a `permission-set`.
     pub fn of_lexicon(document: &Value) -> Option<Self> {
         let main = document.pointer("/defs/main")?;
         if main["type"] != "permission-set" {
             return None;
         }
-        // One that is not understood allows nothing, and the others stand.
+        // A permission that can't be read grants nothing; the others still count.
         let permissions = main["permissions"].as_array()?.iter();
         let permissions = permissions.filter_map(|permission| Permission::deserialize(permission).ok());
         Some(Self { permissions: permissions.collect() })

@@ -1,11 +1,11 @@
-//! OAuth scopes of atproto: what an application may do in a user's name.
+//! Parses and compares the OAuth scopes of atproto: what an application may do in a user's name.
 //!
-//! A scope string is a list of scopes with blanks between them (RFC 6749 §3.3); a scope is `resource:positional?name=value`
-//! (atproto permission specification). Every question about them is a [`Need`] put to a set of [`Scopes`]: whether a call is
-//! allowed, and whether one set lies within another, which is the same question once for each part of it.
+//! A scope string is a list of scopes separated by spaces (RFC 6749 §3.3); a scope is `resource:positional?name=value`
+//! (atproto permission specification). A [`Need`] is a single permission, which [`Scopes::allows`] checks.
+//! [`Scopes::covers`] compares two sets by checking each need of the other set.
 
 mod include;
-mod meet;
+mod intersection;
 mod need;
 mod permission;
 mod text;
@@ -22,15 +22,15 @@ pub use permission::{
     Account, AccountAction, AccountAttribute, Blob, Identity, IdentityAttribute, Names, Repo, RepoAction, Rpc,
 };
 
-/// Bytes of a scope string: what authorization servers take in a request.
+/// The maximum length of a scope string, in bytes: authorization servers accept no more in a request.
 pub const MAX_BYTES: usize = 8 << 10;
 
-/// What is wrong with a scope string, for whoever wrote it.
+/// Why a scope string is invalid. The text is for its author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
     #[error("scopes are longer than {MAX_BYTES} bytes")]
     TooLong,
-    #[error("scopes are printable ASCII without quotes and backslashes, with blanks between them")]
+    #[error("scopes must be printable ASCII without quotes and backslashes, separated by spaces")]
     Character,
     #[error("the scope {scope} is not valid: {why}")]
     Invalid { scope: String, why: &'static str },
@@ -39,9 +39,9 @@ pub enum ScopeError {
 /// One scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// That the session is an atproto session at all; the account's DID with it.
+    /// The session is an atproto session: the application learns the account's DID.
     Atproto,
-    /// Everything in the repo, blobs, and all methods but those of chats: the rights of an app password.
+    /// All writes to the repo, all blob uploads, and all methods except `chat.bsky.*`: the rights of an app password.
     TransitionGeneric,
     TransitionEmail,
     TransitionChat,
@@ -51,7 +51,7 @@ pub enum Scope {
     Account(Account),
     Identity(Identity),
     Include(Include),
-    /// One that is not known here. It is passed on, and allows nothing.
+    /// An unknown scope. It is passed on unchanged and allows nothing.
     Other(String),
 }
 
@@ -66,20 +66,20 @@ impl FromStr for Scope {
     type Err = ScopeError;
 
     /// # Errors
-    /// For what can be no scope, and for a resource that is known with parameters that are not.
+    /// For malformed text, and for invalid parameters of a known resource.
     fn from_str(scope: &str) -> Result<Self, ScopeError> {
         if let Some((_, known)) = STATIC.iter().find(|(name, _)| *name == scope) {
             return Ok(known.clone());
         }
         let invalid = |why| ScopeError::Invalid { scope: scope.to_owned(), why };
-        let parts = text::Parts::of(scope).map_err(invalid)?;
-        match parts.resource {
-            "repo" => Repo::read(parts).map(Self::Repo),
-            "rpc" => Rpc::read(parts).map(Self::Rpc),
-            "blob" => Blob::read(parts).map(Self::Blob),
-            "account" => Account::read(parts).map(Self::Account),
-            "identity" => Identity::read(parts).map(Self::Identity),
-            "include" => Include::read(parts).map(Self::Include),
+        let scope_text = text::ScopeText::parse(scope).map_err(invalid)?;
+        match scope_text.resource {
+            "repo" => Repo::read(scope_text).map(Self::Repo),
+            "rpc" => Rpc::read(scope_text).map(Self::Rpc),
+            "blob" => Blob::read(scope_text).map(Self::Blob),
+            "account" => Account::read(scope_text).map(Self::Account),
+            "identity" => Identity::read(scope_text).map(Self::Identity),
+            "include" => Include::read(scope_text).map(Self::Include),
             _ => Ok(Self::Other(scope.to_owned())),
         }
         .map_err(invalid)
@@ -103,17 +103,17 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A set of scopes, in the order they were written.
+/// A set of scopes, in the order of the scope string.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(Vec<Scope>);
 
 impl FromStr for Scopes {
     type Err = ScopeError;
 
-    /// Reads a scope string. Nothing at all is the empty set.
+    /// Parses a scope string. An empty string is the empty set.
     ///
     /// # Errors
-    /// Says which scope is wrong.
+    /// Names the first invalid scope.
     fn from_str(text: &str) -> Result<Self, ScopeError> {
         if text.len() > MAX_BYTES {
             return Err(ScopeError::TooLong);
@@ -150,13 +150,13 @@ impl Scopes {
         }
     }
 
-    /// Whether the set allows something.
+    /// Whether one scope of the set allows `need`.
     pub fn allows(&self, need: &Need<'_>) -> bool {
         need.is_met(self)
     }
 
-    /// Whether `others` ask for nothing beyond this set. Permission sets count as what they are called: expand both sides
-    /// to compare what they hold.
+    /// Whether this set allows everything that `others` allows. Permission sets are compared by name only: expand both
+    /// sides first to compare their permissions.
     pub fn covers(&self, others: &Self) -> bool {
         others.iter().all(|scope| {
             self.contains(scope)
@@ -164,7 +164,8 @@ impl Scopes {
         })
     }
 
-    /// With each `include:` replaced by what the permission set of that name allows; one that `find` does not know stays.
+    /// This set with each `include:` replaced by the scopes of its permission set. An `include:` that `find` does not
+    /// know stays.
     #[must_use]
     pub fn expanded(&self, find: impl Fn(&Include) -> Option<PermissionSet>) -> Self {
         let scopes = self.iter().flat_map(|scope| match scope {

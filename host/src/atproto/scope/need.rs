@@ -1,13 +1,13 @@
-//! What is asked of a set of scopes.
+//! Checks whether scopes allow a single permission.
 
 use super::permission::{AccountAction, AccountAttribute, IdentityAttribute, Names, RepoAction};
 use super::{Scope, Scopes};
 use crate::atproto::Nsid;
 
-/// The one namespace that the generic scope of old does not open.
+/// The only namespace whose methods `transition:generic` does not allow.
 pub(super) const CHAT: &str = "chat.bsky.";
 
-/// One thing that a scope may allow. `None` stands for all collections, methods or audiences.
+/// A single permission that a call needs. `None` stands for all collections, methods or audiences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need<'a> {
     Repo {
@@ -16,7 +16,7 @@ pub enum Need<'a> {
     },
     Rpc {
         method: Option<&'a str>,
-        /// With the service's fragment.
+        /// A DID with a service fragment.
         audience: Option<&'a str>,
     },
     /// A media type in lower case without parameters, or a range like `image/*`.
@@ -32,16 +32,16 @@ pub enum Need<'a> {
     },
 }
 
-/// Each of the names, or all at once.
+/// One item for each name, or a single `None` for all.
 fn each(names: &Names) -> Vec<Option<&str>> {
     match names {
         Names::Any => vec![None],
-        Names::These(names) => names.iter().map(|name| Some(Nsid::as_str(name))).collect(),
+        Names::List(names) => names.iter().map(|name| Some(Nsid::as_str(name))).collect(),
     }
 }
 
 impl<'a> Need<'a> {
-    /// All that a scope allows, part by part; `None` for one that allows nothing by itself or more than can be told.
+    /// All needs that a scope meets; `None` for a scope that meets none by itself, or whose needs can't be listed.
     pub(super) fn all_of(scope: &'a Scope) -> Option<Vec<Self>> {
         Some(match scope {
             Scope::Repo(repo) => {
@@ -71,7 +71,7 @@ impl<'a> Need<'a> {
         })
     }
 
-    /// Whether one of the scopes is enough.
+    /// Whether at least one of the scopes meets this need.
     pub(super) fn is_met(&self, scopes: &Scopes) -> bool {
         scopes.iter().any(|scope| self.is_met_by(scope))
     }
@@ -79,7 +79,7 @@ impl<'a> Need<'a> {
     fn is_met_by(&self, scope: &Scope) -> bool {
         match (self, scope) {
             (Self::Repo { .. } | Self::Blob { .. }, Scope::TransitionGeneric) => true,
-            // All methods would be those of chats too.
+            // `None`, all methods, includes `chat.bsky.*`.
             (Self::Rpc { method, .. }, Scope::TransitionGeneric) => {
                 method.is_some_and(|m| !m.starts_with(CHAT))
             }

@@ -1,16 +1,16 @@
-//! Scopes of resources: `repo`, `rpc`, `blob`, `account`, `identity`.
+//! The scopes of the resources `repo`, `rpc`, `blob`, `account` and `identity`.
 
 use std::fmt;
 
-use super::text::{self, Parts};
+use super::text::{self, ScopeText};
 use crate::atproto::{Did, Nsid};
 
-/// NSIDs, or all there are.
+/// A list of NSIDs, or all NSIDs (`*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
     Any,
-    /// Sorted, each once.
-    These(Vec<Nsid>),
+    /// Sorted, without duplicates.
+    List(Vec<Nsid>),
 }
 
 impl Names {
@@ -18,7 +18,7 @@ impl Names {
         let mut names = Vec::with_capacity(values.len());
         for value in values {
             if *value != "*" {
-                names.push(Nsid::try_from(*value).map_err(|_| "it has something in it that is not an NSID")?);
+                names.push(Nsid::try_from(*value).map_err(|_| "one of its values is not an NSID")?);
             }
         }
         if names.len() < values.len() {
@@ -26,26 +26,26 @@ impl Names {
         }
         names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         names.dedup();
-        Ok(Self::These(names))
+        Ok(Self::List(names))
     }
 
     fn texts(&self) -> Vec<&str> {
         match self {
             Self::Any => vec!["*"],
-            Self::These(names) => names.iter().map(Nsid::as_str).collect(),
+            Self::List(names) => names.iter().map(Nsid::as_str).collect(),
         }
     }
 
-    /// Whether `name` is among them; `None` asks for all.
+    /// Whether `name` is included; `None` stands for all NSIDs.
     pub(super) fn has(&self, name: Option<&str>) -> bool {
         match self {
             Self::Any => true,
-            Self::These(names) => name.is_some_and(|name| names.iter().any(|n| n.as_str() == name)),
+            Self::List(names) => name.is_some_and(|name| names.iter().any(|n| n.as_str() == name)),
         }
     }
 }
 
-/// Sorted, each once.
+/// Reads each word; the result is sorted and has no duplicates.
 fn read_all<T: Ord>(
     words: &[&str],
     read: impl Fn(&str) -> Result<T, &'static str>,
@@ -56,8 +56,8 @@ fn read_all<T: Ord>(
     Ok(all)
 }
 
-/// A closed list of words in scopes.
-macro_rules! words {
+/// Defines an enum of the keywords of a parameter.
+macro_rules! keywords {
     ($(#[$meta:meta])* $type:ident { $($variant:ident $word:literal),+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,26 +71,26 @@ macro_rules! words {
             }
 
             fn read(word: &str) -> Result<Self, &'static str> {
-                match word { $($word => Ok(Self::$variant),)+ _ => Err("it has a word that its resource does not know") }
+                match word { $($word => Ok(Self::$variant),)+ _ => Err("it has an unknown action or attribute") }
             }
         }
     };
 }
 
-words! {
+keywords! {
     /// What is done to a record.
     RepoAction { Create "create", Update "update", Delete "delete" }
 }
-words! {
-    /// A part of the account's settings at its PDS.
+keywords! {
+    /// One of the account's settings at its PDS.
     AccountAttribute { Email "email", Repo "repo", Status "status" }
 }
-words! {
-    /// What is done to an attribute; managing includes reading.
+keywords! {
+    /// What is done to an attribute. Managing includes reading.
     AccountAction { Read "read", Manage "manage" }
 }
-words! {
-    /// A part of the account's identity; all of them with `*`.
+keywords! {
+    /// An attribute of the account's identity; `*` stands for all.
     IdentityAttribute { Handle "handle", Any "*" }
 }
 
@@ -98,15 +98,15 @@ words! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repo {
     pub collections: Names,
-    /// Sorted; all three when the scope does not say.
+    /// Sorted; all three when the scope names none.
     pub actions: Vec<RepoAction>,
 }
 
 impl Repo {
-    pub(super) fn read(parts: Parts<'_>) -> Result<Self, &'static str> {
-        parts.only(&["collection", "action"])?;
-        let collections = parts.values("collection", true)?.ok_or("it names no collection")?;
-        let actions = match parts.values("action", false)? {
+    pub(super) fn read(scope_text: ScopeText<'_>) -> Result<Self, &'static str> {
+        scope_text.allow_only(&["collection", "action"])?;
+        let collections = scope_text.values("collection", true)?.ok_or("the collection is missing")?;
+        let actions = match scope_text.values("action", false)? {
             Some(words) => read_all(&words, RepoAction::read)?,
             None => RepoAction::ALL.to_vec(),
         };
@@ -122,15 +122,15 @@ impl fmt::Display for Repo {
     }
 }
 
-/// `rpc:<lxm>?aud=…`: service tokens for methods of other servers.
+/// `rpc:<lxm>?aud=…`: service auth tokens for methods of other servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rpc {
     pub methods: Names,
-    /// A DID with a service's fragment; `None` for all (`*`).
+    /// A DID with a service fragment; `None` for all (`*`).
     pub audience: Option<String>,
 }
 
-/// Whether a text names a service: a DID with one fragment.
+/// Whether a text names a service: a DID with a fragment.
 pub(super) fn is_audience(text: &str) -> bool {
     text.split_once('#').is_some_and(|(did, fragment)| {
         let is_fragment = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&b);
@@ -139,18 +139,18 @@ pub(super) fn is_audience(text: &str) -> bool {
 }
 
 impl Rpc {
-    pub(super) fn read(parts: Parts<'_>) -> Result<Self, &'static str> {
-        parts.only(&["lxm", "aud"])?;
-        let methods = parts.values("lxm", true)?.ok_or("it names no method")?;
-        let audience = match parts.value("aud", false)? {
-            None => return Err("it names no audience"),
+    pub(super) fn read(scope_text: ScopeText<'_>) -> Result<Self, &'static str> {
+        scope_text.allow_only(&["lxm", "aud"])?;
+        let methods = scope_text.values("lxm", true)?.ok_or("the method is missing")?;
+        let audience = match scope_text.value("aud", false)? {
+            None => return Err("the audience is missing"),
             Some("*") => None,
             Some(audience) if is_audience(audience) => Some(audience.to_owned()),
-            Some(_) => return Err("its audience is not a DID with the fragment of a service"),
+            Some(_) => return Err("its audience is not a DID with a service fragment"),
         };
         let methods = Names::read(&methods)?;
         if methods == Names::Any && audience.is_none() {
-            return Err("all methods of all servers are too much");
+            return Err("it must not allow all methods of all servers");
         }
         Ok(Self { methods, audience })
     }
@@ -163,20 +163,20 @@ impl fmt::Display for Rpc {
     }
 }
 
-/// `blob:<type>`: uploads.
+/// `blob:<type>`: blob uploads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// Media types in lower case, `image/*` and `*/*` among them; sorted, each once.
+    /// Media types or ranges (`image/*`, `*/*`) in lower case; sorted, without duplicates.
     pub types: Vec<String>,
 }
 
 impl Blob {
-    pub(super) fn read(parts: Parts<'_>) -> Result<Self, &'static str> {
-        parts.only(&["accept"])?;
-        let values = parts.values("accept", true)?.ok_or("it names no media type")?;
+    pub(super) fn read(scope_text: ScopeText<'_>) -> Result<Self, &'static str> {
+        scope_text.allow_only(&["accept"])?;
+        let values = scope_text.values("accept", true)?.ok_or("the media type is missing")?;
         let mut types: Vec<String> = values.iter().map(|value| value.to_ascii_lowercase()).collect();
         if !types.iter().all(|kind| is_media_range(kind)) {
-            return Err("it has something in it that is not a media type");
+            return Err("one of its values is not a media type");
         }
         if types.iter().any(|kind| kind == "*/*") {
             types = vec!["*/*".to_owned()];
@@ -186,7 +186,7 @@ impl Blob {
         Ok(Self { types })
     }
 
-    /// Whether uploads of a media type are covered, or all of a range.
+    /// Whether uploads of a media type, or of all types in a range, are allowed.
     pub(super) fn has(&self, kind: &str) -> bool {
         self.types.iter().any(|own| match own.strip_suffix('*') {
             Some("*/") => true,
@@ -215,15 +215,16 @@ impl fmt::Display for Blob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub attribute: AccountAttribute,
-    /// Sorted; reading when the scope does not say.
+    /// Sorted; only reading when the scope names none.
     pub actions: Vec<AccountAction>,
 }
 
 impl Account {
-    pub(super) fn read(parts: Parts<'_>) -> Result<Self, &'static str> {
-        parts.only(&["attr", "action"])?;
-        let attribute = AccountAttribute::read(parts.value("attr", true)?.ok_or("it names no attribute")?)?;
-        let actions = match parts.values("action", false)? {
+    pub(super) fn read(scope_text: ScopeText<'_>) -> Result<Self, &'static str> {
+        scope_text.allow_only(&["attr", "action"])?;
+        let attribute =
+            AccountAttribute::read(scope_text.value("attr", true)?.ok_or("the attribute is missing")?)?;
+        let actions = match scope_text.values("action", false)? {
             Some(words) => read_all(&words, AccountAction::read)?,
             None => vec![AccountAction::Read],
         };
@@ -246,9 +247,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    pub(super) fn read(parts: Parts<'_>) -> Result<Self, &'static str> {
-        parts.only(&["attr"])?;
-        let attribute = parts.value("attr", true)?.ok_or("it names no attribute")?;
+    pub(super) fn read(scope_text: ScopeText<'_>) -> Result<Self, &'static str> {
+        scope_text.allow_only(&["attr"])?;
+        let attribute = scope_text.value("attr", true)?.ok_or("the attribute is missing")?;
         Ok(Self { attribute: IdentityAttribute::read(attribute)? })
     }
 }

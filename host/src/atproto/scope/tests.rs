@@ -1,4 +1,4 @@
-//! Vectors: what is a scope and how it is written, what a set allows, and what lies within it.
+//! Test vectors: the syntax of scopes, what a set allows, and which sets it covers.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -12,9 +12,9 @@ fn scopes(text: &str) -> Scopes {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// In their shortest form, as `@atproto/oauth-scopes` writes them too.
+/// The shortest form, as `@atproto/oauth-scopes` writes it too.
 #[test]
-fn scopes_have_one_way_to_be_written() {
+fn scopes_have_a_canonical_form() {
     for (text, canonical) in [
         ("atproto", "atproto"),
         ("transition:generic", "transition:generic"),
@@ -71,7 +71,7 @@ fn scopes_have_one_way_to_be_written() {
 }
 
 #[test]
-fn what_is_no_scope_is_refused() {
+fn invalid_scopes_are_rejected() {
     for text in [
         ":x",
         "repo",
@@ -118,7 +118,7 @@ fn what_is_no_scope_is_refused() {
 const APP: &str = "did:web:example.com#svc";
 
 #[test]
-fn a_set_allows_what_it_says_and_no_more() {
+fn a_set_allows_exactly_its_scopes() {
     let repo = |collection, action| Need::Repo { collection: Some(collection), action };
     let rpc = |method, audience| Need::Rpc { method: Some(method), audience: Some(audience) };
     let account = |attribute, action| Need::Account { attribute, action };
@@ -170,7 +170,7 @@ fn a_set_allows_what_it_says_and_no_more() {
 }
 
 #[test]
-fn one_set_lies_within_another_or_not() {
+fn a_set_covers_another_or_not() {
     for (all, part, within) in [
         ("atproto repo:*", "atproto", true),
         ("atproto", "atproto transition:generic", false),
@@ -213,7 +213,7 @@ fn one_set_lies_within_another_or_not() {
 }
 
 #[test]
-fn a_permission_set_speaks_for_its_own_namespace() {
+fn a_permission_set_grants_only_its_own_namespace() {
     let document = json!({ "lexicon": 1, "id": "com.example.authBasic", "defs": { "main": {
         "type": "permission-set", "title": "Basic", "permissions": [
             { "type": "permission", "resource": "repo", "collection": ["com.example.note", "com.example.deep.down"] },
@@ -253,7 +253,7 @@ fn a_permission_set_speaks_for_its_own_namespace() {
 
 proptest! {
     #[test]
-    fn whatever_is_read_is_read_again_the_same(text in "[a-z:?=&%#*./ +A-F0-9]{0,80}") {
+    fn parsed_scopes_round_trip(text in "[a-z:?=&%#*./ +A-F0-9]{0,80}") {
         if let Ok(set) = text.parse::<Scopes>() {
             prop_assert_eq!(set.to_string().parse(), Ok(set.clone()), "{}", set);
             prop_assert!(set.covers(&set));
@@ -261,7 +261,7 @@ proptest! {
     }
 
     #[test]
-    fn words_of_scopes_are_read_again_the_same(words in prop::collection::vec(prop::sample::select(vec![
+    fn scopes_of_keywords_round_trip(words in prop::collection::vec(prop::sample::select(vec![
         "repo", "rpc", "blob", "account", "identity", "include", ":", "?", "&", "=", "collection", "action", "lxm", "aud",
         "accept", "attr", "*", "com.example.note", "did:web:example.com%23svc", "image/*", "create", "email", "manage", " "]), 1..14)) {
         if let Ok(set) = words.concat().parse::<Scopes>() {

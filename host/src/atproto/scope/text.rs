@@ -1,23 +1,24 @@
-//! The text of a scope: `resource:positional?name=value&name=value`.
+//! Reads and writes the syntax of a scope: `resource:positional?name=value&name=value`.
 
 use std::fmt;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use url::form_urlencoded;
 
-/// What would end a value, or be read as something else: in both places where values stand.
+/// Characters that are escaped in every value: they would end it or have another meaning.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'&').add(b'?').add(b'\\');
+/// Characters that are escaped in the value of a named parameter.
 const ENCODED_PARAMETER: &AsciiSet = &ENCODED.add(b'+').add(b'=');
 
-/// A scope, taken apart.
-pub(super) struct Parts<'a> {
+/// A scope split into its resource, its positional value and its named parameters.
+pub(super) struct ScopeText<'a> {
     pub(super) resource: &'a str,
     positional: Option<String>,
     parameters: Vec<(String, String)>,
 }
 
-impl<'a> Parts<'a> {
-    pub(super) fn of(scope: &'a str) -> Result<Self, &'static str> {
+impl<'a> ScopeText<'a> {
+    pub(super) fn parse(scope: &'a str) -> Result<Self, &'static str> {
         let (head, query) = match scope.split_once('?') {
             Some((head, query)) => (head, query),
             None => (scope, ""),
@@ -27,10 +28,10 @@ impl<'a> Parts<'a> {
             None => (head, None),
         };
         if resource.is_empty() {
-            return Err("it names no resource");
+            return Err("the resource is missing");
         }
         let positional = positional.map(|value| percent_decode_str(value).decode_utf8());
-        let positional = positional.transpose().map_err(|_| "its percent encoding is no UTF-8")?;
+        let positional = positional.transpose().map_err(|_| "its percent encoding is not UTF-8")?;
         Ok(Self {
             resource,
             positional: positional.map(std::borrow::Cow::into_owned),
@@ -38,44 +39,44 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The same, from lists of values.
-    pub(super) fn listed(resource: &'a str, parameters: &[(&str, &[String])]) -> Self {
+    /// Builds a scope from lists of values, as permission sets contain them.
+    pub(super) fn from_lists(resource: &'a str, parameters: &[(&str, &[String])]) -> Self {
         let pairs = parameters
             .iter()
             .flat_map(|(name, values)| values.iter().map(|value| ((*name).to_owned(), value.clone())));
         Self { resource, positional: None, parameters: pairs.collect() }
     }
 
-    /// Refuses parameters of other names.
-    pub(super) fn only(&self, names: &[&str]) -> Result<(), &'static str> {
+    /// Rejects parameters with other names.
+    pub(super) fn allow_only(&self, names: &[&str]) -> Result<(), &'static str> {
         if self.parameters.iter().all(|(name, _)| names.contains(&name.as_str())) {
             return Ok(());
         }
-        Err("it has a parameter that its resource does not have")
+        Err("it has a parameter that its resource does not define")
     }
 
-    /// The values of a parameter, which may stand in the positional place instead. `None` when there are none.
+    /// The values of a parameter: named, or the positional value if `is_positional`. `None` when there are none.
     pub(super) fn values(&self, name: &str, is_positional: bool) -> Result<Option<Vec<&str>>, &'static str> {
         let named: Vec<&str> =
             self.parameters.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_str()).collect();
         match self.positional.as_deref().filter(|_| is_positional) {
-            Some(_) if !named.is_empty() => Err("it says the same in two places"),
+            Some(_) if !named.is_empty() => Err("a parameter is both positional and named"),
             Some(value) => Ok(Some(vec![value])),
             None => Ok(Some(named).filter(|named| !named.is_empty())),
         }
     }
 
-    /// As [`Self::values`], for a parameter that has one.
+    /// As [`Self::values`], for a parameter with a single value.
     pub(super) fn value(&self, name: &str, is_positional: bool) -> Result<Option<&str>, &'static str> {
         match self.values(name, is_positional)?.as_deref() {
             None => Ok(None),
             Some([value]) => Ok(Some(value)),
-            Some(_) => Err("a parameter that has one value is there twice"),
+            Some(_) => Err("a parameter with a single value occurs twice"),
         }
     }
 }
 
-/// Writes a scope: one value of `first` stands in the positional place.
+/// Writes a scope. If `first` has a single value, it becomes the positional value.
 pub(super) fn write<'a>(
     f: &mut fmt::Formatter<'_>,
     resource: &str,

@@ -12,7 +12,7 @@ fn tenant(name: &str) -> Tenant {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_waits_one_turn_however_much_another_asks_for() {
+async fn a_tenant_waits_one_round_however_many_calls_another_makes() {
     let pool = FairPool::new("test", BOUNDS);
     let order = StdMutex::new(String::new());
     let call = async |name: &str| {
@@ -32,7 +32,7 @@ async fn a_tenant_waits_one_turn_however_much_another_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_tenant_leaves_places_to_others() {
+async fn one_tenant_does_not_get_all_places() {
     let pool = FairPool::new("test", Bounds { per_tenant: 1, ..BOUNDS });
     let held = pool.enter(&tenant("a")).await.unwrap();
     assert_eq!(pool.try_enter(&tenant("a")).unwrap_err(), Full::Tenant);
@@ -67,13 +67,13 @@ async fn waiting_is_bounded_in_number_and_time() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_takes_nothing_along() {
+async fn a_dropped_call_releases_its_place() {
     let pool = FairPool::new("test", Bounds { places: 1, ..BOUNDS });
     let (a, b) = (tenant("a"), tenant("b"));
     let held = pool.enter(&a).await.unwrap();
     let mut waiting = Box::pin(pool.enter(&b));
     assert!(futures_util::poll!(&mut waiting).is_pending());
-    // Its turn has come, and it has not noticed.
+    // The place is granted, but the waiting call is not polled.
     drop(held);
     assert_eq!(pool.0.lock().used, 1);
     drop(waiting);
@@ -82,20 +82,20 @@ async fn a_caller_that_goes_away_takes_nothing_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn small_calls_do_not_overtake_a_large_one_for_ever() {
+async fn small_calls_do_not_overtake_a_large_one_forever() {
     let bounds = Bounds { places: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS };
     let pool = FairPool::new("test", bounds);
     let (a, b) = (tenant("a"), tenant("b"));
     let mut held = pool.enter_many(&a, 3).await.unwrap();
     let mut large = Box::pin(pool.enter_many(&b, 3));
     assert!(futures_util::poll!(&mut large).is_pending());
-    // One place is free, and it is kept for the one that waits.
+    // One place is free, and it is reserved for the waiting call.
     assert!(pool.is_full_for(&a));
     assert_eq!(pool.try_enter(&a).unwrap_err(), Full::Pool);
     held.shrink_to(1);
     let large = large.await.unwrap();
     assert_eq!(pool.0.lock().used, 4);
-    // More than a share is all of it.
+    // A call larger than the share takes the whole share.
     let mut all = Box::pin(pool.enter_many(&a, 100));
     assert!(futures_util::poll!(&mut all).is_pending());
     drop((held, large));
@@ -106,7 +106,7 @@ async fn small_calls_do_not_overtake_a_large_one_for_ever() {
 }
 
 #[tokio::test]
-async fn a_large_call_that_goes_away_lets_the_others_go_on() {
+async fn dropping_a_large_call_unblocks_the_others() {
     let pool = FairPool::new(
         "test",
         Bounds { places: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS },
@@ -122,7 +122,7 @@ async fn a_large_call_that_goes_away_lets_the_others_go_on() {
 }
 
 proptest! {
-    /// Whatever comes and goes, no bound is exceeded, no place is lost and nobody waits beside a free place.
+    /// No limit is exceeded, no place is lost, and no call waits while its places are free.
     #[test]
     fn random_histories_keep_the_bounds(steps in proptest::collection::vec((0_u8..5, 0_u8..3, 0_usize..8), 1..200)) {
         let bounds = Bounds { places: 5, per_tenant: 3, waiting: 8, waiting_per_tenant: 5, patience: Duration::MAX };
@@ -133,15 +133,15 @@ proptest! {
             match what {
                 0 | 1 => {
                     let places = which % 3 + 1;
-                    match pool.0.take_or_wait(&tenant, places) {
-                        Ok(Taken::Now) => held.push(pool.place(&tenant, places)),
-                        Ok(Taken::Later(id, turn)) => waiting.push((tenant, places, id, turn)),
+                    match pool.0.take_or_enqueue(&tenant, places) {
+                        Ok(Admission::Granted) => held.push(pool.place(&tenant, places)),
+                        Ok(Admission::Queued(id, granted)) => waiting.push((tenant, places, id, granted)),
                         Err(_) => {}
                     }
                 }
                 2 if !held.is_empty() => drop(held.swap_remove(which % held.len())),
                 3 if !waiting.is_empty() => {
-                    let (tenant, places, id, _turn) = waiting.swap_remove(which % waiting.len());
+                    let (tenant, places, id, _granted) = waiting.swap_remove(which % waiting.len());
                     drop(Waiter { shared: &pool.0, tenant: &tenant, places, id, done: false });
                 }
                 4 if !held.is_empty() => {
@@ -150,33 +150,34 @@ proptest! {
                 }
                 _ => {}
             }
-            waiting.retain_mut(|(tenant, places, _, turn)| {
-                let came = turn.try_recv().is_ok();
-                if came {
+            waiting.retain_mut(|(tenant, places, _, granted)| {
+                let is_granted = granted.try_recv().is_ok();
+                if is_granted {
                     held.push(pool.place(tenant, *places));
                 }
-                !came
+                !is_granted
             });
             let state = pool.0.lock();
             prop_assert_eq!(state.used, held.iter().map(|place| place.places).sum::<usize>());
             prop_assert_eq!(state.waiting, waiting.iter().map(|(_, places, ..)| places).sum::<usize>());
             prop_assert!(state.used <= bounds.places && state.waiting <= bounds.waiting);
-            prop_assert!(state.turns.len() <= state.tenants.len());
-            // Whose turn it is waits for more places than are free; the others wait for their own.
-            if let Some(first) = state.turns.front() {
+            prop_assert!(state.round_robin.len() <= state.tenants.len());
+            // The first tenant in the round robin waits for more places than are free. Tenants outside it wait for
+            // their own calls.
+            if let Some(first) = state.round_robin.front() {
                 let first = state.tenants[first].queue.front().map_or(0, |waiting| waiting.places);
                 prop_assert!(first > 0 && state.used + first > bounds.places);
             }
             for share in state.tenants.values() {
-                prop_assert!(share.held <= bounds.per_tenant);
-                prop_assert_eq!(share.in_turn, share.could_go_on(&bounds));
+                prop_assert!(share.used <= bounds.per_tenant);
+                prop_assert_eq!(share.in_round_robin, share.fits_share(&bounds));
                 let queued: usize = share.queue.iter().map(|waiting| waiting.places).sum();
                 prop_assert_eq!(share.queued, queued);
                 prop_assert!(queued <= bounds.waiting_per_tenant);
             }
         }
         drop(held);
-        for (tenant, places, id, _turn) in waiting {
+        for (tenant, places, id, _granted) in waiting {
             drop(Waiter { shared: &pool.0, tenant: &tenant, places, id, done: false });
         }
         prop_assert!(pool.0.lock().tenants.is_empty());

@@ -5,7 +5,7 @@ use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Engine, Result, Store};
 
 use super::bindings::belvedere::script::types::{Failure, FailureKind as Kind, Shape as WitShape};
-use super::bindings::{Guest as Bindings, GuestPre};
+use super::bindings::{Guest as ScriptBindings, GuestPre};
 use super::state::RunState;
 use crate::scripts::failure::{FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::ReturnKind;
@@ -16,7 +16,7 @@ use crate::scripts::limits;
 pub(in crate::scripts) struct Guest(GuestPre<RunState>);
 
 /// One instance of the guest, in one store.
-pub(in crate::scripts) struct Instance(Bindings);
+pub(in crate::scripts) struct Instance(ScriptBindings);
 
 /// What a run returned.
 pub(in crate::scripts) struct ReturnValue {
@@ -27,7 +27,7 @@ pub(in crate::scripts) struct ReturnValue {
 /// A linker with every import that the contract has; the guest can't import anything else.
 pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
     let mut linker = Linker::new(engine);
-    Bindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    ScriptBindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 

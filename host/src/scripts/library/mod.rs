@@ -13,7 +13,7 @@ pub use tally::TallySnapshot;
 use crate::reloadable::Reloadable;
 use crate::scripts::Engine;
 use crate::store::{self, Db, StoreError};
-use crate::trigger::{Bindings, Trigger, TriggerKind};
+use crate::trigger::{ScriptBindings, Trigger, TriggerKind};
 
 /// All scripts, by trigger id.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl ScriptSet {
     }
 }
 
-impl Bindings for Library {
+impl ScriptBindings for Library {
     fn has(&self, id: &str) -> bool {
         self.0.load().by_trigger.contains_key(id)
     }

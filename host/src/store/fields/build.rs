@@ -25,7 +25,7 @@ const LOCK: i64 = 0x6669_656c_6469_6478;
 
 /// The right to build and drop, of one process at a time. It ends with this value.
 #[derive(Debug)]
-pub enum Turn<'a> {
+pub enum BuildLock<'a> {
     /// A file has one server, and SQLite's own lock keeps statements apart.
     Sqlite(&'a SqlitePool),
     /// A connection of its own, which holds the lock for as long as it is open.
@@ -58,10 +58,10 @@ pub(in crate::store) fn name(kind: Kind, id: i64) -> String {
 }
 
 /// `None` while another host has the turn.
-pub async fn turn(db: &Db) -> Result<Option<Turn<'_>>, StoreError> {
+pub async fn lock(db: &Db) -> Result<Option<BuildLock<'_>>, StoreError> {
     match db {
-        Db::Sqlite(db) => Ok(Some(Turn::Sqlite(&db.writer))),
-        Db::Postgres(db) => Ok(try_lock(db).await?.map(Turn::Postgres)),
+        Db::Sqlite(db) => Ok(Some(BuildLock::Sqlite(&db.writer))),
+        Db::Postgres(db) => Ok(try_lock(db).await?.map(BuildLock::Postgres)),
     }
 }
 
@@ -77,12 +77,12 @@ async fn try_lock(db: &Postgres) -> Result<Option<PgConnection>, StoreError> {
     Ok(Some(conn))
 }
 
-impl Turn<'_> {
+impl BuildLock<'_> {
     /// Gives the turn back. Without this PostgreSQL does so in its own time, once it sees the connection gone.
     ///
     /// # Errors
     /// Of the database; the turn is gone all the same.
-    pub async fn end(self) -> Result<(), StoreError> {
+    pub async fn release(self) -> Result<(), StoreError> {
         if let Self::Postgres(mut conn) = self {
             sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut conn).await?;
             conn.close().await?;

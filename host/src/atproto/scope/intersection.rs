@@ -1,4 +1,4 @@
-//! What two sets of scopes allow both.
+//! Computes the intersection of two sets of scopes.
 
 use super::need::CHAT;
 use super::permission::{
@@ -7,8 +7,8 @@ use super::permission::{
 use super::{Include, PermissionSet, Scope, Scopes};
 
 impl Scopes {
-    /// What this set allows and `others` allow too. A scope that lies within `others` stays as it is written, of another
-    /// the part that both allow; permission sets are looked into with `find` where their name alone does not decide.
+    /// The scopes that both this set and `others` allow. A scope that `others` covers stays as it is; any other is
+    /// reduced to what both allow. Permission sets are expanded with `find` where their names alone do not decide.
     #[must_use]
     pub fn intersection(&self, others: &Self, find: impl Fn(&Include) -> Option<PermissionSet>) -> Self {
         let wide = others.expanded(&find);
@@ -22,8 +22,8 @@ impl Scopes {
             }
             for part in parts.iter() {
                 for other in wide.iter() {
-                    if let Some(meet) = meet(part, other) {
-                        both.add(meet);
+                    if let Some(common) = intersect(part, other) {
+                        both.add(common);
                     }
                 }
             }
@@ -32,16 +32,17 @@ impl Scopes {
     }
 }
 
-/// What two scopes allow both, where one scope can say it: all methods of a service, but for those of chats, is none.
-fn meet(a: &Scope, b: &Scope) -> Option<Scope> {
+/// What two scopes both allow. `None` when that is nothing, or when no scope can express it: all methods of a service
+/// except `chat.bsky.*`.
+fn intersect(a: &Scope, b: &Scope) -> Option<Scope> {
     match (a, b) {
         (Scope::TransitionGeneric, other @ (Scope::Repo(_) | Scope::Blob(_)))
         | (other @ (Scope::Repo(_) | Scope::Blob(_)), Scope::TransitionGeneric) => Some(other.clone()),
         (Scope::TransitionGeneric, Scope::Rpc(rpc)) | (Scope::Rpc(rpc), Scope::TransitionGeneric) => {
-            of_methods(rpc, |method| !method.starts_with(CHAT))
+            with_methods(rpc, |method| !method.starts_with(CHAT))
         }
         (Scope::TransitionChat, Scope::Rpc(rpc)) | (Scope::Rpc(rpc), Scope::TransitionChat) => {
-            of_methods(rpc, |method| method.starts_with(CHAT))
+            with_methods(rpc, |method| method.starts_with(CHAT))
         }
         (Scope::TransitionEmail, Scope::Account(account))
         | (Scope::Account(account), Scope::TransitionEmail) => {
@@ -50,7 +51,7 @@ fn meet(a: &Scope, b: &Scope) -> Option<Scope> {
                 .then_some(Scope::Account(Account { attribute: AccountAttribute::Email, actions }))
         }
         (Scope::Repo(a), Scope::Repo(b)) => {
-            let collections = a.collections.meet(&b.collections)?;
+            let collections = a.collections.intersect(&b.collections)?;
             let actions: Vec<_> =
                 a.actions.iter().filter(|action| b.actions.contains(action)).copied().collect();
             (!actions.is_empty()).then_some(Scope::Repo(Repo { collections, actions }))
@@ -60,7 +61,7 @@ fn meet(a: &Scope, b: &Scope) -> Option<Scope> {
                 (None, other) | (other, None) => other.clone(),
                 (Some(one), Some(other)) => Some((one == other).then(|| one.clone())?),
             };
-            Some(Scope::Rpc(Rpc { methods: a.methods.meet(&b.methods)?, audience }))
+            Some(Scope::Rpc(Rpc { methods: a.methods.intersect(&b.methods)?, audience }))
         }
         (Scope::Blob(a), Scope::Blob(b)) => {
             let of_a = a.types.iter().filter(|kind| b.has(kind));
@@ -71,7 +72,7 @@ fn meet(a: &Scope, b: &Scope) -> Option<Scope> {
             (!types.is_empty()).then_some(Scope::Blob(Blob { types }))
         }
         (Scope::Account(a), Scope::Account(b)) if a.attribute == b.attribute => {
-            // Managing includes reading, so that is what any two have in common.
+            // Managing includes reading, so any two scopes have reading in common.
             let manage = AccountAction::Manage;
             let both = a.actions.contains(&manage) && b.actions.contains(&manage);
             let actions = vec![if both { manage } else { AccountAction::Read }];
@@ -88,22 +89,22 @@ fn meet(a: &Scope, b: &Scope) -> Option<Scope> {
     }
 }
 
-/// Of an `rpc` scope that lists its methods, those that pass.
-fn of_methods(rpc: &Rpc, pass: impl Fn(&str) -> bool) -> Option<Scope> {
-    let Names::These(names) = &rpc.methods else { return None };
+/// An `rpc` scope reduced to the methods that pass. `None` when none does, or when the scope does not list its methods.
+fn with_methods(rpc: &Rpc, pass: impl Fn(&str) -> bool) -> Option<Scope> {
+    let Names::List(names) = &rpc.methods else { return None };
     let names: Vec<_> = names.iter().filter(|name| pass(name.as_str())).cloned().collect();
     let audience = rpc.audience.clone();
-    (!names.is_empty()).then_some(Scope::Rpc(Rpc { methods: Names::These(names), audience }))
+    (!names.is_empty()).then_some(Scope::Rpc(Rpc { methods: Names::List(names), audience }))
 }
 
 impl Names {
-    /// The names in both; `None` when there are none.
-    fn meet(&self, other: &Self) -> Option<Self> {
+    /// The names in both lists; `None` when there are none.
+    fn intersect(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Any, names) | (names, Self::Any) => Some(names.clone()),
-            (Self::These(a), Self::These(b)) => {
+            (Self::List(a), Self::List(b)) => {
                 let both: Vec<_> = a.iter().filter(|name| b.contains(name)).cloned().collect();
-                (!both.is_empty()).then_some(Self::These(both))
+                (!both.is_empty()).then_some(Self::List(both))
             }
         }
     }
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_stay_as_written_or_keep_the_part_that_both_allow() {
+    fn scopes_stay_as_written_or_are_reduced_to_the_common_part() {
         for (own, others, both) in [
             ("atproto repo:com.example.note", "atproto transition:generic", "atproto repo:com.example.note"),
             ("atproto transition:generic", "atproto repo:com.example.note", "atproto repo:com.example.note"),
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn permission_sets_count_for_what_they_hold() {
+    fn permission_sets_are_expanded() {
         let document = serde_json::json!({ "defs": { "main": { "type": "permission-set", "permissions": [
             { "resource": "repo", "collection": ["com.example.note", "com.example.like"] } ] } } });
         let find = |_: &Include| PermissionSet::of_lexicon(&document);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn both_allow_what_each_allows() {
+    fn the_intersection_allows_what_both_sets_allow() {
         let all = [
             "atproto",
             "transition:generic",
