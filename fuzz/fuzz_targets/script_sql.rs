@@ -4,16 +4,13 @@
 //! secret in a table that does not belong to scripts. `BELVEDERE_TEST_POSTGRES_URL` names the PostgreSQL
 //! (`tests/support/postgres.sh run cargo fuzz run script_sql`); without it only SQLite is tested, with a warning.
 
-#[path = "../../tests/support/sql_statements.rs"]
-mod sql_statements;
-
 use std::sync::OnceLock;
 
 use belvedere::store::Db;
 use belvedere::store::script_sql;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use sql_statements::{Choices, SECRET};
+use belvedere_standins::sql_statements::{Choices, SECRET};
 use tokio::runtime::Runtime;
 
 const SERVER: &str = "BELVEDERE_TEST_POSTGRES_URL";

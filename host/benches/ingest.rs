@@ -6,9 +6,6 @@
 //! server's. `tests/load` measures the whole server as a separate process, and its database.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
 
-#[path = "../../tests/support/jetstream.rs"]
-mod jetstream;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use jetstream::{FakeJetstream, synthetic};
+use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 const COLLECTION: &str = "app.example.note";
 const DEFAULT_EVENTS: usize = 300_000;

@@ -4,9 +4,10 @@ use belvedere::crypto::Algorithm;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::support::db;
 use crate::support::instance::{Answer, Instance, procedure_lexicon, query_lexicon};
 use crate::support::plc::{Person, Plc};
-use crate::support::{db, postgres};
+use belvedere_standins::postgres;
 
 const QUERY: &str = "com.example.query";
 const PROCEDURE: &str = "com.example.procedure";

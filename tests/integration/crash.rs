@@ -11,9 +11,9 @@ crate::in_both_worlds! {
         for round in 0..6 {
             for n in 0..40 {
                 let record = json!({ "$type": NOTES, "text": format!("{round}.{n}") });
-                world.push(|at, rev| crate::support::jetstream::Frame::create(
+                world.push(|at, rev| belvedere_standins::jetstream::Frame::create(
                     at,
-                    crate::support::jetstream::Place { did: ALICE, collection: NOTES, rkey: rev, rev },
+                    belvedere_standins::jetstream::Place { did: ALICE, collection: NOTES, rkey: rev, rev },
                     &record,
                 ));
                 written += 1;

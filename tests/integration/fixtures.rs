@@ -5,10 +5,11 @@ use belvedere::store::Db;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::db;
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
-use crate::support::jetstream::{FakeJetstream, Frame, Place, tid};
 use crate::support::plc::Plc;
-use crate::support::{db, postgres};
+use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, tid};
+use belvedere_standins::postgres;
 
 pub const NOTES: &str = "com.example.note";
 pub const LIST: &str = "com.example.listNotes";

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::support::instance::Instance;
-use crate::support::jetstream::{Frame, Place};
+use belvedere_standins::jetstream::{Frame, Place};
 
 /// A file system of 64 MB in memory. Dropping it unmounts it.
 struct SmallDisk(TempDir);

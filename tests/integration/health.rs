@@ -7,8 +7,9 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::support::db;
 use crate::support::instance::Instance;
-use crate::support::{db, postgres};
+use belvedere_standins::postgres;
 
 crate::in_both_worlds! {
     async fn a_healthy_server_is_ready(world) {
@@ -108,8 +109,8 @@ async fn scripts_do_not_reach_our_own_listeners() {
     let (url, _directory) = db::sqlite_url();
     let address = metrics.to_string();
     let server = Instance::start_with(&url, "none", &[("METRICS_ADDR", &address)]).await;
-    let other = crate::support::upstream::Upstream::start(|_| {
-        crate::support::upstream::respond(200, "text/plain", "hello")
+    let other = belvedere_standins::upstream::Upstream::start(|_| {
+        belvedere_standins::upstream::respond(200, "text/plain", "hello")
     })
     .await;
     server.upload(crate::support::instance::query_lexicon("com.example.fetch"), None).await;
@@ -214,7 +215,7 @@ async fn metrics_are_served_on_a_separate_listener() {
     let server = Instance::start_with(&url, "none", &more).await;
     assert_eq!(server.request(Method::GET, "/metrics", &[], None).await.status, StatusCode::NOT_FOUND);
     let (status, _, body) =
-        crate::support::http_client::send(address, Method::GET, "/metrics", &[], None).await.unwrap();
+        belvedere_standins::http_client::send(address, Method::GET, "/metrics", &[], None).await.unwrap();
     let text = String::from_utf8_lossy(&body).into_owned();
     assert_eq!(status, StatusCode::OK);
     for line in [

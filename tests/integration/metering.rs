@@ -10,8 +10,8 @@ use tokio::net::TcpListener;
 
 use crate::fixtures::{ALICE, LIST, World};
 use crate::oauth::device::{App, pds};
-use crate::support::http_client;
 use crate::support::instance::{Answer, Instance, query_lexicon};
+use belvedere_standins::http_client;
 
 /// Accepts connections and never responds.
 struct Stalled {

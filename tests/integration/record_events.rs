@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, NOTES, World};
 use crate::support::instance::Answer;
-use crate::support::jetstream::{Frame, Place};
+use belvedere_standins::jetstream::{Frame, Place};
 
 const PATH: &str = "/admin/dead-letters";
 

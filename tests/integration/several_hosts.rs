@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::instance::{Answer, Instance};
-use crate::support::jetstream::FakeJetstream;
 use crate::support::plc::Plc;
-use crate::support::postgres;
+use belvedere_standins::jetstream::FakeJetstream;
+use belvedere_standins::postgres;
 
 /// The interval at which a condition is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::db;
-use crate::support::http_client;
 use crate::support::instance::{Instance, query_lexicon};
 use crate::support::process::free_address;
+use belvedere_standins::http_client;
 
 const QUERY: &str = "com.example.large";
 

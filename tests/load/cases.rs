@@ -7,8 +7,8 @@ use belvedere::clock::Clock;
 use crate::report::{Row, Table};
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
-use crate::support::jetstream::{FakeJetstream, synthetic};
 use crate::{Databases, Plan, baseline, cpu, http, writing};
+use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 /// Enough to keep two cores busy, and few enough that latencies do not consist of time in a queue.
 const CONNECTIONS: usize = 16;

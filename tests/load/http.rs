@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use tokio::task::JoinHandle;
 
-use crate::support::http_client::connect;
+use belvedere_standins::http_client::connect;
 
 /// The result of a run of the loop.
 #[derive(Debug, Default)]

@@ -93,10 +93,10 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         tables.push(cases::measure(&databases, plan).await?);
     }
     if matches!(which, "all" | "postgres") {
-        let url = support::postgres::create_database().await;
+        let url = belvedere_standins::postgres::create_database().await;
         let databases = Databases {
             name: "PostgreSQL",
-            baseline_url: support::postgres::create_database().await,
+            baseline_url: belvedere_standins::postgres::create_database().await,
             database: Some(postmaster(&url).await?),
             url,
         };
@@ -124,7 +124,7 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         let directory = tempfile::tempdir()?;
         let url = format!("sqlite://{}", directory.path().join("sessions.db").display());
         sessions.push(sessions::measure("SQLite", &url).await?);
-        let url = support::postgres::create_database().await;
+        let url = belvedere_standins::postgres::create_database().await;
         sessions.push(sessions::measure("PostgreSQL", &url).await?);
     }
     println!("\n{}", report::machine());

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::fairness::another_client;
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
-use crate::support::jetstream::{FakeJetstream, synthetic};
 use crate::{Plan, http, writing};
 use belvedere::clock::Clock;
+use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 /// The number of requests that the greedy client has in flight.
 const GREEDY: usize = 24;

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 
 use crate::cpu;
 use crate::server::COLLECTION;
-use crate::support::jetstream::{synthetic_did, synthetic_record};
+use belvedere_standins::jetstream::{synthetic_did, synthetic_record};
 
 /// Records per transaction; the server's own batches are of similar size.
 const TRANSACTION: usize = 8000;

@@ -15,14 +15,14 @@ impl Database {
     }
 
     pub async fn postgres() -> Self {
-        Self { url: crate::postgres::create_database().await, directory: None }
+        Self { url: belvedere_standins::postgres::create_database().await, directory: None }
     }
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
         if self.directory.is_none() {
-            crate::postgres::drop_database(&self.url);
+            belvedere_standins::postgres::drop_database(&self.url);
         }
     }
 }

@@ -28,8 +28,6 @@ mod stream;
 mod wait;
 mod writes;
 
-#[path = "../support/postgres.rs"]
-mod postgres;
 #[path = "../support/process.rs"]
 mod process;
 

@@ -23,7 +23,7 @@ impl Deref for TestDb {
 impl Drop for TestDb {
     fn drop(&mut self) {
         if self.url.starts_with("postgres") {
-            super::postgres::drop_database(&self.url);
+            belvedere_standins::postgres::drop_database(&self.url);
         }
     }
 }
@@ -40,7 +40,7 @@ pub async fn sqlite() -> TestDb {
 }
 
 pub async fn postgres() -> TestDb {
-    open(super::postgres::create_database().await, None).await
+    open(belvedere_standins::postgres::create_database().await, None).await
 }
 
 async fn open(url: String, directory: Option<TempDir>) -> TestDb {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::upstream::{ReceivedRequest, Upstream, respond};
+use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 
 /// The running server.
 pub struct OauthPds {

@@ -48,9 +48,6 @@ mod watermark;
 mod writer;
 
 #[cfg(test)]
-#[path = "../../../tests/support/jetstream.rs"]
-mod standin;
-#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
@@ -10,12 +11,6 @@ use serde_json::{Value, json};
 use super::{Credential, Session};
 use crate::atproto::{Did, Tid, record};
 use crate::config::Secret;
-
-#[expect(unreachable_pub, reason = "shared with the tests of the binary")]
-#[path = "../../../tests/support/upstream.rs"]
-mod upstream;
-
-use self::upstream::{ReceivedRequest, Upstream, respond};
 
 /// Revisions begin in November 2023.
 const FIRST_REV: u64 = 1_700_000_000_000_000;

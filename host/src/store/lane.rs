@@ -342,10 +342,12 @@ mod tests {
     use sqlx::Row as _;
     use sqlx::sqlite::SqliteConnectOptions;
 
+    use belvedere_standins::postgres;
+
     use super::*;
+    use crate::store::Db;
     use crate::store::error::is_timeout;
     use crate::store::scans::SCAN_TIME;
-    use crate::store::{Db, scratch};
 
     /// SQLite uses a partial index for a bound parameter only if it may look at the parameter's value, and then
     /// prepares the statement again for each value.
@@ -386,7 +388,7 @@ mod tests {
             .into_owned();
         assert!(is_timeout(&code), "{error}");
 
-        let url = scratch::create_database().await;
+        let url = postgres::create_database().await;
         let Db::Postgres(postgres) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
         for (pool, time_limit) in [(&postgres.lane, READ_TIME), (&postgres.scan_lane, SCAN_TIME)] {
             let mut connection = pool.get().await.unwrap();
@@ -395,6 +397,6 @@ mod tests {
             assert_eq!(timeout, format!("{}s", time_limit.as_secs()));
         }
         postgres.close().await;
-        scratch::drop_database(&url);
+        postgres::drop_database(&url);
     }
 }

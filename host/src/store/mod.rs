@@ -37,9 +37,6 @@ pub mod query;
 pub mod readiness;
 pub mod records;
 mod scans;
-#[cfg(test)]
-#[path = "../../../tests/support/postgres.rs"]
-pub(crate) mod scratch;
 pub mod script_sql;
 pub mod script_variables;
 pub mod scripts;

@@ -45,9 +45,9 @@ crate::in_both_worlds! {
         world.server.upload(query_lexicon("com.example.listOther"), Some(other)).await;
         let record = json!({ "$type": other, "text": "hello" });
         world.wait_for_stream_of(other).await;
-        world.push(|at, rev| crate::support::jetstream::Frame::create(
+        world.push(|at, rev| belvedere_standins::jetstream::Frame::create(
             at,
-            crate::support::jetstream::Place { did: ALICE, collection: other, rkey: "a", rev },
+            belvedere_standins::jetstream::Place { did: ALICE, collection: other, rkey: "a", rev },
             &record,
         ));
         world.server.eventually("the record of the new collection", async |server| {

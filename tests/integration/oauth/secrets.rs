@@ -82,7 +82,7 @@ async fn secrets_are_not_leaked() {
     let events = server.admin(Method::GET, "/admin/events?limit=100", None).await.text;
     assert!(events.contains("dpop_session.created"), "{events}");
     let measured =
-        crate::support::http_client::send(metrics.parse().unwrap(), Method::GET, "/metrics", &[], None);
+        belvedere_standins::http_client::send(metrics.parse().unwrap(), Method::GET, "/metrics", &[], None);
     let measured = String::from_utf8_lossy(&measured.await.unwrap().2).into_owned();
     server.stop();
     let log = server.log();

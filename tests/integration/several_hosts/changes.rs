@@ -4,7 +4,7 @@ use belvedere::clock::Clock;
 
 use crate::fixtures::{ALICE, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};
-use crate::support::jetstream::Frame;
+use belvedere_standins::jetstream::Frame;
 
 use super::*;
 

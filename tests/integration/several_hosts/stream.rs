@@ -4,7 +4,7 @@ use belvedere::clock::Clock;
 
 use crate::fixtures::{ALICE, LIST, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};
-use crate::support::jetstream::{Frame, Place, tid};
+use belvedere_standins::jetstream::{Frame, Place, tid};
 
 use super::*;
 

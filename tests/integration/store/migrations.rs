@@ -5,7 +5,8 @@ use std::path::Path;
 
 use belvedere::store::{Db, StoreError};
 
-use crate::support::{db, postgres};
+use crate::support::db;
+use belvedere_standins::postgres;
 
 fn names(folder: &str) -> BTreeSet<String> {
     std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(folder))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, World};
 use crate::support::app::App;
-use crate::support::upstream::{ReceivedRequest, Upstream, respond};
+use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 
 const AUTHORITY: &str = "did:plc:authorityauthorityautho";
 /// An account whose PDS refuses connections.

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::forward::authority;
 use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::support::instance::{procedure_lexicon, query_lexicon};
-use crate::support::upstream::respond;
+use belvedere_standins::upstream::respond;
 
 const OUTER: &str = "com.example.outer";
 const INNER: &str = "com.example.inner";

@@ -82,9 +82,9 @@ crate::in_both_worlds! {
             world.push(|at, rev| {
                 let record = json!({ "$type": NOTES, "text": format!("note {n}"), "n": n });
                 let (rkey, rev) = (format!("n{n}"), rev.to_owned());
-                crate::support::jetstream::Frame::create(
+                belvedere_standins::jetstream::Frame::create(
                     at,
-                    crate::support::jetstream::Place { did: ALICE, collection: NOTES, rkey: &rkey, rev: &rev },
+                    belvedere_standins::jetstream::Place { did: ALICE, collection: NOTES, rkey: &rkey, rev: &rev },
                     &record,
                 )
             });

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
-use crate::indexing::standin::{FakeJetstream, eventually, synthetic, synthetic_record};
 use crate::random::Random;
 use crate::store::cursors;
+use belvedere_standins::jetstream::{FakeJetstream, eventually, synthetic, synthetic_record};
 
 use super::{BASE, NOTE, address, database, run, visible};
 

@@ -1,6 +1,8 @@
 //! Model tests: random events in random chunks over a random number of shards, with a database that fails at random,
 //! result in the same index as the same events applied one by one.
 
+use belvedere_standins::postgres;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +19,6 @@ use crate::indexing::apply::{Applier, IndexChange};
 use crate::indexing::commit::{Committer, Sink};
 use crate::indexing::intake::Intake;
 use crate::indexing::shard::Shards;
-use crate::indexing::standin::{Frame, Place, tid};
 use crate::indexing::status::LiveStatus;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::{FakeStore, Recorder};
@@ -29,7 +30,7 @@ use crate::store::Db;
 use crate::store::index::Batch;
 use crate::store::index::Change;
 use crate::store::lease::Term;
-use crate::store::scratch;
+use belvedere_standins::jetstream::{Frame, Place, tid};
 
 use super::{BASE, NOTE, database, migrated, nsids, visible};
 
@@ -294,14 +295,14 @@ proptest! {
         shards in 1..4usize,
     ) {
         block_on(async {
-            let urls = [scratch::create_database().await, scratch::create_database().await];
+            let urls = [postgres::create_database().await, postgres::create_database().await];
             let [one, many] = &urls;
             let (one, many) = (migrated(one).await, migrated(many).await);
             let outcome = same_index(&one, &many, &events, &chunks, shards).await;
             one.close().await;
             many.close().await;
             for url in &urls {
-                scratch::drop_database(url);
+                postgres::drop_database(url);
             }
             outcome
         })?;

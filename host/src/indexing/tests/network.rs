@@ -5,12 +5,12 @@ use tempfile::tempdir;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::atproto::RecordUri;
-use crate::indexing::standin::{
-    FakeJetstream, Frame, Mode, Place, binary, eventually, synthetic, synthetic_did, tid,
-};
 use crate::indexing::{Notice, Observer as _};
 use crate::store::cursors;
 use crate::store::index::{Change, Delete};
+use belvedere_standins::jetstream::{
+    FakeJetstream, Frame, Mode, Place, binary, eventually, synthetic, synthetic_did, tid,
+};
 
 use super::{BASE, NOTE, database, nsids, run, visible};
 

@@ -4,6 +4,8 @@ mod local;
 mod objects;
 mod saving;
 
+use belvedere_standins::postgres;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ use crate::scripts::{Index, Library, OutboundHttp, ScriptFailure, ServerIndex};
 use crate::store::index::{Change, Upsert};
 use crate::store::lexicons::{NewLexicon, upsert};
 use crate::store::records::{FullRecordRow, get_full};
-use crate::store::{self, Db, scratch};
+use crate::store::{self, Db};
 use crate::trigger::Trigger;
 
 pub(super) const ALICE: &str = "did:plc:alice";
@@ -45,7 +47,7 @@ pub(super) struct Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if self.url.starts_with("postgres") {
-            scratch::drop_database(&self.url);
+            postgres::drop_database(&self.url);
         }
     }
 }
@@ -81,7 +83,7 @@ impl Stage {
     }
 
     pub(super) async fn postgres() -> Self {
-        Self::on(&scratch::create_database().await, None).await
+        Self::on(&postgres::create_database().await, None).await
     }
 
     async fn on(url: &str, directory: Option<tempfile::TempDir>) -> Self {

@@ -263,13 +263,15 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use belvedere_standins::postgres;
+
     use super::*;
-    use crate::store::{Db, scratch};
+    use crate::store::Db;
 
     #[tokio::test]
     async fn large_values_count_against_the_room_of_own_tables() {
         const LARGE: i64 = 5_000_000;
-        let url = scratch::create_database().await;
+        let url = postgres::create_database().await;
         let Db::Postgres(db) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
         let mut connection = db.pool.acquire().await.unwrap();
         for sql in [
@@ -284,7 +286,7 @@ mod tests {
         assert!(room.bytes > LARGE && room.relations == 1, "{room:?}");
         drop(connection);
         db.close().await;
-        scratch::drop_database(&url);
+        postgres::drop_database(&url);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! target `script_sql` does the same for as long as it is let.
 
 use super::*;
-use crate::support::sql_statements::{Choices, SECRET};
+use belvedere_standins::sql_statements::{Choices, SECRET};
 
 /// Statements per database: some seconds.
 const STATEMENTS: u64 = 800;

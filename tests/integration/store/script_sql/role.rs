@@ -5,7 +5,7 @@ use belvedere::store::script_sql::role::{Access, NoRole};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::*;
-use crate::support::postgres;
+use belvedere_standins::postgres;
 
 const OWN: Access = Access::Own { password: None };
 

@@ -210,6 +210,7 @@ fn add(sql: &mut String, text: std::fmt::Arguments<'_>) {
 }
 
 /// Choices, taken from bytes. When they are used up it always takes the first.
+#[derive(Debug)]
 pub struct Choices<'a> {
     bytes: &'a [u8],
     /// The aliases that can be seen, with their columns, innermost last.

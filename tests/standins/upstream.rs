@@ -22,6 +22,7 @@ pub struct ReceivedRequest {
 }
 
 /// The running server.
+#[derive(Debug)]
 pub struct Upstream {
     pub address: SocketAddr,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,

@@ -26,7 +26,7 @@ fn server() -> &'static Server {
         if let Ok(url) = std::env::var("BELVEDERE_TEST_POSTGRES_URL") {
             return Server { url, _in_use: None };
         }
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/support/postgres.sh");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../support/postgres.sh");
         let output = Command::new(script).arg("shared").output().expect("postgres.sh runs");
         let text = String::from_utf8_lossy(&output.stdout);
         let (Some(url), Some(users)) = (text.lines().next(), text.lines().nth(1)) else {
@@ -39,7 +39,7 @@ fn server() -> &'static Server {
 }
 
 /// Creates an empty database and returns its URL. It is removed by [`drop_database`], or with the server.
-pub(crate) async fn create_database() -> String {
+pub async fn create_database() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     // Starting the server takes a second or two, so it does not run on an async worker.
     let server = tokio::task::spawn_blocking(server).await.expect("the server starts");
@@ -58,7 +58,7 @@ pub(crate) async fn create_database() -> String {
 
 /// Removes a database that [`create_database`] created, and its scripts' role, even while clients are connected. Blocks
 /// until that is done.
-pub(crate) fn drop_database(url: &str) {
+pub fn drop_database(url: &str) {
     let Some((_, name)) = url.rsplit_once('/') else { return };
     let statements = [
         format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),

@@ -1,15 +1,5 @@
 //! A Jetstream server to test and measure against: serves `/subscribe` with cursors and collection filters from
-//! events in memory, and misbehaves on demand. The host crate's tests, the integration tests and the
-//! benchmarks include it with `#[path]`, so it depends on none of our code: its CIDs come from a separate encoder.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::allow_attributes,
-    reason = "included as a module by several crates, none of which uses all of it"
-)]
-
-#[path = "frames.rs"]
-mod frames;
+//! events in memory, and misbehaves on demand. Its CIDs come from an encoder that is not belvedere's.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,7 +13,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, 
 use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-pub use frames::*;
+pub use crate::frames::*;
 
 /// How the server treats current and future connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,6 +15,7 @@ const PACKET_BYTES: usize = 1500;
 type Texts = Arc<Mutex<HashMap<String, String>>>;
 
 /// The running server.
+#[derive(Debug)]
 pub struct Dns {
     pub address: SocketAddr,
     texts: Texts,

@@ -1,0 +1,10 @@
+//! Stand-ins for servers of the network, a private PostgreSQL, and what else unit tests, integration tests, benchmarks
+//! and fuzz targets share. Depends on none of belvedere's code.
+
+pub mod dns;
+mod frames;
+pub mod http_client;
+pub mod jetstream;
+pub mod postgres;
+pub mod sql_statements;
+pub mod upstream;
