@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::atproto::RecordUri;
+use belvedere::testing::atproto::RecordUri;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

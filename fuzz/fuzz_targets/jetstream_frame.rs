@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::indexing::frame;
+use belvedere::testing::indexing::frame;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::atproto::LexiconDoc;
+use belvedere::testing::atproto::LexiconDoc;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

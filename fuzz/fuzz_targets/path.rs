@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::query::Path;
+use belvedere::testing::query::Path;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -6,8 +6,8 @@
 
 use std::sync::OnceLock;
 
-use belvedere::store::Db;
-use belvedere::store::script_sql;
+use belvedere::testing::store::Db;
+use belvedere::testing::store::script_sql;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 use belvedere_standins::sql_statements::{Choices, SECRET};

@@ -9,16 +9,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belvedere::atproto::{Did, Nsid};
-use belvedere::clock::Clock;
-use belvedere::event_scripts::EventScripts;
-use belvedere::events::EventLog;
-use belvedere::indexing::{
+use belvedere::testing::atproto::{Did, Nsid};
+use belvedere::testing::clock::Clock;
+use belvedere::testing::event_scripts::EventScripts;
+use belvedere::testing::events::EventLog;
+use belvedere::testing::indexing::{
     CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, start,
 };
-use belvedere::random::Random;
-use belvedere::scripts::{Engine, EngineConfig, Library, ServerIndex, ServerLog, Services, Variables};
-use belvedere::store::{Db, cursors};
+use belvedere::testing::random::Random;
+use belvedere::testing::scripts::{
+    Engine, EngineConfig, Library, ServerIndex, ServerLog, Services, Variables,
+};
+use belvedere::testing::store::{Db, cursors};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -57,7 +59,7 @@ fn main() -> anyhow::Result<()> {
         let db = Db::open(&url, 2).await?;
         db.migrate().await?;
         let (_tracked, tracked) = watch::channel::<Arc<[Nsid]>>(Arc::new([Nsid::try_from(COLLECTION)?]));
-        let clock = Clock::fixed(belvedere::clock::Timestamp(first));
+        let clock = Clock::fixed(belvedere::testing::clock::Timestamp(first));
         let scripted = std::env::args().any(|arg| arg == "scripted");
         let scripts: Arc<dyn RecordScriptRunner> =
             if scripted { Arc::new(triggers(&db, &clock).await?) } else { Arc::new(NoScripts) };

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use belvedere::clock::{Clock, Timestamp};
-use belvedere::fair_share::Tenant;
-use belvedere::random::Random;
-use belvedere::scripts::services::{Backlinks, RawAnswer};
-use belvedere::scripts::{
+use belvedere::testing::clock::{Clock, Timestamp};
+use belvedere::testing::fair_share::Tenant;
+use belvedere::testing::random::Random;
+use belvedere::testing::scripts::services::{Backlinks, RawAnswer};
+use belvedere::testing::scripts::{
     Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Page, Query, Row, Search, Services,
 };
-use belvedere::trigger::Trigger;
+use belvedere::testing::trigger::Trigger;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use belvedere::{cli::Cli, net};
+use belvedere::{Cli, install_tls_provider};
 use clap::Parser as _;
 
 fn main() -> ExitCode {
     // Usually there is no `.env` file. Errors are ignored: a malformed file shows up as missing values.
     let _ = dotenvy::dotenv();
-    net::install_tls_provider();
+    install_tls_provider();
     Cli::parse().run()
 }

@@ -1,6 +1,6 @@
 //! Authentication and authorization: admin keys, service tokens, API clients, permissions, rate limits.
 
-use belvedere::crypto::Algorithm;
+use belvedere::testing::crypto::Algorithm;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 

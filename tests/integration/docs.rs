@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use belvedere::cli::Cli;
+use belvedere::testing::cli::Cli;
 use clap::CommandFactory as _;
 
 #[test]

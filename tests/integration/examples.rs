@@ -15,7 +15,7 @@
 use std::fs;
 use std::path::Path;
 
-use belvedere::crypto::Algorithm;
+use belvedere::testing::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! A running server on either database, with stand-ins for Jetstream, PLC and DNS.
 
-use belvedere::clock::Clock;
-use belvedere::store::Db;
+use belvedere::testing::clock::Clock;
+use belvedere::testing::store::Db;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

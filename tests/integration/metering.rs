@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use belvedere::crypto::Algorithm;
+use belvedere::testing::crypto::Algorithm;
 use http::{Method, StatusCode};
 use serde_json::json;
 use tokio::net::TcpListener;

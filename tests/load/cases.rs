@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belvedere::clock::Clock;
+use belvedere::testing::clock::Clock;
 
 use crate::report::{Row, Table};
 use crate::server::{self, COLLECTION};

@@ -9,7 +9,7 @@ use crate::fairness::another_client;
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
 use crate::{Plan, http, writing};
-use belvedere::clock::Clock;
+use belvedere::testing::clock::Clock;
 use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 /// The number of requests that the greedy client has in flight.

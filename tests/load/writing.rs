@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
-use belvedere::store::Db;
+use belvedere::testing::store::Db;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 
 use crate::cpu;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::clock::Clock;
-use belvedere::crypto::dpop::{ProofParams, prove};
-use belvedere::crypto::{Algorithm, PrivateKey};
-use belvedere::random::Random;
+use belvedere::testing::clock::Clock;
+use belvedere::testing::crypto::dpop::{ProofParams, prove};
+use belvedere::testing::crypto::{Algorithm, PrivateKey};
+use belvedere::testing::random::Random;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 

@@ -1,10 +1,12 @@
-//! Tests `belvedere::pds` against a real PDS.
+//! Tests `belvedere::testing::pds` against a real PDS.
 
-use belvedere::atproto::{Did, Nsid, RecordKey};
-use belvedere::config::Secret;
-use belvedere::fair_share::Tenant;
-use belvedere::net::{Client, OutboundPolicy};
-use belvedere::pds::{Agent, Committed, Credential, PdsError, PdsPools, Session, Write, WriteAction};
+use belvedere::testing::atproto::{Did, Nsid, RecordKey};
+use belvedere::testing::config::Secret;
+use belvedere::testing::fair_share::Tenant;
+use belvedere::testing::net::{Client, OutboundPolicy};
+use belvedere::testing::pds::{
+    Agent, Committed, Credential, PdsError, PdsPools, Session, Write, WriteAction,
+};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -49,7 +51,7 @@ async fn writes_and_blobs_reach_the_pds() {
     let created = agent.write(&write(None, WriteAction::Create(note("first")))).await.unwrap();
     let (uri, cid) = uri_and_cid(&created);
     assert_eq!(
-        belvedere::atproto::record::inspect(&note("first")).unwrap().cid.unwrap().to_string(),
+        belvedere::testing::atproto::record::inspect(&note("first")).unwrap().cid.unwrap().to_string(),
         cid,
         "the index stores the record with this CID before the stream delivers it"
     );

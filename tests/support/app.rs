@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::clock::Clock;
-use belvedere::crypto::dpop::token_hash;
-use belvedere::crypto::{Algorithm, PrivateKey, jwk, jws};
-use belvedere::random::Random;
+use belvedere::testing::clock::Clock;
+use belvedere::testing::crypto::dpop::token_hash;
+use belvedere::testing::crypto::{Algorithm, PrivateKey, jwk, jws};
+use belvedere::testing::random::Random;
 use http::Method;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use belvedere::store::Db;
+use belvedere::testing::store::Db;
 use tempfile::TempDir;
 
 /// Dereferences to the [`Db`]. Dropping it removes the database.

@@ -202,7 +202,8 @@ impl State {
         let Some((did, pushed)) = self.codes.remove(&field("code")) else {
             return json(400, json!({ "error": "invalid_grant" }));
         };
-        let challenge = URL_SAFE_NO_PAD.encode(belvedere::crypto::sha256(field("code_verifier").as_bytes()));
+        let challenge =
+            URL_SAFE_NO_PAD.encode(belvedere::testing::crypto::sha256(field("code_verifier").as_bytes()));
         let same = |name: &str| pushed.get(name) == form.get(name);
         if pushed.get("code_challenge") != Some(&challenge) || !same("redirect_uri") || !same("client_id") {
             return json(400, json!({ "error": "invalid_grant" }));
@@ -248,14 +249,15 @@ impl State {
         };
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let commit = |count: u32| {
-            let rev = belvedere::atproto::Tid::new(1_700_000_000_000_000 + u64::from(count), 0);
+            let rev = belvedere::testing::atproto::Tid::new(1_700_000_000_000_000 + u64::from(count), 0);
             json!({ "cid": "bafyreic", "rev": rev.expect("a TID").to_string() })
         };
         self.count += 1;
         match path.trim_start_matches("/xrpc/") {
             "com.atproto.server.getSession" => json(200, json!({ "did": did, "handle": "alice.example" })),
             "com.atproto.repo.createRecord" | "com.atproto.repo.putRecord" => {
-                let record = belvedere::atproto::record::inspect(body["record"].to_string().as_bytes());
+                let record =
+                    belvedere::testing::atproto::record::inspect(body["record"].to_string().as_bytes());
                 let cid = record.ok().and_then(|record| record.cid.ok()).expect("a record").to_string();
                 let generated = format!("made{}", self.count);
                 let rkey = body["rkey"].as_str().unwrap_or(&generated);

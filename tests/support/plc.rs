@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::crypto::{Algorithm, PrivateKey};
-use belvedere::random::Random;
+use belvedere::testing::crypto::{Algorithm, PrivateKey};
+use belvedere::testing::random::Random;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;

@@ -30,39 +30,32 @@ impl Role {
     }
 }
 
-/// A delegate's row, and its role.
-#[derive(Clone, Debug)]
-pub struct Delegate {
-    pub row: DelegateRow,
-    pub role: Role,
-}
-
 /// A caller's role in a linked account.
 #[derive(Clone, Debug)]
 pub enum CallerRole {
     /// The caller is the account itself: it sees its delegates, removes any but the owner, and may unlink itself.
     Account,
-    Delegate(Delegate),
+    Delegate(Role),
 }
 
 impl CallerRole {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Account => "account",
-            Self::Delegate(delegate) => delegate.role.as_str(),
+            Self::Delegate(role) => role.as_str(),
         }
     }
 
     /// Whether it may unlink the account.
     pub fn may_unlink(&self) -> bool {
-        matches!(self, Self::Account | Self::Delegate(Delegate { role: Role::Owner, .. }))
+        matches!(self, Self::Account | Self::Delegate(Role::Owner))
     }
 
     /// Whether it may remove a delegate with this role.
     pub fn may_remove(&self, other: Role) -> bool {
         match self {
             Self::Account => true,
-            Self::Delegate(own) => own.role > other,
+            Self::Delegate(own) => *own > other,
         }
     }
 }
@@ -84,16 +77,16 @@ pub async fn caller_role(
     delegate(access, client, account, user).await.map(CallerRole::Delegate)
 }
 
-/// The user's delegation for an account.
+/// The user's role in a linked account.
 ///
 /// # Errors
 /// 404 for an account that is not linked, 403 for one that is linked under another client only, and for a user that is
 /// not a delegate.
-pub async fn delegate(access: &Access, client: &str, account: &Did, user: &Did) -> Result<Delegate, Error> {
+pub async fn delegate(access: &Access, client: &str, account: &Did, user: &Did) -> Result<Role, Error> {
     let all = linked(access, client, account).await?;
     let row = all.into_iter().find(|row| row.user_did == user.as_str());
     let row = row.ok_or_else(|| Error::forbidden("you are not a delegate of this account"))?;
-    Ok(Delegate { role: Role::from_name(&row.role).unwrap_or(Role::Member), row })
+    Ok(Role::from_name(&row.role).unwrap_or(Role::Member))
 }
 
 /// All delegates of a linked account.
@@ -118,9 +111,9 @@ pub async fn require_role(
     account: &Did,
     user: &Did,
     role: Role,
-) -> Result<Delegate, Error> {
+) -> Result<Role, Error> {
     let found = delegate(access, client, account, user).await?;
-    if found.role < role {
+    if found < role {
         return Err(Error::forbidden(format!("requires the role {} in this account", role.as_str())));
     }
     Ok(found)

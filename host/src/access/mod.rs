@@ -44,7 +44,7 @@ use crate::pds::Vault;
 use crate::random::Random;
 use crate::store::Db;
 
-pub use admin::{Admin, Via};
+pub use admin::Admin;
 pub use authorization::Credential;
 pub use client::{ApiClient, Clients};
 pub use client_buckets::ClientBuckets;
@@ -64,7 +64,7 @@ pub use service_jwt::ServiceTokens;
 pub use template::Template;
 pub use used_proofs::UsedProofs;
 pub use users::Users;
-pub use web::{WebSessions, WebUser};
+pub use web::WebSessions;
 pub use xrpc::{Admission, Costs, Rejected};
 
 /// What authentication and authorization of requests need.

@@ -240,11 +240,13 @@ impl Route {
     }
 
     /// What an admin needs to call it; `None` for routes that are not the admins'.
+    #[cfg(test)]
     pub fn permissions(&self) -> Option<PermissionSet> {
         self.permissions
     }
 
     /// How often it may be called, for public routes alone.
+    #[cfg(test)]
     pub fn limit(&self) -> Option<&'static PublicLimit> {
         self.limit
     }
@@ -283,6 +285,7 @@ impl std::fmt::Debug for Route {
             .field("method", &self.method)
             .field("path", &self.path)
             .field("permissions", &self.permissions)
+            .field("limit", &self.limit)
             .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,6 @@
 
 pub mod blobs;
 pub mod did;
-pub mod format;
 mod json;
 pub mod lexicon;
 pub mod record;
@@ -14,8 +13,36 @@ pub mod scope;
 pub(crate) mod vectors;
 
 pub use did::Did;
-pub use format::StringFormat;
-pub use lexicon::{LexiconDoc, LexiconError, LexiconKind};
+pub use lexicon::{LexiconDoc, LexiconKind};
 pub use record_uri::RecordUri;
-pub use shrike::cbor::{Cid, Codec};
-pub use shrike::syntax::{AtUri, Nsid, RecordKey, SyntaxError, Tid};
+pub use shrike::cbor::Cid;
+pub use shrike::syntax::{Handle, Nsid, RecordKey, SyntaxError, Tid};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a type accepts a text.
+    type Accepts = fn(&str) -> bool;
+
+    #[test]
+    fn the_interop_vectors_hold() {
+        let types: [(&str, Accepts); 5] = [
+            ("did", Did::is_valid),
+            ("handle", |text| Handle::try_from(text).is_ok()),
+            ("nsid", |text| Nsid::try_from(text).is_ok()),
+            ("recordkey", |text| RecordKey::try_from(text).is_ok()),
+            ("tid", |text| Tid::try_from(text).is_ok()),
+        ];
+        for (name, accepts) in types {
+            let mut wrong = Vec::new();
+            for (suffix, valid) in [("valid", true), ("invalid", false)] {
+                let cases = vectors::lines(&format!("syntax/{name}_syntax_{suffix}.txt")).unwrap_or_default();
+                wrong.extend(
+                    cases.into_iter().filter(|case| accepts(case) != valid).map(|case| (suffix, case)),
+                );
+            }
+            assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+        }
+    }
+}

@@ -49,7 +49,9 @@ impl fmt::Display for RecordUri {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{StringFormat, vectors};
+    use shrike::syntax::AtUri;
+
+    use super::super::vectors;
     use super::*;
 
     #[test]
@@ -91,7 +93,8 @@ mod tests {
         #[test]
         fn what_it_accepts_is_an_at_uri_and_reads_back(text in r"at://(did:(plc|web):[a-z0-9.%:]{0,12}|[a-z.]{0,8})(/[a-zA-Z.]{0,12}){0,2}(/[a-z0-9.#?~:_-]{0,6})?") {
             if let Ok(uri) = RecordUri::parse(&text) {
-                prop_assert!(StringFormat::AtUri.accepts(&text));
+                // shrike rejects `%` in DIDs, which did:web has for a port.
+                prop_assert!(text.contains('%') || AtUri::try_from(text.as_str()).is_ok());
                 // Not always the same text: the domain in an NSID is lower case.
                 prop_assert_eq!(RecordUri::parse(&uri.to_string()), Ok(uri));
             }

@@ -31,7 +31,7 @@ pub use indexing::{Indexing, IndexingArgs};
 pub use instance::{Instance, InstanceArgs};
 pub use observe::{LogFormat, Observe, ObserveArgs};
 pub use outbound::{Outbound, OutboundArgs};
-pub use problems::{Problem, Problems};
+pub use problems::Problems;
 pub use proxies::TrustedProxies;
 pub use rate_limit::{RateLimit, RateLimitArgs};
 pub use scripts::{Scripts, ScriptsArgs};

@@ -41,13 +41,6 @@ pub enum RetryError {
     Failed(Box<ScriptFailure>),
 }
 
-/// The result of retrying an event.
-#[derive(Debug)]
-pub struct Stored {
-    /// The change that applies the script's decision to the index.
-    pub change: Change,
-}
-
 impl EventScripts {
     /// Stores a dead letter; waits while the database is unreachable.
     pub(super) async fn dead_letter(&self, details: FailureDetails, new: NewLetter) {
@@ -77,21 +70,22 @@ impl EventScripts {
         });
     }
 
-    /// Runs the currently bound script once on the original event of a dead letter.
+    /// Runs the currently bound script once on the original event of a dead letter, and returns the change that applies
+    /// its decision to the index.
     ///
     /// # Errors
     /// When the dead letter is of a label event, no script is bound, or the script fails.
-    pub async fn again(&self, row: &LetterRow) -> Result<Stored, RetryError> {
-        self.decide_once(event_of(&row.letter)?).await
+    pub async fn retry(&self, row: &LetterRow) -> Result<Change, RetryError> {
+        self.decide_once(original_event(&row.letter)?).await
     }
 
     /// Runs the currently bound script once on an event.
-    async fn decide_once(&self, event: RecordEvent) -> Result<Stored, RetryError> {
+    async fn decide_once(&self, event: RecordEvent) -> Result<Change, RetryError> {
         let uri = event.change.uri();
         let script = self.record_script(uri.collection.as_str(), event.action).ok_or(RetryError::NoScript)?;
         let verdict = self.attempt(&script, &event).await.map_err(|e| RetryError::Failed(Box::new(e)))?;
         let decided = verdict.apply(event.change.clone());
-        Ok(Stored { change: with_next_rev(event, decided) })
+        Ok(with_next_rev(event, decided))
     }
 
     /// Runs the currently bound script on an event that was made from the PDS's current record. Without a script, the
@@ -99,11 +93,11 @@ impl EventScripts {
     ///
     /// # Errors
     /// When the script fails.
-    pub async fn index(&self, event: RecordEvent) -> Result<Stored, RetryError> {
+    pub async fn decide_fetched(&self, event: RecordEvent) -> Result<Change, RetryError> {
         match self.decide_once(event.clone()).await {
             Err(RetryError::NoScript) => {
                 let decided = Some(event.change.clone());
-                Ok(Stored { change: with_next_rev(event, decided) })
+                Ok(with_next_rev(event, decided))
             }
             decided => decided,
         }
@@ -114,7 +108,7 @@ impl EventScripts {
 ///
 /// # Errors
 /// When the dead letter is of a label event, or its row is invalid.
-pub fn event_of(letter: &Letter) -> Result<RecordEvent, RetryError> {
+pub fn original_event(letter: &Letter) -> Result<RecordEvent, RetryError> {
     if letter.host_kind != "record" {
         return Err(RetryError::NotARecord);
     }

@@ -17,9 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-pub use label::{Label, LabelVerdict};
-pub use letters::{RetryError, Stored, event_of};
-pub use record::Verdict;
+pub use letters::{RetryError, original_event};
 
 use crate::events::EventLog;
 use crate::scripts::{

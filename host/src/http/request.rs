@@ -1,6 +1,6 @@
 //! The request type of handlers: head, path parameters and body.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri, request::Parts};
@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use super::Error;
 
 /// [`Request::peer`] of a request that was made in this process, without a connection.
-pub const NO_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+#[cfg(test)]
+pub const NO_PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 /// A request. Its body is empty until the route has read it ([`super::body::UnreadBody`]).
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::IdentityError;
-use crate::atproto::{Did, StringFormat};
+use crate::atproto::{Did, Handle};
 use crate::crypto::{Algorithm, PublicKey};
 
 /// The parts of a DID document that the server uses.
@@ -84,7 +84,7 @@ fn service(did: &Did, document: &Value, fragment: &str, kind: &str) -> Option<St
 fn handle(document: &Value) -> Option<String> {
     let names = document.get("alsoKnownAs")?.as_array()?;
     let handle = names.iter().filter_map(Value::as_str).find_map(|name| name.strip_prefix("at://"))?;
-    StringFormat::Handle.accepts(handle).then(|| handle.to_ascii_lowercase())
+    Handle::try_from(handle).is_ok().then(|| handle.to_ascii_lowercase())
 }
 
 fn signing_key(did: &Did, document: &Value) -> Option<PublicKey> {

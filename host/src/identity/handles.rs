@@ -2,7 +2,7 @@
 //! document has to list the handle too.
 
 use super::{IdentityError, Resolver};
-use crate::atproto::{Did, StringFormat};
+use crate::atproto::{Did, Handle};
 use crate::net::Limits;
 
 /// Bytes of the well-known document, which contains only a DID.
@@ -32,7 +32,7 @@ impl Resolver {
             return Ok(did);
         }
         let handle = text.strip_prefix('@').unwrap_or(text).to_ascii_lowercase();
-        if !StringFormat::Handle.accepts(&handle) {
+        if Handle::try_from(handle.as_str()).is_err() {
             return Err(HandleError::Malformed);
         }
         let did = {

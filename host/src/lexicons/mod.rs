@@ -6,6 +6,6 @@ pub mod forwarding;
 mod registry;
 mod schema;
 
-pub use authority::{Authorities, AuthorityError, MethodAuthority};
+pub use authority::{Authorities, AuthorityError};
 pub use forwarding::ForwardingRules;
-pub use registry::{Lexicon, ProcedureAction, Registry, Snapshot};
+pub use registry::{Lexicon, ProcedureAction, Registry};

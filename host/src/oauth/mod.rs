@@ -12,7 +12,7 @@ pub mod flow;
 pub mod own;
 
 pub use authorization::{
-    AuthorizationError, Authorizations, Callback, CompletedFlow, FlowGoal, LinkedRepoGoal, STATE_SECONDS,
+    AuthorizationError, Authorizations, Callback, CompletedFlow, FlowGoal, LinkedRepoGoal,
 };
 pub(crate) use discovery::origin_of;
 pub use discovery::{Account, AuthorizationServer, Discovery, DiscoveryError};

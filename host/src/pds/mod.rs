@@ -19,12 +19,11 @@ mod tests;
 mod vault;
 
 pub use agent::Agent;
-pub use answer::{Committed, PdsError, Refusal};
+pub use answer::{Committed, PdsError};
 pub use authority::SessionAuthority;
 pub use bound::BoundSession;
 pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_sets};
 pub use places::PdsPools;
-pub use revocation::Revocations;
 pub use session::{Credential, Session, SessionSelector, Sessions};
 pub use vault::{Registration, RenewError, Vault};
 

@@ -9,7 +9,7 @@ pub mod path;
 pub mod sort;
 
 pub use cursor::{InvalidCursor, Keyset};
-pub use filter::{Combine, Filter, FilterError, Op, Scalar};
+pub use filter::Filter;
 pub use page_size::PageSize;
 pub use path::Path;
 pub use sort::{Direction, Sort};

@@ -8,4 +8,4 @@ pub mod render;
 pub mod search;
 
 pub use backlinks::Backlinks;
-pub use page::{Page, Query, ReadError, clamp_limit};
+pub use page::{Page, Query, ReadError};

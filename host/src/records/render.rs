@@ -61,27 +61,6 @@ pub fn single_body(row: &RecordRow, pds: Option<&str>) -> Bytes {
     out.into()
 }
 
-/// One row as scripts get it: the record's fields with `uri` first.
-pub fn row_json(row: &RecordRow) -> Bytes {
-    let mut out = Vec::with_capacity(size_of_rows(std::slice::from_ref(row)));
-    push_row(&mut out, row, &row.record);
-    out.into()
-}
-
-/// A JSON array of [`row_json`]s.
-pub fn rows_json(rows: &[RecordRow]) -> Bytes {
-    let mut out = Vec::with_capacity(2 + size_of_rows(rows));
-    out.push(b'[');
-    for (n, row) in rows.iter().enumerate() {
-        if n > 0 {
-            out.push(b',');
-        }
-        push_row(&mut out, row, &row.record);
-    }
-    out.push(b']');
-    out.into()
-}
-
 fn size_of_rows(rows: &[RecordRow]) -> usize {
     rows.iter().map(|row| row.record.len() + ROW_OVERHEAD).sum()
 }
@@ -170,6 +149,12 @@ mod tests {
 
     const URI: &str = "at://did:plc:abc/com.example.note/self";
 
+    fn row_json(row: &RecordRow) -> Bytes {
+        let mut out = Vec::new();
+        push_row(&mut out, row, &row.record);
+        out.into()
+    }
+
     #[test]
     fn the_uri_comes_first_and_the_rest_is_unchanged() {
         for (record, expected) in [
@@ -200,8 +185,6 @@ mod tests {
         let empty = Page::<RecordRow> { rows: vec![], cursor: None };
         assert_eq!(list_body(&empty, |_| None), r#"{"records":[]}"#);
         assert_eq!(single_body(&page.rows[0], None), format!(r#"{{"record":{{"uri":"{URI}","a":1}}}}"#));
-        assert_eq!(rows_json(&page.rows), format!(r#"[{{"uri":"{URI}","a":1}},{{"uri":"{URI}"}}]"#));
-        assert_eq!(rows_json(&[]), "[]");
     }
 
     #[test]

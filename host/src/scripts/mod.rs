@@ -17,11 +17,11 @@ pub mod services;
 mod tests;
 
 pub use engine::{Engine, EngineConfig, EngineError, prepare};
-pub use failure::{FailureKind, FaultCode, ScriptFailure, UpstreamAnswer};
+pub use failure::{FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent, Usage};
 pub use library::{CompiledScript, Library, TallySnapshot};
 pub use scheduling::Lineage;
 pub use services::{
-    ActiveLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, OutboundHttp, Page, Query, Row,
-    Search, ServerIndex, ServerLabels, ServerLog, Services, Variables, Xrpc, XrpcError,
+    Index, IndexError, LogLine, LogSink, OutboundHttp, Page, Query, Row, Search, ServerIndex, ServerLabels,
+    ServerLog, Services, Variables, Xrpc, XrpcError,
 };

@@ -31,8 +31,6 @@ pub struct SessionRow {
     pub expires_at: Option<Timestamp>,
     /// Incremented with every change of the tokens.
     pub version: i64,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
     /// The current scopes of the session's client, space-separated; empty if the client is inactive. `None` without a
     /// client.
     pub client_scopes: Option<String>,
@@ -81,8 +79,8 @@ pub struct DeviceRow {
 }
 
 const COLUMNS: &str = "s.id, s.key_id, s.client_id, s.did, s.scopes, s.pds, s.issuer, s.oauth_client_id, \
-     s.assertion_kid, s.sealed, k.sealed AS sealed_key, s.refreshable, s.expires_at, s.version, s.created_at, \
-     s.updated_at, CASE WHEN c.is_active THEN c.scopes WHEN c.id IS NOT NULL THEN '' END AS client_scopes, \
+     s.assertion_kid, s.sealed, k.sealed AS sealed_key, s.refreshable, s.expires_at, s.version, \
+     CASE WHEN c.is_active THEN c.scopes WHEN c.id IS NOT NULL THEN '' END AS client_scopes, \
      CASE WHEN p.is_active THEN p.scopes WHEN p.id IS NOT NULL THEN '' END AS parent_scopes \
      FROM oauth_sessions s JOIN dpop_keys k ON k.id = s.key_id LEFT JOIN api_clients c ON c.id = s.client_id \
      LEFT JOIN api_clients p ON p.id = c.parent_client_id";

@@ -1,6 +1,6 @@
 //! `/admin/users`
 
-use belvedere::crypto::Algorithm;
+use belvedere::testing::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 

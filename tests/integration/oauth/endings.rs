@@ -1,6 +1,6 @@
 //! Unneeded sessions are deleted here and revoked at the authorization server.
 
-use belvedere::clock::Clock;
+use belvedere::testing::clock::Clock;
 use http::Method;
 use serde_json::json;
 

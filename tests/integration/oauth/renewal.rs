@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use belvedere::atproto::Did;
-use belvedere::clock::{Clock, Timestamp};
-use belvedere::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
-use belvedere::fair_share::Tenant;
-use belvedere::identity::Resolver;
-use belvedere::net::{Client, OutboundPolicy};
-use belvedere::oauth::{Discovery, DpopClient, OwnKey};
-use belvedere::pds::{Agent, PdsPools, Registration, Vault};
-use belvedere::random::Random;
-use belvedere::store::Db;
-use belvedere::store::dpop_keys::{self, DpopKeyRow};
+use belvedere::testing::atproto::Did;
+use belvedere::testing::clock::{Clock, Timestamp};
+use belvedere::testing::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
+use belvedere::testing::fair_share::Tenant;
+use belvedere::testing::identity::Resolver;
+use belvedere::testing::net::{Client, OutboundPolicy};
+use belvedere::testing::oauth::{Discovery, DpopClient, OwnKey};
+use belvedere::testing::pds::{Agent, PdsPools, Registration, Vault};
+use belvedere::testing::random::Random;
+use belvedere::testing::store::Db;
+use belvedere::testing::store::dpop_keys::{self, DpopKeyRow};
 use http::Method;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
@@ -103,7 +103,7 @@ const CALLS: usize = 3;
 struct Host(Vault, Client);
 
 fn host(db: &Db, plc: &str) -> Host {
-    belvedere::net::install_tls_provider();
+    belvedere::testing::net::install_tls_provider();
     let policy = OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() };
     let (net, clock, random) = (Client::new(policy).unwrap(), Clock::system(), Random::system());
     let dpop_client = DpopClient::new(net.clone(), clock.clone(), random);

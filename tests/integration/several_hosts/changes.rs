@@ -1,6 +1,6 @@
 //! Changes on one host take effect on the other without waiting for caches to expire.
 
-use belvedere::clock::Clock;
+use belvedere::testing::clock::Clock;
 
 use crate::fixtures::{ALICE, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};

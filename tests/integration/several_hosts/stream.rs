@@ -1,6 +1,6 @@
 //! One host at a time follows the stream; when it stops, another takes over.
 
-use belvedere::clock::Clock;
+use belvedere::testing::clock::Clock;
 
 use crate::fixtures::{ALICE, LIST, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};

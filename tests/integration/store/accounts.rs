@@ -1,9 +1,9 @@
 //! Accounts that are hidden, restored and deleted.
 
-use belvedere::clock::Timestamp;
-use belvedere::records::{Query, page};
-use belvedere::store::index::{self, AccountChange, AccountStatus, Batch};
-use belvedere::store::records::{self, ListArgs};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::records::{Query, page};
+use belvedere::testing::store::index::{self, AccountChange, AccountStatus, Batch};
+use belvedere::testing::store::records::{self, ListArgs};
 
 use super::fixtures::*;
 use crate::on_both;
@@ -41,7 +41,7 @@ on_both! {
             assert_eq!(records::count(&db, &note, Some(&two), &US).await.unwrap(), 0);
             assert_eq!(records::collection_counts(&db).await.unwrap(), [(LIKE.into(), 2), (NOTE.into(), 2)]);
             for sort in [None, Some("n"), Some("did"), Some("indexed_at")] {
-                let sort = sort.map(|s| belvedere::query::Sort::parse(s, belvedere::query::Direction::Asc).unwrap());
+                let sort = sort.map(|s| belvedere::testing::query::Sort::parse(s, belvedere::testing::query::Direction::Asc).unwrap());
                 let query = Query { sort, ..Query::of(note.clone()) };
                 assert_eq!(page::read(&db, &query, &US).await.unwrap().rows.len(), 2);
             }

@@ -1,9 +1,9 @@
 //! Lexicons, scripts, settings, and deleting records.
 
-use belvedere::clock::Timestamp;
-use belvedere::store::lexicons::{self, NewLexicon, Upserted};
-use belvedere::store::scripts::{self, NewScript, ScriptPatch};
-use belvedere::store::{Backend, Patch, records, settings};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::lexicons::{self, NewLexicon, Upserted};
+use belvedere::testing::store::scripts::{self, NewScript, ScriptPatch};
+use belvedere::testing::store::{Backend, Patch, records, settings};
 
 use super::fixtures::*;
 use crate::on_both;
@@ -130,6 +130,6 @@ on_both! {
         assert_eq!(db.pending_migrations().await.unwrap(), 0);
         db.migrate().await.unwrap();
         db.close().await;
-        assert!(matches!(db.ping().await, Err(belvedere::store::StoreError::Unavailable(_))));
+        assert!(matches!(db.ping().await, Err(belvedere::testing::store::StoreError::Unavailable(_))));
     }
 }

@@ -1,9 +1,9 @@
 //! API clients: conflicts, three-state updates, cascades.
 
-use belvedere::access::Clients;
-use belvedere::clock::Timestamp;
-use belvedere::store::api_clients::{self, ApiClientPatch, ApiClientRow, Caps, Created};
-use belvedere::store::{Db, Patch, StoreError};
+use belvedere::testing::access::Clients;
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::api_clients::{self, ApiClientPatch, ApiClientRow, Caps, Created};
+use belvedere::testing::store::{Db, Patch, StoreError};
 
 use crate::on_both;
 

@@ -1,9 +1,9 @@
 //! Applying batches: the order of changes to a record, the rows, and the cursor.
 
-use belvedere::atproto::Cid;
-use belvedere::clock::Timestamp;
-use belvedere::store::index::{self, Applied, Batch, Change, prune_tombstones};
-use belvedere::store::{cursors, records};
+use belvedere::testing::atproto::Cid;
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::index::{self, Applied, Batch, Change, prune_tombstones};
+use belvedere::testing::store::{cursors, records};
 use serde_json::json;
 
 use super::fixtures::*;
@@ -148,8 +148,8 @@ on_both! {
         // The last statement of the transaction fails, because the table of cursors does not exist.
         let sql = "DROP TABLE stream_cursors";
         match &*db {
-            belvedere::store::Db::Sqlite(db) => { sqlx::query(sql).execute(&db.writer).await.unwrap(); }
-            belvedere::store::Db::Postgres(db) => { sqlx::query(sql).execute(&db.pool).await.unwrap(); }
+            belvedere::testing::store::Db::Sqlite(db) => { sqlx::query(sql).execute(&db.writer).await.unwrap(); }
+            belvedere::testing::store::Db::Postgres(db) => { sqlx::query(sql).execute(&db.pool).await.unwrap(); }
         }
         let changes = vec![put_with_refs(&uri(1, NOTE, "a"), 1, "{}", &["at://x"]), take(&uri(2, NOTE, "b"), 1)];
         let batch = Batch { changes, cursor: Some(cursor(1)), now: Timestamp(1), ..Batch::default() };
@@ -170,7 +170,7 @@ on_both! {
         let text = r#"{"text":"ünïcödé \"quoted\" \\ 🎉","n":9007199254740993,"deep":{"a":[[],{}]},"z":null}"#;
         apply(&db, 1, vec![put(&a, 1, text)]).await;
         assert_eq!(get(&db, &a).await, Some(serde_json::from_str(text).unwrap()));
-        if let belvedere::store::Db::Sqlite(_) = &*db {
+        if let belvedere::testing::store::Db::Sqlite(_) = &*db {
             assert_eq!(records::get(&db, &a).await.unwrap().unwrap().record, text);
         }
     }

@@ -1,9 +1,9 @@
 //! Backlinks: every source once, newest first, in pages, without hidden accounts.
 
-use belvedere::records::backlinks::{self, Backlinks};
-use belvedere::records::{Page, ReadError};
-use belvedere::store::Db;
-use belvedere::store::index::AccountStatus;
+use belvedere::testing::records::backlinks::{self, Backlinks};
+use belvedere::testing::records::{Page, ReadError};
+use belvedere::testing::store::Db;
+use belvedere::testing::store::index::AccountStatus;
 
 use super::fixtures::*;
 use crate::on_both;

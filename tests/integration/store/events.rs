@@ -1,8 +1,8 @@
 //! The event log: filters, pages, retention.
 
-use belvedere::clock::Timestamp;
-use belvedere::store::Db;
-use belvedere::store::events::{self, EventFilter, EventKeyset, EventRow, Severity};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::Db;
+use belvedere::testing::store::events::{self, EventFilter, EventKeyset, EventRow, Severity};
 
 use crate::on_both;
 

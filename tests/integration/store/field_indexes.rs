@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use belvedere::clock::{Clock, Timestamp};
-use belvedere::jobs::field_indexes::advise;
-use belvedere::query::{Direction, Filter, Sort};
-use belvedere::records::{Query, page};
-use belvedere::store::Db;
-use belvedere::store::fields::build;
-use belvedere::store::fields::table::{self, State};
-use belvedere::store::query::{self, Order, QueryArgs};
+use belvedere::testing::clock::{Clock, Timestamp};
+use belvedere::testing::jobs::field_indexes::advise;
+use belvedere::testing::query::{Direction, Filter, Sort};
+use belvedere::testing::records::{Query, page};
+use belvedere::testing::store::Db;
+use belvedere::testing::store::fields::build;
+use belvedere::testing::store::fields::table::{self, State};
+use belvedere::testing::store::query::{self, Order, QueryArgs};
 use serde_json::{Value, json};
 
 use super::fixtures::*;
@@ -179,7 +179,7 @@ on_both! {
         pages(&db, &by_value).await;
         build_all(&db).await;
         let before = pages(&db, &by_value).await.len();
-        set_status(&db, 1, belvedere::store::index::AccountStatus::Deactivated).await;
+        set_status(&db, 1, belvedere::testing::store::index::AccountStatus::Deactivated).await;
         assert_eq!(pages(&db, &by_value).await.len(), before - values().len().div_ceil(4));
     }
 

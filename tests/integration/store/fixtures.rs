@@ -1,14 +1,14 @@
 //! Helpers to create records and batches.
 
-use belvedere::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
-use belvedere::clock::Timestamp;
-use belvedere::fair_share::Tenant;
-use belvedere::query::Keyset;
-use belvedere::store::Db;
-use belvedere::store::index::{
+use belvedere::testing::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::fair_share::Tenant;
+use belvedere::testing::query::Keyset;
+use belvedere::testing::store::Db;
+use belvedere::testing::store::index::{
     self, AccountChange, AccountStatus, Applied, Batch, Change, Delete, StreamCursor, Upsert,
 };
-use belvedere::store::records::{self, ListArgs, RecordRow};
+use belvedere::testing::store::records::{self, ListArgs, RecordRow};
 use bytes::Bytes;
 use serde_json::Value;
 

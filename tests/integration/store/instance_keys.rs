@@ -1,12 +1,12 @@
 //! The key that signs records: generated once, stored encrypted, the same for every host.
 
-use belvedere::clock::{Clock, Timestamp};
-use belvedere::config::Args;
-use belvedere::crypto::SealingKey;
-use belvedere::keys::attestation::Attestation;
-use belvedere::keys::instance::InstanceKeyError;
-use belvedere::random::Random;
-use belvedere::store::{Db, instance_keys};
+use belvedere::testing::clock::{Clock, Timestamp};
+use belvedere::testing::config::Args;
+use belvedere::testing::crypto::SealingKey;
+use belvedere::testing::keys::attestation::Attestation;
+use belvedere::testing::keys::instance::InstanceKeyError;
+use belvedere::testing::random::Random;
+use belvedere::testing::store::{Db, instance_keys};
 
 use crate::on_both;
 

@@ -1,9 +1,9 @@
 //! The job queue: fair between tenants, and bounded.
 
-use belvedere::clock::Timestamp;
-use belvedere::jobs::retention::{self, Retention};
-use belvedere::store::Db;
-use belvedere::store::jobs::{self, End, NewJob, PendingLimits, Worker};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::jobs::retention::{self, Retention};
+use belvedere::testing::store::Db;
+use belvedere::testing::store::jobs::{self, End, NewJob, PendingLimits, Worker};
 
 use crate::on_both;
 

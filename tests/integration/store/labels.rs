@@ -1,9 +1,9 @@
 //! Labels: the newest one wins, expired ones are left out, and records can label themselves.
 
-use belvedere::clock::Timestamp;
-use belvedere::store::Db;
-use belvedere::store::index::AccountStatus;
-use belvedere::store::labels::{self, ActiveLabel, Label};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::Db;
+use belvedere::testing::store::index::AccountStatus;
+use belvedere::testing::store::labels::{self, ActiveLabel, Label};
 use serde_json::json;
 
 use super::fixtures::*;

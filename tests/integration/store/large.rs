@@ -1,11 +1,11 @@
 //! Pages of large records: they end at a MiB, have at least one record, and together have every record once.
 
-use belvedere::query::{Direction, Filter, Sort};
-use belvedere::records::backlinks::{self, Backlinks};
-use belvedere::records::search::{self, Search};
-use belvedere::records::{Page, Query, page};
-use belvedere::store::Db;
-use belvedere::store::records::{PAGE_BYTES, RecordRow, get_many_full};
+use belvedere::testing::query::{Direction, Filter, Sort};
+use belvedere::testing::records::backlinks::{self, Backlinks};
+use belvedere::testing::records::search::{self, Search};
+use belvedere::testing::records::{Page, Query, page};
+use belvedere::testing::store::Db;
+use belvedere::testing::store::records::{PAGE_BYTES, RecordRow, get_many_full};
 use serde_json::json;
 
 use super::field_indexes::build_all;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use belvedere::clock::Timestamp;
-use belvedere::store::lease::{Lease, Term};
-use belvedere::store::{Db, StoreError, cursors, index};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::lease::{Lease, Term};
+use belvedere::testing::store::{Db, StoreError, cursors, index};
 
 use super::fixtures::*;
 use crate::support::db;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use belvedere::store::{Db, StoreError};
+use belvedere::testing::store::{Db, StoreError};
 
 use crate::support::db;
 use belvedere_standins::postgres;

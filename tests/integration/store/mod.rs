@@ -1,4 +1,4 @@
-//! Tests of `belvedere::store` without HTTP, on both databases.
+//! Tests of `belvedere::testing::store` without HTTP, on both databases.
 
 mod accounts;
 mod admin;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belvedere::clock::Timestamp;
-use belvedere::store::index::{self, AccountChange, AccountStatus, Batch};
-use belvedere::store::records::{self, ListArgs};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::index::{self, AccountChange, AccountStatus, Batch};
+use belvedere::testing::store::records::{self, ListArgs};
 use proptest::prelude::*;
 
 use super::fixtures::*;

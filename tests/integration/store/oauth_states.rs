@@ -1,8 +1,8 @@
 //! OAuth flows in progress: each is used once; their number is limited by sender and by target.
 
-use belvedere::clock::Timestamp;
-use belvedere::store::Db;
-use belvedere::store::oauth_states::{self, Bounds, NewState};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::Db;
+use belvedere::testing::store::oauth_states::{self, Bounds, NewState};
 
 use crate::on_both;
 

@@ -1,8 +1,8 @@
 //! Keyset paging: every row is returned once, even with writes between the pages.
 
-use belvedere::query::Filter;
-use belvedere::records::{Page, Query, ReadError, page};
-use belvedere::store::Db;
+use belvedere::testing::query::Filter;
+use belvedere::testing::records::{Page, Query, ReadError, page};
+use belvedere::testing::store::Db;
 use serde_json::json;
 
 use super::fixtures::*;
@@ -91,7 +91,7 @@ on_both! {
 
     async fn malformed_cursors_are_errors(db) {
         apply(&db, 1, vec![put(&uri(1, NOTE, "a"), 1, "{}")]).await;
-        let sort = belvedere::query::Sort::parse("n", belvedere::query::Direction::Asc).unwrap();
+        let sort = belvedere::testing::query::Sort::parse("n", belvedere::testing::query::Direction::Asc).unwrap();
         for sort in [None, Some(sort)] {
             for cursor in ["", "x", "AAAA", "2024-01-01T00:00:00.000000Z"] {
                 let query = Query { cursor: Some(cursor.into()), sort: sort.clone(), ..Query::of(nsid(NOTE)) };

@@ -1,6 +1,6 @@
 //! The frequent statements use an index: their plans have no table scan and no sort.
 
-use belvedere::store::Db;
+use belvedere::testing::store::Db;
 
 use super::fixtures::*;
 use crate::support::db::{TestDb, postgres, sqlite};

@@ -1,9 +1,9 @@
 //! One invalid row does not fail the rest of its batch.
 
-use belvedere::clock::Timestamp;
-use belvedere::store::Db;
-use belvedere::store::cursors;
-use belvedere::store::index::{self, Batch, Change};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::Db;
+use belvedere::testing::store::cursors;
+use belvedere::testing::store::index::{self, Batch, Change};
 use bytes::Bytes;
 
 use super::fixtures::*;

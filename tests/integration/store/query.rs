@@ -1,8 +1,8 @@
 //! Filters: every operator on every type gives the same result on both databases.
 
-use belvedere::query::Filter;
-use belvedere::records::{Query, page};
-use belvedere::store::Db;
+use belvedere::testing::query::Filter;
+use belvedere::testing::records::{Query, page};
+use belvedere::testing::store::Db;
 use serde_json::{Value, json};
 
 use super::fixtures::*;

@@ -3,13 +3,13 @@
 use std::future::pending;
 use std::pin::pin;
 
-use belvedere::fair_share::{Full, Tenant};
-use belvedere::query::{Direction, Filter, Sort};
-use belvedere::records::backlinks::{self, Backlinks};
-use belvedere::records::search::{self, Search};
-use belvedere::records::{Query, ReadError, page};
-use belvedere::store::records::{self, PAGE_BYTES};
-use belvedere::store::{Db, StoreError};
+use belvedere::testing::fair_share::{Full, Tenant};
+use belvedere::testing::query::{Direction, Filter, Sort};
+use belvedere::testing::records::backlinks::{self, Backlinks};
+use belvedere::testing::records::search::{self, Search};
+use belvedere::testing::records::{Query, ReadError, page};
+use belvedere::testing::store::records::{self, PAGE_BYTES};
+use belvedere::testing::store::{Db, StoreError};
 use futures_util::future::join_all;
 use serde_json::json;
 

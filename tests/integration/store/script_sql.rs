@@ -1,11 +1,11 @@
 //! Scripts' SQL on real databases: what it sees, what it may write, and what stops it.
 
-use belvedere::atproto::Cid;
-use belvedere::clock::Timestamp;
-use belvedere::store::index::{AccountStatus, Change};
-use belvedere::store::labels::{self, Label};
-use belvedere::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, RawError};
-use belvedere::store::{Backend, Db};
+use belvedere::testing::atproto::Cid;
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::index::{AccountStatus, Change};
+use belvedere::testing::store::labels::{self, Label};
+use belvedere::testing::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, RawError};
+use belvedere::testing::store::{Backend, Db};
 use serde_json::{Value, json};
 
 use super::fixtures::*;

@@ -1,8 +1,8 @@
 //! `db.search`: the same matches in the same order with and without an index, on both databases.
 
-use belvedere::records::search::{self, Search};
-use belvedere::store::Db;
-use belvedere::store::index::AccountStatus;
+use belvedere::testing::records::search::{self, Search};
+use belvedere::testing::store::Db;
+use belvedere::testing::store::index::AccountStatus;
 
 use super::field_indexes::build_all;
 use super::fixtures::*;

@@ -1,8 +1,8 @@
 //! Sorting by a field: by type, then value, then id; the same on both databases, in pages of any size.
 
-use belvedere::query::{Direction, Sort, cursor, sort};
-use belvedere::records::{Query, ReadError, page};
-use belvedere::store::Db;
+use belvedere::testing::query::{Direction, Sort, cursor, sort};
+use belvedere::testing::records::{Query, ReadError, page};
+use belvedere::testing::store::Db;
 use serde_json::{Value, json};
 
 use super::fixtures::*;

@@ -1,8 +1,8 @@
 //! Users, their permissions, and their keys.
 
-use belvedere::clock::Timestamp;
-use belvedere::store::api_keys::{self, NewApiKey};
-use belvedere::store::{Db, StoreError, users};
+use belvedere::testing::clock::Timestamp;
+use belvedere::testing::store::api_keys::{self, NewApiKey};
+use belvedere::testing::store::{Db, StoreError, users};
 
 use crate::on_both;
 

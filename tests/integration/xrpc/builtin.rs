@@ -1,6 +1,6 @@
 //! `GET /xrpc/{nsid}` without a script.
 
-use belvedere::crypto::Algorithm;
+use belvedere::testing::crypto::Algorithm;
 use serde_json::json;
 
 use crate::fixtures::{ALICE, BOB, LIST, NOTES};

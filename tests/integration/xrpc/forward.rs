@@ -1,6 +1,6 @@
 //! `/xrpc/{nsid}` without a lexicon: requests are forwarded to the lexicon authority that DNS names.
 
-use belvedere::crypto::Algorithm;
+use belvedere::testing::crypto::Algorithm;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use http::Method;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! `xrpc.*` in scripts: methods of this server in process, and of others.
 
-use belvedere::crypto::Algorithm;
+use belvedere::testing::crypto::Algorithm;
 use http::Method;
 use serde_json::json;
 

@@ -21,8 +21,9 @@ use crate::random::Random;
 use crate::store::Db;
 use crate::store::records::{self, ListArgs};
 
+use super::settings::Timing;
 use super::testing::Recorder;
-use super::{Deps, NoScripts, StreamConfig, StreamHandle, Timing, start};
+use super::{Deps, NoScripts, StreamConfig, StreamHandle, start};
 
 const NOTE: &str = "app.example.note";
 

@@ -12,7 +12,8 @@ use crate::clock::{Clock, Timestamp};
 use crate::indexing::launch::launch;
 use crate::indexing::stream::Connect;
 use crate::indexing::testing::{FakeStore, Recorder, delete};
-use crate::indexing::{NoScripts, Stall, StreamConfig, StreamHandle, WriterClosed};
+use crate::indexing::writer::WriterClosed;
+use crate::indexing::{NoScripts, Stall, StreamConfig, StreamHandle};
 use crate::random::Random;
 
 use super::nsids;

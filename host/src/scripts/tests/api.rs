@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::{FailureKind, Invocation, NOW, Stage, TRIGGER, account};
 use crate::atproto::Tid;
-use crate::scripts::{LogLevel, ReturnKind, Variables};
+use crate::scripts::services::LogLevel;
+use crate::scripts::{ReturnKind, Variables};
 use crate::trigger::Trigger;
 
 #[tokio::test]

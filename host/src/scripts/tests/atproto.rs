@@ -9,14 +9,17 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Invocation, NOW, Stage, account};
-use crate::atproto::{Cid, Codec};
+use crate::atproto::Cid;
 use crate::clock::Clock;
 use crate::crypto::{Algorithm, PrivateKey};
 use crate::identity::Resolver;
 use crate::keys::attestation::Attestation;
 use crate::net::OutboundPolicy;
 use crate::net::tests::{loopback, net, recorder};
-use crate::scripts::{ActiveLabel, FaultCode, IndexError, Labels, OutboundHttp, ScriptFailure};
+use crate::scripts::failure::FaultCode;
+use crate::scripts::services::{ActiveLabel, Labels};
+use crate::scripts::{IndexError, OutboundHttp, ScriptFailure};
+use shrike::cbor::Codec;
 
 const ALICE: &str = "did:plc:alice";
 

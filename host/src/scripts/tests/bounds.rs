@@ -12,7 +12,8 @@ use crate::crypto::{Algorithm, PrivateKey};
 use crate::identity::Resolver;
 use crate::keys::attestation::Attestation;
 use crate::net::tests::loopback;
-use crate::scripts::{ActiveLabel, IndexError, Labels, Lineage, Xrpc, XrpcError};
+use crate::scripts::services::{ActiveLabel, Labels};
+use crate::scripts::{IndexError, Lineage, Xrpc, XrpcError};
 use crate::trigger::Trigger;
 use crate::xrpc::{Answer, Call};
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Stage;
-use crate::scripts::FaultCode;
+use crate::scripts::failure::FaultCode;
 
 #[tokio::test]
 async fn faults_are_objects_that_scripts_can_handle() {

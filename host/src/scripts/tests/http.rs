@@ -5,7 +5,8 @@ use serde_json::json;
 use super::{FailureKind, Invocation, Stage, of_client};
 use crate::net::tests::{loopback, net, recorder};
 use crate::net::{Client, OutboundPolicy};
-use crate::scripts::{FaultCode, OutboundHttp};
+use crate::scripts::OutboundHttp;
+use crate::scripts::failure::FaultCode;
 
 impl Stage {
     /// With access to other servers through `client`.

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::{Invocation, Stage, account, of_client};
 use crate::fair_share::Tenant;
 use crate::pds::SessionAuthority;
-use crate::scripts::{FaultCode, Lineage, Xrpc, XrpcError};
+use crate::scripts::failure::FaultCode;
+use crate::scripts::{Lineage, Xrpc, XrpcError};
 use crate::trigger::{Trigger, TriggerKind};
 use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use belvedere::store::Backend;
-use belvedere::store::script_sql::guard::{self, Catalog};
+use belvedere::testing::store::Backend;
+use belvedere::testing::store::script_sql::guard::{self, Catalog};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 

@@ -1,7 +1,7 @@
 //! The role that scripts' SQL runs under on PostgreSQL: who may make it, what it may do, and what happens without it.
 
-use belvedere::store::script_sql::ScriptWalls;
-use belvedere::store::script_sql::role::{Access, NoRole};
+use belvedere::testing::store::script_sql::ScriptWalls;
+use belvedere::testing::store::script_sql::role::{Access, NoRole};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::*;

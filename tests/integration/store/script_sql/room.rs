@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use belvedere::store::script_sql::STATEMENT_TIME;
+use belvedere::testing::store::script_sql::STATEMENT_TIME;
 
 use super::*;
 

@@ -13,7 +13,7 @@ use crate::access::Admin;
 use crate::api::paging;
 use crate::app::App;
 use crate::clock::Timestamp;
-use crate::event_scripts::{RetryError, event_of};
+use crate::event_scripts::{RetryError, original_event};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::indexing::fetch::{self, FetchedRecord};
@@ -205,7 +205,7 @@ async fn reindex_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Er
 }
 
 async fn fetch_and_index(app: &App, row: &LetterRow) -> Result<(), Error> {
-    let event = match event_of(&row.letter) {
+    let event = match original_event(&row.letter) {
         Ok(event) => event,
         Err(error) => return Err(record_failure(app, row, error).await),
     };
@@ -215,8 +215,8 @@ async fn fetch_and_index(app: &App, row: &LetterRow) -> Result<(), Error> {
             Error::new(StatusCode::INTERNAL_SERVER_ERROR, "the record could not be fetched from its PDS");
         Error { cause: Some(Box::new(error)), ..public }
     })?;
-    match app.scripting.events.index(current_event(event, fetched)).await {
-        Ok(stored) => apply(app, row, stored.change).await,
+    match app.scripting.events.decide_fetched(current_event(event, fetched)).await {
+        Ok(change) => apply(app, row, change).await,
         Err(error) => Err(record_failure(app, row, error).await),
     }
 }
@@ -246,8 +246,8 @@ pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Resp
 
 async fn retry_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
     check_unresolved(row)?;
-    let done = match app.scripting.events.again(row).await {
-        Ok(stored) => apply(app, row, stored.change).await,
+    let done = match app.scripting.events.retry(row).await {
+        Ok(change) => apply(app, row, change).await,
         Err(error) => Err(record_failure(app, row, error).await),
     };
     app.events.record(Event::DeadLetterRetried {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
-use crate::scripts::FaultCode;
+use crate::scripts::failure::FaultCode;
 
 fn uri(did: &str, rkey: &str) -> String {
     format!("at://{did}/{NOTE}/{rkey}")

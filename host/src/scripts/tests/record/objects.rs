@@ -7,7 +7,8 @@ use serde_json::json;
 use super::{ALICE, BOB, NOTE, Stage};
 use crate::crypto::{Algorithm, PrivateKey};
 use crate::keys::attestation::Attestation;
-use crate::scripts::{FailureKind, FaultCode};
+use crate::scripts::FailureKind;
+use crate::scripts::failure::FaultCode;
 
 #[tokio::test]
 async fn a_new_record_has_its_fields_and_the_schemas_defaults() {

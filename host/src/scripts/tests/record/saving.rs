@@ -7,7 +7,7 @@ use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
 use crate::atproto::{Did, RecordUri, Tid, record};
 use crate::pds::{Committed, Write, WriteAction};
 use crate::repos::Written;
-use crate::scripts::FaultCode;
+use crate::scripts::failure::FaultCode;
 use crate::trigger::Trigger;
 
 fn uri(did: &str, rkey: &str) -> String {
