@@ -77,19 +77,21 @@ impl Admin {
     }
 }
 
-/// Authenticates the caller, who must be a user that has all of `needed`.
-///
-/// # Errors
-/// 401 without a valid credential, 403 when the caller is not a user or lacks a permission.
-pub async fn admit(access: &Access, request: &Request, needed: PermissionSet) -> Result<Admin, Error> {
-    let admin = authenticate(access, request).await?;
-    let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else { return Ok(admin) };
-    access.events.record(Event::PermissionDenied {
-        caller: admin.did.to_string(),
-        user_id: admin.user_id,
-        permission: missing.as_str().to_owned(),
-    });
-    Err(Error::forbidden("insufficient permissions"))
+impl Access {
+    /// Authenticates the caller, who must be a user that has all of `needed`.
+    ///
+    /// # Errors
+    /// 401 without a valid credential, 403 when the caller is not a user or lacks a permission.
+    pub async fn admit_admin(&self, request: &Request, needed: PermissionSet) -> Result<Admin, Error> {
+        let admin = authenticate(self, request).await?;
+        let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else { return Ok(admin) };
+        self.events.record(Event::PermissionDenied {
+            caller: admin.did.to_string(),
+            user_id: admin.user_id,
+            permission: missing.as_str().to_owned(),
+        });
+        Err(Error::forbidden("insufficient permissions"))
+    }
 }
 
 /// Authenticates the caller, in the specification's order: API key, service token, session cookie.

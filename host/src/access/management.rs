@@ -19,28 +19,30 @@ pub struct ClientUser {
     budget: Option<Budget>,
 }
 
-/// Authenticates the caller as for every other XRPC method, but accepts DPoP only.
-///
-/// # Errors
-/// 401 with the specification's texts, 429 when the bucket is empty.
-pub async fn admit(access: &Access, request: &Request, method: &str) -> Result<ClientUser, Rejected> {
-    let refused = |error| Rejected { error, budget: None };
-    if !matches!(Credential::of(request.headers()), Credential::Dpop(_)) {
-        return Err(refused(Error::unauthorized("requires DPoP authentication")));
-    }
-    match access.clients.identify(request) {
-        Ok(Some(_)) => {}
-        Ok(None) => return Err(refused(Error::unauthorized("requires an API client key"))),
-        Err(error) => return Err(refused(error)),
-    }
-    let Admission { caller, client, budget } = access.admit_xrpc(request, method).await?;
-    let is_proven = caller.proven_client().is_some();
-    match (client.filter(|_| is_proven), caller.did, caller.authority) {
-        (Some(client), Some(did), SessionAuthority::Session { id: session, .. }) => {
-            Ok(ClientUser { client, did, session, budget })
+impl Access {
+    /// Authenticates the caller as for every other XRPC method, but accepts DPoP only.
+    ///
+    /// # Errors
+    /// 401 with the specification's texts, 429 when the bucket is empty.
+    pub async fn admit_management(&self, request: &Request, method: &str) -> Result<ClientUser, Rejected> {
+        let refused = |error| Rejected { error, budget: None };
+        if !matches!(Credential::of(request.headers()), Credential::Dpop(_)) {
+            return Err(refused(Error::unauthorized("requires DPoP authentication")));
         }
-        // Not reached: a DPoP session has a client and a user.
-        _ => Err(refused(Error::unauthorized("requires DPoP authentication"))),
+        match self.clients.identify(request) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(refused(Error::unauthorized("requires an API client key"))),
+            Err(error) => return Err(refused(error)),
+        }
+        let Admission { caller, client, budget } = self.admit_xrpc(request, method).await?;
+        let is_proven = caller.proven_client().is_some();
+        match (client.filter(|_| is_proven), caller.did, caller.authority) {
+            (Some(client), Some(did), SessionAuthority::Session { id: session, .. }) => {
+                Ok(ClientUser { client, did, session, budget })
+            }
+            // Not reached: a DPoP session has a client and a user.
+            _ => Err(refused(Error::unauthorized("requires DPoP authentication"))),
+        }
     }
 }
 

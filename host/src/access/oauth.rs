@@ -42,16 +42,18 @@ fn invalid_credentials() -> Error {
     Error::unauthorized("invalid client credentials")
 }
 
-/// Admits a client that may provision keys and register sessions: a confidential one by its secret, a public one by the
-/// origin of its page. A secret is a proof, so the client pays; an origin proves nothing, so the sender's address pays.
-///
-/// # Errors
-/// 401, and 429 when a bucket is empty.
-pub fn admit_application(access: &Access, request: &Request) -> Result<Arc<ApiClient>, Error> {
-    let sender = Sender::of(access, request);
-    let client = named_client(access, &sender, request.headers())?;
-    authenticate_and_charge(access, &sender, &client, request.headers())?;
-    Ok(client)
+impl Access {
+    /// Admits a client that may provision keys and register sessions: a confidential one by its secret, a public one by the
+    /// origin of its page. A secret is a proof, so the client pays; an origin proves nothing, so the sender's address pays.
+    ///
+    /// # Errors
+    /// 401, and 429 when a bucket is empty.
+    pub fn admit_application(&self, request: &Request) -> Result<Arc<ApiClient>, Error> {
+        let sender = Sender::of(self, request);
+        let client = named_client(self, &sender, request.headers())?;
+        authenticate_and_charge(self, &sender, &client, request.headers())?;
+        Ok(client)
+    }
 }
 
 fn authenticate_and_charge(
@@ -95,60 +97,62 @@ pub enum AssertionCaller {
     Page,
 }
 
-/// The client that a request names, not authenticated yet: [`admit_assertion_caller`] does that once the body is read.
-///
-/// # Errors
-/// 401, and 429 when too many proofs of the sender have failed.
-pub fn named_client_of(access: &Access, request: &Request) -> Result<Arc<ApiClient>, Error> {
-    named_client(access, &Sender::of(access, request), request.headers())
-}
-
-/// Admits a caller that may request client assertions.
-///
-/// # Errors
-/// 401, and 429 when a bucket is empty.
-pub async fn admit_assertion_caller(
-    access: &Access,
-    client: &ApiClient,
-    request: &Request,
-) -> Result<AssertionCaller, Error> {
-    let sender = Sender::of(access, request);
-    if let Credential::Dpop(token) = Credential::of(request.headers()) {
-        let session = authenticate_device(access, &sender, client, request, token).await?;
-        return Ok(AssertionCaller::Device(session));
+impl Access {
+    /// The client that a request names, not authenticated yet: [`Access::admit_assertion_caller`] does that once the body is read.
+    ///
+    /// # Errors
+    /// 401, and 429 when too many proofs of the sender have failed.
+    pub fn named_client(&self, request: &Request) -> Result<Arc<ApiClient>, Error> {
+        named_client(self, &Sender::of(self, request), request.headers())
     }
-    authenticate_and_charge(access, &sender, client, request.headers())?;
-    Ok(if client.is_public() { AssertionCaller::Page } else { AssertionCaller::Application })
-}
 
-/// Admits a caller that may access a user's sessions: the application by its secret, or one of the user's devices.
-///
-/// # Errors
-/// 401, and 429 when a bucket is empty.
-pub async fn admit_session_access(access: &Access, request: &Request) -> Result<SessionAccess, Error> {
-    let sender = Sender::of(access, request);
-    let client = named_client(access, &sender, request.headers())?;
-    if let Some(secret) = request.headers().get(X_CLIENT_SECRET) {
-        if !client.has_secret(secret) {
+    /// Admits a caller that may request client assertions.
+    ///
+    /// # Errors
+    /// 401, and 429 when a bucket is empty.
+    pub async fn admit_assertion_caller(
+        &self,
+        client: &ApiClient,
+        request: &Request,
+    ) -> Result<AssertionCaller, Error> {
+        let sender = Sender::of(self, request);
+        if let Credential::Dpop(token) = Credential::of(request.headers()) {
+            let session = authenticate_device(self, &sender, client, request, token).await?;
+            return Ok(AssertionCaller::Device(session));
+        }
+        authenticate_and_charge(self, &sender, client, request.headers())?;
+        Ok(if client.is_public() { AssertionCaller::Page } else { AssertionCaller::Application })
+    }
+
+    /// Admits a caller that may access a user's sessions: the application by its secret, or one of the user's devices.
+    ///
+    /// # Errors
+    /// 401, and 429 when a bucket is empty.
+    pub async fn admit_session_access(&self, request: &Request) -> Result<SessionAccess, Error> {
+        let sender = Sender::of(self, request);
+        let client = named_client(self, &sender, request.headers())?;
+        if let Some(secret) = request.headers().get(X_CLIENT_SECRET) {
+            if !client.has_secret(secret) {
+                sender.failed();
+                return Err(invalid_credentials());
+            }
+            pay(self, &client)?;
+            return Ok(SessionAccess::Application(client));
+        }
+        let Credential::Dpop(token) = Credential::of(request.headers()) else {
             sender.failed();
-            return Err(invalid_credentials());
+            return Err(Error::unauthorized("X-Client-Secret or DPoP authentication required"));
+        };
+        match authenticate_device(self, &sender, &client, request, token).await {
+            Ok(session) => Ok(SessionAccess::Device(client, session)),
+            // A second logout: applications take 404 for done, and 401 for an error.
+            Err(DeviceError::Proof(DpopError::UnknownKey | DpopError::NoSession))
+                if request.method() == Method::DELETE =>
+            {
+                Err(Error::not_found("DPoP session not found"))
+            }
+            Err(refused) => Err(refused.into()),
         }
-        pay(access, &client)?;
-        return Ok(SessionAccess::Application(client));
-    }
-    let Credential::Dpop(token) = Credential::of(request.headers()) else {
-        sender.failed();
-        return Err(Error::unauthorized("X-Client-Secret or DPoP authentication required"));
-    };
-    match authenticate_device(access, &sender, &client, request, token).await {
-        Ok(session) => Ok(SessionAccess::Device(client, session)),
-        // A second logout: applications take 404 for done, and 401 for an error.
-        Err(DeviceError::Proof(DpopError::UnknownKey | DpopError::NoSession))
-            if request.method() == Method::DELETE =>
-        {
-            Err(Error::not_found("DPoP session not found"))
-        }
-        Err(refused) => Err(refused.into()),
     }
 }
 

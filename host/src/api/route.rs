@@ -9,7 +9,6 @@ use http::Method;
 use crate::access::rate_limit::Budget;
 use crate::access::{
     Admin, Admission, ApiClient, ClientUser, PermissionSet, PublicLimit, Rejected, Sender, SessionAccess,
-    admin, management, oauth,
 };
 use crate::app::App;
 use crate::http::body::UnreadBody;
@@ -113,7 +112,7 @@ impl Route {
         assert!(!needed.is_empty(), "{path} names no permission");
         // The caller is told before its body is read: a stranger's megabytes stay on the wire.
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
-            let caller = admin::admit(&app.access, &request, needed).await?;
+            let caller = app.access.admit_admin(&request, needed).await?;
             request.body = read(unread).await?;
             handler(app, caller, request).await
         });
@@ -141,7 +140,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
-            let client = oauth::admit_application(&app.access, &request)?;
+            let client = app.access.admit_application(&request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
@@ -155,7 +154,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
-            let client = oauth::named_client_of(&app.access, &request)?;
+            let client = app.access.named_client(&request)?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
@@ -169,7 +168,7 @@ impl Route {
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
-            let holder = oauth::admit_session_access(&app.access, &request).await?;
+            let holder = app.access.admit_session_access(&request).await?;
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, holder, request).await
         });
@@ -217,7 +216,7 @@ impl Route {
     {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let nsid = format!("{}.{name}", app.config.auth.service_namespace);
-            let caller = match management::admit(&app.access, &request, &nsid).await {
+            let caller = match app.access.admit_management(&request, &nsid).await {
                 Ok(caller) => caller,
                 Err(Rejected { error, budget }) => return Err(paid(error, budget)),
             };

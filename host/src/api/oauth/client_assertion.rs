@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::sessions::create;
-use crate::access::{ApiClient, AssertionCaller, oauth};
+use crate::access::{ApiClient, AssertionCaller};
 use crate::app::App;
 use crate::config::Secret;
 use crate::http::{Error, Request, Response, response};
@@ -38,7 +38,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         return Err(Error::bad_request("provision_id and pkce_verifier must be sent together"));
     }
     let mut kid = body.kid;
-    match oauth::admit_assertion_caller(&app.access, &client, &request).await? {
+    match app.access.admit_assertion_caller(&client, &request).await? {
         AssertionCaller::Application => {}
         // A session keeps the key that it began with.
         AssertionCaller::Device(session) => {
