@@ -1,10 +1,10 @@
-//! SQL statements made of bytes: what a script could try to get at tables that are not its own. Used by a property test
-//! (`store/script_sql/generated.rs`) and by the fuzz target `script_sql`. The same bytes give the same statement.
+//! Generates SQL statements from bytes, which try to read tables other than the scripts' own. Used by a test
+//! (`store/script_sql/generated.rs`) and the fuzz target `script_sql`. The same bytes give the same statement.
 
-/// What is in the table `canary`, and never comes out.
+/// The content of the table `canary`, which no statement may reveal.
 pub const SECRET: &str = "canary-b7d1f0";
 
-/// Views and tables that may be read, with some of their columns.
+/// Views and tables that scripts may read, with some of their columns.
 const READABLE: &[(&str, &[&str])] = &[
     ("script_own", &["x", "n"]),
     ("records", &["uri", "did", "collection", "rkey", "record", "indexed_us"]),
@@ -13,7 +13,7 @@ const READABLE: &[(&str, &[&str])] = &[
     ("labels", &["src", "uri", "val", "cts"]),
     ("lexicons", &["id", "lexicon_json"]),
 ];
-/// Names of everything else.
+/// Names of other relations.
 const FOREIGN: &[&str] = &[
     "canary",
     "\"canary\"",
@@ -29,7 +29,7 @@ const FOREIGN: &[&str] = &[
     "canary AS records",
     "information_schema.columns",
 ];
-/// Columns that there are not, or that are functions.
+/// Names that are no columns of these, some of them functions.
 const STRANGE: &[&str] = &[
     "secret",
     "rowid",
@@ -55,7 +55,7 @@ const STRANGE: &[&str] = &[
     "to_json",
     "table_to_xml",
 ];
-/// Functions of the list, with their numbers of arguments.
+/// Allowed functions, with their number of arguments.
 const FUNCTIONS: &[(&str, usize)] = &[
     ("lower", 1),
     ("count", 1),
@@ -116,7 +116,7 @@ const FORBIDDEN: &[&str] = &[
     "belvedere_short",
     "script_views.fits",
 ];
-/// After FROM, with their columns.
+/// Functions after FROM, with their columns.
 const TABLE_FUNCTIONS: &[(&str, &[&str])] = &[
     ("jsonb_array_elements_text", &["value"]),
     ("json_each", &["key", "value"]),
@@ -200,20 +200,20 @@ const JOINS: &[&str] = &[
     " JOIN LATERAL ",
 ];
 const ALIASES: &[&str] = &["a", "b", "c", "d", "e", "f"];
-/// Levels of subqueries and expressions.
+/// Maximum depth of subqueries and expressions.
 const DEPTH: u32 = 4;
-/// One choice in so many is one that should be refused.
-const HOSTILE: usize = 24;
+/// One in this many choices is something that the guard should refuse.
+const HOSTILE_ODDS: usize = 24;
 
 fn add(sql: &mut String, text: std::fmt::Arguments<'_>) {
     sql.push_str(&text.to_string());
 }
 
-/// Choices, taken from bytes. When they are used up it always takes the first.
+/// Makes choices from bytes. When the bytes are used up, it always takes the first option.
 #[derive(Debug)]
 pub struct Choices<'a> {
     bytes: &'a [u8],
-    /// The aliases that can be seen, with their columns, innermost last.
+    /// The visible aliases with their columns, innermost last.
     seen: Vec<(&'static str, Vec<&'static str>)>,
 }
 
@@ -236,14 +236,17 @@ impl<'a> Choices<'a> {
         self.below(n) == n - 1
     }
 
-    /// One statement.
+    /// Generates a statement.
     pub fn statement(&mut self) -> String {
         let own: (&str, Vec<&str>) = ("script_own", vec!["x", "n"]);
         match self.below(12) {
             0..=7 => self.query(DEPTH, None),
             8 => {
-                let target =
-                    if self.once_in(HOSTILE) { self.one_of(&["canary", "records"]) } else { "script_own" };
+                let target = if self.once_in(HOSTILE_ODDS) {
+                    self.one_of(&["canary", "records"])
+                } else {
+                    "script_own"
+                };
                 let query = self.query(2, Some(1));
                 let conflict =
                     self.one_of(&["", "ON CONFLICT DO NOTHING", "RETURNING *", "RETURNING script_own.x"]);
@@ -274,13 +277,16 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// A query, of so many columns if that matters.
+    /// A query with `width` columns, or any number for `None`.
     fn query(&mut self, depth: u32, width: Option<usize>) -> String {
         let mut sql = String::new();
         if depth > 1 && self.once_in(8) {
             let recursive = self.one_of(&["", "RECURSIVE "]);
-            let name =
-                if self.once_in(HOSTILE) { self.one_of(&["canary", "records", "script_own"]) } else { "w" };
+            let name = if self.once_in(HOSTILE_ODDS) {
+                self.one_of(&["canary", "records", "script_own"])
+            } else {
+                "w"
+            };
             sql = format!("WITH {recursive}{name} (x) AS ({}) ", self.query(depth - 1, Some(1)));
         }
         if depth > 1 && self.once_in(10) {
@@ -350,7 +356,7 @@ impl<'a> Choices<'a> {
             sql += join;
             sql += &self.table(depth.saturating_sub(1));
             if join.contains("JOIN") && !join.contains("CROSS") && !join.contains("NATURAL") {
-                let condition = if self.once_in(HOSTILE) {
+                let condition = if self.once_in(HOSTILE_ODDS) {
                     " USING (secret)".to_owned()
                 } else {
                     format!(" ON {} = 'x'", self.expr(1))
@@ -362,17 +368,17 @@ impl<'a> Choices<'a> {
     }
 
     fn table(&mut self, depth: u32) -> String {
-        // Each alias once, while there are any.
+        // Aliases repeat only when all are in use.
         let alias = ALIASES[self.seen.len() % ALIASES.len()];
         let (text, columns) = match self.below(9) {
-            _ if self.once_in(HOSTILE) => (self.one_of(FOREIGN).to_owned(), vec!["secret"]),
+            _ if self.once_in(HOSTILE_ODDS) => (self.one_of(FOREIGN).to_owned(), vec!["secret"]),
             0..=4 => {
                 let (name, columns) = self.one_of(READABLE);
                 (name.to_owned(), columns.to_vec())
             }
             5 | 6 => {
                 let (name, columns) = self.one_of(TABLE_FUNCTIONS);
-                let name = if self.once_in(HOSTILE) { self.one_of(FORBIDDEN_TABLES) } else { name };
+                let name = if self.once_in(HOSTILE_ODDS) { self.one_of(FORBIDDEN_TABLES) } else { name };
                 let columns =
                     if columns.len() == 1 && columns[0] == name { vec![alias] } else { columns.to_vec() };
                 let argument =
@@ -395,10 +401,10 @@ impl<'a> Choices<'a> {
         if self.seen.is_empty() {
             return "'none'".to_owned();
         }
-        let place = self.below(self.seen.len());
-        let (alias, columns) = self.seen[place].clone();
+        let index = self.below(self.seen.len());
+        let (alias, columns) = self.seen[index].clone();
         let column = columns[self.below(columns.len())];
-        if !self.once_in(HOSTILE / 3) {
+        if !self.once_in(HOSTILE_ODDS / 3) {
             return format!("{alias}.{column}");
         }
         let strange = self.one_of(STRANGE);
@@ -421,7 +427,7 @@ impl<'a> Choices<'a> {
             5 => self.one_of(&["1", "0", "NULL", "TRUE", "2.5", "$1", "current_date"]).to_owned(),
             6..=10 => {
                 let (name, count) = self.one_of(FUNCTIONS);
-                let name = if self.once_in(HOSTILE) { self.one_of(FORBIDDEN) } else { name };
+                let name = if self.once_in(HOSTILE_ODDS) { self.one_of(FORBIDDEN) } else { name };
                 let arguments = (0..count).map(|_| self.expr(deeper)).collect::<Vec<_>>().join(", ");
                 let extra = if name == "row_number" || name == "lag" {
                     self.one_of(&[" OVER ()", " OVER (ORDER BY 1)"])

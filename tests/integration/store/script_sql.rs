@@ -1,4 +1,4 @@
-//! Scripts' SQL on real databases: what it sees, what it may write, and what stops it.
+//! Tests scripts' SQL on real databases: what it can read and write, and its limits.
 
 use belvedere::testing::atproto::Cid;
 use belvedere::testing::clock::Timestamp;
@@ -15,7 +15,7 @@ use crate::support::db;
 mod calls;
 mod generated;
 mod role;
-mod room;
+mod limits;
 
 const CID: &str = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
 
@@ -178,10 +178,10 @@ on_both! {
         let changes = (0..300).map(|n| put(&uri(n, NOTE, &format!("r{n}")), 1, "{}")).collect();
         apply(&db, 1, changes).await;
         assert!(matches!(error(&db, pairs).await, RawError::TooSlow));
-        // Others' statements go on.
+        // Other statements still work.
         assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 300 }]));
         let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
-        // PostgreSQL's rows may fill their temporary files first.
+        // On PostgreSQL the rows may exceed the limit of temporary files first.
         let stopped = error(&db, forever).await;
         assert!(matches!(stopped, RawError::TooSlow | RawError::TemporaryFiles), "{stopped}");
         let many = "SELECT a.rkey FROM records a, records b";
@@ -190,7 +190,7 @@ on_both! {
         assert_eq!(ask(&db, &exactly, &[]).await.unwrap().count, MAX_ROWS);
         let big = "SELECT string_agg(r.uri, 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx') AS t FROM records r, records s";
         let refused = error(&db, big).await;
-        // PostgreSQL bounds no aggregate that collects its rows, so there it is refused before it runs.
+        // PostgreSQL does not limit aggregates that collect rows, so the guard refuses them there.
         match db.backend() {
             Backend::Sqlite => assert!(matches!(refused, RawError::TooLarge | RawError::Database(_)), "{refused}"),
             Backend::Postgres => assert!(matches!(refused, RawError::Refused(_)), "{refused}"),
@@ -231,14 +231,14 @@ on_both! {
     }
 }
 
-/// A second wall: the connections that scripts' SQL runs on could not write the index if they were asked to.
+/// Own tables are created in a file beside the index.
 #[tokio::test]
 async fn own_tables_are_beside_the_index() {
     let db = db::sqlite().await;
     ask(&db, "CREATE TABLE script_t (n integer)", &[]).await.unwrap();
     let path = std::path::PathBuf::from(db.url.trim_start_matches("sqlite://"));
     assert!(path.with_extension("scripts.db").exists());
-    let Db::Sqlite(index) = &*db else { unreachable!("it was made so") };
+    let Db::Sqlite(index) = &*db else { unreachable!("the test opened SQLite") };
     let count: i64 =
         sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'script\\_t' ESCAPE '\\'")
             .fetch_one(&index.reader)
@@ -247,7 +247,7 @@ async fn own_tables_are_beside_the_index() {
     assert_eq!(count, 0);
 }
 
-/// A table that scripts may not read, with a text that must never come out.
+/// The secret in the table `canary`, which scripts can't read.
 const CANARY: &str = "canary-b7d1f0";
 
 async fn plant_canary(db: &Db) {
@@ -266,7 +266,7 @@ async fn plant_canary(db: &Db) {
 #[tokio::test]
 async fn the_views_have_the_same_columns() {
     let (sqlite, postgres) = (db::sqlite().await, db::postgres().await);
-    let Db::Postgres(pool) = &*postgres else { unreachable!("it was made so") };
+    let Db::Postgres(pool) = &*postgres else { unreachable!("the test opened PostgreSQL") };
     for view in script_sql::guard::VIEWS {
         let columns: Vec<String> = sqlx::query_scalar(
             "SELECT column_name::text FROM information_schema.columns \
@@ -281,7 +281,7 @@ async fn the_views_have_the_same_columns() {
         for db in [&*sqlite, &*postgres] {
             assert_eq!(rows(db, &sql, &[]).await, json!([]), "{view}");
         }
-        // A column more on SQLite would make a UNION of unequal halves.
+        // If SQLite had a further column, the UNION would fail.
         let same = format!("SELECT {} FROM {view} UNION SELECT * FROM {view}", columns.join(", "));
         assert_eq!(rows(&sqlite, &same, &[]).await, json!([]), "{view}");
     }

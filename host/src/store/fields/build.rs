@@ -1,10 +1,10 @@
-//! Making and dropping indexes of fields.
+//! Builds and drops indexes of record fields.
 //!
-//! PostgreSQL builds them `CONCURRENTLY`: nobody waits. On SQLite an index is one statement that holds the write lock,
-//! so writes of that time wait for it (reads do not): a few microseconds for each record, and refused beyond
-//! [`MAX_SQLITE_RECORDS`]. A search table on SQLite is filled in small steps between other writes.
+//! PostgreSQL builds them `CONCURRENTLY`, without blocking writes. On SQLite building an index is one statement that
+//! holds the write lock: other writes (not reads) wait, a few microseconds per record. Above [`MAX_SQLITE_RECORDS`] it
+//! is refused. A search table on SQLite is filled in small steps between other writes.
 //!
-//! An index covers one collection, so that writes to the others pay nothing for it.
+//! An index covers one collection, so it does not slow down writes to others.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqlitePool};
 
@@ -13,31 +13,33 @@ use crate::store::{Db, Postgres, StoreError};
 
 use super::{Key, Kind};
 
-/// More records than this and an index on SQLite would hold up writers for longer than they are willing to wait
-/// (10 s; an index takes some 5 µs a record).
+/// Maximum number of records for an index on SQLite. With more, the build would block writes for longer than their
+/// timeout (10 s; a build takes some 5 µs per record).
 const MAX_SQLITE_RECORDS: i64 = 1_500_000;
 
-/// Ids that one step of filling a search table looks at: some 50 ms, which a write may wait.
+/// Number of ids that one step of filling a search table covers. A write waits for one step: some 50 ms.
 const FILL_STEP: i64 = 2_000;
 
-/// The advisory lock of whoever builds and drops indexes: ASCII of "fieldidx".
+/// Key of the advisory lock for building and dropping indexes: "fieldidx" in ASCII.
 const LOCK: i64 = 0x6669_656c_6469_6478;
 
-/// The right to build and drop, of one process at a time. It ends with this value.
+/// The exclusive right of one process to build and drop indexes. It ends when this value is dropped.
 #[derive(Debug)]
 pub enum BuildLock<'a> {
-    /// A file has one server, and SQLite's own lock keeps statements apart.
+    /// No lock: only one server uses the file.
     Sqlite(&'a SqlitePool),
-    /// A connection of its own, which holds the lock for as long as it is open.
+    /// A connection that holds the lock until it is closed.
     Postgres(PgConnection),
 }
 
-/// Why there is no index.
+/// Why building an index failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    #[error("too many records to index while writes wait ({0}; at most {MAX_SQLITE_RECORDS})")]
+    #[error(
+        "too many records for an index on SQLite, which blocks writes ({0}; at most {MAX_SQLITE_RECORDS})"
+    )]
     TooMany(i64),
-    #[error("the index was not built to its end")]
+    #[error("the index was not completed")]
     Invalid,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -57,7 +59,7 @@ pub(in crate::store) fn name(kind: Kind, id: i64) -> String {
     }
 }
 
-/// `None` while another host has the turn.
+/// Acquires the build lock; `None` while another host holds it.
 pub async fn lock(db: &Db) -> Result<Option<BuildLock<'_>>, StoreError> {
     match db {
         Db::Sqlite(db) => Ok(Some(BuildLock::Sqlite(&db.writer))),
@@ -66,7 +68,7 @@ pub async fn lock(db: &Db) -> Result<Option<BuildLock<'_>>, StoreError> {
 }
 
 async fn try_lock(db: &Postgres) -> Result<Option<PgConnection>, StoreError> {
-    // Out of the pool: closing the connection is what lets go of the lock, however this ends.
+    // Detached from the pool, so that dropping it closes the connection and releases the lock.
     let mut conn = db.pool.acquire().await?.detach();
     let got: bool =
         sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(LOCK).fetch_one(&mut conn).await?;
@@ -78,10 +80,10 @@ async fn try_lock(db: &Postgres) -> Result<Option<PgConnection>, StoreError> {
 }
 
 impl BuildLock<'_> {
-    /// Gives the turn back. Without this PostgreSQL does so in its own time, once it sees the connection gone.
+    /// Releases the lock. Without this call PostgreSQL releases it once it notices that the connection is closed.
     ///
     /// # Errors
-    /// Of the database; the turn is gone all the same.
+    /// When the database fails. The lock is released anyway.
     pub async fn release(self) -> Result<(), StoreError> {
         if let Self::Postgres(mut conn) = self {
             sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut conn).await?;
@@ -90,21 +92,21 @@ impl BuildLock<'_> {
         Ok(())
     }
 
-    /// Makes an index of which nothing must be there.
+    /// Builds an index. No part of it may exist yet.
     ///
     /// # Errors
-    /// What was made until then is dropped by [`Self::drop_index`].
+    /// The incomplete index stays until [`Self::drop_index`].
     pub async fn build(&mut self, key: &Key, id: i64) -> Result<(), BuildError> {
         match self {
             Self::Sqlite(pool) => match key.kind {
                 Kind::Filter | Kind::Sort => sqlite_index(pool, key, id).await,
                 Kind::Search => sqlite_search(pool, key, id).await,
             },
-            Self::Postgres(conn) => postgres(conn, key, id).await,
+            Self::Postgres(conn) => postgres_index(conn, key, id).await,
         }
     }
 
-    /// Drops an index, or what a build left of it. Nothing there is fine.
+    /// Drops an index, or what an interrupted build left of it. Succeeds if there is none.
     pub async fn drop_index(&mut self, kind: Kind, id: i64) -> Result<(), StoreError> {
         let name = name(kind, id);
         match self {
@@ -129,7 +131,7 @@ impl BuildLock<'_> {
     }
 }
 
-/// The columns of an index for filters or sorts. SQLite ends every index with the row id; PostgreSQL is told to.
+/// The columns of an index for filters or sorts. SQLite appends the row id to every index; for PostgreSQL it is added.
 fn columns<D: Dialect>(key: &Key) -> String {
     let Keys { class, num, txt } = D::keys("record", &key.path, Classes::INDEXED);
     match key.kind {
@@ -152,7 +154,8 @@ async fn sqlite_index(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), Build
     Ok(())
 }
 
-/// A search table of trigrams, without the texts. EventScripts keep it in the transaction of whatever changes a record.
+/// Creates a search table of trigrams, without the texts. SQL triggers update it in each transaction that changes
+/// records.
 async fn sqlite_search(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), BuildError> {
     let (name, collection) = (name(key.kind, id), key.collection_id);
     let text = |row: &str| SqliteDialect::text(&format!("{row}record"), &key.path);
@@ -174,7 +177,7 @@ async fn sqlite_search(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), Buil
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await?;
     tx.commit().await?;
 
-    // The triggers have everything from here on; what is older comes in steps.
+    // The triggers handle all changes from here on; older records are added in steps.
     let last: i64 = sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM records").fetch_one(pool).await?;
     let text = text("");
     let fill = format!(
@@ -190,12 +193,12 @@ async fn sqlite_search(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), Buil
     Ok(())
 }
 
-async fn postgres(conn: &mut PgConnection, key: &Key, id: i64) -> Result<(), BuildError> {
+async fn postgres_index(conn: &mut PgConnection, key: &Key, id: i64) -> Result<(), BuildError> {
     let (name, collection) = (name(key.kind, id), key.collection_id);
     let shape = match key.kind {
         Kind::Filter | Kind::Sort => format!("({}, id)", columns::<PostgresDialect>(key)),
         Kind::Search => {
-            // Part of every PostgreSQL's contrib; since 13 it takes no superuser.
+            // A standard contrib extension. Since PostgreSQL 13 a superuser is not needed.
             sqlx::raw_sql("CREATE EXTENSION IF NOT EXISTS pg_trgm").execute(&mut *conn).await?;
             format!("USING gin ({} gin_trgm_ops)", PostgresDialect::text("record", &key.path))
         }
@@ -211,7 +214,7 @@ async fn postgres(conn: &mut PgConnection, key: &Key, id: i64) -> Result<(), Bui
     if valid != Some(true) {
         return Err(BuildError::Invalid);
     }
-    // The planner knows nothing of an expression's values before.
+    // Without ANALYZE the planner has no statistics of the index's expressions.
     sqlx::raw_sql("ANALYZE records").execute(&mut *conn).await?;
     Ok(())
 }

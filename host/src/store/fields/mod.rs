@@ -1,7 +1,7 @@
-//! Fields that queries filter, sort and search by: what is asked for, what it costs, and which indexes answer it.
+//! Tracks the record fields that queries filter, sort and search by: how often, at what cost, and which have indexes.
 //!
-//! Kept in memory beside the connections: reads note what they did here and look up which index they may use.
-//! [`table`] is what lasts, [`build`] makes and drops the indexes, and `jobs::field_indexes` decides.
+//! [`Fields`] is kept in memory: reads record their use of fields in it and look up indexes. [`table`] stores the same
+//! in the database, [`build`] builds and drops indexes, and `jobs::field_indexes` decides which.
 
 pub mod build;
 pub mod table;
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 use crate::query::path::Path;
 
-/// Fields noted between two flushes. A script may take the path from whoever calls it: what comes after that many is
-/// not noted.
+/// Maximum number of fields recorded between two flushes; further ones are ignored. A script may take the path from its
+/// caller.
 const MAX_NOTED: usize = 512;
 
-/// What an index of a field is for.
+/// The purpose of an index of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Equality and ranges of `db.query`, newest first.
+    /// Equality and ranges in `db.query`, newest first.
     Filter = 0,
-    /// The order of `db.query`.
+    /// The sort of `db.query`.
     Sort = 1,
     /// `db.search`.
     Search = 2,
 }
 
 impl Kind {
-    /// As admins see it.
+    /// The name in the admin API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Filter => "filter",
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-/// A field of a collection and a use of it.
+/// A field of a collection, with the purpose of its index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub collection_id: i64,
@@ -50,25 +50,25 @@ pub struct Key {
     pub kind: Kind,
 }
 
-/// What was asked of a field since the last flush.
+/// The use of a field since the last flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     pub calls: u64,
-    /// Calls that no index answered, and what they took together.
+    /// Calls without an index, and their total duration.
     pub scans: u64,
     pub scan_time: Duration,
 }
 
-/// The memory of a database about its fields.
+/// The fields of a database that are in use, and their indexes.
 #[derive(Debug, Default)]
 pub struct Fields {
-    /// Indexes that may be used, by the id in their name.
+    /// The ids of the indexes that may be used; an id is part of the index's name.
     ready: RwLock<HashMap<Key, i64>>,
     noted: Mutex<HashMap<Key, Use>>,
 }
 
 impl Fields {
-    /// The index for a use of a field.
+    /// The id of a field's index.
     pub(super) fn index(&self, collection_id: i64, path: &Path, kind: Kind) -> Option<i64> {
         let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
         if ready.is_empty() {
@@ -81,17 +81,17 @@ impl Fields {
         !self.ready.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// From now on these indexes are used and no others.
+    /// Replaces the indexes that may be used.
     pub(super) fn set_ready(&self, ready: HashMap<Key, i64>) {
         *self.ready.write().unwrap_or_else(PoisonError::into_inner) = ready;
     }
 
-    /// An index that a statement did not find is not used again until [`Self::set_ready`] says so.
+    /// Stops using an index until the next [`Self::set_ready`], for an index that is gone.
     pub(super) fn forget(&self, id: i64) {
         self.ready.write().unwrap_or_else(PoisonError::into_inner).retain(|_, ready| *ready != id);
     }
 
-    /// Notes a call, and what it took when it had to scan.
+    /// Records a call, with its duration if it was a scan.
     pub(super) fn note(&self, key: Key, scan: Option<Duration>) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.len() >= MAX_NOTED && !noted.contains_key(&key) {
@@ -105,7 +105,7 @@ impl Fields {
         }
     }
 
-    /// What was noted since the last time.
+    /// Takes what was recorded since the last call.
     pub(super) fn take(&self) -> HashMap<Key, Use> {
         std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -125,7 +125,7 @@ mod tests {
         fields.note(key("a"), Some(Duration::from_millis(2)));
         fields.note(key("a"), None);
         for n in 0..2 * MAX_NOTED {
-            fields.note(key(&format!("stranger{n}")), None);
+            fields.note(key(&format!("other{n}")), None);
         }
         fields.note(key("a"), Some(Duration::from_millis(3)));
         let noted = fields.take();

@@ -1,4 +1,4 @@
-//! `field_indexes`: what fields have cost, and what became of the indexes for them.
+//! Stores what queries on record fields cost, and the state of the fields' indexes (table `field_indexes`).
 
 use std::collections::HashMap;
 
@@ -8,22 +8,23 @@ use crate::store::{Db, StoreError, on};
 
 use super::{Key, Kind};
 
-/// Fields that are remembered without having an index; the cheapest are forgotten beyond it. More are never used in
-/// earnest: somebody lets strangers name the field.
+/// Maximum number of fields without an index; beyond it those with the lowest cost are deleted. More are not in real
+/// use: they come from a script that lets its callers choose the field.
 const MAX_CANDIDATES: i64 = 1_000;
 
+/// The state of a field's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// In use, without an index.
+    /// The field is in use without an index.
     Candidate = 0,
     Building = 1,
     Ready = 2,
-    /// The last build did not work; [`Entry::error`] says why.
+    /// The last build failed; [`Entry::error`] says why.
     Failed = 3,
 }
 
 impl State {
-    /// As admins see it.
+    /// The name in the admin API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Candidate => "candidate",
@@ -40,7 +41,7 @@ impl State {
     }
 }
 
-/// A field, its use and its index.
+/// A field with its use and its index.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Part of the index's name.
@@ -49,7 +50,7 @@ pub struct Entry {
     pub collection: String,
     pub state: State,
     pub calls: i64,
-    /// Calls that no index answered, and what they took together.
+    /// Calls without an index, and their total duration.
     pub scans: i64,
     pub scan_micros: i64,
     pub last_used_at: Timestamp,
@@ -65,7 +66,7 @@ const LIST: &str = "SELECT f.id, f.collection_id, c.nsid, f.path, CAST(f.kind AS
          f.calls, f.scans, f.scan_micros, f.last_used_at, f.state_changed_at, f.build_micros, f.error \
      FROM field_indexes f JOIN collections c ON c.id = f.collection_id ORDER BY f.scan_micros DESC, f.id";
 
-/// Everything, the dearest first.
+/// Reads all entries, those with the highest cost first.
 pub async fn list(db: &Db) -> Result<Vec<Entry>, StoreError> {
     let rows: Vec<Row> = on!(db, reader, |pool| sqlx::query_as(LIST).fetch_all(pool).await)?;
     rows.into_iter().map(entry).collect()
@@ -108,8 +109,8 @@ fn entry(row: Row) -> Result<Entry, StoreError> {
     })
 }
 
-/// Writes down what was noted since the last time, and forgets the cheapest candidates beyond [`MAX_CANDIDATES`].
-/// What can't be written is lost: it is only a count.
+/// Stores what was recorded since the last flush, and deletes the candidates with the lowest cost beyond
+/// [`MAX_CANDIDATES`]. If it fails, these counts are lost.
 pub async fn flush(db: &Db, now: Timestamp) -> Result<(), StoreError> {
     let noted = db.fields().take();
     if noted.is_empty() {
@@ -146,7 +147,7 @@ const ADD: &str = "INSERT INTO field_indexes \
 const FORGET: &str = "DELETE FROM field_indexes WHERE state = 0 AND id NOT IN \
      (SELECT id FROM field_indexes WHERE state = 0 ORDER BY scan_micros DESC, id LIMIT $1)";
 
-/// Moves an entry to another state. `build_micros` is kept when not given.
+/// Sets the state of an entry. With `None` the old `build_micros` is kept.
 pub async fn set_state(
     db: &Db,
     id: i64,
@@ -171,7 +172,7 @@ pub async fn set_state(
     Ok(())
 }
 
-/// Forgets an entry. Its index must be gone.
+/// Deletes an entry. Its index must have been dropped.
 pub async fn remove(db: &Db, id: i64) -> Result<(), StoreError> {
     on!(db, writer, |pool| {
         sqlx::query("DELETE FROM field_indexes WHERE id = $1").bind(id).execute(pool).await.map(drop)
@@ -179,7 +180,7 @@ pub async fn remove(db: &Db, id: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Reads which indexes are ready: reads of this process use those from now on.
+/// Reloads which indexes are ready. Reads of this process use them from then on.
 pub async fn refresh(db: &Db) -> Result<(), StoreError> {
     let ready: HashMap<Key, i64> = list(db)
         .await?

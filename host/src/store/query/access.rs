@@ -1,9 +1,10 @@
-//! Which index a query goes by.
+//! Chooses the index for a query.
 //!
-//! Every condition that must hold (not those under an OR) may use an index of its field: equality, and ranges. One
-//! value is walked newest first, which is never worse than the collection. A range has to be sorted, and a filter
-//! beside a sort too, so they are counted first, up to [`FEW`]. A query for one account's records uses none: it has
-//! those in order already.
+//! Every condition that must hold (not those under an OR) can use an index of its field, for equality and ranges. The
+//! rows of one value are read newest first, which is never slower than a scan of the collection. The rows of a range
+//! must be sorted, and so must those of a filter in a sorted query, so they are counted first, up to
+//! [`MAX_SORTED_ROWS`]. A query for one account's records uses no index of a field: it reads that account's records in
+//! order.
 
 use std::time::Duration;
 
@@ -18,31 +19,33 @@ use super::sql::{Dialect, Sql, Value};
 use super::walk::Walk;
 use super::{Order, PostgresDialect, QueryArgs, SqliteDialect, bound};
 
-/// Rows that are sorted rather than found in order: some milliseconds. When more match, walking in order finds a page
-/// among them as quickly.
-const FEW: i64 = 2_000;
+/// Up to this number of rows within the bounds is read and sorted, in some milliseconds. If more rows match, reading in
+/// order finds a page of them as quickly.
+const MAX_SORTED_ROWS: i64 = 2_000;
 
-/// How to get at the rows.
-pub(super) enum Chosen<'a> {
-    /// Through the collection, or an account's part of it.
+/// How a query reads its rows.
+pub(super) enum AccessPath<'a> {
+    /// All records of the collection, or of an account in it.
     Scan,
+    /// Through an index for filters.
     Filter {
         bounds: Bounds<'a>,
-        /// At most [`FEW`] rows are within the bounds.
-        few: bool,
+        /// At most [`MAX_SORTED_ROWS`] rows are within the bounds.
+        is_small: bool,
     },
+    /// Through an index for sorts.
     Sort(Walk<'a>),
 }
 
-/// What a query could use.
-pub(super) struct Uses<'a> {
+/// The fields of a query that an index could serve.
+pub(super) struct IndexCandidates<'a> {
     collection: i64,
-    /// Equal to a value, or, when none is, within a range.
+    /// The conditions for equality, or if there are none, those for ranges.
     conditions: Vec<(&'a Path, Op, &'a Scalar)>,
     sort: Option<&'a Path>,
 }
 
-impl Chosen<'_> {
+impl AccessPath<'_> {
     pub(super) fn index(&self) -> Option<i64> {
         match self {
             Self::Scan => None,
@@ -51,7 +54,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// Whether the query passes over few rows that are not on its page, so that it costs no more than a list.
+    /// Whether the query reads few rows that are not on its page, so that it costs no more than a list.
     pub(super) fn is_cheap(&self, args: &QueryArgs<'_>) -> bool {
         let by_time = match &args.order {
             Order::Newest { .. } => true,
@@ -59,17 +62,17 @@ impl Chosen<'_> {
         };
         match self {
             Self::Scan => args.filter.is_none() && by_time,
-            Self::Filter { few: true, .. } => true,
-            Self::Filter { bounds, few: false } => {
-                let asked = args.filter.map_or(0, conditions);
-                by_time && bounds.is_one_value() && bounds.conditions.len() == asked
+            Self::Filter { is_small: true, .. } => true,
+            Self::Filter { bounds, is_small: false } => {
+                let total = args.filter.map_or(0, conditions);
+                by_time && bounds.is_one_value() && bounds.conditions.len() == total
             }
             Self::Sort(_) => args.filter.is_none(),
         }
     }
 }
 
-/// Conditions in a filter, whether they must hold or not.
+/// The number of conditions in a filter, including those under an OR.
 fn conditions(filter: &Filter) -> usize {
     match filter {
         Filter::Condition { .. } => 1,
@@ -77,7 +80,7 @@ fn conditions(filter: &Filter) -> usize {
     }
 }
 
-impl<'a> Uses<'a> {
+impl<'a> IndexCandidates<'a> {
     pub(super) fn of(collection: i64, args: &QueryArgs<'a>) -> Self {
         let mut conditions = Vec::new();
         let mut sort = None;
@@ -97,7 +100,7 @@ impl<'a> Uses<'a> {
         Self { collection, conditions, sort }
     }
 
-    pub(super) async fn choose(&self, db: &Db, args: &QueryArgs<'a>) -> Result<Chosen<'a>, StoreError> {
+    pub(super) async fn choose(&self, db: &Db, args: &QueryArgs<'a>) -> Result<AccessPath<'a>, StoreError> {
         let sort = self.sort.and_then(|path| {
             let index = db.fields().index(self.collection, path, Kind::Sort)?;
             let Order::By { sort, after } = &args.order else { return None };
@@ -105,10 +108,10 @@ impl<'a> Uses<'a> {
         });
         let mut bounds = self.bounds(db);
         let one_value = bounds.first().is_some_and(Bounds::is_one_value);
-        // One value newest first, or one value and nothing better: no need to count.
+        // One value newest first, or one value without an index for the sort: no need to count.
         if one_value && bounds.len() == 1 && (self.sort.is_none() || sort.is_none()) {
-            let chosen = bounds.pop().map(|bounds| Chosen::Filter { bounds, few: false });
-            return Ok(chosen.unwrap_or(Chosen::Scan));
+            let chosen = bounds.pop().map(|bounds| AccessPath::Filter { bounds, is_small: false });
+            return Ok(chosen.unwrap_or(AccessPath::Scan));
         }
         let mut fewest: Option<(i64, Bounds<'a>)> = None;
         for candidate in bounds {
@@ -118,23 +121,25 @@ impl<'a> Uses<'a> {
             }
         }
         Ok(match (fewest, sort) {
-            (Some((count, bounds)), _) if count <= FEW => Chosen::Filter { bounds, few: true },
-            (_, Some(walk)) => Chosen::Sort(walk),
-            (Some((_, bounds)), None) if one_value || self.sort.is_some() => {
-                Chosen::Filter { bounds, few: false }
+            (Some((count, bounds)), _) if count <= MAX_SORTED_ROWS => {
+                AccessPath::Filter { bounds, is_small: true }
             }
-            _ => Chosen::Scan,
+            (_, Some(walk)) => AccessPath::Sort(walk),
+            (Some((_, bounds)), None) if one_value || self.sort.is_some() => {
+                AccessPath::Filter { bounds, is_small: false }
+            }
+            _ => AccessPath::Scan,
         })
     }
 
-    /// The indexes that are there, each with what it is asked for.
+    /// The existing indexes for the conditions, each with its conditions.
     fn bounds(&self, db: &Db) -> Vec<Bounds<'a>> {
         let mut found: Vec<Bounds<'a>> = Vec::new();
         for (path, op, value) in &self.conditions {
             let Some(index) = db.fields().index(self.collection, path, Kind::Filter) else { continue };
             let class = class(value);
             match found.iter_mut().find(|bounds| bounds.index == index) {
-                // Two values of different types: nothing matches, and the conditions say so.
+                // Values of different types: no row matches, which the WHERE clause takes care of.
                 Some(bounds) if bounds.class == class => bounds.conditions.push((*op, value)),
                 Some(_) => {}
                 None => found.push(Bounds { index, path, class, conditions: vec![(*op, value)] }),
@@ -143,7 +148,7 @@ impl<'a> Uses<'a> {
         found
     }
 
-    /// Notes what the query asked for and what it took, unless the index that it went by was for that.
+    /// Records that the query used these fields, and its duration for those without an index.
     pub(super) fn note(&self, db: &Db, used: Option<i64>, took: Duration) {
         for key in self.keys() {
             let index = db.fields().index(key.collection_id, &key.path, key.kind);
@@ -152,6 +157,7 @@ impl<'a> Uses<'a> {
         }
     }
 
+    /// Stops using the indexes of this query's fields.
     pub(super) fn forget(&self, db: &Db) {
         for key in self.keys() {
             if let Some(index) = db.fields().index(key.collection_id, &key.path, key.kind) {
@@ -167,7 +173,7 @@ impl<'a> Uses<'a> {
     }
 }
 
-/// The conditions that must hold.
+/// Collects the conditions that must hold.
 fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
     match filter {
         Filter::Condition { field, op: op @ (Op::Eq | Op::Lt | Op::Le | Op::Gt | Op::Ge), value } => {
@@ -182,13 +188,13 @@ fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
     }
 }
 
-/// How many rows an index has within bounds; one more than [`FEW`] stands for all above it.
+/// The number of rows within bounds, at most [`MAX_SORTED_ROWS`] + 1.
 async fn count_within(db: &Db, collection: i64, bounds: &Bounds<'_>) -> Result<i64, StoreError> {
     fn compiled<D: Dialect>(collection: i64, bounds: &Bounds<'_>, hint: &str) -> Sql {
         let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
         sql.push(&format!("SELECT count(*) FROM (SELECT 1 FROM records r {hint} WHERE "));
         within::<D>(&mut sql, collection, bounds);
-        let limit = sql.bind(Value::Integer(FEW + 1));
+        let limit = sql.bind(Value::Integer(MAX_SORTED_ROWS + 1));
         sql.push(&format!(" LIMIT {limit}) s"));
         sql
     }

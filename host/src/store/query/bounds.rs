@@ -1,4 +1,4 @@
-//! A part of the index of a field, and its condition in SQL.
+//! The part of a field's index that a query reads, and its condition in SQL.
 
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::Path;
@@ -6,7 +6,7 @@ use crate::store::fields::{Kind, build};
 
 use super::sql::{Classes, Dialect, Keys, Sql};
 
-/// A part of an index for filters.
+/// The part of an index for filters that a query reads.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds<'a> {
     pub(super) index: i64,
@@ -15,6 +15,7 @@ pub(super) struct Bounds<'a> {
     pub(super) conditions: Vec<(Op, &'a Scalar)>,
 }
 
+/// The type of the value of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Number,
@@ -32,7 +33,7 @@ impl Bounds<'_> {
     }
 }
 
-/// The class that a value's index entries have.
+/// The type of a value.
 pub(super) fn class(value: &Scalar) -> Class {
     match value {
         Scalar::Text(_) => Class::Text,
@@ -41,8 +42,8 @@ pub(super) fn class(value: &Scalar) -> Class {
     }
 }
 
-/// The rows of an index that are within the bounds. The collection is a literal: an index of one collection is only
-/// used by statements that name it.
+/// Adds the conditions for the rows within the bounds. The collection is a literal, because the databases use an index of
+/// one collection only for a statement with its literal id.
 pub(super) fn within<D: Dialect>(sql: &mut Sql, collection: i64, bounds: &Bounds<'_>) {
     let classes = Classes::INDEXED;
     let Keys { class, num, txt } = D::keys("r.record", bounds.path, classes);
@@ -53,8 +54,8 @@ pub(super) fn within<D: Dialect>(sql: &mut Sql, collection: i64, bounds: &Bounds
     };
     sql.push(&format!("r.collection_id = {collection} AND {class} = {number} AND {other} IS NULL"));
     for (op, value) in &bounds.conditions {
-        // A key may be shorter than its value, so values that differ may have one key: the condition itself, which
-        // follows, tells them apart.
+        // Keys of long texts are truncated, so different values may have the same key. The filter's own condition
+        // follows and decides.
         let op = match op {
             Op::Lt | Op::Le => "<=",
             Op::Gt | Op::Ge => ">=",

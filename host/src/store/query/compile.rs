@@ -1,4 +1,4 @@
-//! A query as one statement.
+//! Compiles a query to one SQL statement.
 
 use crate::query::filter::{Combine, Filter};
 use crate::query::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
@@ -8,7 +8,7 @@ use super::bounds::{Bounds, within};
 use super::sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
 use super::{Order, PostgresDialect, QueryArgs, SqliteDialect};
 
-/// `bounds`: the index to go by, if there is one.
+/// Compiles a query. `bounds` selects an index for filters.
 pub(super) fn compile(
     backend: Backend,
     collection: i64,
@@ -34,8 +34,8 @@ fn compile_for<D: Dialect>(collection: i64, args: &QueryArgs<'_>, bounds: Option
             sql.push(&format!(" ORDER BY {keys}r.indexed_at DESC, r.id DESC LIMIT "));
         }
         Order::By { sort, after } if sort.key == SortKey::IndexedAt => {
-            let (direction, than) = words(sort.direction);
-            sql.push(&format!("SELECT {}, {} ", D::COLUMNS, D::PLACE_INDEXED_AT));
+            let (direction, than) = direction_words(sort.direction);
+            sql.push(&format!("SELECT {}, {} ", D::COLUMNS, D::POSITION_INDEXED_AT));
             from_where::<D>(&mut sql, collection, args, bounds);
             if let Some(SortKeyset { value: SortValue::Number(text), id }) = after {
                 keyset_of_index(&mut sql, than, text.parse().unwrap_or_default(), *id);
@@ -53,7 +53,7 @@ fn compile_for<D: Dialect>(collection: i64, args: &QueryArgs<'_>, bounds: Option
     sql
 }
 
-/// Only ids and values are sorted; the rows are fetched for those that the page takes.
+/// A sort by value. Only ids and values are sorted; records are read only for the rows of the page.
 fn by_value<D: Dialect>(
     sql: &mut Sql,
     collection: i64,
@@ -63,7 +63,7 @@ fn by_value<D: Dialect>(
     bounds: Option<&Bounds<'_>>,
 ) {
     let classes = Classes::of(sort.direction);
-    let (direction, than) = words(sort.direction);
+    let (direction, than) = direction_words(sort.direction);
     let keys = match &sort.key {
         SortKey::Field(path) => {
             let Keys { class, num, txt } = D::keys("r.record", path, classes);
@@ -75,7 +75,7 @@ fn by_value<D: Dialect>(
     sql.push(&format!(
         "SELECT {}, {} FROM (SELECT k.* FROM (SELECT r.id AS id, {keys} ",
         D::COLUMNS,
-        D::PLACE
+        D::POSITION
     ));
     from_where::<D>(sql, collection, args, bounds);
     sql.push(") k");
@@ -91,14 +91,16 @@ fn by_value<D: Dialect>(
     ));
 }
 
-pub(super) fn words(direction: Direction) -> (&'static str, &'static str) {
+/// The keyword of a direction, and the operator for rows after a keyset.
+pub(super) fn direction_words(direction: Direction) -> (&'static str, &'static str) {
     match direction {
         Direction::Asc => ("ASC", ">"),
         Direction::Desc => ("DESC", "<"),
     }
 }
 
-/// The rows of an index for one value are in order of time; what it takes for the database to see it.
+/// ORDER BY items before the time. The rows of one value are in order of time in the index; PostgreSQL uses that order
+/// only if ORDER BY also lists the keys before it.
 fn order_keys<D: Dialect>(bounds: Option<&Bounds<'_>>, direction: &str) -> String {
     match bounds {
         Some(bounds) if bounds.is_one_value() && D::ORDER_NAMES_NULLS => {
@@ -126,11 +128,11 @@ pub(super) fn from_where<D: Dialect>(
             within::<D>(sql, collection, bounds);
         }
     }
-    and_asked::<D>(sql, args);
+    push_caller_conditions::<D>(sql, args);
 }
 
-/// The conditions that a caller gave.
-pub(super) fn and_asked<D: Dialect>(sql: &mut Sql, args: &QueryArgs<'_>) {
+/// Adds the conditions of the query: its DID and its filter.
+pub(super) fn push_caller_conditions<D: Dialect>(sql: &mut Sql, args: &QueryArgs<'_>) {
     if let Some(did) = args.did {
         let did = sql.bind(Value::Text(did.as_str().to_owned()));
         sql.push(&format!(" AND r.did_id = (SELECT id FROM dids WHERE did = {did})"));

@@ -1,13 +1,12 @@
-//! `db.query`: filters and sorts on record fields, compiled to SQL for each dialect.
+//! Runs `db.query`: filters and sorts on record fields, compiled to SQL for each database.
 //!
-//! Only the shape of a query reaches the SQL text: a validated path (letters, digits, `_`) and operators. Values
-//! are parameters. What a comparison means is told in [`crate::query::filter`], what an order means in
-//! [`crate::query::sort`]; the two dialects say the same in their own words (`sqlite`, `postgres`).
-
+//! Only validated paths (letters, digits, `_`) and operators become part of the SQL text; values are parameters.
+//! [`crate::query::filter`] defines comparisons and [`crate::query::sort`] orders; `sqlite` and `postgres` implement
+//! them.
 //!
-//! A query that an index of a field answers goes by it (`access`, `walk`), any other goes through the collection, for
-//! which its tenant needs a place ([`super::scans`]); what it took is noted, and `jobs::field_indexes` makes indexes of
-//! what costs much.
+//! A query uses an index of a field if there is one (`access`, `walk`). Otherwise it scans the collection, for which
+//! its tenant needs a place in the pool of scans ([`super::scans`]). Its duration is recorded, and
+//! `jobs::field_indexes` builds indexes for the fields that cost most.
 
 mod access;
 mod bounds;
@@ -35,7 +34,7 @@ pub(super) use postgres::Dialect as PostgresDialect;
 pub(super) use sql::{Classes, Dialect, Keys, Sql, Value};
 pub(super) use sqlite::Dialect as SqliteDialect;
 
-/// A statement with its values.
+/// Creates the sqlx query of a [`Sql`], with its values bound.
 macro_rules! bound {
     ($sql:expr) => {{
         let $crate::store::query::Sql { text, values } = $sql;
@@ -53,34 +52,36 @@ macro_rules! bound {
 }
 pub(super) use bound;
 
+/// The arguments of [`query`].
 #[derive(Clone, Debug)]
 pub struct QueryArgs<'a> {
     pub collection: &'a Nsid,
     pub did: Option<&'a Did>,
     pub filter: Option<&'a Filter>,
     pub order: Order<'a>,
-    /// Rows of the page.
+    /// Maximum number of rows of the page.
     pub limit: u32,
-    /// Who asks: takes a place for a query that goes through many records.
+    /// The tenant whose share of the scan pool a scan uses.
     pub tenant: &'a Tenant,
 }
 
 impl QueryArgs<'_> {
-    /// Rows to read: one more than the page has says whether another page follows.
+    /// Rows to read: one more than the page has, to know whether another page follows.
     fn rows(&self) -> u32 {
         self.limit.saturating_add(1)
     }
 }
 
+/// The order of a query's rows, and the keyset after which its page begins.
 #[derive(Clone, Debug)]
 pub enum Order<'a> {
     /// Newest first.
     Newest { after: Option<Keyset> },
-    /// `after` must be a value that the sort accepts ([`Sort::accepts`]).
+    /// By a sort key. `after` must be a value that the sort accepts ([`Sort::accepts`]).
     By { sort: &'a Sort, after: Option<&'a SortKeyset> },
 }
 
-/// A row with its place in the order asked for.
+/// A row with its keyset in the query's order.
 #[derive(Clone, Debug)]
 pub struct QueryRow {
     pub row: RecordRow,
@@ -94,45 +95,45 @@ impl HasRecord for QueryRow {
     }
 }
 
-/// A page of at most [`PAGE_BYTES`] of records.
+/// Reads a page of at most [`PAGE_BYTES`] of records.
 ///
 /// # Errors
-/// [`StoreError::Busy`] and [`StoreError::TooSlow`] for a query that goes through many records.
+/// [`StoreError::Busy`] and [`StoreError::TooSlow`] for a scan.
 pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, StoreError> {
     let Some(collection) = intern::collection_id(db, args.collection).await? else {
         return Ok(Slice::empty());
     };
-    let uses = access::Uses::of(collection, args);
-    let chosen = uses.choose(db, args).await;
-    let index = chosen.as_ref().ok().and_then(access::Chosen::index);
+    let candidates = access::IndexCandidates::of(collection, args);
+    let chosen = candidates.choose(db, args).await;
+    let index = chosen.as_ref().ok().and_then(access::AccessPath::index);
     let ran = match chosen {
         Ok(chosen) => run(db, collection, args, &chosen).await,
         Err(error) => Err(error),
     };
     let (ran, index) = match ran {
-        // The index went meanwhile: another process drops them too.
+        // Another process may have dropped the index in the meantime.
         Err(StoreError::Database(error)) if db.fields().any_ready() => {
-            tracing::debug!(%error, "a query by an index failed and goes through the collection");
-            uses.forget(db);
-            (run(db, collection, args, &access::Chosen::Scan).await, None)
+            tracing::debug!(%error, "a query by an index failed; scanning the collection instead");
+            candidates.forget(db);
+            (run(db, collection, args, &access::AccessPath::Scan).await, None)
         }
         ran => (ran, index),
     };
     let (found, took) = match ran {
         Ok(ran) => ran,
         Err(error) => {
-            // What was stopped needs an index most of all.
+            // A query that was stopped needs an index most.
             if matches!(error, StoreError::TooSlow) {
-                uses.note(db, index, SCAN_TIME);
+                candidates.note(db, index, SCAN_TIME);
             }
             return Err(error);
         }
     };
-    uses.note(db, index, took);
+    candidates.note(db, index, took);
     complete(db, found, args.limit, PAGE_BYTES).await
 }
 
-/// The database's plan for a query, a line a step: for tests that say which index it goes by.
+/// The database's plan for a query, with one line per step. Tests use it to check which index a query uses.
 ///
 /// # Errors
 /// As [`query`].
@@ -140,12 +141,12 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
     let Some(collection) = intern::collection_id(db, args.collection).await? else {
         return Ok(String::new());
     };
-    let mut sql = match access::Uses::of(collection, args).choose(db, args).await? {
-        access::Chosen::Scan => compile::compile(db.backend(), collection, args, None),
-        access::Chosen::Filter { bounds, .. } => {
+    let mut sql = match access::IndexCandidates::of(collection, args).choose(db, args).await? {
+        access::AccessPath::Scan => compile::compile(db.backend(), collection, args, None),
+        access::AccessPath::Filter { bounds, .. } => {
             compile::compile(db.backend(), collection, args, Some(&bounds))
         }
-        access::Chosen::Sort(walk) => walk.first(db.backend(), collection, args),
+        access::AccessPath::Sort(walk) => walk.first(db.backend(), collection, args),
     };
     let (word, column) = match db.backend() {
         Backend::Sqlite => ("EXPLAIN QUERY PLAN", 3),
@@ -166,28 +167,28 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
     Ok(lines.join("\n"))
 }
 
-/// The rows, and the time that they took.
+/// Returns the rows and the duration of the query.
 async fn run(
     db: &Db,
     collection: i64,
     args: &QueryArgs<'_>,
-    chosen: &access::Chosen<'_>,
+    chosen: &access::AccessPath<'_>,
 ) -> Result<(Vec<Found<QueryRow>>, Duration), StoreError> {
     let place = if chosen.is_cheap(args) { None } else { Some(db.scan_place(args.tenant).await?) };
     let (started, scans) = (Instant::now(), place.is_some());
     let found = match chosen {
-        access::Chosen::Scan => {
+        access::AccessPath::Scan => {
             fetch(db, scans, compile::compile(db.backend(), collection, args, None), args).await
         }
-        access::Chosen::Filter { bounds, .. } => {
+        access::AccessPath::Filter { bounds, .. } => {
             fetch(db, scans, compile::compile(db.backend(), collection, args, Some(bounds)), args).await
         }
-        access::Chosen::Sort(walk) => walk.rows(db, scans, collection, args).await,
+        access::AccessPath::Sort(walk) => walk.rows(db, scans, collection, args).await,
     };
     Ok((found?, started.elapsed()))
 }
 
-/// Runs a statement whose columns are a row's, and its place's behind them.
+/// Runs a statement whose columns are those of a row, followed for [`Order::By`] by those of its position.
 async fn fetch(
     db: &Db,
     scans: bool,
@@ -217,11 +218,11 @@ async fn fetch(
     }
 }
 
-fn read<R: RawRow + PlaceRow>(row: R, args: &QueryArgs<'_>) -> Result<Found<QueryRow>, StoreError> {
+fn read<R: RawRow + PositionRow>(row: R, args: &QueryArgs<'_>) -> Result<Found<QueryRow>, StoreError> {
     let place = match args.order {
         Order::Newest { .. } => None,
         Order::By { sort, .. } => {
-            let (class, text) = row.place()?;
+            let (class, text) = row.position()?;
             Some(sort_value(sort, class, text.unwrap_or_default()))
         }
     };
@@ -229,9 +230,9 @@ fn read<R: RawRow + PlaceRow>(row: R, args: &QueryArgs<'_>) -> Result<Found<Quer
     Ok(found.map(|row| QueryRow { place: place.map(|value| SortKeyset { value, id: row.id }), row }))
 }
 
-/// The class and the text of a row's value, from [`Dialect::PLACE`].
-pub(super) trait PlaceRow {
-    fn place(&self) -> Result<(i64, Option<String>), sqlx::Error>;
+/// Reads the class and the text of a row's sort value, from [`Dialect::POSITION`].
+pub(super) trait PositionRow {
+    fn position(&self) -> Result<(i64, Option<String>), sqlx::Error>;
 }
 
 fn sort_value(sort: &Sort, class: i64, text: String) -> SortValue {

@@ -1,7 +1,7 @@
-//! Conditions and orders in PostgreSQL's words: `jsonb` values are compared as such, or as text by code point.
+//! Writes conditions and orders for PostgreSQL: `jsonb` values are compared as `jsonb`, or as text by code point.
 //!
-//! A path is a chain of `->`: with a key it reads objects alone, with a number arrays alone, as SQLite's paths do.
-//! (`#>` would read `{a,0}` in both.)
+//! A path is a chain of `->`: with a key it reads only objects, with a number only arrays, like SQLite's paths. (With
+//! `#>` the `0` of `{a,0}` could be a key or an index.)
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -17,6 +17,7 @@ use crate::store::records::{columns, from_visible};
 
 pub(in crate::store) struct Dialect;
 
+/// The `jsonb` value at a path.
 fn chain(record: &str, field: &Path) -> String {
     let mut out = format!("({record}");
     for step in field.steps() {
@@ -35,8 +36,8 @@ fn text_of(found: &str) -> String {
     format!("(({found} #>> '{{}}') COLLATE \"C\")")
 }
 
-/// A number within what a double can hold: one of a hundred thousand digits must become neither a cursor nor an entry
-/// of an index.
+/// A number limited to the range of a double: numbers with a hundred thousand digits must not get into cursors or
+/// indexes.
 fn bounded(numeric: &str) -> String {
     format!("round(least(greatest({numeric}, -1e307), 1e307), 20)")
 }
@@ -52,7 +53,7 @@ impl super::sql::Dialect for Dialect {
             Scalar::Text(text) => {
                 if matches!(op, Op::Like | Op::NotLike) {
                     let value = sql.bind(Value::Text(pattern(text)));
-                    // With the C collation ILIKE ignores the case of ASCII letters alone.
+                    // With the C collation ILIKE ignores case only for ASCII letters.
                     let like = if op == Op::Like { "ILIKE" } else { "NOT ILIKE" };
                     let matches = format!("{} {like} {value} ESCAPE '\\'", text_of(&found));
                     return match op {
@@ -115,7 +116,7 @@ impl super::sql::Dialect for Dialect {
     }
 
     fn from_visible(_index: Option<&str>) -> Cow<'static, str> {
-        // The planner has statistics and finds the index by itself.
+        // The planner has statistics and chooses the index itself.
         from_visible!(postgres).into()
     }
 
@@ -126,7 +127,7 @@ impl super::sql::Dialect for Dialect {
                 format!("{key}::text COLLATE \"C\"")
             }
             Scalar::Integer(n) => bounded(&format!("{}::bigint::numeric", sql.bind(Value::Integer(*n)))),
-            // By way of JSON, as the stored value: a cast from a double keeps 15 digits.
+            // Via JSON, like the stored value: a cast from double to numeric keeps only 15 digits.
             Scalar::Float(n) => {
                 bounded(&format!("to_jsonb({}::float8)::numeric", sql.bind(Value::Float(*n))))
             }
@@ -134,16 +135,16 @@ impl super::sql::Dialect for Dialect {
         }
     }
 
-    const PLACE: &'static str = "s.class::bigint, coalesce(s.num::text, s.txt)";
-    const PLACE_INDEXED_AT: &'static str = "0::bigint, r.indexed_at::text";
+    const POSITION: &'static str = "s.class::bigint, coalesce(s.num::text, s.txt)";
+    const POSITION_INDEXED_AT: &'static str = "0::bigint, r.indexed_at::text";
 
     fn number(sql: &mut Sql, text: &str) -> String {
         format!("{}::text::numeric", sql.bind(Value::Text(text.to_owned())))
     }
 }
 
-impl super::PlaceRow for PgRow {
-    fn place(&self) -> Result<(i64, Option<String>), sqlx::Error> {
+impl super::PositionRow for PgRow {
+    fn position(&self) -> Result<(i64, Option<String>), sqlx::Error> {
         Ok((self.try_get(6)?, self.try_get(7)?))
     }
 }

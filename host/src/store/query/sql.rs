@@ -1,4 +1,4 @@
-//! Statements of `db.query`, piece by piece, and what each dialect has to say for itself.
+//! Defines the SQL builder of `db.query`, and the trait for what differs between the databases.
 
 use std::borrow::Cow;
 
@@ -13,6 +13,7 @@ pub(in crate::store) struct Sql {
     pub(in crate::store) values: Vec<Value>,
 }
 
+/// A value to bind.
 #[derive(Debug)]
 pub(in crate::store) enum Value {
     Text(String),
@@ -22,7 +23,7 @@ pub(in crate::store) enum Value {
 }
 
 impl Sql {
-    /// Keeps a value and gives its placeholder.
+    /// Adds a value and returns its placeholder.
     pub(in crate::store) fn bind(&mut self, value: Value) -> String {
         self.values.push(value);
         format!("${}", self.values.len())
@@ -33,37 +34,37 @@ impl Sql {
     }
 }
 
-/// What a dialect says in its own words.
+/// The SQL that differs between the databases.
 pub(in crate::store) trait Dialect {
     /// The columns of a row, in the order of `RawRow`.
     const COLUMNS: &'static str;
-    /// Whether an order has to name keys that are constant because they are NULL. PostgreSQL takes a column for
-    /// constant when it equals something, but not when it is NULL; SQLite does, and for expressions it then does not
-    /// want to hear of it.
+    /// Whether ORDER BY must list keys that are constant because they are NULL, so that the order of an index is used.
+    /// PostgreSQL treats a column as constant if it equals a value, but not if it IS NULL. SQLite does both, and with a
+    /// NULL expression in ORDER BY it would not use the index.
     const ORDER_NAMES_NULLS: bool;
-    /// `LIKE` that ignores the case of ASCII letters alone.
+    /// The `LIKE` operator that ignores case only for ASCII letters.
     const LIKE: &'static str;
-    /// Visible records `r` with their account `d`, up to the first conditions; by way of an index if one is named.
+    /// FROM and the first conditions: visible records `r` with their account `d`. Uses `index` if it is given.
     fn from_visible(index: Option<&str>) -> Cow<'static, str>;
-    /// The condition of one leaf.
+    /// The SQL of one condition of a filter.
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String;
-    /// The keys of a field in the column `record`: what sorts go by, and what indexes of fields hold.
+    /// The keys of a field in the column `record`, by which sorts and indexes of fields are ordered.
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys;
-    /// The text at a field of the column `record`, NULL when it holds no string. By code point.
+    /// The text of a field in the column `record`, NULL if the field is not a string. Compared by code point.
     fn text(record: &str, field: &Path) -> String;
-    /// The placeholder of a value in the form that [`Keys`] have: what compares with a record's value compares with
-    /// its key in the same way, or is equal to it.
+    /// The placeholder of a value in the form of [`Keys`]. A value that is less or greater than a record's value has
+    /// the same order to its key, or is equal to it.
     fn key_of(sql: &mut Sql, value: &Scalar) -> String;
-    /// What `PlaceRow` reads, from these columns of `s`.
-    const PLACE: &'static str;
-    /// The same for a sort by time, which needs no `s`.
-    const PLACE_INDEXED_AT: &'static str;
-    /// The placeholder of a decimal number, with what it takes to compare it with `num`.
+    /// The columns that `PositionRow` reads, from the columns of `s`.
+    const POSITION: &'static str;
+    /// The same columns for a sort by time, which has no `s`.
+    const POSITION_INDEXED_AT: &'static str;
+    /// The placeholder of a decimal number, in a form that can be compared with `num`.
     fn number(sql: &mut Sql, text: &str) -> String;
 }
 
-/// The place of each type in a custom order, such that smaller comes first: numbers, strings, booleans when
-/// ascending, the other way round when descending, and rows without a value last.
+/// The rank of each type in the order of a sort: numbers, strings, booleans when ascending, the reverse when
+/// descending. Rows without a value are always last ([`MISSING`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Classes {
     pub(super) number: i64,
@@ -71,10 +72,11 @@ pub(in crate::store) struct Classes {
     pub(super) boolean: i64,
 }
 
+/// The class of rows without a value.
 pub(super) const MISSING: i64 = 3;
 
 impl Classes {
-    /// As indexes have them.
+    /// The classes in indexes of fields.
     pub(in crate::store) const INDEXED: Self = Self { number: 0, text: 1, boolean: 2 };
 
     pub(super) fn of(direction: Direction) -> Self {
@@ -85,7 +87,7 @@ impl Classes {
     }
 }
 
-/// What a field is sorted and found by. `num` is NULL for strings, `txt` for all but strings.
+/// Expressions for the keys by which a field is sorted and found. `num` is NULL for strings, `txt` for all other types.
 pub(in crate::store) struct Keys {
     pub(in crate::store) class: String,
     /// Numbers, and 0 and 1 for booleans.
@@ -107,7 +109,8 @@ pub(super) fn operator(op: Op) -> &'static str {
     }
 }
 
-/// A pattern that ends in a lone `\` is an error on PostgreSQL and never matches on SQLite: it means the sign itself.
+/// Escapes a trailing lone `\` in a pattern, so that it matches itself. Unescaped it is an error on PostgreSQL and
+/// never matches on SQLite.
 pub(super) fn pattern(text: &str) -> String {
     let trailing = text.bytes().rev().take_while(|b| *b == b'\\').count();
     if trailing % 2 == 1 { format!("{text}\\") } else { text.to_owned() }

@@ -1,6 +1,6 @@
-//! Conditions and orders in SQLite's words: `json_type` says what a value is, `json_extract` gives it.
+//! Writes conditions and orders for SQLite: `json_type` returns the type of a value, `json_extract` the value.
 //!
-//! SQLite keeps the parsed form of the last few JSON texts, so that a row is parsed once however often it is asked.
+//! SQLite caches the parsed form of the last few JSON texts, so a record is parsed once however many fields are read.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -79,7 +79,7 @@ impl super::sql::Dialect for Dialect {
 
     fn from_visible(index: Option<&str>) -> Cow<'static, str> {
         index.map_or(Cow::Borrowed(from_visible!(sqlite)), |index| {
-            // There are no statistics to decide by, and this index was chosen for the query.
+            // SQLite has no statistics to choose by; `access` has chosen this index.
             format!(
                 " FROM records r INDEXED BY {index} CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 "
             )
@@ -98,23 +98,23 @@ impl super::sql::Dialect for Dialect {
         }
     }
 
-    const PLACE: &'static str = "s.class, s.num, s.txt";
-    const PLACE_INDEXED_AT: &'static str = "0, r.indexed_at, NULL";
+    const POSITION: &'static str = "s.class, s.num, s.txt";
+    const POSITION_INDEXED_AT: &'static str = "0, r.indexed_at, NULL";
 
     fn number(sql: &mut Sql, text: &str) -> String {
         match text.parse() {
             Ok(n) => sql.bind(Value::Integer(n)),
-            // A cursor's number is finite, or it is no cursor.
+            // Cursors with other numbers were rejected before.
             Err(_) => sql.bind(Value::Float(text.parse().unwrap_or_default())),
         }
     }
 }
 
-impl super::PlaceRow for SqliteRow {
-    fn place(&self) -> Result<(i64, Option<String>), sqlx::Error> {
+impl super::PositionRow for SqliteRow {
+    fn position(&self) -> Result<(i64, Option<String>), sqlx::Error> {
         let class = self.try_get(6)?;
         let number = self.try_get_raw(7)?;
-        // SQLite's own text of a double does not lead back to the same double; Rust's does.
+        // Rust's text of a double parses to the same double; SQLite's does not.
         let text = match number.type_info().name() {
             _ if number.is_null() => self.try_get(8)?,
             "REAL" => Some(format!("{:e}", self.try_get_unchecked::<f64, _>(7)?)),

@@ -1,8 +1,8 @@
-//! A sort on a field along its index.
+//! Reads a page of a query that is sorted by a field, in the order of the field's index.
 //!
-//! The index is in the order of types and values, and so is the answer, but for rows without a value, which come last
-//! both ways. So the walk goes type by type, from where the page before ended, until the page is full: nearly always
-//! within the first.
+//! The index is ordered by type and value, and so is the result, except that rows without a value are last in both
+//! directions. So one range per type is read, starting after the previous page, until the page is full: nearly always
+//! in the first range.
 
 use crate::query::path::Path;
 use crate::query::sort::{Direction, SortKeyset, SortValue};
@@ -10,10 +10,11 @@ use crate::store::fields::{Kind, build};
 use crate::store::records::Found;
 use crate::store::{Backend, Db, StoreError};
 
-use super::compile::{and_asked, words};
+use super::compile::{direction_words, push_caller_conditions};
 use super::sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
 use super::{PostgresDialect, QueryArgs, QueryRow, SqliteDialect, fetch};
 
+/// A read along an index for sorts.
 pub(super) struct Walk<'a> {
     pub(super) index: i64,
     pub(super) path: &'a Path,
@@ -21,14 +22,14 @@ pub(super) struct Walk<'a> {
     pub(super) after: Option<&'a SortKeyset>,
 }
 
-/// A stretch of the index.
+/// A range of the index.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Stretch<'a> {
+enum IndexRange<'a> {
     /// All rows of a type.
     All(Type),
-    /// Rows with this value, past an id.
+    /// Rows with this value, after an id.
     Tie(Type, &'a SortValue, i64),
-    /// Rows past this value, of its type.
+    /// Rows after this value, of its type.
     Past(Type, &'a SortValue),
 }
 
@@ -61,7 +62,7 @@ impl Type {
 }
 
 impl Walk<'_> {
-    /// A page, in order.
+    /// Reads a page in order.
     pub(super) async fn rows(
         &self,
         db: &Db,
@@ -70,20 +71,20 @@ impl Walk<'_> {
         args: &QueryArgs<'_>,
     ) -> Result<Vec<Found<QueryRow>>, StoreError> {
         let mut rows = Vec::new();
-        for stretch in stretches(self.direction, self.after) {
+        for range in index_ranges(self.direction, self.after) {
             let wanted = (args.rows() as usize).saturating_sub(rows.len());
             if wanted == 0 {
                 break;
             }
-            let sql = self.statement(db.backend(), collection, args, stretch, wanted);
+            let sql = self.statement(db.backend(), collection, args, range, wanted);
             rows.extend(fetch(db, scans, sql, args).await?);
         }
         Ok(rows)
     }
 
-    /// The statement of the first stretch.
+    /// The statement for the first range.
     pub(super) fn first(&self, backend: Backend, collection: i64, args: &QueryArgs<'_>) -> Sql {
-        let first = stretches(self.direction, self.after)[0];
+        let first = index_ranges(self.direction, self.after)[0];
         self.statement(backend, collection, args, first, args.rows() as usize)
     }
 
@@ -92,12 +93,12 @@ impl Walk<'_> {
         backend: Backend,
         collection: i64,
         args: &QueryArgs<'_>,
-        stretch: Stretch<'_>,
+        range: IndexRange<'_>,
         limit: usize,
     ) -> Sql {
         match backend {
-            Backend::Sqlite => self.compile::<SqliteDialect>(collection, args, stretch, limit),
-            Backend::Postgres => self.compile::<PostgresDialect>(collection, args, stretch, limit),
+            Backend::Sqlite => self.compile::<SqliteDialect>(collection, args, range, limit),
+            Backend::Postgres => self.compile::<PostgresDialect>(collection, args, range, limit),
         }
     }
 
@@ -105,19 +106,19 @@ impl Walk<'_> {
         &self,
         collection: i64,
         args: &QueryArgs<'_>,
-        stretch: Stretch<'_>,
+        range: IndexRange<'_>,
         limit: usize,
     ) -> Sql {
         let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
-        let (direction, than) = words(self.direction);
+        let (direction, than) = direction_words(self.direction);
         let Keys { class, num, txt } = D::keys("r.record", self.path, Classes::INDEXED);
-        let (Stretch::All(of) | Stretch::Tie(of, ..) | Stretch::Past(of, _)) = stretch;
-        let place = of.class(Classes::of(self.direction));
+        let (IndexRange::All(of) | IndexRange::Tie(of, ..) | IndexRange::Past(of, _)) = range;
+        let sort_class = of.class(Classes::of(self.direction));
         sql.push(&format!(
-            "SELECT {}, {} FROM (SELECT r.id AS id, {place} AS class, {num} AS num, {txt} AS txt {}AND \
+            "SELECT {}, {} FROM (SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt {}AND \
              r.collection_id = {collection} AND {class} = {}",
             D::COLUMNS,
-            D::PLACE,
+            D::POSITION,
             D::from_visible(Some(&build::name(Kind::Sort, self.index))),
             of.class(Classes::INDEXED)
         ));
@@ -127,28 +128,28 @@ impl Walk<'_> {
             Type::Missing => format!(" AND {num} IS NULL AND {txt} IS NULL"),
         });
         let column = if of == Type::Text { &txt } else { &num };
-        match stretch {
-            Stretch::All(_) => {}
-            Stretch::Tie(_, value, id) => {
+        match range {
+            IndexRange::All(_) => {}
+            IndexRange::Tie(_, value, id) => {
                 if let Some(value) = bound_value::<D>(&mut sql, value) {
                     sql.push(&format!(" AND {column} = {value}"));
                 }
                 let id = sql.bind(Value::Integer(id));
                 sql.push(&format!(" AND r.id {than} {id}"));
             }
-            Stretch::Past(_, value) => {
+            IndexRange::Past(_, value) => {
                 if let Some(value) = bound_value::<D>(&mut sql, value) {
                     sql.push(&format!(" AND {column} {than} {value}"));
                 }
             }
         }
-        and_asked::<D>(&mut sql, args);
+        push_caller_conditions::<D>(&mut sql, args);
         let limit = sql.bind(Value::Integer(limit as i64));
-        let keys = match (stretch, of) {
+        let keys = match (range, of) {
             _ if D::ORDER_NAMES_NULLS => format!("{num} {direction}, {txt} {direction}, "),
-            (Stretch::Tie(..), _) | (_, Type::Missing) => String::new(),
+            (IndexRange::Tie(..), _) | (_, Type::Missing) => String::new(),
             (_, Type::Text) => format!("{txt} {direction}, "),
-            // What follows the first key that varies is named in any case.
+            // Keys after the first one that varies must be listed on SQLite too.
             (_, Type::Number | Type::Boolean) => format!("{num} {direction}, {txt} {direction}, "),
         };
         sql.push(&format!(
@@ -160,7 +161,7 @@ impl Walk<'_> {
     }
 }
 
-/// The placeholder of a value; none for a missing one.
+/// The placeholder of a value; `None` for a missing one.
 fn bound_value<D: Dialect>(sql: &mut Sql, value: &SortValue) -> Option<String> {
     Some(match value {
         SortValue::Missing => return None,
@@ -170,20 +171,21 @@ fn bound_value<D: Dialect>(sql: &mut Sql, value: &SortValue) -> Option<String> {
     })
 }
 
-fn stretches(direction: Direction, after: Option<&SortKeyset>) -> Vec<Stretch<'_>> {
+/// The ranges to read for a page after a keyset, in order.
+fn index_ranges(direction: Direction, after: Option<&SortKeyset>) -> Vec<IndexRange<'_>> {
     let mut order = [Type::Number, Type::Text, Type::Boolean, Type::Missing];
     if direction == Direction::Desc {
         order[..3].reverse();
     }
-    let Some(SortKeyset { value, id }) = after else { return order.map(Stretch::All).into() };
+    let Some(SortKeyset { value, id }) = after else { return order.map(IndexRange::All).into() };
     let from = Type::of(value);
-    let mut stretches = vec![Stretch::Tie(from, value, *id)];
+    let mut ranges = vec![IndexRange::Tie(from, value, *id)];
     if from != Type::Missing {
-        stretches.push(Stretch::Past(from, value));
+        ranges.push(IndexRange::Past(from, value));
     }
     let rest = order.into_iter().skip_while(|of| *of != from).skip(1);
-    stretches.extend(rest.map(Stretch::All));
-    stretches
+    ranges.extend(rest.map(IndexRange::All));
+    ranges
 }
 
 #[cfg(test)]
@@ -191,23 +193,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_on_where_the_page_before_ended() {
+    fn continues_after_the_previous_page() {
         let text = SortValue::Text("b".into());
         let after = SortKeyset { value: text.clone(), id: 7 };
         assert_eq!(
-            stretches(Direction::Desc, Some(&after)),
+            index_ranges(Direction::Desc, Some(&after)),
             [
-                Stretch::Tie(Type::Text, &text, 7),
-                Stretch::Past(Type::Text, &text),
-                Stretch::All(Type::Number),
-                Stretch::All(Type::Missing)
+                IndexRange::Tie(Type::Text, &text, 7),
+                IndexRange::Past(Type::Text, &text),
+                IndexRange::All(Type::Number),
+                IndexRange::All(Type::Missing)
             ]
         );
         let end = SortKeyset { value: SortValue::Missing, id: 7 };
         assert_eq!(
-            stretches(Direction::Asc, Some(&end)),
-            [Stretch::Tie(Type::Missing, &SortValue::Missing, 7)]
+            index_ranges(Direction::Asc, Some(&end)),
+            [IndexRange::Tie(Type::Missing, &SortValue::Missing, 7)]
         );
-        assert_eq!(stretches(Direction::Asc, None).len(), 4);
+        assert_eq!(index_ranges(Direction::Asc, None).len(), 4);
     }
 }

@@ -1,9 +1,9 @@
-//! SQL that scripts write (`db.raw`): checked and rewritten by [`guard`], then run where it can do no harm.
+//! Runs SQL that scripts write (`db.raw`): [`guard`] checks and rewrites it, and restricted connections run it.
 //!
-//! A SELECT runs on a connection that only reads, over views of the index and over the scripts' own tables. Those live
-//! apart from everything of ours: in a file beside the database on SQLite, in a schema of their own on PostgreSQL, and
-//! they alone can be written. Every statement has a deadline and bounds on its memory and temporary files, and an answer
-//! has a bound on rows and bytes. On PostgreSQL the connections log in as a role of their own ([`role`]).
+//! A SELECT runs on a read-only connection. It sees views of the index and the scripts' own tables. The own tables are
+//! separate from the server's: on SQLite in a second file beside the database, on PostgreSQL in a separate schema. Only
+//! they can be written. Every statement has a deadline and limits on memory and temporary files; results have limits
+//! on rows and bytes. On PostgreSQL the connections log in as a separate role ([`role`]).
 
 pub mod guard;
 pub(super) mod postgres;
@@ -21,73 +21,73 @@ use super::{Db, StoreError};
 use guard::Refusal;
 use role::NoRole;
 
-/// PostgreSQL: where the views are.
+/// PostgreSQL: the schema of the views.
 const VIEW_SCHEMA: &str = "script_views";
-/// PostgreSQL: where the scripts' own tables are.
+/// PostgreSQL: the schema of the scripts' own tables.
 const OWN_SCHEMA: &str = "script_tables";
 
-/// SQLite: the function that refuses a value above a size, on these connections (`guard::bounds`). PostgreSQL has its own
-/// in the schema of the views.
-const SQLITE_SHORT: &str = "belvedere_short";
+/// SQLite: the function that rejects values above a size (`guard::bounds`). It exists only on these connections. On
+/// PostgreSQL it is `short` in [`VIEW_SCHEMA`].
+const SQLITE_LENGTH_CHECK: &str = "belvedere_short";
 
-/// SQLite: the longest value, of a column or an expression. SQLite would go up to a gigabyte, and takes time in proportion to it
-/// without a look at the clock. Larger records are NULL (`views`).
-pub(super) const MAX_VALUE_BYTES: i32 = 256 << 10;
+/// SQLite: longest value of a column or an expression. SQLite's own limit is a gigabyte; it processes a value in time
+/// proportional to its length without checking the deadline. Larger records are NULL (`views`).
+const MAX_VALUE_BYTES: i32 = 256 << 10;
 
-/// `records` for statements that name the columns that they want: see `guard::quick`.
+/// The view of `records` for statements that name their columns: see `guard::index_rewrites`.
 const LEAN_RECORDS: &str = "records_lean";
 
-/// How long a statement may take.
+/// Time limit of a statement.
 pub const STATEMENT_TIME: Duration = READ_TIME;
-/// Rows of an answer: ten pages. More is a report, which LIMIT and OFFSET cut into pieces.
+/// Maximum number of rows of a result: ten pages. Larger results can be read in parts with LIMIT and OFFSET.
 pub const MAX_ROWS: usize = 1_000;
-/// Bytes of an answer: with what it becomes in Lua, within a run's memory.
+/// Maximum size of a result as JSON, in bytes. JSON and Lua tables together fit into a run's memory.
 pub const MAX_ANSWER_BYTES: usize = 4 << 20;
-/// Room for all own tables and their indexes together, so that scripts can't fill the disk under the index.
+/// Maximum size of all own tables and their indexes together, in bytes, so that scripts can't fill the disk.
 pub const MAX_OWN_BYTES: u64 = 1 << 30;
-/// Own tables and indexes: scripts keep results, not customers.
+/// Maximum number of own tables and indexes together. A script has a few; this stops one table per user.
 pub const MAX_OWN_RELATIONS: i64 = 100;
-/// Statements of scripts that run at once, and in how many of them something may be written: they share the machine
-/// with everybody else's reads.
-const READERS: u32 = 4;
-const WRITERS: u32 = 1;
+/// Connections for statements that read and for those that write. Few, because they share the machine with all other
+/// reads.
+const MAX_READERS: u32 = 4;
+const MAX_WRITERS: u32 = 1;
 
-/// What a statement gave.
+/// The result of a statement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// A JSON array of objects: columns by name, without those that are NULL. JSON in a column is text.
+    /// A JSON array of objects: columns by name, without NULLs. A JSON value in a column is returned as text.
     pub rows: Vec<u8>,
     pub count: usize,
-    /// How many rows an INSERT, UPDATE or DELETE touched.
+    /// Number of rows that an INSERT, UPDATE or DELETE affected.
     pub changed: Option<u64>,
 }
 
-/// Why a statement gave nothing. All but the last are told to the script's author.
+/// Why a statement failed. The script sees all texts but that of [`RawError::Store`].
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The database does not understand it, or a value or a rule is against it: in the database's words.
+    /// The database rejected the statement or a value: its own message.
     #[error("{0}")]
     Database(String),
     #[error("the statement took longer than {} s", STATEMENT_TIME.as_secs())]
     TooSlow,
     #[error("more than {MAX_ROWS} rows: add a LIMIT")]
     TooManyRows,
-    #[error("the answer, or a value on the way to it, is too large: {} MiB at most", MAX_ANSWER_BYTES >> 20)]
+    #[error("the result or an intermediate value is too large: {} MiB at most", MAX_ANSWER_BYTES >> 20)]
     TooLarge,
     /// PostgreSQL: `temp_file_limit`.
     #[error(
-        "the statement sorts or joins more than may lie in temporary files: filter before, or select fewer columns"
+        "the statement exceeds the limit of temporary files for sorts and joins: filter earlier or select fewer columns"
     )]
     TemporaryFiles,
-    #[error("the scripts' own tables have all the room that they may have ({} MiB)", MAX_OWN_BYTES >> 20)]
+    #[error("the scripts' own tables are full: {} MiB at most", MAX_OWN_BYTES >> 20)]
     Full,
-    #[error("there are {MAX_OWN_RELATIONS} own tables and indexes already")]
+    #[error("there are too many own tables and indexes: {MAX_OWN_RELATIONS} at most")]
     TooManyRelations,
-    /// PostgreSQL: the second wall is missing. For the operator, through the script's author.
+    /// PostgreSQL: there is no usable role. The script's author has to pass the text on to the operator.
     #[error(
-        "db.raw needs a database role of its own, and {0}. The operator finds what to do with `belvedere doctor` and in \
+        "db.raw needs a separate database role, but {0}. For a fix the operator can run `belvedere doctor` and read \
          docs/operations.md, Database rights"
     )]
     NoRole(NoRole),
@@ -97,7 +97,7 @@ pub enum RawError {
 
 impl From<sqlx::Error> for RawError {
     fn from(error: sqlx::Error) -> Self {
-        // What is wrong with the statement has no secrets: it sees nothing that it may not see.
+        // Messages about the statement may be shown: the statement can only read what the script may read.
         if let sqlx::Error::Database(database) = &error {
             let code = database.code().unwrap_or_default();
             if super::error::is_timeout(&code) {
@@ -106,7 +106,7 @@ impl From<sqlx::Error> for RawError {
             if code == "53400" {
                 return Self::TemporaryFiles;
             }
-            if is_out_of_room(&code, database.message()) {
+            if is_out_of_memory(&code, database.message()) {
                 return Self::TooLarge;
             }
             if is_statements_fault(&code) {
@@ -117,16 +117,16 @@ impl From<sqlx::Error> for RawError {
     }
 }
 
-/// PostgreSQL has no code of its own for a value that grows beyond a gigabyte.
-fn is_out_of_room(code: &str, message: &str) -> bool {
-    // SQLite's NOMEM: the room of a statement (`room`).
+/// Whether the statement ran out of memory. PostgreSQL has no specific code for a value larger than a gigabyte.
+fn is_out_of_memory(code: &str, message: &str) -> bool {
+    // 53200: PostgreSQL's out_of_memory. 7: SQLITE_NOMEM, also when a statement exceeds its limit (`room`).
     code == "53200"
         || code == "7"
         || (code == "XX000" && message.starts_with("invalid memory alloc request size"))
 }
 
-/// PostgreSQL's classes for data, constraints, syntax and names, limits and features; SQLite's ERROR, TOOBIG,
-/// CONSTRAINT, MISMATCH and RANGE.
+/// Whether the statement is wrong, rather than the database: PostgreSQL's error classes for data, constraints, syntax
+/// and names, limits and features; SQLite's ERROR, TOOBIG, CONSTRAINT, MISMATCH and RANGE.
 fn is_statements_fault(code: &str) -> bool {
     if code.len() == 5 {
         return ["0A", "21", "22", "23", "25", "2B", "42", "54"].iter().any(|class| code.starts_with(class));
@@ -134,22 +134,22 @@ fn is_statements_fault(code: &str) -> bool {
     code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
 }
 
-/// What stands between scripts' SQL and the rest of the database.
+/// What keeps scripts' SQL from the rest of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptWalls {
-    /// The guard, and connections that see views of the index and can't write it.
+    /// The guard, and connections that can't write the index.
     Sqlite,
     /// The guard alone (`SCRIPT_SQL=guarded`).
     Guard,
-    /// The guard, and a role.
+    /// The guard, and a separate role.
     GuardAndRole {
         name: String,
-        /// Whether what its statements keep in temporary files is bounded.
+        /// Whether the temporary files of its statements are limited.
         bounds_files: bool,
     },
 }
 
-/// Looks which walls stand.
+/// Reports which protection is active; on PostgreSQL it connects as the role.
 ///
 /// # Errors
 /// [`RawError::NoRole`] when `db.raw` can't be used.
@@ -160,7 +160,7 @@ pub async fn walls(db: &Db) -> Result<ScriptWalls, RawError> {
     }
 }
 
-/// Connections for scripts' SQL, opened when first used.
+/// Connections for scripts' SQL. They are opened on first use.
 #[derive(Debug)]
 pub(super) struct Connections<C: sqlx::Connection> {
     readers: Lane<C>,
@@ -178,7 +178,7 @@ impl<C: Laned> Connections<C> {
     }
 }
 
-/// Runs one statement with its parameters: texts, numbers, booleans and nulls.
+/// Runs one statement. `params` are texts, numbers, booleans and nulls.
 ///
 /// # Errors
 /// [`RawError`].
@@ -190,7 +190,7 @@ pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawErro
     }
 }
 
-/// Checks a statement with the columns of the own tables that it names.
+/// Checks and rewrites a statement. `columns` are (table, column) pairs of the own tables that it names.
 fn resolve(
     parsed: &guard::Parsed,
     params: &[Value],
@@ -201,13 +201,13 @@ fn resolve(
         catalog.add(table, column);
     }
     parsed.write(params, &catalog).map_err(|refusal| match refusal {
-        // As the database would say it.
+        // A missing table is reported like an error of the database.
         Refusal::Missing(_) => RawError::Database(refusal.to_string()),
         other => other.into(),
     })
 }
 
-/// Rows being collected.
+/// The rows of a result, collected as a JSON array.
 #[derive(Default)]
 struct Rows {
     out: Vec<u8>,
@@ -215,7 +215,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Adds one object, written by `write`.
+    /// Adds one JSON object, which `write` appends.
     fn add(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), RawError>) -> Result<(), RawError> {
         self.count += 1;
         if self.count > MAX_ROWS {

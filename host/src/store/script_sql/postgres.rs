@@ -1,4 +1,4 @@
-//! Scripts' SQL on PostgreSQL: connections that see the scripts' schemas, and read only unless an own table is written.
+//! Runs scripts' SQL on PostgreSQL. The connections are read-only, except the one for statements that write own tables.
 
 use futures_util::TryStreamExt;
 use serde_json::Value;
@@ -12,16 +12,16 @@ use sqlx::{
 use super::guard::{Kind, Parsed, Statement};
 use super::role::{self, NoRole, Role};
 use super::{
-    Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, OWN_SCHEMA, READERS,
-    RawError, Rows, STATEMENT_TIME, VIEW_SCHEMA, WRITERS,
+    Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS,
+    OWN_SCHEMA, RawError, Rows, STATEMENT_TIME, VIEW_SCHEMA,
 };
 use crate::store::lane::Offence;
 
-/// What an own table may wait for another script's lock.
-const LOCK_TIME: &str = "2s";
-/// Types that `row_to_json` writes as a number, a boolean or a plain text. Others become text first: JSON too, so that
-/// it is text on both databases.
-const PLAIN: [&str; 16] = [
+/// How long a statement waits for another statement's lock on an own table.
+const LOCK_TIMEOUT: &str = "2s";
+/// Types that `row_to_json` writes as a number, a boolean or plain text. Values of other types are cast to text before,
+/// including JSON, which is text on SQLite too.
+const PLAIN_TYPES: [&str; 16] = [
     "BOOL",
     "INT2",
     "INT4",
@@ -40,31 +40,33 @@ const PLAIN: [&str; 16] = [
     "UUID",
 ];
 
-/// How often the server looks whether the caller of a running statement is still there.
-const CALLER_CHECK: &str = "250ms";
-/// Memory of one sort or hash table of a statement. There may be several; each goes to disk beyond that.
-const WORK_MEMORY: &str = "4MB";
+/// How often PostgreSQL checks that the connection of a running statement is still open. It is closed when the caller
+/// is gone.
+const CONNECTION_CHECK_INTERVAL: &str = "250ms";
+/// Memory of one sort or hash table; larger ones use temporary files. A statement may have several.
+const WORK_MEM: &str = "4MB";
 
 impl Connections<PgConnection> {
-    /// `options` are those of the scripts' role, with what it is to prove, or else the server's own.
+    /// Creates the connections of `role`, which each verify its privileges. Without a role they use the server's own
+    /// `options`.
     pub(in crate::store) fn new(options: &PgConnectOptions, role: Option<&Role>) -> Self {
         let timeout = format!("{}ms", STATEMENT_TIME.as_millis());
         let options = role.map_or(options, |role| &role.options).clone().options([
             ("search_path", "pg_catalog"),
             ("statement_timeout", &timeout),
-            ("lock_timeout", LOCK_TIME),
+            ("lock_timeout", LOCK_TIMEOUT),
             ("standard_conforming_strings", "on"),
             ("TimeZone", "UTC"),
-            ("client_connection_check_interval", CALLER_CHECK),
-            ("work_mem", WORK_MEMORY),
+            ("client_connection_check_interval", CONNECTION_CHECK_INTERVAL),
+            ("work_mem", WORK_MEM),
             ("hash_mem_multiplier", "1"),
             ("max_parallel_workers_per_gather", "0"),
         ]);
         let reader = options.clone().options([("default_transaction_read_only", "on")]);
-        let proof = role.map(|_| role::proof());
+        let check = role.map(|_| role::role_check());
         Self {
-            readers: Lane::new(reader, READERS).proving(proof.clone()),
-            writers: Lane::new(options, WRITERS).proving(proof),
+            readers: Lane::new(reader, MAX_READERS).proving(check.clone()),
+            writers: Lane::new(options, MAX_WRITERS).proving(check),
         }
     }
 }
@@ -79,29 +81,29 @@ pub(super) async fn run(
         Ok(role) => role.as_ref().map_or("", Role::name),
         Err(no_role) => return Err(RawError::NoRole(no_role.clone())),
     };
-    let mut held = connections.get(parsed).await.map_err(|error| without_role(error, name))?;
+    let mut pooled = connections.get(parsed).await.map_err(|error| role_error(error, name))?;
     let result = if parsed.own_tables().is_empty() || !(parsed.is_select() || parsed.is_write()) {
-        run_on(&mut held, parsed, params).await
+        run_on(&mut pooled, parsed, params).await
     } else {
-        // The tables that it names stay as they are from when their columns are read.
-        let mut tx = held.begin().await?;
+        // `own_columns` locks the tables until the transaction ends, so their columns can't change in between.
+        let mut tx = pooled.begin().await?;
         let result = run_on(&mut tx, parsed, params).await;
         match &result {
             Ok(_) => tx.commit().await?,
-            // The rest of the rows is not waited for.
-            Err(error) if leaves_doubt(error) => drop(tx),
+            // A rollback would first read the remaining rows.
+            Err(error) if must_close_connection(error) => drop(tx),
             Err(_) => tx.rollback().await?,
         }
         result
     };
-    if !result.as_ref().is_err_and(leaves_doubt) {
-        held.keep();
+    if !result.as_ref().is_err_and(must_close_connection) {
+        pooled.keep();
     }
     result
 }
 
-/// Whether a connection can't be used again after an error.
-fn leaves_doubt(error: &RawError) -> bool {
+/// Whether the connection can't be reused after this error.
+fn must_close_connection(error: &RawError) -> bool {
     matches!(error, RawError::Store(_) | RawError::TooManyRows | RawError::TooLarge)
 }
 
@@ -110,7 +112,7 @@ async fn run_on(
     parsed: &Parsed,
     params: &[Value],
 ) -> Result<Answer, RawError> {
-    let columns = columns(connection, parsed.own_tables()).await?;
+    let columns = own_columns(connection, parsed.own_tables()).await?;
     let statement = super::resolve(parsed, params, columns)?;
     match statement.kind {
         Kind::Select | Kind::Write { rows: true } => answer(connection, &statement, params).await,
@@ -118,8 +120,8 @@ async fn run_on(
     }
 }
 
-/// The columns of own tables, which stay as they are until the transaction ends.
-async fn columns(
+/// The (table, column) pairs of own tables. Locks the tables until the transaction ends.
+async fn own_columns(
     connection: &mut PgConnection,
     tables: &[String],
 ) -> Result<Vec<(String, String)>, RawError> {
@@ -130,9 +132,9 @@ async fn columns(
     Ok(sqlx::query_as(AssertSqlSafe(sql)).persistent(false).bind(tables).fetch_all(connection).await?)
 }
 
-/// Why there is no connection, if it is because of the role.
-fn without_role(error: sqlx::Error, role: &str) -> RawError {
-    // Classes of "may not log in", and "may not connect".
+/// Converts a connect error: to [`RawError::NoRole`] if the role is the cause.
+fn role_error(error: sqlx::Error, role: &str) -> RawError {
+    // invalid_authorization_specification, invalid_password, insufficient_privilege.
     const REFUSED: [&str; 3] = ["28000", "28P01", "42501"];
     let role = role.to_owned();
     match &error {
@@ -148,24 +150,24 @@ fn without_role(error: sqlx::Error, role: &str) -> RawError {
     }
 }
 
-/// Connects once as the role, to see whether it may do what it should and no more. Tells whether the temporary files of
-/// its statements are bounded.
+/// Connects as the role, which verifies its privileges. Returns whether the temporary files of its statements are
+/// limited.
 pub(in crate::store) async fn try_role(
     connections: &Connections<PgConnection>,
     role: &Role,
 ) -> Result<bool, RawError> {
     const IS_BOUNDED: &str = "SELECT current_setting('temp_file_limit') <> '-1'";
-    let mut held = connections.readers.get().await.map_err(|error| without_role(error, role.name()))?;
-    let is_bounded = sqlx::query_scalar(IS_BOUNDED).fetch_one(&mut *held).await?;
-    held.keep();
+    let mut pooled = connections.readers.get().await.map_err(|error| role_error(error, role.name()))?;
+    let is_bounded = sqlx::query_scalar(IS_BOUNDED).fetch_one(&mut *pooled).await?;
+    pooled.keep();
     Ok(is_bounded)
 }
 
 fn bind<'q>(sql: &'q str, statement: &Statement, params: &'q [Value]) -> Query<'q, Postgres, PgArguments> {
     let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(false);
-    for place in &statement.binds {
-        // The guard writes everything else into the statement.
-        query = query.bind(params[*place].as_str());
+    for index in &statement.binds {
+        // Only texts are bound: the guard writes all other values as literals.
+        query = query.bind(params[*index].as_str());
     }
     query
 }
@@ -175,7 +177,7 @@ async fn execute(
     statement: &Statement,
     params: &[Value],
 ) -> Result<Answer, RawError> {
-    Room::of(connection).await?.admit(statement.kind)?;
+    Usage::read(connection).await?.check(statement.kind)?;
     let done = bind(&statement.sql, statement, params).execute(&mut *connection).await?;
     Ok(Rows::default().finish(matches!(statement.kind, Kind::Write { .. }).then(|| done.rows_affected())))
 }
@@ -186,19 +188,19 @@ async fn answer(
     params: &[Value],
 ) -> Result<Answer, RawError> {
     if statement.kind != Kind::Select {
-        Room::of(connection).await?.admit(statement.kind)?;
+        Usage::read(connection).await?.check(statement.kind)?;
     }
     let described = (&mut *connection).prepare(AssertSqlSafe(statement.sql.as_str()).into_sql_str()).await?;
     let columns: Vec<(String, bool)> = described
         .columns()
         .iter()
         .map(|column| {
-            let plain = PLAIN.contains(&column.type_info().name());
+            let plain = PLAIN_TYPES.contains(&column.type_info().name());
             (column.name().replace('"', "\"\""), plain)
         })
         .collect();
     if columns.is_empty() {
-        return Err(RawError::Database("the statement gives no columns".to_owned()));
+        return Err(RawError::Database("the statement returns no columns".to_owned()));
     }
     let names: Vec<String> = (0..columns.len()).map(|n| format!("c{n}")).collect();
     let shown: Vec<String> = columns
@@ -206,7 +208,7 @@ async fn answer(
         .zip(&names)
         .map(|((name, plain), c)| format!("{c}{} AS \"{name}\"", if *plain { "" } else { "::text" }))
         .collect();
-    // A row of a gigabyte must not get here, so its size is looked at over there.
+    // PostgreSQL checks the size, so that a row of up to a gigabyte is never sent.
     let sql = format!(
         "WITH q ({}) AS ({}) SELECT CASE WHEN octet_length(t) <= {MAX_ANSWER_BYTES} THEN t END \
          FROM (SELECT json_strip_nulls(row_to_json(r))::text AS t FROM (SELECT {} FROM q) r) x",
@@ -216,8 +218,8 @@ async fn answer(
     );
     let mut rows = Rows::default();
     let mut query = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(sql.as_str())).persistent(false);
-    for place in &statement.binds {
-        query = query.bind(params[*place].as_str());
+    for index in &statement.binds {
+        query = query.bind(params[*index].as_str());
     }
     let mut texts = query.fetch(&mut *connection);
     while let Some(text) = texts.try_next().await? {
@@ -230,31 +232,31 @@ async fn answer(
     Ok(rows.finish(changed))
 }
 
-/// What the own tables have.
+/// The size and number of the scripts' own tables.
 #[derive(Clone, Copy, Debug)]
-struct Room {
+struct Usage {
     bytes: i64,
     /// Tables and their indexes.
     relations: i64,
 }
 
-impl Room {
-    async fn of(connection: &mut PgConnection) -> Result<Self, RawError> {
-        // A table's own size leaves out its large values, which lie in a table of PostgreSQL's beside it.
-        const ROOM: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relkind = 'r'), 0)::bigint, \
+impl Usage {
+    async fn read(connection: &mut PgConnection) -> Result<Self, RawError> {
+        // The total size includes TOAST tables, which hold large values.
+        const USAGE: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relkind = 'r'), 0)::bigint, \
             count(*) FROM pg_class c \
             JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind IN ('r', 'i')";
-        let (bytes, relations) = sqlx::query_as(ROOM).bind(OWN_SCHEMA).fetch_one(connection).await?;
+        let (bytes, relations) = sqlx::query_as(USAGE).bind(OWN_SCHEMA).fetch_one(connection).await?;
         Ok(Self { bytes, relations })
     }
 
-    /// Refuses to write when they have all that they may have.
-    fn admit(self, kind: Kind) -> Result<(), RawError> {
-        let makes = kind == (Kind::Define { makes: true });
-        if self.bytes as u64 >= MAX_OWN_BYTES && (makes || matches!(kind, Kind::Write { .. })) {
+    /// Rejects a statement that would grow the own tables when they have reached a limit.
+    fn check(self, kind: Kind) -> Result<(), RawError> {
+        let creates = kind == (Kind::Define { creates: true });
+        if self.bytes as u64 >= MAX_OWN_BYTES && (creates || matches!(kind, Kind::Write { .. })) {
             return Err(RawError::Full);
         }
-        if self.relations >= MAX_OWN_RELATIONS && makes {
+        if self.relations >= MAX_OWN_RELATIONS && creates {
             return Err(RawError::TooManyRelations);
         }
         Ok(())
@@ -269,7 +271,7 @@ mod tests {
     use crate::store::Db;
 
     #[tokio::test]
-    async fn large_values_count_against_the_room_of_own_tables() {
+    async fn large_values_count_against_the_limit_of_own_tables() {
         const LARGE: i64 = 5_000_000;
         let url = postgres::create_database().await;
         let Db::Postgres(db) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
@@ -282,8 +284,8 @@ mod tests {
         ] {
             connection.execute(AssertSqlSafe(sql)).await.unwrap();
         }
-        let room = Room::of(&mut connection).await.unwrap();
-        assert!(room.bytes > LARGE && room.relations == 1, "{room:?}");
+        let usage = Usage::read(&mut connection).await.unwrap();
+        assert!(usage.bytes > LARGE && usage.relations == 1, "{usage:?}");
         drop(connection);
         db.close().await;
         postgres::drop_database(&url);
@@ -292,16 +294,16 @@ mod tests {
     #[test]
     fn full_tables_can_be_emptied_and_not_filled() {
         let (free, full) =
-            (Room { bytes: 0, relations: 1 }, Room { bytes: MAX_OWN_BYTES as i64, relations: 1 });
-        let many = Room { bytes: 0, relations: MAX_OWN_RELATIONS };
-        let (write, make) = (Kind::Write { rows: false }, Kind::Define { makes: true });
-        for kind in [write, make, Kind::Select, Kind::Define { makes: false }] {
-            assert!(free.admit(kind).is_ok(), "{kind:?}");
+            (Usage { bytes: 0, relations: 1 }, Usage { bytes: MAX_OWN_BYTES as i64, relations: 1 });
+        let many = Usage { bytes: 0, relations: MAX_OWN_RELATIONS };
+        let (write, make) = (Kind::Write { rows: false }, Kind::Define { creates: true });
+        for kind in [write, make, Kind::Select, Kind::Define { creates: false }] {
+            assert!(free.check(kind).is_ok(), "{kind:?}");
         }
-        assert!(matches!(full.admit(write), Err(RawError::Full)));
-        assert!(matches!(full.admit(make), Err(RawError::Full)));
-        assert!(full.admit(Kind::Define { makes: false }).is_ok(), "a table can still be dropped");
-        assert!(matches!(many.admit(make), Err(RawError::TooManyRelations)));
-        assert!(many.admit(write).is_ok());
+        assert!(matches!(full.check(write), Err(RawError::Full)));
+        assert!(matches!(full.check(make), Err(RawError::Full)));
+        assert!(full.check(Kind::Define { creates: false }).is_ok(), "a table can still be dropped");
+        assert!(matches!(many.check(make), Err(RawError::TooManyRelations)));
+        assert!(many.check(write).is_ok());
     }
 }

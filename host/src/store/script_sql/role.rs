@@ -1,9 +1,9 @@
-//! The role that scripts' SQL runs under on PostgreSQL: a login of its own, which may read the views and own the scripts'
-//! tables, and nothing else. A statement that got past the guard would find nothing to read.
+//! Creates and checks the PostgreSQL role of scripts' SQL. The role may read the views and own the scripts' tables,
+//! nothing else, so a statement that bypasses the guard still can't read the server's tables.
 //!
-//! It is a login and not a `SET ROLE`, because a session can always go back from that: `set_config('role', …)` is a
-//! function as any other. `migrate` and each start make the role and its rights; each new connection proves that it has no
-//! others before it runs anything ([`proof`]).
+//! The connections log in as the role. `SET ROLE` would not do, because a session can always undo it, even with a
+//! function (`set_config('role', …)`). `migrate` and each start create the role and grant its rights. Each new
+//! connection checks that the role has no other rights before it runs a statement ([`role_check`]).
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -11,25 +11,27 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use super::{OWN_SCHEMA, VIEW_SCHEMA};
 use crate::crypto::hash::sha256_hex;
 
-/// What follows the database's name in the role's: roles belong to a whole server, the role to one database.
+/// The role's name is the database's name with this suffix: roles belong to the PostgreSQL server, but each database
+/// needs one of its own.
 const SUFFIX: &str = "_scripts";
-/// PostgreSQL cuts longer names.
+/// Longest name of a role, in bytes. PostgreSQL truncates longer names.
 const MAX_NAME: usize = 63;
-/// Marks a role as made by us: one that was there before is never changed.
-const MARK: &str = "Belvedere: scripts' SQL";
-/// What the sorts and hash tables of one session may have on the database's disk; a page's worth of rows is a hundredth.
-const TEMPORARY_FILES: &str = "128MB";
-/// Hosts that start together make the role one after the other.
-const LOCK: i64 = 0x0042_454c_5653_5153;
+/// The comment of a role that this server created. Roles without it are never changed.
+const ROLE_COMMENT: &str = "Belvedere: scripts' SQL";
+/// `temp_file_limit` of the role: disk space for the sorts and hash tables of one session. A page of rows needs about a
+/// hundredth of it.
+const TEMP_FILE_LIMIT: &str = "128MB";
+/// Key of the advisory lock that keeps hosts from creating the role at the same time.
+const ADVISORY_LOCK: i64 = 0x0042_454c_5653_5153;
 
-/// How scripts' SQL gets to PostgreSQL.
+/// The role under which scripts' SQL runs on PostgreSQL.
 #[derive(Clone)]
 pub enum Access {
-    /// As a role that is made at the start. Without a password only where the server asks for none.
+    /// A role that this server creates at startup. `None` if PostgreSQL needs no password.
     Own { password: Option<String> },
-    /// As a role that the operator made: an address with its name and password.
+    /// A role that the operator created. The URL contains its name and password.
     Given { url: String },
-    /// As the server's own role: the guard is the only wall.
+    /// The server's own role: only the guard protects the server's tables.
     Guarded,
 }
 
@@ -43,31 +45,31 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// Why scripts have no role of their own.
+/// Why the role of scripts' SQL can't be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NoRole {
-    #[error("the server's role {server} may not make roles")]
+    #[error("the server's role {server} can't create roles")]
     MayNotMake { server: String },
-    #[error("there is a role {0} that this server did not make")]
+    #[error("the role {0} exists, but this server did not create it")]
     NotOurs(String),
-    #[error("there is no role {0}")]
+    #[error("the role {0} does not exist")]
     Missing(String),
     #[error("SCRIPT_DATABASE_URL {0}")]
     Address(&'static str),
-    /// It could do more than it should, or less.
+    /// The role has excess rights, or lacks some.
     #[error("the role {role} {offence}")]
     Unfit { role: String, offence: String },
     #[error("the role {role} can't be used: {reason}")]
     Unusable { role: String, reason: String },
 }
 
-/// The role of a database, and how to log in as it.
+/// The role of a database, and the options to log in as it.
 #[derive(Clone)]
 pub(in crate::store) struct Role {
     name: String,
     password: Option<String>,
-    /// Made by the operator.
-    is_given: bool,
+    /// The operator created the role.
+    is_operators: bool,
     pub(super) options: PgConnectOptions,
 }
 
@@ -77,18 +79,18 @@ impl std::fmt::Debug for Role {
     }
 }
 
-/// A name as PostgreSQL reads it.
+/// An SQL identifier in quotes.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn name_for(database: &str) -> String {
+fn role_name(database: &str) -> String {
     let name = format!("{database}{SUFFIX}");
     if name.len() <= MAX_NAME { name } else { format!("{}{SUFFIX}", &sha256_hex(database.as_bytes())[..32]) }
 }
 
 impl Role {
-    /// The role for a database; `None` when the guard shall be the only wall. `options` are the server's own.
+    /// The role for a database; `None` for [`Access::Guarded`]. `options` are the server's own.
     pub(in crate::store) fn of(
         access: &Access,
         database: &str,
@@ -97,11 +99,11 @@ impl Role {
         match access {
             Access::Guarded => Ok(None),
             Access::Own { password } => {
-                let name = name_for(database);
+                let name = role_name(database);
                 let mut options = options.clone().username(&name).database(database);
-                // An empty one, so that the server's is not tried.
+                // Without a password an empty one, so that sqlx does not send the server's.
                 options = options.password(password.as_deref().unwrap_or_default());
-                Ok(Some(Self { name, password: password.clone(), is_given: false, options }))
+                Ok(Some(Self { name, password: password.clone(), is_operators: false, options }))
             }
             Access::Given { url } => {
                 let parsed = url::Url::parse(url).map_err(|_| NoRole::Address("is malformed"))?;
@@ -119,7 +121,7 @@ impl Role {
                 if let Some(port) = parsed.port() {
                     own = own.port(port);
                 }
-                Ok(Some(Self { name, password: None, is_given: true, options: own }))
+                Ok(Some(Self { name, password: None, is_operators: true, options: own }))
             }
         }
     }
@@ -128,19 +130,20 @@ impl Role {
         &self.name
     }
 
-    /// Makes the role, if it may be made, and gives it its rights. `connection` is the server's own.
+    /// Creates the role if it is missing and the server's role can create it, and grants its rights. `connection` is
+    /// the server's own. The inner error says why the role can't be used.
     pub(in crate::store) async fn prepare(
         &self,
         connection: &mut PgConnection,
     ) -> Result<Result<(), NoRole>, sqlx::Error> {
         let mut tx = connection.begin().await?;
-        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
-        let (server, may_make): (String, bool) = sqlx::query_as(
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(ADVISORY_LOCK).execute(&mut *tx).await?;
+        let (server, can_create_roles): (String, bool) = sqlx::query_as(
             "SELECT rolname::text, rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user",
         )
         .fetch_one(&mut *tx)
         .await?;
-        let mark: Option<Option<String>> =
+        let comment: Option<Option<String>> =
             sqlx::query_scalar("SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = $1")
                 .bind(&self.name)
                 .fetch_optional(&mut *tx)
@@ -148,44 +151,45 @@ impl Role {
         let role = quoted(&self.name);
         let password = self.password.as_deref().map(|p| format!(" PASSWORD '{}'", p.replace('\'', "''")));
         let password = password.unwrap_or_default();
-        match mark {
-            None if self.is_given => return Ok(Err(NoRole::Missing(self.name.clone()))),
-            None if !may_make => return Ok(Err(NoRole::MayNotMake { server })),
+        match comment {
+            None if self.is_operators => return Ok(Err(NoRole::Missing(self.name.clone()))),
+            None if !can_create_roles => return Ok(Err(NoRole::MayNotMake { server })),
             None => {
                 let make = format!(
                     "CREATE ROLE {role} LOGIN NOINHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION{password}"
                 );
                 execute(&mut tx, make).await?;
-                execute(&mut tx, format!("COMMENT ON ROLE {role} IS '{}'", MARK.replace('\'', "''"))).await?;
+                execute(&mut tx, format!("COMMENT ON ROLE {role} IS '{}'", ROLE_COMMENT.replace('\'', "''")))
+                    .await?;
             }
-            Some(_) if self.is_given => {}
-            Some(mark) if mark.as_deref() != Some(MARK) => {
+            Some(_) if self.is_operators => {}
+            Some(comment) if comment.as_deref() != Some(ROLE_COMMENT) => {
                 return Ok(Err(NoRole::NotOurs(self.name.clone())));
             }
-            // The secret that it is derived from may be another one by now.
-            Some(_) if may_make && !password.is_empty() => {
+            // The secret that the password is derived from may have changed.
+            Some(_) if can_create_roles && !password.is_empty() => {
                 execute(&mut tx, format!("ALTER ROLE {role}{password}")).await?;
             }
             Some(_) => {}
         }
-        if may_make && !self.is_given && may_bound_files(&mut tx).await? {
-            execute(&mut tx, format!("ALTER ROLE {role} SET temp_file_limit = '{TEMPORARY_FILES}'")).await?;
+        if can_create_roles && !self.is_operators && can_limit_temp_files(&mut tx).await? {
+            execute(&mut tx, format!("ALTER ROLE {role} SET temp_file_limit = '{TEMP_FILE_LIMIT}'")).await?;
         }
-        self.give_rights(&mut tx, &role, may_make).await?;
+        self.grant_rights(&mut tx, &role, can_create_roles).await?;
         tx.commit().await?;
         Ok(Ok(()))
     }
 
-    async fn give_rights(
+    async fn grant_rights(
         &self,
         tx: &mut PgConnection,
         role: &str,
-        may_make: bool,
+        can_create_roles: bool,
     ) -> Result<(), sqlx::Error> {
         const IS_MEMBER: &str = "SELECT pg_has_role(current_user, $1, 'MEMBER')";
         let mut is_member: bool = sqlx::query_scalar(IS_MEMBER).bind(&self.name).fetch_one(&mut *tx).await?;
-        if !is_member && may_make {
-            // To hand tables over to a role one has to be a member of it. Its rights are among the server's anyway.
+        if !is_member && can_create_roles {
+            // Only a member of a role can make it the owner of a table. The server has all of its rights anyway.
             execute(tx, format!("GRANT {role} TO CURRENT_USER")).await?;
             is_member = true;
         }
@@ -196,7 +200,7 @@ impl Role {
         ] {
             execute(tx, grant).await?;
         }
-        // Tables that were made under the server's role.
+        // Tables that were created under the server's role.
         let tables: Vec<String> = sqlx::query_scalar(
             "SELECT c.relname::text FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner \
              WHERE c.relnamespace = $1::text::regnamespace AND c.relkind = 'r' AND r.rolname = current_user",
@@ -217,9 +221,8 @@ impl Role {
     }
 }
 
-/// Whether the server's role may bound what statements keep in temporary files: superusers may, and since PostgreSQL 15
-/// whoever was granted it.
-async fn may_bound_files(tx: &mut PgConnection) -> Result<bool, sqlx::Error> {
+/// Whether the server's role may set `temp_file_limit`: superusers may, and since PostgreSQL 15 roles with that grant.
+async fn can_limit_temp_files(tx: &mut PgConnection) -> Result<bool, sqlx::Error> {
     const IS_SUPERUSER: &str = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user";
     const MAY_SET: &str = "SELECT has_parameter_privilege('temp_file_limit', 'SET')";
     const GRANTS_PARAMETERS: i32 = 150_000;
@@ -234,9 +237,9 @@ async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx:
     sqlx::query(AssertSqlSafe(sql)).execute(connection).await.map(drop)
 }
 
-/// What the role of a connection may do that it should not, or may not do that it should; NULL when there is nothing. Extensions give everybody views
-/// and functions of their own, which know who asks.
-pub(super) fn proof() -> String {
+/// A query for a right of the session's role that it must not have, or that it lacks; NULL if there is none. Views and
+/// functions of extensions are ignored: they are public, and check rights by themselves.
+pub(super) fn role_check() -> String {
     let known = format!("'pg_catalog', 'information_schema', '{VIEW_SCHEMA}', '{OWN_SCHEMA}'");
     format!(
         "WITH me AS (SELECT * FROM pg_catalog.pg_roles WHERE rolname = session_user), \
@@ -281,8 +284,8 @@ mod tests {
 
     #[test]
     fn each_database_has_a_role_of_its_own() {
-        assert_eq!(name_for("belvedere"), "belvedere_scripts");
-        let (a, b) = (name_for(&"a".repeat(60)), name_for(&format!("{}b", "a".repeat(59))));
+        assert_eq!(role_name("belvedere"), "belvedere_scripts");
+        let (a, b) = (role_name(&"a".repeat(60)), role_name(&format!("{}b", "a".repeat(59))));
         assert!(a != b && a.len() <= MAX_NAME && b.len() <= MAX_NAME);
         assert_eq!(quoted("a\"b"), "\"a\"\"b\"");
     }

@@ -1,5 +1,5 @@
-//! Scripts' SQL on SQLite. The connection's main file is that of the scripts' own tables; the index is attached to it
-//! for reading alone, and seen through temporary views.
+//! Runs scripts' SQL on SQLite. The main database of a connection is the file of the scripts' own tables; the index is
+//! attached read-only, and temporary views show it.
 
 use std::path::Path;
 
@@ -12,26 +12,27 @@ use super::super::lane::Bound;
 use super::MAX_VALUE_BYTES;
 use super::guard::{Kind, Parsed, Statement};
 use super::{
-    Answer, Connections, Lane, MAX_OWN_BYTES, MAX_OWN_RELATIONS, READERS, RawError, Rows, StoreError, WRITERS,
+    Answer, Connections, Lane, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS, RawError, Rows,
+    StoreError,
 };
 
-/// Bytes of a page of the file, SQLite's own default.
+/// Page size of the file, in bytes: SQLite's default.
 const PAGE_BYTES: u64 = 4096;
-/// The longest LIKE pattern: matching takes time in proportion to it, and nothing can stop it half-way.
+/// Longest LIKE pattern. The time of a match grows with the pattern's length, and a match can't be interrupted.
 const MAX_PATTERN_BYTES: i32 = 250;
 
-/// What SQLite itself keeps to on these connections.
+/// Limits that SQLite enforces on these connections.
 const BOUNDS: [Bound; 2] = [
     Bound { what: libsqlite3_sys::SQLITE_LIMIT_LENGTH, most: MAX_VALUE_BYTES },
     Bound { what: libsqlite3_sys::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, most: MAX_PATTERN_BYTES },
 ];
 
 impl Connections<SqliteConnection> {
-    /// For the database that `options` open.
+    /// Creates the connections for the database of `options`. The own tables are in a file beside it.
     pub(in crate::store) fn beside(options: &SqliteConnectOptions) -> Result<Self, StoreError> {
         let index = options.get_filename();
         let own = index.with_extension("scripts.db");
-        let mut views = vec![format!("ATTACH DATABASE '{}' AS belvedere", read_only(index)?)];
+        let mut views = vec![format!("ATTACH DATABASE '{}' AS belvedere", read_only_uri(index)?)];
         views.extend(super::views::sqlite());
         let writer = options
             .clone()
@@ -39,17 +40,20 @@ impl Connections<SqliteConnection> {
             .create_if_missing(true)
             .pragma("page_size", PAGE_BYTES.to_string())
             .pragma("max_page_count", (MAX_OWN_BYTES / PAGE_BYTES).to_string())
-            // On disk, where it is counted. The connections to the index keep theirs in memory.
+            // Temporary tables and sorts go to files, whose size is limited (`room`).
             .pragma("temp_store", "file")
             .vfs(super::room::VFS)
-            // The index has schemas of ours, but a default or a check in an own table is a script's.
+            // Defaults and checks of own tables come from scripts and must not call unsafe functions.
             .pragma("trusted_schema", "off");
         let reader = writer.clone().thread_name(|n| format!("script-sql-read-{n}"));
-        let mut only_reads = views.clone();
-        only_reads.push("PRAGMA query_only = on".to_owned());
+        let mut reader_views = views.clone();
+        reader_views.push("PRAGMA query_only = on".to_owned());
         Ok(Self {
-            readers: Lane::new(reader, READERS).beginning_with(only_reads).bounded_by(&BOUNDS).with_room(),
-            writers: Lane::new(writer.thread_name(|_| "script-sql-write".into()), WRITERS)
+            readers: Lane::new(reader, MAX_READERS)
+                .beginning_with(reader_views)
+                .bounded_by(&BOUNDS)
+                .with_room(),
+            writers: Lane::new(writer.thread_name(|_| "script-sql-write".into()), MAX_WRITERS)
                 .beginning_with(views)
                 .bounded_by(&BOUNDS)
                 .with_room(),
@@ -57,8 +61,8 @@ impl Connections<SqliteConnection> {
     }
 }
 
-/// The address under which a file is attached without the right to write, as the inside of an SQL literal.
-fn read_only(path: &Path) -> Result<String, StoreError> {
+/// The URI that attaches a file read-only, escaped for an SQL literal.
+fn read_only_uri(path: &Path) -> Result<String, StoreError> {
     let path = std::path::absolute(path).map_err(|e| StoreError::Open(format!("{}: {e}", path.display())))?;
     let path = path.to_str().ok_or_else(|| StoreError::Open("the database's path is not UTF-8".into()))?;
     let escaped: String = path
@@ -79,34 +83,34 @@ pub(super) async fn run(
     parsed: &Parsed,
     params: &[Value],
 ) -> Result<Answer, RawError> {
-    let mut held = connections.get(parsed).await?;
-    let columns = columns(&mut held, parsed.own_tables()).await?;
+    let mut pooled = connections.get(parsed).await?;
+    let columns = own_columns(&mut pooled, parsed.own_tables()).await?;
     let statement = match super::resolve(parsed, params, columns) {
         Ok(statement) => statement,
         Err(refused) => {
-            held.keep();
+            pooled.keep();
             return Err(refused);
         }
     };
-    if statement.kind == (Kind::Define { makes: true }) {
+    if statement.kind == (Kind::Define { creates: true }) {
         let sql = "SELECT count(*) FROM main.sqlite_schema";
-        let count: i64 = sqlx::query_scalar(sql).fetch_one(&mut *held).await?;
+        let count: i64 = sqlx::query_scalar(sql).fetch_one(&mut *pooled).await?;
         if count >= MAX_OWN_RELATIONS {
-            held.keep();
+            pooled.keep();
             return Err(RawError::TooManyRelations);
         }
     }
-    let result = fetch(&mut held, &statement, params).await;
+    let result = fetch(&mut pooled, &statement, params).await;
     match result {
-        // A statement that was stopped leaves its connection in doubt; one that is merely wrong does not.
+        // After a statement was stopped, its connection is closed.
         Err(RawError::Store(_) | RawError::TooSlow | RawError::TooManyRows | RawError::TooLarge) => {}
-        _ => held.keep(),
+        _ => pooled.keep(),
     }
     result
 }
 
-/// The columns of own tables.
-async fn columns(
+/// The (table, column) pairs of own tables.
+async fn own_columns(
     connection: &mut SqliteConnection,
     tables: &[String],
 ) -> Result<Vec<(String, String)>, RawError> {
@@ -125,8 +129,8 @@ async fn fetch(
     params: &[Value],
 ) -> Result<Answer, RawError> {
     let mut query = sqlx::query(AssertSqlSafe(statement.sql.as_str())).persistent(false);
-    for place in &statement.binds {
-        query = match &params[*place] {
+    for index in &statement.binds {
+        query = match &params[*index] {
             Value::String(text) => query.bind(text),
             Value::Bool(b) => query.bind(*b),
             Value::Number(n) => match n.as_i64() {
@@ -137,21 +141,21 @@ async fn fetch(
         };
     }
     if matches!(statement.kind, Kind::Write { rows: false } | Kind::Define { .. }) {
-        let done = query.execute(connection).await.map_err(|error| of_file(error, statement.kind))?;
+        let done = query.execute(connection).await.map_err(|error| disk_full_error(error, statement.kind))?;
         let changed = matches!(statement.kind, Kind::Write { .. }).then(|| done.rows_affected());
         return Ok(Rows::default().finish(changed));
     }
     let mut rows = Rows::default();
     let mut found = query.fetch(connection);
-    while let Some(row) = found.try_next().await.map_err(|error| of_file(error, statement.kind))? {
-        rows.add(|out| object(&row, out))?;
+    while let Some(row) = found.try_next().await.map_err(|error| disk_full_error(error, statement.kind))? {
+        rows.add(|out| write_row(&row, out))?;
     }
     let changed = matches!(statement.kind, Kind::Write { .. }).then_some(rows.count as u64);
     Ok(rows.finish(changed))
 }
 
-/// A full file is the scripts' own doing. One that only reads has filled its temporary files.
-fn of_file(error: sqlx::Error, kind: Kind) -> RawError {
+/// Converts SQLITE_FULL: for a read the temporary files are full, for a write the own tables.
+fn disk_full_error(error: sqlx::Error, kind: Kind) -> RawError {
     const FULL: &str = "13";
     match &error {
         sqlx::Error::Database(database) if database.code().as_deref() == Some(FULL) => {
@@ -161,29 +165,29 @@ fn of_file(error: sqlx::Error, kind: Kind) -> RawError {
     }
 }
 
-/// One row as a JSON object.
-fn object(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), RawError> {
+/// Appends a row as a JSON object.
+fn write_row(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), RawError> {
     out.push(b'{');
     let mut first = true;
     for column in row.columns() {
-        let (place, name) = (column.ordinal(), column.name());
-        let raw = row.try_get_raw(place)?;
+        let (index, name) = (column.ordinal(), column.name());
+        let raw = row.try_get_raw(index)?;
         if raw.is_null() {
             continue;
         }
         let value = match raw.type_info().name() {
-            "INTEGER" => Value::from(row.try_get_unchecked::<i64, _>(place)?),
-            "REAL" => match serde_json::Number::from_f64(row.try_get_unchecked(place)?) {
+            "INTEGER" => Value::from(row.try_get_unchecked::<i64, _>(index)?),
+            "REAL" => match serde_json::Number::from_f64(row.try_get_unchecked(index)?) {
                 Some(number) => Value::Number(number),
                 None => return Err(RawError::Database(format!("column {name} is not a finite number"))),
             },
             "BLOB" => return Err(RawError::Database(format!("column {name} is binary: use hex({name})"))),
-            _ => Value::from(row.try_get_unchecked::<String, _>(place)?),
+            _ => Value::from(row.try_get_unchecked::<String, _>(index)?),
         };
         if !std::mem::take(&mut first) {
             out.push(b',');
         }
-        // Writing to memory never fails, and a value of these kinds always serializes.
+        // Neither writing to a Vec nor serializing these values can fail.
         serde_json::to_writer(&mut *out, name).map_err(|e| RawError::Database(e.to_string()))?;
         out.push(b':');
         serde_json::to_writer(&mut *out, &value).map_err(|e| RawError::Database(e.to_string()))?;
@@ -199,14 +203,14 @@ mod tests {
     use super::*;
     use crate::store::script_sql::guard;
 
-    /// A second wall behind the guard: what the connections could do if a statement got to them as it is.
+    /// The connections protect the index even without the guard.
     #[tokio::test]
     async fn the_index_can_not_be_written_even_by_ourselves() {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}/it's 100%.db", directory.path().display());
         let db = crate::store::Db::open(&url, 1).await.unwrap();
         db.migrate().await.unwrap();
-        let crate::store::Db::Sqlite(db) = db else { unreachable!("it was made so") };
+        let crate::store::Db::Sqlite(db) = db else { unreachable!("the test opened SQLite") };
 
         let mut writer = db.script_sql.writers.get().await.unwrap();
         for sql in [
@@ -232,14 +236,14 @@ mod tests {
         }
     }
 
-    /// The statements that people write first walk along an index.
+    /// Simple statements read the index in its order, without a scan or a sort.
     #[tokio::test]
     async fn ordinary_statements_find_an_index() {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}/test.db", directory.path().display());
         let db = crate::store::Db::open(&url, 1).await.unwrap();
         db.migrate().await.unwrap();
-        let crate::store::Db::Sqlite(db) = db else { unreachable!("it was made so") };
+        let crate::store::Db::Sqlite(db) = db else { unreachable!("the test opened SQLite") };
         let mut reader = db.script_sql.readers.get().await.unwrap();
         for (sql, index) in [
             (
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn paths_are_quoted() {
-        let quoted = |path: &str| read_only(Path::new(path)).unwrap();
+        let quoted = |path: &str| read_only_uri(Path::new(path)).unwrap();
         assert_eq!(quoted("/a b/it's?#100%.db"), "file:/a b/it%27s%3f%23100%25.db?mode=ro");
     }
 }

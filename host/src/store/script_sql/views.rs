@@ -1,9 +1,9 @@
-//! What scripts' SQL sees of the index on SQLite. PostgreSQL has the same views from its migrations
-//! (`0008_script_sql.sql`); a test compares the two.
+//! Defines the views of the index that scripts' SQL reads on SQLite. On PostgreSQL migrations create the same views
+//! (`0008_script_sql.sql`); a test compares them.
 //!
-//! Accounts that are hidden are not there. Times are RFC 3339 text, `indexed_us` is `indexed_at` in microseconds, which
-//! has an index. CIDs are text. A record that is larger than a value may be is NULL, so that one large record on the network
-//! doesn't fail every statement that passes by it.
+//! Hidden accounts are left out. Times are RFC 3339 text; `indexed_us` is `indexed_at` in microseconds and has an
+//! index. CIDs are text. A record above the maximum size of a value is NULL, so that one large record on the network
+//! doesn't fail every statement that reads it.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ macro_rules! time {
     };
 }
 
-/// The statements that make the views, for a connection on which the index is attached as `belvedere`.
+/// The statements that create the views on a connection where the index is attached as `belvedere`.
 pub(super) fn sqlite() -> Vec<String> {
     let records = |name: &str, cid: &str| {
         format!(
@@ -37,11 +37,11 @@ pub(super) fn sqlite() -> Vec<String> {
     };
     let cid = format!("{} AS cid, ", cid_text("r.cid"));
     let mut views = vec![records("records", &cid), records(LEAN_RECORDS, "")];
-    views.extend(OTHERS.iter().map(|view| (*view).to_owned()));
+    views.extend(OTHER_VIEWS.iter().map(|view| (*view).to_owned()));
     views
 }
 
-const OTHERS: [&str; 3] = [
+const OTHER_VIEWS: [&str; 3] = [
     "CREATE TEMP VIEW record_refs AS SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS source_uri, \
          f.target AS target_uri, c.nsid AS collection \
      FROM belvedere.record_refs f JOIN belvedere.records r ON r.id = f.record_id \
@@ -64,17 +64,18 @@ const OTHERS: [&str; 3] = [
     ),
 ];
 
-/// Bytes of a CID as `records` has it: version, codec, hash kind and length, a SHA-256.
+/// Size of a CID in `records`, in bytes: version, codec, hash type, hash length and a SHA-256.
 const CID_BYTES: usize = 36;
 
-/// A binary CID as text: `b` and base32. SQLite has no function for that, so each of the 58 characters is cut out of two
-/// hexadecimal digits. Costs some 30 µs a row, for those that ask for the column.
+/// An expression for the text of a binary CID: `b` and base32. SQLite has no function for that, so each of the 58
+/// characters is computed from two hexadecimal digits. Costs some 30 µs a row, if the column is selected.
 fn cid_text(column: &str) -> String {
     const DIGITS: &str = "'0123456789ABCDEF'";
     let characters = (CID_BYTES * 8).div_ceil(5);
     let mut text = format!("CASE WHEN {column} IS NOT NULL THEN 'b'");
     for i in 0..characters {
-        // The five bits begin in this digit, after so many bits of it. Past the end, `instr` of nothing gives 1: zero.
+        // The five bits begin in this digit, after `skipped` bits. Past the end `instr` finds the empty text at 1:
+        // zero.
         let (digit, skipped) = (i * 5 / 4 + 1, i * 5 % 4);
         let _ = write!(
             text,

@@ -1,5 +1,5 @@
-//! Every function of both databases, through every syntax that can call one: the guard lets none through that is not on its
-//! list, and on PostgreSQL the scripts' role finds nothing even without the guard.
+//! Tries every function of both databases in every syntax that can call one: the guard allows only those on its lists,
+//! and on PostgreSQL the scripts' role can read no secret even without the guard.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
 use super::*;
 
-/// Syntaxes that call the function `F` on PostgreSQL, if anything does. In none of them `F` is a column's name.
+/// Forms that could call the function `{f}` with the argument `{a}` on PostgreSQL. In none of them is `{f}` a column.
 const POSTGRES: &[&str] = &[
     "SELECT t.{f} FROM jsonb_array_elements_text('[\"{a}\"]') AS t",
     "SELECT t.\"{f}\" FROM jsonb_array_elements_text('[\"{a}\"]') AS t",
@@ -60,7 +60,7 @@ const POSTGRES: &[&str] = &[
     "SELECT public.{f}('{a}')",
 ];
 
-/// Syntaxes that call one by its name: refused unless it is on the list.
+/// Forms that call a function by its name. They are refused unless the function is on a list.
 const CALLS: &[&str] = &[
     "SELECT {f}('{a}')",
     "SELECT \"{f}\"('{a}')",
@@ -85,7 +85,7 @@ const CALLS: &[&str] = &[
     "CREATE INDEX script_new ON script_own ({f}(x))",
 ];
 
-/// Syntaxes that name a type. The types on the list have functions of the same name.
+/// Forms that name a type.
 const TYPES: &[&str] =
     &["SELECT CAST('A' AS {f})", "SELECT 'A'::{f}", "SELECT {f} 'A'", "CREATE TABLE script_new (x {f})"];
 
@@ -109,7 +109,7 @@ fn refuse_all(functions: &BTreeSet<String>, backend: Backend, forms: &[&str]) {
     let callable: BTreeSet<&str> = guard::callable(backend).collect();
     let catalog = catalog();
     for function in functions {
-        // A function's column is called as the function is, RTRIM is a collation too, and INTERVAL a word of the grammar.
+        // A function's column has the function's name, RTRIM is also a collation, and INTERVAL a keyword.
         let means_something = |form: &str| {
             form.contains(&format!("{function}.{{f}}")) || (function == "rtrim" && form.contains("COLLATE"))
         };
@@ -127,7 +127,7 @@ fn refuse_all(functions: &BTreeSet<String>, backend: Backend, forms: &[&str]) {
 #[tokio::test]
 async fn no_function_of_postgres_is_called_past_the_list() {
     let db = db::postgres().await;
-    let Db::Postgres(pool) = &*db else { unreachable!("it was made so") };
+    let Db::Postgres(pool) = &*db else { unreachable!("the test opened PostgreSQL") };
     let functions: Vec<String> = sqlx::query_scalar(OF_ONE_ARGUMENT).fetch_all(&pool.pool).await.unwrap();
     assert!(functions.len() > 500, "{}", functions.len());
     let functions: BTreeSet<String> = functions.into_iter().collect();
@@ -150,7 +150,7 @@ async fn no_function_of_postgres_is_called_past_the_list() {
 #[tokio::test]
 async fn no_function_of_sqlite_is_called_past_the_list() {
     let db = db::sqlite().await;
-    let Db::Sqlite(pool) = &*db else { unreachable!("it was made so") };
+    let Db::Sqlite(pool) = &*db else { unreachable!("the test opened SQLite") };
     let mut functions = BTreeSet::new();
     for sql in [
         "SELECT DISTINCT name FROM pragma_function_list",
@@ -177,7 +177,7 @@ async fn no_function_of_sqlite_is_called_past_the_list() {
     refuse_all(&functions, Backend::Sqlite, &forms);
 }
 
-/// A connection as scripts have one, without the guard.
+/// A connection as the scripts' role, without the guard.
 async fn as_role(db: &db::TestDb) -> PgConnection {
     let options = PgConnectOptions::from_str(&db.url).unwrap();
     let role = format!("{}_scripts", options.get_database().unwrap());
@@ -194,8 +194,8 @@ async fn the_role_alone_gives_nothing_away() {
     let db = db::postgres().await;
     plant_canary(&db).await;
     assert!(matches!(error(&db, "SELECT secret FROM canary").await, RawError::Refused(_)));
-    let Db::Postgres(pool) = &*db else { unreachable!("it was made so") };
-    // The test would find it: the server's own role sees it in this way.
+    let Db::Postgres(pool) = &*db else { unreachable!("the test opened PostgreSQL") };
+    // The method works: with it the server's own role can read the secret.
     let sql = "SELECT query_to_xml('SELECT secret FROM public.canary', true, true, '')::text";
     let seen: String = sqlx::query_scalar(sql).fetch_one(&pool.pool).await.unwrap();
     assert!(seen.contains(CANARY));
@@ -221,7 +221,7 @@ async fn the_role_alone_gives_nothing_away() {
             }
         }
     }
-    assert!(answered > 100, "only {answered} statements gave an answer");
+    assert!(answered > 100, "only {answered} statements succeeded");
 
     for sql in [
         "SELECT * FROM canary",
@@ -256,7 +256,7 @@ async fn the_role_alone_gives_nothing_away() {
     role.close().await.unwrap();
 }
 
-/// Whether there was an answer at all.
+/// Checks that a statement does not reveal the secret. Returns whether it succeeded.
 async fn gives_no_canary(role: &mut PgConnection, sql: &str) -> bool {
     let wrapped = format!("SELECT json_agg(x)::text FROM ({sql}) x");
     let whole = if sql.starts_with("SELECT") { wrapped } else { sql.to_owned() };

@@ -1,15 +1,15 @@
-//! Statements of a grammar, some hundreds of them: whatever they are, what is in another table never comes out. The fuzz
-//! target `script_sql` does the same for as long as it is let.
+//! Runs some hundred generated statements: none of them reveals the content of another table. The fuzz target
+//! `script_sql` does the same without a limit.
 
 use super::*;
 use belvedere_standins::sql_statements::{Choices, SECRET};
 
-/// Statements per database: some seconds.
+/// Number of statements per database. They take some seconds.
 const STATEMENTS: u64 = 800;
-/// Bytes of choices for one.
+/// Number of bytes from which a statement is generated.
 const BYTES: usize = 160;
 
-/// The same bytes for the same number (SplitMix64).
+/// Bytes that depend only on the seed (SplitMix64).
 fn bytes(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {

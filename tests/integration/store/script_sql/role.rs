@@ -1,4 +1,4 @@
-//! The role that scripts' SQL runs under on PostgreSQL: who may make it, what it may do, and what happens without it.
+//! Tests the PostgreSQL role of scripts' SQL: how it is created, its rights, and what happens without it.
 
 use belvedere::testing::store::script_sql::ScriptWalls;
 use belvedere::testing::store::script_sql::role::{Access, NoRole};
@@ -18,16 +18,16 @@ async fn execute(url: &str, sql: &str) {
     connection.close().await.unwrap();
 }
 
-/// A database that belongs to a role with these attributes, and is opened as that role. Both go with the test's server;
-/// the database goes with what is returned.
-struct Owned {
+/// A database that belongs to a new role with given attributes, and is opened as that role. Dropping this drops the
+/// database; the role remains until the test's PostgreSQL server ends.
+struct OwnedDatabase {
     admin: String,
     url: String,
     role: String,
     scripts: String,
 }
 
-impl Owned {
+impl OwnedDatabase {
     async fn make(attributes: &str) -> Self {
         let admin = postgres::create_database().await;
         let name = admin.rsplit_once('/').unwrap().1.to_owned();
@@ -46,32 +46,32 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedDatabase {
     fn drop(&mut self) {
         postgres::drop_database(&self.admin);
     }
 }
 
 async fn owner_of(db: &Db, table: &str) -> String {
-    let Db::Postgres(pool) = db else { unreachable!("it was made so") };
+    let Db::Postgres(pool) = db else { unreachable!("the test opened PostgreSQL") };
     let sql =
         "SELECT r.rolname::text FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.relname = $1";
     sqlx::query_scalar(sql).bind(table).fetch_one(&pool.pool).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_server_that_may_make_roles_makes_it() {
-    let place = Owned::make("CREATEROLE").await;
-    let db = place.open(&OWN).await;
-    let walls = ScriptWalls::GuardAndRole { name: place.scripts.clone(), bounds_files: false };
+async fn a_server_that_can_create_roles_creates_it() {
+    let owned = OwnedDatabase::make("CREATEROLE").await;
+    let db = owned.open(&OWN).await;
+    let walls = ScriptWalls::GuardAndRole { name: owned.scripts.clone(), bounds_files: false };
     assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
-    assert_eq!(owner_of(&db, "script_x").await, place.scripts);
+    assert_eq!(owner_of(&db, "script_x").await, owned.scripts);
     ask(&db, "INSERT INTO script_x VALUES (1)", &[]).await.unwrap();
     assert_eq!(rows(&db, "SELECT n FROM script_x", &[]).await, json!([{ "n": 1 }]));
     assert_eq!(rows(&db, "SELECT rkey FROM records", &[]).await, json!([]));
     ask(&db, "DROP TABLE script_x", &[]).await.unwrap();
-    // Again, as each start does.
+    // Preparing it a second time, as each start does, changes nothing.
     db.prepare_script_role().await;
     assert_eq!(rows(&db, "SELECT rkey FROM records", &[]).await, json!([]));
     db.close().await;
@@ -79,11 +79,11 @@ async fn a_server_that_may_make_roles_makes_it() {
 
 #[tokio::test]
 async fn temporary_files_are_bounded() {
-    let place = Owned::make("CREATEROLE").await;
-    let grant = format!("GRANT SET ON PARAMETER temp_file_limit TO {}", place.role);
-    execute(&place.admin, &grant).await;
-    let db = place.open(&OWN).await;
-    let walls = ScriptWalls::GuardAndRole { name: place.scripts.clone(), bounds_files: true };
+    let owned = OwnedDatabase::make("CREATEROLE").await;
+    let grant = format!("GRANT SET ON PARAMETER temp_file_limit TO {}", owned.role);
+    execute(&owned.admin, &grant).await;
+    let db = owned.open(&OWN).await;
+    let walls = ScriptWalls::GuardAndRole { name: owned.scripts.clone(), bounds_files: true };
     assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     // A sort of 300 MB, and of a hundredth of it.
     let sort = async |rows: u32| {
@@ -99,38 +99,38 @@ async fn temporary_files_are_bounded() {
     assert!(sort(1_000).await.is_ok());
     db.close().await;
 
-    // The server loses the right to change roles; the one that it made stays good.
-    execute(&place.admin, &format!("ALTER ROLE {} NOCREATEROLE", place.role)).await;
-    let db = place.open(&OWN).await;
+    // When the server can no longer change roles, the existing role still works.
+    execute(&owned.admin, &format!("ALTER ROLE {} NOCREATEROLE", owned.role)).await;
+    let db = owned.open(&OWN).await;
     assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     db.close().await;
 }
 
 #[tokio::test]
 async fn without_the_role_db_raw_says_what_to_do() {
-    let place = Owned::make("NOCREATEROLE").await;
-    let db = place.open(&OWN).await;
+    let owned = OwnedDatabase::make("NOCREATEROLE").await;
+    let db = owned.open(&OWN).await;
     let refused = error(&db, "SELECT rkey FROM records").await;
     assert!(matches!(refused, RawError::NoRole(_)), "{refused:?}");
     assert!(refused.to_string().contains("belvedere doctor"), "{refused}");
     assert!(matches!(script_sql::walls(&db).await, Err(RawError::NoRole(_))));
-    // The rest of the server works.
+    // Everything else still works.
     fill(&db).await;
     db.close().await;
 
-    // The operator accepts one wall.
-    let db = place.open(&Access::Guarded).await;
+    // The operator can accept the guard alone.
+    let db = owned.open(&Access::Guarded).await;
     assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptWalls::Guard);
     ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
     assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 2 }]));
-    assert_eq!(owner_of(&db, "script_x").await, place.role);
+    assert_eq!(owner_of(&db, "script_x").await, owned.role);
     db.close().await;
 
-    // Or makes a role.
-    let lua = format!("{}_lua", place.role);
-    execute(&place.admin, &format!("CREATE ROLE {lua} LOGIN NOINHERIT; GRANT {lua} TO {}", place.role)).await;
-    let given = Access::Given { url: place.url.replace(&format!("{}@", place.role), &format!("{lua}@")) };
-    let db = place.open(&given).await;
+    // Or create a role.
+    let lua = format!("{}_lua", owned.role);
+    execute(&owned.admin, &format!("CREATE ROLE {lua} LOGIN NOINHERIT; GRANT {lua} TO {}", owned.role)).await;
+    let given = Access::Given { url: owned.url.replace(&format!("{}@", owned.role), &format!("{lua}@")) };
+    let db = owned.open(&given).await;
     let walls = ScriptWalls::GuardAndRole { name: lua.clone(), bounds_files: false };
     assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     assert_eq!(owner_of(&db, "script_x").await, lua);
@@ -140,10 +140,10 @@ async fn without_the_role_db_raw_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_role_that_may_do_more_is_not_used() {
-    let place = Owned::make("CREATEROLE").await;
-    let (name, scripts) = (place.scripts.trim_end_matches("_scripts"), &place.scripts);
-    let db = place.open(&OWN).await;
+async fn a_role_with_excess_rights_is_not_used() {
+    let owned = OwnedDatabase::make("CREATEROLE").await;
+    let (name, scripts) = (owned.scripts.trim_end_matches("_scripts"), &owned.scripts);
+    let db = owned.open(&OWN).await;
     db.close().await;
     for (give, take) in [
         ("GRANT SELECT ON api_keys TO {}", "REVOKE SELECT ON api_keys FROM {}"),
@@ -164,33 +164,33 @@ async fn a_role_that_may_do_more_is_not_used() {
         ),
     ] {
         let with_names = |sql: &str| sql.replace("{}", scripts).replace('@', name);
-        execute(&place.admin, &with_names(give)).await;
-        let db = Db::open(&place.url, 2).await.unwrap();
+        execute(&owned.admin, &with_names(give)).await;
+        let db = Db::open(&owned.url, 2).await.unwrap();
         let refused = error(&db, "SELECT rkey FROM records").await;
         assert!(matches!(refused, RawError::NoRole(NoRole::Unfit { .. })), "{give}: {refused:?}");
         db.close().await;
-        execute(&place.admin, &with_names(take)).await;
+        execute(&owned.admin, &with_names(take)).await;
     }
-    let db = Db::open(&place.url, 2).await.unwrap();
+    let db = Db::open(&owned.url, 2).await.unwrap();
     assert_eq!(rows(&db, "SELECT rkey FROM records", &[]).await, json!([]));
     db.close().await;
 }
 
 #[tokio::test]
-async fn a_role_of_that_name_that_was_there_is_left_alone() {
-    let place = Owned::make("CREATEROLE").await;
-    execute(&place.admin, &format!("CREATE ROLE {} LOGIN", place.scripts)).await;
-    let db = place.open(&OWN).await;
-    let Db::Postgres(pool) = &db else { unreachable!("it was made so") };
+async fn an_existing_role_of_that_name_is_not_changed() {
+    let owned = OwnedDatabase::make("CREATEROLE").await;
+    execute(&owned.admin, &format!("CREATE ROLE {} LOGIN", owned.scripts)).await;
+    let db = owned.open(&OWN).await;
+    let Db::Postgres(pool) = &db else { unreachable!("the test opened PostgreSQL") };
     let sql = "SELECT has_schema_privilege($1, 'script_views', 'USAGE')";
-    let may: bool = sqlx::query_scalar(sql).bind(&place.scripts).fetch_one(&pool.pool).await.unwrap();
+    let may: bool = sqlx::query_scalar(sql).bind(&owned.scripts).fetch_one(&pool.pool).await.unwrap();
     assert!(!may);
     let refused = error(&db, "SELECT rkey FROM records").await;
     assert!(matches!(refused, RawError::NoRole(_)), "{refused:?}");
     db.close().await;
 }
 
-/// The test server asks for passwords in the database of this name.
+/// The test's PostgreSQL server requires passwords only for the database `password_only`.
 #[tokio::test]
 async fn the_role_has_a_password() {
     let admin = postgres::create_database().await;
@@ -204,7 +204,7 @@ async fn the_role_has_a_password() {
     let url = format!("postgres://password_only:of-the-server@{host}/password_only");
     assert!(
         Db::open(&url.replace("of-the-server", "wrong"), 1).await.is_err(),
-        "the server asks for passwords"
+        "the server requires passwords"
     );
     let open = async |password: &str| {
         let access = Access::Own { password: Some(password.to_owned()) };
@@ -213,7 +213,7 @@ async fn the_role_has_a_password() {
     let first = open("first").await;
     first.migrate().await.unwrap();
     assert_eq!(rows(&first, "SELECT rkey FROM records", &[]).await, json!([]));
-    // A host with another secret does not get in, until it has prepared the role.
+    // A host with another secret can't log in until it has prepared the role.
     let second = open("second").await;
     assert!(matches!(error(&second, "SELECT 1").await, RawError::NoRole(NoRole::Unusable { .. })));
     second.prepare_script_role().await;

@@ -1,35 +1,37 @@
-//! Bounds on the arguments of functions and operators that take time in proportion to two of them, or give more than they
-//! take: neither database looks at a clock while one of them runs.
+//! Limits the length of arguments, for functions and operators whose time grows with two arguments or whose result is
+//! larger than their arguments. Neither database checks the deadline during a call.
 //!
-//! An argument that is known is measured here. Others are measured by the database: by a function of ours (`short`) in
-//! the schema of the views on PostgreSQL, on the connection on SQLite.
+//! Literals and parameters are checked here. For other expressions a function checks the value in the database: on
+//! PostgreSQL `short` in the schema of the views, on SQLite [`SQLITE_LENGTH_CHECK`].
 
 use sqlparser::ast::{Expr, Value};
 
-use super::super::{SQLITE_SHORT, VIEW_SCHEMA};
-use super::{Emit, Refusal};
+use super::super::{SQLITE_LENGTH_CHECK, VIEW_SCHEMA};
+use super::{Emitter, Refusal};
 
-/// Characters that `trim` looks for, each at each end of the text: more than there are kinds of blanks.
-pub(super) const TRIM_SET: Bound = Bound { what: "the second argument of trim", most: 32 };
-/// A text that is looked for in another one: a sentence.
-pub(super) const NEEDLE: Bound = Bound { what: "a text to look for", most: 256 };
-/// Characters that `translate` replaces: the letters of a script.
-pub(super) const ALPHABET: Bound = Bound { what: "the second argument of translate", most: 128 };
-/// A pattern of LIKE, GLOB or a regular expression. On SQLite the connection keeps LIKE and GLOB to it.
-pub(super) const PATTERN: Bound = Bound { what: "a pattern", most: 250 };
-/// JSON that another one shall contain, or that is merged into another one.
-pub(super) const PART: Bound = Bound { what: "JSON to look for or to merge", most: 1 << 10 };
-/// What stands between the parts of a text that is put together.
-pub(super) const SEPARATOR: Bound = Bound { what: "a separator", most: 256 };
+/// Characters that `trim` removes: more than there are kinds of whitespace.
+pub(super) const TRIM_SET: Bound = Bound { what: "the second argument of trim", max_bytes: 32 };
+/// A text to find in another one: as long as a sentence.
+pub(super) const NEEDLE: Bound = Bound { what: "a text to look for", max_bytes: 256 };
+/// Characters that `translate` replaces: enough for the letters of a writing system.
+pub(super) const ALPHABET: Bound = Bound { what: "the second argument of translate", max_bytes: 128 };
+/// A pattern of LIKE or GLOB, or a regular expression. On SQLite a limit of the connection enforces it for LIKE and
+/// GLOB.
+pub(super) const PATTERN: Bound = Bound { what: "a pattern", max_bytes: 250 };
+/// JSON to find in another value, or to merge into one.
+pub(super) const PART: Bound = Bound { what: "JSON to look for or to merge", max_bytes: 1 << 10 };
+/// A separator of `array_to_string`.
+pub(super) const SEPARATOR: Bound = Bound { what: "a separator", max_bytes: 256 };
 
+/// The maximum length of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     what: &'static str,
-    most: usize,
+    max_bytes: usize,
 }
 
-impl Emit<'_> {
-    /// The bytes of a text that is known now.
+impl Emitter<'_> {
+    /// The length in bytes of a literal or text parameter, 0 for other parameters; `None` for other expressions.
     pub(super) fn known_bytes(&self, expr: &Expr) -> Option<usize> {
         match expr {
             Expr::Nested(inner) => self.known_bytes(inner),
@@ -47,32 +49,32 @@ impl Emit<'_> {
         }
     }
 
-    /// Writes an expression that may only be so long.
-    pub(super) fn short(&mut self, expr: &Expr, bound: Bound) -> Result<(), Refusal> {
-        let Bound { what, most } = bound;
+    /// Writes an argument with a limited length.
+    pub(super) fn bounded_arg(&mut self, expr: &Expr, bound: Bound) -> Result<(), Refusal> {
+        let Bound { what, max_bytes } = bound;
         match self.known_bytes(expr) {
-            Some(bytes) if bytes > most => Err(Refusal::TooLong { what, most }),
+            Some(bytes) if bytes > max_bytes => Err(Refusal::TooLong { what, max_bytes }),
             Some(_) => self.expr(expr),
             None => {
                 if self.is_postgres() {
                     self.push(&format!("{VIEW_SCHEMA}.short("));
                 } else {
-                    self.push(&format!("{SQLITE_SHORT}("));
+                    self.push(&format!("{SQLITE_LENGTH_CHECK}("));
                 }
                 self.expr(expr)?;
-                self.push(&format!(", {most})"));
+                self.push(&format!(", {max_bytes})"));
                 Ok(())
             }
         }
     }
 
-    /// A call of something that takes time in proportion to a value. On PostgreSQL the result is bounded, and the clock is
-    /// looked at after it; SQLite does both for every value.
-    pub(super) fn fitting(
+    /// Writes and counts an operation whose time grows with the size of a value. On PostgreSQL it is wrapped in `fits`,
+    /// which limits the size of the result and checks the deadline; SQLite does both for every value.
+    pub(super) fn bounded_result(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
-        self.call()?;
+        self.count_call()?;
         if !self.is_postgres() {
             return write(self);
         }

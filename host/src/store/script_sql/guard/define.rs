@@ -1,5 +1,5 @@
-//! CREATE TABLE, CREATE INDEX, ALTER TABLE and DROP, for own tables. Only what is written here is taken over; what else
-//! a statement says about storage is refused.
+//! Writes CREATE TABLE, CREATE INDEX, ALTER TABLE and DROP for own tables. All options that are not written here are
+//! refused.
 
 use sqlparser::ast::{
     AlterTableOperation, CheckConstraint, ColumnDef, ColumnOption, CreateIndex, CreateTable,
@@ -11,16 +11,16 @@ use sqlparser::tokenizer::Token;
 
 use super::names::single;
 use super::scope::{Column, Columns, Relation, Scope};
-use super::{Emit, Refusal, absent, unsupported};
+use super::{Emitter, Refusal, refuse_if, unsupported};
 
-impl Emit<'_> {
-    /// Whether it makes something that takes room: a table or an index.
+impl Emitter<'_> {
+    /// Writes the statement. Returns whether it creates a table or an index.
     pub(super) fn definition(&mut self, statement: &Statement) -> Result<bool, Refusal> {
         match statement {
             Statement::CreateTable(table) => self.create_table(table).map(|()| true),
             Statement::CreateIndex(index) => self.create_index(index).map(|()| true),
             Statement::AlterTable(alter) => {
-                absent(
+                refuse_if(
                     "this ALTER TABLE",
                     alter.if_exists
                         || alter.only
@@ -29,7 +29,7 @@ impl Emit<'_> {
                         || alter.table_type.is_some(),
                 )?;
                 self.push("ALTER TABLE ");
-                let table = self.own(&alter.name)?;
+                let table = self.write_own(&alter.name)?;
                 let [operation] = alter.operations.as_slice() else {
                     return unsupported("several changes in one ALTER TABLE");
                 };
@@ -45,7 +45,7 @@ impl Emit<'_> {
                 temporary,
                 table,
             } => {
-                absent("this DROP", *cascade || *purge || *temporary || table.is_some())?;
+                refuse_if("this DROP", *cascade || *purge || *temporary || table.is_some())?;
                 let word = match object_type {
                     ObjectType::Table => "DROP TABLE ",
                     ObjectType::Index => "DROP INDEX ",
@@ -54,20 +54,20 @@ impl Emit<'_> {
                 let [name] = names.as_slice() else { return unsupported("DROP of several tables") };
                 self.push(word);
                 self.push(if *if_exists { "IF EXISTS " } else { "" });
-                self.own(name).map(|_| false)
+                self.write_own(name).map(|_| false)
             }
             _ => unsupported(
-                "this statement (SELECT, and INSERT, UPDATE, DELETE, CREATE, ALTER, DROP on your own tables, can)",
+                "this statement (allowed are SELECT, and on your own tables INSERT, UPDATE, DELETE, CREATE, ALTER, DROP)",
             ),
         }
     }
 
     fn create_table(&mut self, table: &CreateTable) -> Result<(), Refusal> {
-        absent("CREATE OR REPLACE", table.or_replace)?;
-        absent("a temporary or external table", table.temporary || table.unlogged || table.external)?;
-        absent("CREATE TABLE AS (create it, then INSERT … SELECT)", table.query.is_some())?;
-        absent("CREATE TABLE LIKE", table.like.is_some() || table.clone.is_some())?;
-        absent(
+        refuse_if("CREATE OR REPLACE", table.or_replace)?;
+        refuse_if("a temporary or external table", table.temporary || table.unlogged || table.external)?;
+        refuse_if("CREATE TABLE AS (create it, then INSERT … SELECT)", table.query.is_some())?;
+        refuse_if("CREATE TABLE LIKE", table.like.is_some() || table.clone.is_some())?;
+        refuse_if(
             "this CREATE TABLE",
             !matches!(table.hive_distribution, HiveDistributionStyle::NONE)
                 || !matches!(table.table_options, CreateTableOptions::None)
@@ -77,14 +77,14 @@ impl Emit<'_> {
                 || table.on_commit.is_some()
                 || table.location.is_some(),
         )?;
-        absent("a table without columns", table.columns.is_empty())?;
-        absent("STRICT or WITHOUT ROWID", self.is_postgres() && (table.strict || table.without_rowid))?;
+        refuse_if("a table without columns", table.columns.is_empty())?;
+        refuse_if("STRICT or WITHOUT ROWID", self.is_postgres() && (table.strict || table.without_rowid))?;
         self.push("CREATE TABLE ");
         self.push(if table.if_not_exists { "IF NOT EXISTS " } else { "" });
-        let name = self.own(&table.name)?;
-        let columns = table.columns.iter().map(|column| Ok(Column::new(&self.plain(&column.name)?)));
+        let name = self.write_own(&table.name)?;
+        let columns = table.columns.iter().map(|column| Ok(Column::new(&self.checked_name(&column.name)?)));
         let columns = columns.collect::<Result<Columns, Refusal>>()?;
-        self.of_table(&name, columns);
+        self.enter_table(&name, columns);
         self.push(" (");
         self.list(&table.columns, Self::column)?;
         for constraint in &table.constraints {
@@ -103,20 +103,20 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// The columns of the table that is being defined can be named from here on, without anything in front.
-    fn of_table(&mut self, name: &str, columns: Columns) {
+    /// Makes the columns of the table that is being defined visible, without a table name before them.
+    fn enter_table(&mut self, name: &str, columns: Columns) {
         let relation = Relation::new(name.to_owned(), String::new(), columns);
         self.scopes.push(Scope { relations: vec![relation], ..Scope::default() });
     }
 
     /// The columns of the table that is being defined.
-    fn columns_here(&self) -> Columns {
+    fn defined_columns(&self) -> Columns {
         let relation = self.scopes.first().and_then(|scope| scope.relations.first());
         relation.map(|relation| relation.columns.clone()).unwrap_or_default()
     }
 
-    fn known_here(&mut self, name: &Ident) -> Result<(), Refusal> {
-        let columns = self.columns_here();
+    fn defined_column(&mut self, name: &Ident) -> Result<(), Refusal> {
+        let columns = self.defined_columns();
         self.known_column(name, &columns)
     }
 
@@ -141,7 +141,7 @@ impl Emit<'_> {
             ColumnOption::PrimaryKey(_) => self.push(" PRIMARY KEY"),
             ColumnOption::Unique(_) => self.push(" UNIQUE"),
             ColumnOption::Default(value) => {
-                // It names no column.
+                // A default can't refer to columns.
                 let hidden = std::mem::take(&mut self.scopes);
                 self.push(" DEFAULT (");
                 self.expr(value)?;
@@ -155,8 +155,8 @@ impl Emit<'_> {
             }
             ColumnOption::ForeignKey(key) => self.references(key)?,
             ColumnOption::Collation(name) if !self.is_postgres() => {
-                let name = self.plain(single(name)?)?.to_ascii_uppercase();
-                absent("this collation", !["NOCASE", "BINARY", "RTRIM"].contains(&name.as_str()))?;
+                let name = self.checked_name(single(name)?)?.to_ascii_uppercase();
+                refuse_if("this collation", !["NOCASE", "BINARY", "RTRIM"].contains(&name.as_str()))?;
                 self.push(&format!(" COLLATE {name}"));
             }
             ColumnOption::DialectSpecific(tokens)
@@ -177,7 +177,7 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// Names of constraints are left out: nothing can refer to them.
+    /// Writes a constraint, without its name: nothing can refer to it.
     fn constraint(&mut self, constraint: &TableConstraint) -> Result<(), Refusal> {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
@@ -197,7 +197,7 @@ impl Emit<'_> {
             }
             TableConstraint::ForeignKey(key) => {
                 self.push("FOREIGN KEY (");
-                self.list(&key.columns, Self::known_here)?;
+                self.list(&key.columns, Self::defined_column)?;
                 self.push(")");
                 self.references(key)?;
             }
@@ -208,8 +208,8 @@ impl Emit<'_> {
 
     fn references(&mut self, key: &ForeignKeyConstraint) -> Result<(), Refusal> {
         self.push(" REFERENCES ");
-        // On SQLite a key can't leave its file, and a schema can't be written.
-        let table = self.own_here(&key.foreign_table)?;
+        // On SQLite a foreign key refers to a table in the same file, and takes no schema.
+        let table = self.write_referenced_table(&key.foreign_table)?;
         if !key.referred_columns.is_empty() {
             let here = self.scopes.first().and_then(|scope| scope.relations.first());
             let columns = match here {
@@ -234,9 +234,9 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// An own table where PostgreSQL wants its schema and SQLite takes none.
-    fn own_here(&mut self, name: &ObjectName) -> Result<String, Refusal> {
-        if self.is_postgres() { self.own(name) } else { self.own_bare(name) }
+    /// Writes the name of a referenced own table: with its schema on PostgreSQL, without on SQLite.
+    fn write_referenced_table(&mut self, name: &ObjectName) -> Result<String, Refusal> {
+        if self.is_postgres() { self.write_own(name) } else { self.write_own_name(name) }
     }
 
     fn create_index(&mut self, index: &CreateIndex) -> Result<(), Refusal> {
@@ -256,7 +256,7 @@ impl Emit<'_> {
             index_options,
             alter_options,
         } = index;
-        absent(
+        refuse_if(
             "this CREATE INDEX",
             using.is_some()
                 || *concurrently
@@ -270,18 +270,18 @@ impl Emit<'_> {
         let Some(name) = name else { return unsupported("an index without a name") };
         self.push(if *unique { "CREATE UNIQUE INDEX " } else { "CREATE INDEX " });
         self.push(if *if_not_exists { "IF NOT EXISTS " } else { "" });
-        // SQLite has the schema at the index's name, PostgreSQL at the table's.
+        // SQLite takes the schema before the index's name, PostgreSQL before the table's.
         let table = if self.is_postgres() {
-            self.own_bare(name)?;
+            self.write_own_name(name)?;
             self.push(" ON ");
-            self.own(table_name)?
+            self.write_own(table_name)?
         } else {
-            self.own(name)?;
+            self.write_own(name)?;
             self.push(" ON ");
-            self.own_bare(table_name)?
+            self.write_own_name(table_name)?
         };
         let known = self.own_columns(&table)?;
-        self.of_table(&table, known);
+        self.enter_table(&table, known);
         self.push(" (");
         self.list(columns, Self::index_column)?;
         self.push(")");
@@ -294,7 +294,7 @@ impl Emit<'_> {
     }
 
     fn index_column(&mut self, column: &IndexColumn) -> Result<(), Refusal> {
-        absent("an operator class", column.operator_class.is_some())?;
+        refuse_if("an operator class", column.operator_class.is_some())?;
         self.order(&column.column)
     }
 
@@ -306,12 +306,12 @@ impl Emit<'_> {
                 column_def,
                 column_position: None,
             } => {
-                absent("IF NOT EXISTS here", *if_not_exists && !self.is_postgres())?;
+                refuse_if("IF NOT EXISTS here", *if_not_exists && !self.is_postgres())?;
                 self.push(" ADD COLUMN ");
                 self.push(if *if_not_exists { "IF NOT EXISTS " } else { "" });
                 let mut columns = self.own_columns(table)?;
-                columns.push(Column::new(&self.plain(&column_def.name)?));
-                self.of_table(table, columns);
+                columns.push(Column::new(&self.checked_name(&column_def.name)?));
+                self.enter_table(table, columns);
                 self.column(column_def)?;
                 self.scopes.pop();
                 Ok(())
@@ -337,7 +337,7 @@ impl Emit<'_> {
             AlterTableOperation::RenameTable { table_name } => {
                 let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = table_name;
                 self.push(" RENAME TO ");
-                self.own_bare(name).map(drop)
+                self.write_own_name(name).map(drop)
             }
             _ => unsupported("this change of a table"),
         }

@@ -1,4 +1,4 @@
-//! How each database's SQL is read. The parser's own dialect for SQLite binds `->` and `||` too loosely.
+//! Defines how each database's SQL is parsed. In sqlparser's SQLite dialect the precedence of `->` and `||` is too low.
 
 use std::any::TypeId;
 
@@ -16,7 +16,7 @@ pub(super) fn of(backend: Backend) -> &'static dyn Dialect {
     }
 }
 
-/// SQLite's operators `||`, `->` and `->>` bind most tightly of all, but for COLLATE and the unary ones.
+/// Precedence of `||`, `->` and `->>` on SQLite: the highest except for COLLATE and unary operators.
 const TIGHT: u8 = 60;
 
 #[derive(Debug)]

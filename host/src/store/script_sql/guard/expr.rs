@@ -1,25 +1,25 @@
-//! Expressions. What binds how is written out with brackets, so that it is what was parsed.
+//! Writes expressions, with explicit parentheses, so that the database's precedence rules do not matter.
 
 use serde_json::Value as Json;
 use sqlparser::ast::{Array, BinaryOperator, CaseWhen, Expr, TypedString, UnaryOperator, Value};
 
 use super::bounds::{self, Bound};
 use super::names::single;
-use super::{Emit, Refusal, absent, operators, unsupported};
+use super::{Emitter, Refusal, operators, refuse_if, unsupported};
 
-impl Emit<'_> {
+impl Emitter<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<(), Refusal> {
         self.deeper(|emit| emit.expr_body(expr))
     }
 
-    /// `(`, the pieces and expressions, `)`.
+    /// Writes the parts in parentheses.
     pub(super) fn bracketed(&mut self, parts: &[Part<'_>]) -> Result<(), Refusal> {
         self.push("(");
         for part in parts {
             match part {
                 Part::Word(word) => self.push(word),
                 Part::Expr(expr) => self.expr(expr)?,
-                Part::Short(expr, bound) => self.short(expr, *bound)?,
+                Part::BoundedArg(expr, bound) => self.bounded_arg(expr, *bound)?,
             }
         }
         self.push(")");
@@ -33,15 +33,15 @@ impl Emit<'_> {
         };
         match expr {
             Expr::Identifier(name) => {
-                let found = self.bare(name)?;
-                self.write_found(&found)
+                let found = self.resolve_unqualified(name)?;
+                self.write_resolved(&found)
             }
             Expr::CompoundIdentifier(names) => {
                 let [table, column] = names.as_slice() else {
                     return unsupported("a column with a schema in front");
                 };
-                let found = self.qualified(table, column)?;
-                self.write_found(&found)
+                let found = self.resolve_qualified(table, column)?;
+                self.write_resolved(&found)
             }
             Expr::Value(value) => self.value(&value.value),
             Expr::Nested(inner) => self.expr(inner),
@@ -61,7 +61,7 @@ impl Emit<'_> {
                 E(high),
             ]),
             Expr::InList { expr, list, negated } => {
-                absent("an empty list", list.is_empty() && self.is_postgres())?;
+                refuse_if("an empty list", list.is_empty() && self.is_postgres())?;
                 self.push("(");
                 self.expr(expr)?;
                 self.push(if *negated { " NOT IN (" } else { " IN (" });
@@ -90,12 +90,12 @@ impl Emit<'_> {
                 Ok(())
             }
             Expr::Like { negated, any, expr, pattern, escape_char } => {
-                absent("LIKE ANY", *any)?;
+                refuse_if("LIKE ANY", *any)?;
                 self.like(not(*negated, " LIKE ", " NOT LIKE "), expr, pattern, escape_char.as_deref())
             }
             Expr::ILike { negated, any, expr, pattern, escape_char } => {
-                absent("LIKE ANY", *any)?;
-                absent("ILIKE on SQLite (LIKE ignores case there)", !self.is_postgres())?;
+                refuse_if("LIKE ANY", *any)?;
+                refuse_if("ILIKE on SQLite (LIKE ignores case there)", !self.is_postgres())?;
                 self.like(not(*negated, " ILIKE ", " NOT ILIKE "), expr, pattern, escape_char.as_deref())
             }
             Expr::BinaryOp { left, op, right } => {
@@ -123,11 +123,11 @@ impl Emit<'_> {
                 self.quantified(left, operators::comparison(compare_op)?, "ALL", right)
             }
             Expr::Cast { kind: _, expr, data_type, format } => {
-                absent("CAST FORMAT", format.is_some())?;
+                refuse_if("CAST FORMAT", format.is_some())?;
                 self.cast(expr, &self.type_name(data_type)?)
             }
             Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax }) if self.is_postgres() => {
-                absent("{d …}", *uses_odbc_syntax)?;
+                refuse_if("{d …}", *uses_odbc_syntax)?;
                 let name = self.type_name(data_type)?;
                 self.push("CAST(");
                 self.value(&value.value)?;
@@ -135,7 +135,10 @@ impl Emit<'_> {
                 Ok(())
             }
             Expr::Interval(interval) if self.is_postgres() => {
-                absent("this INTERVAL", interval.leading_field.is_some() || interval.last_field.is_some())?;
+                refuse_if(
+                    "this INTERVAL",
+                    interval.leading_field.is_some() || interval.last_field.is_some(),
+                )?;
                 self.push("CAST(");
                 self.expr(&interval.value)?;
                 self.push(" AS interval)");
@@ -151,14 +154,14 @@ impl Emit<'_> {
                 self.push(")");
                 Ok(())
             }
-            Expr::Array(Array { elem, named: true }) if self.is_postgres() => self.fitting(|emit| {
+            Expr::Array(Array { elem, named: true }) if self.is_postgres() => self.bounded_result(|emit| {
                 emit.push("ARRAY[");
                 emit.list(elem, Self::expr)?;
                 emit.push("]");
                 Ok(())
             }),
             Expr::Collate { expr, collation } => {
-                let name = self.plain(single(collation)?)?;
+                let name = self.checked_name(single(collation)?)?;
                 let known: &[&str] = if self.is_postgres() { &["C"] } else { &["NOCASE", "BINARY", "RTRIM"] };
                 let Some(name) = known.iter().find(|known| known.eq_ignore_ascii_case(&name)) else {
                     return unsupported("this collation");
@@ -181,24 +184,25 @@ impl Emit<'_> {
             emit.push(&format!(" AS {name})"));
             Ok(())
         };
-        // A number of a hundred thousand digits, or as many elements, is a short text, and JSON a long one.
+        // These casts can enlarge a value: a short text becomes a number of a hundred thousand digits, and JSON becomes
+        // text.
         let grows = ["NUMERIC", "DECIMAL", "TEXT", "VARCHAR", "CHAR", "JSON"];
         if grows.iter().any(|grows| name.starts_with(grows)) && self.known_bytes(expr) != Some(0) {
-            return self.fitting(plain);
+            return self.bounded_result(plain);
         }
         plain(self)
     }
 
     fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<(), Refusal> {
         use BinaryOperator as Op;
-        use Part::{Expr as E, Short, Word as W};
+        use Part::{BoundedArg, Expr as E, Word as W};
         let word = operators::word(op, self.backend)?;
         let plain = [E(left), W(" "), W(word), W(" "), E(right)];
         match op {
-            Op::StringConcat | Op::Glob => self.fitting(|emit| emit.bracketed(&plain)),
-            // The product of two numbers has the digits of both.
+            Op::StringConcat | Op::Glob => self.bounded_result(|emit| emit.bracketed(&plain)),
+            // A product has as many digits as both factors together.
             Op::Multiply if self.is_postgres() && !is_literal(left) && !is_literal(right) => {
-                self.fitting(|emit| emit.bracketed(&plain))
+                self.bounded_result(|emit| emit.bracketed(&plain))
             }
             Op::Arrow
             | Op::LongArrow
@@ -207,20 +211,20 @@ impl Emit<'_> {
             | Op::Question
             | Op::QuestionAnd
             | Op::QuestionPipe => {
-                self.call()?;
+                self.count_call()?;
                 self.bracketed(&plain)
             }
             Op::AtArrow => {
-                let parts = [E(left), W(" "), W(word), W(" "), Short(right, bounds::PART)];
-                self.fitting(|emit| emit.bracketed(&parts))
+                let parts = [E(left), W(" "), W(word), W(" "), BoundedArg(right, bounds::PART)];
+                self.bounded_result(|emit| emit.bracketed(&parts))
             }
             Op::ArrowAt => {
-                let parts = [Short(left, bounds::PART), W(" "), W(word), W(" "), E(right)];
-                self.fitting(|emit| emit.bracketed(&parts))
+                let parts = [BoundedArg(left, bounds::PART), W(" "), W(word), W(" "), E(right)];
+                self.bounded_result(|emit| emit.bracketed(&parts))
             }
             Op::PGRegexMatch | Op::PGRegexIMatch | Op::PGRegexNotMatch | Op::PGRegexNotIMatch => {
-                let parts = [E(left), W(" "), W(word), W(" "), Short(right, bounds::PATTERN)];
-                self.fitting(|emit| emit.bracketed(&parts))
+                let parts = [E(left), W(" "), W(word), W(" "), BoundedArg(right, bounds::PATTERN)];
+                self.bounded_result(|emit| emit.bracketed(&parts))
             }
             _ => self.bracketed(&plain),
         }
@@ -233,14 +237,14 @@ impl Emit<'_> {
         pattern: &Expr,
         escape: Option<&Expr>,
     ) -> Result<(), Refusal> {
-        // SQLite bounds patterns itself.
+        // SQLite limits patterns itself.
         let bounded =
-            if self.is_postgres() { Part::Short(pattern, bounds::PATTERN) } else { Part::Expr(pattern) };
+            if self.is_postgres() { Part::BoundedArg(pattern, bounds::PATTERN) } else { Part::Expr(pattern) };
         let mut parts = vec![Part::Expr(expr), word, bounded];
         if let Some(escape) = escape {
             parts.extend([Part::Word(" ESCAPE "), Part::Expr(escape)]);
         }
-        self.fitting(|emit| emit.bracketed(&parts))
+        self.bounded_result(|emit| emit.bracketed(&parts))
     }
 
     fn quantified(&mut self, left: &Expr, op: &str, which: &str, right: &Expr) -> Result<(), Refusal> {
@@ -292,9 +296,9 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// A literal. Backslashes mean nothing in it on either database (`standard_conforming_strings`).
+    /// Writes a text literal. Backslashes are not special on either database (`standard_conforming_strings`).
     fn text(&mut self, text: &str) -> Result<(), Refusal> {
-        absent("U+0000 in a text", text.contains('\0'))?;
+        refuse_if("U+0000 in a text", text.contains('\0'))?;
         self.push(&format!("'{}'", text.replace('\'', "''")));
         Ok(())
     }
@@ -304,13 +308,13 @@ impl Emit<'_> {
         let Some(number) = number.filter(|n| *n > 0) else {
             return unsupported("a named parameter (use $1)");
         };
-        self.highest = self.highest.max(number);
+        self.highest_param = self.highest_param.max(number);
         let Some(value) = self.params.get(number - 1) else {
             return Err(Refusal::Parameters { has: number, given: self.params.len() });
         };
         let literal = match value {
             Json::Null => Some("NULL".to_owned()),
-            // A number that is written adapts to where it stands; one that is bound is a bigint everywhere.
+            // The type of a literal follows from its context; a bound number would always be a bigint.
             Json::Number(n) if self.is_postgres() => Some(format!("({n})")),
             Json::Bool(b) if self.is_postgres() => Some(if *b { "TRUE" } else { "FALSE" }.to_owned()),
             Json::Number(_) | Json::Bool(_) | Json::String(_) => None,
@@ -320,32 +324,32 @@ impl Emit<'_> {
             self.push(&literal);
             return Ok(());
         }
-        let place = self.binds.iter().position(|bound| *bound == number - 1).unwrap_or_else(|| {
+        let index = self.binds.iter().position(|bound| *bound == number - 1).unwrap_or_else(|| {
             self.binds.push(number - 1);
             self.binds.len() - 1
         });
-        self.push(&format!("${}", place + 1));
+        self.push(&format!("${}", index + 1));
         Ok(())
     }
 }
 
-/// A piece of an expression.
+/// A part of an expression.
 #[derive(Clone, Copy)]
 pub(super) enum Part<'e> {
     Word(&'e str),
     Expr(&'e Expr),
-    Short(&'e Expr, Bound),
+    BoundedArg(&'e Expr, Bound),
 }
 
-/// A number that is written.
+/// Whether it is a number literal.
 fn is_literal(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
 }
 
-/// Digits of a number that is written: more than both databases keep of a float.
+/// Maximum length of a number literal: more digits than both databases keep of a float.
 const MAX_DIGITS: usize = 40;
 
-/// Digits with at most a point and an exponent: what both databases read as the same number.
+/// Whether both databases read the text as the same number: digits with at most a point and an exponent.
 fn is_number(text: &str) -> bool {
     text.len() <= MAX_DIGITS
         && text.starts_with(|c: char| c.is_ascii_digit() || c == '.')

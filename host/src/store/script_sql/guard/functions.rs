@@ -1,4 +1,4 @@
-//! Calls of functions, in expressions and after FROM.
+//! Writes function calls in expressions and after FROM.
 
 use sqlparser::ast::{
     DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
@@ -8,18 +8,18 @@ use sqlparser::ast::{
 
 use super::super::super::Backend;
 use super::lists::{
-    BARE, BOTH, CHEAP, EXACT, JSON_TABLE, POSTGRES, SQLITE, TABLE_POSTGRES, TABLE_SQLITE, bound_of,
-    columns_of, is_star,
+    BOTH, CHEAP, JSON_TABLE, NEEDS_DOUBLE, POSTGRES, SQLITE, TABLE_POSTGRES, TABLE_SQLITE,
+    WITHOUT_PARENTHESES, argument_bound, columns_of, is_star,
 };
 use super::names::single;
-use super::scope::{Column, Columns, Relation, named};
-use super::{Emit, Refusal, absent, unsupported};
+use super::scope::{Column, Columns, Relation, columns_named};
+use super::{Emitter, Refusal, refuse_if, unsupported};
 
-impl Emit<'_> {
-    fn known(&self, name: &ObjectName, lists: &[&[&'static str]]) -> Result<&'static str, Refusal> {
+impl Emitter<'_> {
+    fn listed_name(&self, name: &ObjectName, lists: &[&[&'static str]]) -> Result<&'static str, Refusal> {
         let refused =
             || Refusal::Function(name.to_string().chars().filter(|c| !c.is_control()).take(80).collect());
-        let plain = self.plain(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
+        let plain = self.checked_name(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let found = lists.iter().copied().flatten().copied().find(|known| plain.eq_ignore_ascii_case(known));
         found.ok_or_else(refused)
     }
@@ -27,13 +27,13 @@ impl Emit<'_> {
     pub(super) fn function(&mut self, function: &Function) -> Result<(), Refusal> {
         let Function { name, uses_odbc_syntax, parameters, args, within_group, filter, null_treatment, over } =
             function;
-        absent("{fn …}", *uses_odbc_syntax)?;
-        absent("parameters of a function", !matches!(parameters, FunctionArguments::None))?;
-        absent("WITHIN GROUP", !within_group.is_empty())?;
-        absent("IGNORE NULLS", null_treatment.is_some())?;
+        refuse_if("{fn …}", *uses_odbc_syntax)?;
+        refuse_if("parameters of a function", !matches!(parameters, FunctionArguments::None))?;
+        refuse_if("WITHIN GROUP", !within_group.is_empty())?;
+        refuse_if("IGNORE NULLS", null_treatment.is_some())?;
         let FunctionArguments::List(args) = args else {
-            absent("this call", !matches!(args, FunctionArguments::None) || over.is_some())?;
-            let name = self.known(name, &[BARE])?;
+            refuse_if("this call", !matches!(args, FunctionArguments::None) || over.is_some())?;
+            let name = self.listed_name(name, &[WITHOUT_PARENTHESES])?;
             self.push(name);
             return Ok(());
         };
@@ -41,10 +41,10 @@ impl Emit<'_> {
             Backend::Sqlite => SQLITE,
             Backend::Postgres => POSTGRES,
         };
-        let name = self.known(name, &[BOTH, own])?;
-        absent("* in a call", name != "count" && args.args.iter().any(is_star))?;
+        let name = self.listed_name(name, &[BOTH, own])?;
+        refuse_if("* in a call", name != "count" && args.args.iter().any(is_star))?;
         let call = |emit: &mut Self| {
-            // The form of `substring` with texts takes a regular expression.
+            // With text arguments `substring` takes a regular expression; `substr` does not.
             emit.push(if name == "substring" { "substr" } else { name });
             emit.arguments(name, args)?;
             if let Some(filter) = filter {
@@ -58,7 +58,7 @@ impl Emit<'_> {
                 Some(WindowType::WindowSpec(window)) => emit.window(window),
             }
         };
-        if CHEAP.contains(&name) { call(self) } else { self.fitting(call) }
+        if CHEAP.contains(&name) { call(self) } else { self.bounded_result(call) }
     }
 
     fn arguments(&mut self, name: &str, list: &FunctionArgumentList) -> Result<(), Refusal> {
@@ -67,12 +67,14 @@ impl Emit<'_> {
         if let Some(DuplicateTreatment::Distinct) = duplicate_treatment {
             self.push("DISTINCT ");
         }
-        let mut place = 0;
+        let mut position = 0;
         self.list(args, |emit, arg| {
-            place += 1;
-            match (bound_of(name, place), arg) {
-                (Some(bound), FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => emit.short(expr, bound),
-                _ if EXACT.contains(&name) && emit.is_postgres() => {
+            position += 1;
+            match (argument_bound(name, position), arg) {
+                (Some(bound), FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => {
+                    emit.bounded_arg(expr, bound)
+                }
+                _ if NEEDS_DOUBLE.contains(&name) && emit.is_postgres() => {
                     emit.push("CAST(");
                     emit.argument(arg)?;
                     emit.push(" AS DOUBLE PRECISION)");
@@ -105,7 +107,7 @@ impl Emit<'_> {
 
     fn window(&mut self, window: &WindowSpec) -> Result<(), Refusal> {
         let WindowSpec { window_name, partition_by, order_by, window_frame } = window;
-        absent("WINDOW", window_name.is_some())?;
+        refuse_if("WINDOW", window_name.is_some())?;
         self.push(" OVER (");
         if !partition_by.is_empty() {
             self.push("PARTITION BY ");
@@ -129,12 +131,12 @@ impl Emit<'_> {
             WindowFrameUnits::Range => " RANGE BETWEEN ",
             WindowFrameUnits::Groups => " GROUPS BETWEEN ",
         });
-        self.bound(start_bound)?;
+        self.frame_bound(start_bound)?;
         self.push(" AND ");
-        self.bound(end_bound.as_ref().unwrap_or(&WindowFrameBound::CurrentRow))
+        self.frame_bound(end_bound.as_ref().unwrap_or(&WindowFrameBound::CurrentRow))
     }
 
-    fn bound(&mut self, bound: &WindowFrameBound) -> Result<(), Refusal> {
+    fn frame_bound(&mut self, bound: &WindowFrameBound) -> Result<(), Refusal> {
         let (count, word) = match bound {
             WindowFrameBound::CurrentRow => {
                 self.push("CURRENT ROW");
@@ -151,7 +153,7 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// A function after FROM. PostgreSQL sees it in a SELECT of its own, so that its row is never a single value.
+    /// Writes a function after FROM. On PostgreSQL it is wrapped in a SELECT, so that its row is never a single value.
     pub(super) fn table_function(
         &mut self,
         name: &ObjectName,
@@ -163,11 +165,11 @@ impl Emit<'_> {
             Backend::Sqlite => TABLE_SQLITE,
             Backend::Postgres => TABLE_POSTGRES,
         };
-        let name = self.known(name, &[list])?;
-        absent("* in a call", args.iter().any(is_star))?;
-        absent("several arrays at once", name == "unnest" && args.len() != 1)?;
-        absent("WITH ORDINALITY", with_ordinality && !self.is_postgres())?;
-        self.call()?;
+        let name = self.listed_name(name, &[list])?;
+        refuse_if("* in a call", args.iter().any(is_star))?;
+        refuse_if("several arrays at once", name == "unnest" && args.len() != 1)?;
+        refuse_if("WITH ORDINALITY", with_ordinality && !self.is_postgres())?;
+        self.count_call()?;
         let written = self.next_alias();
         self.push(if self.is_postgres() { "LATERAL (SELECT * FROM " } else { "" });
         self.push(name);
@@ -176,16 +178,16 @@ impl Emit<'_> {
         self.push(")");
         let mut relation = Relation::new(name.to_owned(), written, Columns::new());
         if !self.is_postgres() {
-            relation.columns = named(JSON_TABLE);
+            relation.columns = columns_named(JSON_TABLE);
             return self.aliased(relation, alias);
         }
         self.push(if with_ordinality { " WITH ORDINALITY)" } else { ")" });
         relation.columns = match columns_of(name) {
             [] => {
-                let called = alias.map_or(Ok(name.to_owned()), |alias| self.plain(&alias.name))?;
-                named(&[&called])
+                let called = alias.map_or(Ok(name.to_owned()), |alias| self.checked_name(&alias.name))?;
+                columns_named(&[&called])
             }
-            columns => named(columns),
+            columns => columns_named(columns),
         };
         relation.is_scalar = relation.columns.len() == 1 && !with_ordinality;
         if with_ordinality {
@@ -194,18 +196,18 @@ impl Emit<'_> {
         self.function_alias(relation, alias)
     }
 
-    /// The alias of a function on PostgreSQL, with the names of all of its columns.
+    /// Writes the alias of a function on PostgreSQL, with the names of all its columns.
     fn function_alias(&mut self, mut relation: Relation, alias: Option<&TableAlias>) -> Result<(), Refusal> {
         if let Some(TableAlias { explicit: _, name, columns, at }) = alias {
-            absent("AT", at.is_some())?;
-            absent("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
-            relation.name = self.plain(name)?;
-            let names = columns.iter().map(|column| self.plain(&column.name));
+            refuse_if("AT", at.is_some())?;
+            refuse_if("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
+            relation.name = self.checked_name(name)?;
+            let names = columns.iter().map(|column| self.checked_name(&column.name));
             relation.rename(names.collect::<Result<_, _>>()?)?;
         }
         let names: Vec<String> = relation.columns.iter().filter_map(|column| column.name.clone()).collect();
         self.push(&format!(" AS {}", relation.alias));
         self.name_list(&names);
-        self.see(relation)
+        self.add_relation(relation)
     }
 }

@@ -1,6 +1,6 @@
-//! Functions that may be called. Not on the lists: what reaches files, settings, other sessions, the catalogue or the
-//! clock's waiting, and what makes large values out of nothing (`repeat`, `lpad`, `zeroblob`, `printf`, `generate_series`).
-//! Arguments that make a call take long are bounded.
+//! Lists the functions that scripts may call. Left out are functions that access files, settings, other sessions or the
+//! catalog, that sleep, or that create large values from small ones (`repeat`, `lpad`, `zeroblob`, `printf`,
+//! `generate_series`). Arguments that can make a call slow are limited in length.
 
 use sqlparser::ast::{FunctionArg, FunctionArgExpr};
 
@@ -83,8 +83,8 @@ pub(super) const SQLITE: &[&str] = &[
     "unlikely",
 ];
 
-/// Not among them: aggregates that collect their rows into one value, and JSON path. PostgreSQL bounds the memory of neither,
-/// and one statement took gigabytes of it before its deadline. Scripts collect in Lua, where memory has a bound.
+/// Without aggregates that collect rows into one value, and without JSON path: PostgreSQL limits the memory of neither,
+/// and one statement used gigabytes before its deadline. Scripts can collect rows in Lua, where memory is limited.
 pub(super) const POSTGRES: &[&str] = &[
     "age",
     "array_length",
@@ -145,7 +145,7 @@ pub(super) const POSTGRES: &[&str] = &[
     "variance",
 ];
 
-/// After FROM.
+/// Functions after FROM.
 pub(super) const TABLE_SQLITE: &[&str] = &["json_each", "json_tree"];
 pub(super) const TABLE_POSTGRES: &[&str] = &[
     "json_array_elements",
@@ -160,10 +160,10 @@ pub(super) const TABLE_POSTGRES: &[&str] = &[
     "unnest",
 ];
 
-/// Written without brackets.
-pub(super) const BARE: &[&str] = &["current_date", "current_time", "current_timestamp"];
+/// Functions that are called without parentheses.
+pub(super) const WITHOUT_PARENTHESES: &[&str] = &["current_date", "current_time", "current_timestamp"];
 
-/// Those whose time does not depend on the size of a value, and that give no larger ones.
+/// Functions whose time does not depend on the size of a value, and that return no larger value.
 pub(super) const CHEAP: &[&str] = &[
     "abs",
     "avg",
@@ -204,12 +204,12 @@ pub(super) const CHEAP: &[&str] = &[
     "unlikely",
 ];
 
-/// Those that PostgreSQL would compute to thousands of digits.
-pub(super) const EXACT: &[&str] = &["power", "sqrt"];
+/// Functions that PostgreSQL computes to thousands of digits for `numeric`; their arguments are cast to double.
+pub(super) const NEEDS_DOUBLE: &[&str] = &["power", "sqrt"];
 
-/// What the argument in a place, counted from 1, is bound to.
-pub(super) fn bound_of(name: &str, place: usize) -> Option<Bound> {
-    match (name, place) {
+/// The limit of the argument at a position, counted from 1.
+pub(super) fn argument_bound(name: &str, position: usize) -> Option<Bound> {
+    match (name, position) {
         ("btrim" | "ltrim" | "rtrim" | "trim", 2) => Some(bounds::TRIM_SET),
         ("instr" | "replace" | "split_part" | "strpos", 2) => Some(bounds::NEEDLE),
         ("translate", 2) => Some(bounds::ALPHABET),
@@ -224,8 +224,8 @@ pub(super) fn is_star(arg: &FunctionArg) -> bool {
     matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Wildcard))
 }
 
-/// The columns of a function after FROM; none for one that gives single values, whose column is called as the function is,
-/// or as its alias.
+/// The columns of a function after FROM. Empty for a function that returns single values: its column has the name of
+/// the function, or of its alias.
 pub(super) fn columns_of(name: &str) -> &'static [&'static str] {
     match name {
         "json_array_elements"

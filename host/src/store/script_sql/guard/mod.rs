@@ -1,11 +1,11 @@
-//! What a script's SQL may say. The statement is parsed, and a new one is written from the parts that are known to be
-//! harmless: nothing that this room does not understand can reach a database, and no difference between our parser and
-//! the database's can be used, because the database never sees the script's text. Comments, quoting and letter case are
-//! gone by then; literals are quoted again by us. Every name is resolved before it is written ([`scope`]).
+//! Checks a script's SQL: parses the statement and generates a new one from the parts that are allowed. The database
+//! never sees the script's text, so nothing unknown can reach it, and differences between this parser and the
+//! database's can't be exploited. Comments, quoting and letter case are dropped; literals are quoted again. Every name
+//! is resolved before it is written ([`scope`]).
 //!
-//! Allowed: one SELECT over the views and the scripts' own tables, and for the own tables alone INSERT, UPDATE, DELETE,
-//! CREATE and DROP of tables and indexes and a simple ALTER TABLE. Relations, functions, operators and types are lists of
-//! what may be used. Every relation is written with its schema, so search paths and look-alikes have no say.
+//! Allowed: one SELECT over the views and the scripts' own tables; on own tables also INSERT, UPDATE, DELETE, CREATE
+//! and DROP of tables and indexes, and simple ALTER TABLE. Relations, functions, operators and types have allowlists.
+//! Every relation is written with its schema, so the search path does not matter.
 
 mod bounds;
 mod define;
@@ -13,12 +13,12 @@ mod dialect;
 mod expr;
 mod from;
 mod functions;
+mod index_rewrites;
 mod lists;
 mod names;
 mod operators;
 mod projection;
 mod query;
-mod quick;
 mod scope;
 mod special;
 mod types;
@@ -36,64 +36,66 @@ use super::super::Backend;
 pub use scope::Catalog;
 use scope::{Cost, Scope};
 
-/// Bytes of a statement: a long report has a few thousand.
+/// Maximum size of a statement, in bytes: a long report has a few thousand.
 pub const MAX_BYTES: usize = 16 << 10;
-/// Tokens of a statement, blanks not counted. Bounds how deep a chain of operators can be, which the parser builds
-/// without recursion.
+/// Maximum number of tokens of a statement, without whitespace. Limits the depth of operator chains, which the parser
+/// builds without recursion.
 const MAX_TOKENS: usize = 2_500;
-/// Nesting that the parser follows before it refuses.
+/// Maximum nesting depth in the parser.
 const PARSER_DEPTH: usize = 40;
-/// Levels of the parsed statement, a chain `a AND b AND c` counting one each: what the checks may recurse on a worker's
-/// stack.
+/// Maximum depth of the parsed statement, to which the checks recurse on a worker's stack. Each operator of a chain
+/// like `a AND b AND c` adds a level.
 const MAX_DEPTH: u32 = 150;
-/// Parameters of a statement: a batch of some hundred rows.
+/// Maximum number of parameters of a statement: enough for a batch of some hundred rows.
 pub const MAX_PARAMS: usize = 1_000;
 
-/// Bytes of a text that is given as a parameter: what a record may have.
+/// Maximum size of a text parameter, in bytes: that of a record.
 pub const MAX_PARAM_BYTES: usize = 1 << 20;
-/// Functions, casts, and operators on texts in one statement. SQLite's steps and PostgreSQL's arrows (`->`) take some
-/// milliseconds for the largest values, and so many of them may pass without a look at the clock.
+/// Maximum number of functions, casts, and operators on texts in one statement. For the largest values a step of SQLite
+/// or an arrow (`->`) of PostgreSQL takes some milliseconds, and all of them may run between two checks of the
+/// deadline.
 pub const MAX_CALLS: u32 = 100;
 
-/// Expressions of a statement once the database has put those of subqueries into the places where they are named. Nested
-/// ones that name each other twice would become millions, and gigabytes, before the first row is read.
+/// Maximum number of expressions of a statement after the database has replaced the columns of subqueries with their
+/// expressions. A few nested subqueries that use each column twice would grow to millions, and gigabytes, before the
+/// first row is read.
 const MAX_NODES: u32 = 20_000;
 
-/// What a script may read besides its own tables, and not write.
+/// The views that scripts may read. They can't be written.
 pub const VIEWS: [&str; 4] = ["labels", "lexicons", "record_refs", "records"];
-/// How the names of the scripts' own tables and indexes begin.
+/// Prefix of the names of the scripts' own tables and indexes.
 pub const OWN_PREFIX: &str = "script_";
 
 /// What a statement does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads.
+    /// Only reads.
     Select,
-    /// INSERT, UPDATE or DELETE on an own table; `rows` when it has a RETURNING.
+    /// INSERT, UPDATE or DELETE on an own table; `rows` if it has a RETURNING clause.
     Write { rows: bool },
-    /// Makes, changes or drops an own table or index.
-    Define { makes: bool },
+    /// CREATE, ALTER or DROP of an own table or index; `creates` for CREATE.
+    Define { creates: bool },
 }
 
-/// A statement that may run.
+/// A checked statement.
 #[derive(Clone, Debug)]
 pub struct Statement {
-    /// Written anew, for one database. Parameters are `$1`, `$2` and so on.
+    /// The generated SQL, for one database. Its parameters are `$1`, `$2` and so on.
     pub sql: String,
     pub kind: Kind,
-    /// For each parameter of `sql`, which of the script's it is. NULLs, and on PostgreSQL numbers and booleans, became
-    /// literals, whose type the database infers.
+    /// For each parameter of `sql` the index of the script's parameter. NULLs, and on PostgreSQL numbers and booleans,
+    /// are written as literals, so that the database infers their type.
     pub binds: Vec<usize>,
 }
 
-/// Why a statement was refused: for the script's author.
+/// Why a statement was refused. The texts are for the script's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("{0}")]
     Syntax(String),
-    #[error("no statement")]
+    #[error("the SQL contains no statement")]
     Empty,
-    #[error("one statement at a time")]
+    #[error("only one statement can be run at a time")]
     Several,
     #[error("the statement is too long or too deeply nested")]
     TooLarge,
@@ -103,73 +105,71 @@ pub enum Refusal {
     Table(String),
     #[error("table {0} can't be changed: only your own can, named script_…")]
     NotYours(String),
-    #[error("the name {0} can't be used: letters, digits and _, not a table's name for something else")]
+    #[error("the name {0} can't be used: names have letters, digits and _, and are not those of tables")]
     Name(String),
     #[error("there is no column {0}")]
     Column(String),
-    #[error("column {0} is in several tables: write the table's name in front")]
+    #[error("column {0} is in several tables: put the table's name before it")]
     Ambiguous(String),
     /// An own table that does not exist.
     #[error("table {0} does not exist")]
     Missing(String),
     #[error("function {0} can't be used")]
     Function(String),
-    #[error("{what} is too long here: {most} bytes at most")]
-    TooLong { what: &'static str, most: usize },
-    #[error(
-        "the statement computes too much at once: {MAX_CALLS} functions, casts and operators on texts at most"
-    )]
+    #[error("{what} is too long here: {max_bytes} bytes at most")]
+    TooLong { what: &'static str, max_bytes: usize },
+    #[error("the statement is too complex: {MAX_CALLS} functions, casts and operators on texts at most")]
     TooManyCalls,
     #[error("type {0} can't be used")]
     Type(String),
     #[error("{0} can't be used")]
     Unsupported(String),
-    #[error("a parameter is text, a number, a boolean or json.null")]
+    #[error("a parameter must be text, a number, a boolean or json.null")]
     Parameter,
-    #[error("the statement has {has} parameters, {given} are given")]
+    #[error("the statement has {has} parameters, but {given} were given")]
     Parameters { has: usize, given: usize },
 }
 
 impl Refusal {
-    /// Whether the statement is understood and forbidden, rather than wrong.
+    /// Whether the statement uses something forbidden, rather than being wrong.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Table(_) | Self::NotYours(_) | Self::Function(_))
     }
 }
 
-/// Names that a script may call on a database: functions in expressions and after FROM, and what stands without brackets.
+/// Names that a script may call on a database: functions in expressions and after FROM, and those without parentheses.
 pub fn callable(backend: Backend) -> impl Iterator<Item = &'static str> {
     let (own, tables) = match backend {
         Backend::Sqlite => (lists::SQLITE, lists::TABLE_SQLITE),
         Backend::Postgres => (lists::POSTGRES, lists::TABLE_POSTGRES),
     };
-    [lists::BOTH, own, tables, lists::BARE].into_iter().flatten().copied()
+    [lists::BOTH, own, tables, lists::WITHOUT_PARENTHESES].into_iter().flatten().copied()
 }
 
-/// Checks one statement and writes it for `backend`. `catalog` has the own tables that it names.
+/// Checks one statement and generates its SQL for `backend`. `catalog` has the own tables that it names.
 ///
 /// # Errors
-/// [`Refusal`], in words for the script's author.
+/// [`Refusal`].
 pub fn check(sql: &str, params: &[Value], backend: Backend, catalog: &Catalog) -> Result<Statement, Refusal> {
     Parsed::new(sql, backend)?.write(params, catalog)
 }
 
-/// A statement that was read, and not yet checked.
+/// A parsed statement that is not checked yet.
 #[derive(Debug)]
 pub struct Parsed {
     ast: Ast,
     backend: Backend,
-    /// Whether the lean form of `records` will do for it.
+    /// Whether it can use the lean view of `records`.
     lean: bool,
-    /// Names that may be those of own tables, in lower case.
+    /// Names in the statement that may be own tables, in lower case.
     own: Vec<String>,
 }
 
 impl Parsed {
-    /// Reads one statement.
+    /// Parses one statement.
     ///
     /// # Errors
-    /// [`Refusal`] for what is no single statement, or too long.
+    /// [`Refusal`] for anything but a single statement, or one that is too long.
     pub fn new(sql: &str, backend: Backend) -> Result<Self, Refusal> {
         if sql.len() > MAX_BYTES {
             return Err(Refusal::TooLarge);
@@ -184,8 +184,8 @@ impl Parsed {
             n if n > MAX_TOKENS => return Err(Refusal::TooLarge),
             _ => {}
         }
-        let lean = quick::is_lean(&tokens, backend);
-        let own = names::own_in(&tokens);
+        let lean = index_rewrites::is_lean(&tokens, backend);
+        let own = names::own_names_in(&tokens);
         let mut parser = Parser::new(dialect).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens);
         let mut statements = parser.parse_statements().map_err(|error| match error {
             sqlparser::parser::ParserError::RecursionLimitExceeded => Refusal::TooLarge,
@@ -198,31 +198,31 @@ impl Parsed {
         }
     }
 
-    /// Names that may be those of own tables: their columns have to be known.
+    /// Names that may be own tables. [`Self::write`] needs their columns.
     pub fn own_tables(&self) -> &[String] {
         &self.own
     }
 
-    /// Whether it only reads.
+    /// Whether the statement only reads.
     pub fn is_select(&self) -> bool {
         matches!(self.ast, Ast::Query(_))
     }
 
-    /// Whether it changes rows, and no tables.
+    /// Whether the statement changes rows.
     pub fn is_write(&self) -> bool {
         matches!(self.ast, Ast::Insert(_) | Ast::Update(_) | Ast::Delete(_))
     }
 
-    /// Checks the statement and writes it.
+    /// Checks the statement and generates its SQL.
     ///
     /// # Errors
-    /// [`Refusal`], in words for the script's author.
+    /// [`Refusal`].
     pub fn write(&self, params: &[Value], catalog: &Catalog) -> Result<Statement, Refusal> {
         let is_long = |value: &Value| value.as_str().is_some_and(|text| text.len() > MAX_PARAM_BYTES);
         if params.len() > MAX_PARAMS || params.iter().any(is_long) {
             return Err(Refusal::TooLarge);
         }
-        let mut emit = Emit::new(self.backend, params, catalog);
+        let mut emit = Emitter::new(self.backend, params, catalog);
         emit.lean = self.lean;
         let kind = match &self.ast {
             Ast::Query(query) => {
@@ -232,18 +232,18 @@ impl Parsed {
             Ast::Insert(insert) => Kind::Write { rows: emit.insert(insert)? },
             Ast::Update(update) => Kind::Write { rows: emit.update(update)? },
             Ast::Delete(delete) => Kind::Write { rows: emit.delete(delete)? },
-            other => Kind::Define { makes: emit.definition(other)? },
+            other => Kind::Define { creates: emit.definition(other)? },
         };
-        if emit.highest != params.len() {
-            return Err(Refusal::Parameters { has: emit.highest, given: params.len() });
+        if emit.highest_param != params.len() {
+            return Err(Refusal::Parameters { has: emit.highest_param, given: params.len() });
         }
         Ok(Statement { sql: emit.out, kind, binds: emit.binds })
     }
 }
 
-/// `?` becomes `$1`, `$2` in the order of the text, which is the order that its author counts in.
+/// Replaces `?` with `$1`, `$2` and so on in the order of the text, and comments with spaces.
 fn number_parameters(tokens: &mut Vec<Token>) -> Result<(), Refusal> {
-    // A comment may hide what belongs together from a reader; it says nothing to the parser.
+    // Comments are dropped: they have no meaning in a statement.
     for token in tokens.iter_mut() {
         if matches!(token, Token::Whitespace(_)) {
             *token = Token::Whitespace(Whitespace::Space);
@@ -266,39 +266,39 @@ fn number_parameters(tokens: &mut Vec<Token>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The statement being written.
-struct Emit<'a> {
+/// Generates a statement.
+struct Emitter<'a> {
     backend: Backend,
     params: &'a [Value],
     catalog: &'a Catalog,
     out: String,
     binds: Vec<usize>,
-    /// The highest parameter that was named.
-    highest: usize,
+    /// The highest parameter number in the statement.
+    highest_param: usize,
     depth: u32,
-    /// Aliases and names of common table expressions that were given.
+    /// Number of aliases and names of common table expressions assigned so far.
     aliases: u32,
-    /// What was written so far takes this.
+    /// The cost of everything written so far.
     spent: Cost,
-    /// The common table expressions that can be seen, innermost last.
+    /// The visible common table expressions, innermost last.
     ctes: Vec<names::Cte>,
-    /// What each SELECT that is being written sees, innermost last.
+    /// The scopes of the SELECTs that are being written, innermost last.
     scopes: Vec<Scope>,
-    /// Whether `records` is written as its lean form.
+    /// Whether `records` is written as its lean view.
     lean: bool,
 }
 
-impl<'a> Emit<'a> {
+impl<'a> Emitter<'a> {
     fn new(backend: Backend, params: &'a [Value], catalog: &'a Catalog) -> Self {
         let (out, binds, ctes, scopes) = Default::default();
-        let (highest, depth, aliases, lean) = (0, 0, 0, false);
+        let (highest_param, depth, aliases, lean) = (0, 0, 0, false);
         Self {
             backend,
             params,
             catalog,
             out,
             binds,
-            highest,
+            highest_param,
             depth,
             aliases,
             spent: Cost::default(),
@@ -308,8 +308,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Counts something whose time depends on the size of a value.
-    fn call(&mut self) -> Result<(), Refusal> {
+    /// Counts an operation whose time depends on the size of a value.
+    fn count_call(&mut self) -> Result<(), Refusal> {
         self.spend(Cost { nodes: 0, calls: 1 })
     }
 
@@ -342,7 +342,7 @@ impl<'a> Emit<'a> {
         result
     }
 
-    /// Items with commas between them.
+    /// Writes items with commas between them.
     fn list<T>(
         &mut self,
         items: &[T],
@@ -358,12 +358,12 @@ impl<'a> Emit<'a> {
     }
 }
 
-/// For what is neither known nor needed. `what` is never a whole expression: writing one out recurses.
+/// Refuses something that is not supported. `what` must not be an expression: formatting one recurses.
 fn unsupported<T>(what: impl std::fmt::Display) -> Result<T, Refusal> {
     Err(Refusal::Unsupported(what.to_string()))
 }
 
-/// Refuses when a clause is there that we don't write.
-fn absent(clause: &str, is_there: bool) -> Result<(), Refusal> {
+/// Refuses a clause that is not supported, if it is there.
+fn refuse_if(clause: &str, is_there: bool) -> Result<(), Refusal> {
     if is_there { unsupported(clause) } else { Ok(()) }
 }

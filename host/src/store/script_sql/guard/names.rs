@@ -1,40 +1,41 @@
-//! Names: of relations, which are on a list, and what a name may look like: plain ASCII.
+//! Checks names: relations must be views or own tables, and every name must be plain ASCII.
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, TableAlias};
 use sqlparser::tokenizer::Token;
 
 use super::super::LEAN_RECORDS;
-use super::scope::{Columns, Relation, named, of_view};
-use super::{Emit, OWN_PREFIX, Refusal, absent};
+use super::scope::{Columns, Relation, columns_named, view_columns};
+use super::{Emitter, OWN_PREFIX, Refusal, refuse_if};
 
-/// PostgreSQL cuts longer ones, and what is cut may be something else. Leaves room for what we put before a name.
+/// Longest name, in bytes. PostgreSQL truncates longer ones, so they could match a different name. Leaves space for a
+/// prefix.
 const MAX_NAME: usize = 50;
 
-/// How the names of common table expressions begin that we give them: no relation's name begins so.
+/// Prefix of the generated names of common table expressions. No relation's name has it.
 const CTE_PREFIX: &str = "cte_";
 
 /// A common table expression.
 #[derive(Debug)]
 pub(super) struct Cte {
-    /// As the script calls it, in lower case.
+    /// The name in the script's statement, in lower case.
     name: String,
-    /// As it is written, quoted.
+    /// The generated name, quoted.
     text: String,
-    /// Unknown as long as the first part of a recursive one is being read.
+    /// `None` while the first part of a recursive one is being written.
     pub(super) columns: Option<Columns>,
 }
 
-/// Tables of ours whose names begin as those of the scripts' own do. They are elsewhere and could not be reached; the
-/// refusal says so at once.
+/// Tables of the server whose names have the prefix of own tables. They are in another schema or file, so they could
+/// not be reached anyway; this gives a clear error.
 const RESERVED: [&str; 1] = ["script_variables"];
 
-/// Whether a name in lower case is one of an own table.
+/// Whether a name in lower case is that of an own table.
 fn is_own(name: &str) -> bool {
     name.len() > OWN_PREFIX.len() && name.starts_with(OWN_PREFIX) && !RESERVED.contains(&name)
 }
 
-/// The names in a statement that may be those of own tables.
-pub(super) fn own_in(tokens: &[Token]) -> Vec<String> {
+/// The names in a statement that may be own tables.
+pub(super) fn own_names_in(tokens: &[Token]) -> Vec<String> {
     let mut found: Vec<String> = tokens
         .iter()
         .filter_map(|token| match token {
@@ -48,12 +49,12 @@ pub(super) fn own_in(tokens: &[Token]) -> Vec<String> {
     found
 }
 
-/// `name` as it looks in an error: short.
+/// `name` for an error text, shortened.
 fn shown(name: &ObjectName) -> String {
     name.to_string().chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
-/// A name with nothing in front of it.
+/// A name without a qualifier.
 pub(super) fn single(name: &ObjectName) -> Result<&Ident, Refusal> {
     match name.0.as_slice() {
         [ObjectNamePart::Identifier(ident)] => Ok(ident),
@@ -61,9 +62,9 @@ pub(super) fn single(name: &ObjectName) -> Result<&Ident, Refusal> {
     }
 }
 
-impl Emit<'_> {
-    /// The text of a name: plain, and in lower case where PostgreSQL would fold it.
-    pub(super) fn plain(&self, name: &Ident) -> Result<String, Refusal> {
+impl Emitter<'_> {
+    /// The text of a valid name, in lower case where PostgreSQL would fold it.
+    pub(super) fn checked_name(&self, name: &Ident) -> Result<String, Refusal> {
         let text = &name.value;
         let fits = (1..=MAX_NAME).contains(&text.len())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -75,39 +76,39 @@ impl Emit<'_> {
         Ok(if folds { text.to_ascii_lowercase() } else { text.clone() })
     }
 
-    /// Quoted in a way that is never a string: SQLite reads `"x"` as text when there is no such column.
+    /// Quotes a name. On SQLite with backticks, because it reads `"x"` as a string if there is no such column.
     pub(super) fn quoted(&self, plain: &str) -> String {
         if self.is_postgres() { format!("\"{plain}\"") } else { format!("`{plain}`") }
     }
 
-    /// A column, an alias, or the like.
+    /// Writes the name of a column or an alias.
     pub(super) fn name(&mut self, name: &Ident) -> Result<(), Refusal> {
-        let text = self.plain(name)?;
+        let text = self.checked_name(name)?;
         let text = self.quoted(&text);
         self.push(&text);
         Ok(())
     }
 
-    /// A relation to read, under an alias of its own.
+    /// Writes a relation to read, with a unique alias.
     pub(super) fn relation(&mut self, name: &ObjectName, alias: Option<&TableAlias>) -> Result<(), Refusal> {
-        // A schema in front is refused even where it would be the right one.
+        // Schemas are always refused, even the correct one.
         let refused = || Refusal::Table(shown(name));
-        let plain = self.plain(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
+        let plain = self.checked_name(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let lower = plain.to_ascii_lowercase();
         let written = self.next_alias();
         let cte = self.ctes.iter().rev().find(|cte| cte.name == lower);
         let (text, relation) = if let Some(cte) = cte {
             let Some(columns) = cte.columns.clone() else {
                 return Err(Refusal::Unsupported(
-                    "the first part of a recursive WITH naming itself".to_owned(),
+                    "a recursive WITH whose first part names itself".to_owned(),
                 ));
             };
             (cte.text.clone(), Relation::new(plain, written, columns))
-        } else if let Some(columns) = of_view(&lower) {
+        } else if let Some(columns) = view_columns(&lower) {
             let schema = if self.is_postgres() { super::super::VIEW_SCHEMA } else { "temp" };
             let view = if self.lean && lower == "records" { LEAN_RECORDS } else { &lower };
             let text = format!("{schema}.{}", self.quoted(view));
-            let mut relation = Relation::new(lower.clone(), written, named(columns));
+            let mut relation = Relation::new(lower.clone(), written, columns_named(columns));
             relation.is_records = lower == "records";
             (text, relation)
         } else if is_own(&lower) {
@@ -119,7 +120,7 @@ impl Emit<'_> {
         self.aliased(relation, alias)
     }
 
-    /// Writes the alias of what was just written after FROM, and makes its columns visible. `alias` is the script's.
+    /// Writes the alias of a relation after FROM and makes its columns visible. `alias` is the script's alias.
     pub(super) fn aliased(
         &mut self,
         mut relation: Relation,
@@ -128,34 +129,34 @@ impl Emit<'_> {
         let written = format!(" AS {}", relation.alias);
         self.push(&written);
         if let Some(TableAlias { explicit: _, name, columns, at }) = alias {
-            absent("AT", at.is_some())?;
-            absent("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
-            relation.name = self.plain(name)?;
+            refuse_if("AT", at.is_some())?;
+            refuse_if("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
+            relation.name = self.checked_name(name)?;
             if !columns.is_empty() {
                 if !self.is_postgres() {
                     return Err(Refusal::Unsupported("a list of columns after a table's alias".to_owned()));
                 }
-                let names = columns.iter().map(|column| self.plain(&column.name));
+                let names = columns.iter().map(|column| self.checked_name(&column.name));
                 let names = names.collect::<Result<Vec<_>, _>>()?;
                 self.name_list(&names);
                 relation.rename(names)?;
-                // It is not quick where its columns have other names.
+                // The index rewrites rely on the original column names.
                 relation.is_records = false;
             }
         }
-        self.see(relation)
+        self.add_relation(relation)
     }
 
-    /// ` ("a", "b")`.
+    /// Writes ` ("a", "b")`.
     pub(super) fn name_list(&mut self, names: &[String]) {
         let quoted: Vec<String> = names.iter().map(|name| self.quoted(name)).collect();
         self.push(&format!(" ({})", quoted.join(", ")));
     }
 
-    /// Makes room for a common table expression: its name for the script, and the one it gets.
+    /// Creates a common table expression and writes its generated name.
     pub(super) fn cte(&mut self, name: &Ident, columns: Option<Columns>) -> Result<Cte, Refusal> {
-        let name = self.plain(name)?.to_ascii_lowercase();
-        if of_view(&name).is_some() || is_own(&name) {
+        let name = self.checked_name(name)?.to_ascii_lowercase();
+        if view_columns(&name).is_some() || is_own(&name) {
             return Err(Refusal::Name(name));
         }
         self.aliases += 1;
@@ -169,24 +170,24 @@ impl Emit<'_> {
         format!("{schema}.{}", self.quoted(lower))
     }
 
-    pub(super) fn own_plain(&self, name: &ObjectName) -> Result<String, Refusal> {
+    pub(super) fn own_name(&self, name: &ObjectName) -> Result<String, Refusal> {
         let refused = || Refusal::NotYours(shown(name));
-        let plain = self.plain(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
+        let plain = self.checked_name(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let lower = plain.to_ascii_lowercase();
         if is_own(&lower) { Ok(lower) } else { Err(refused()) }
     }
 
-    /// An own table or index, with its schema; its name alone is returned.
-    pub(super) fn own(&mut self, name: &ObjectName) -> Result<String, Refusal> {
-        let plain = self.own_plain(name)?;
+    /// Writes an own table or index with its schema. Returns the name without it.
+    pub(super) fn write_own(&mut self, name: &ObjectName) -> Result<String, Refusal> {
+        let plain = self.own_name(name)?;
         let text = self.own_text(&plain);
         self.push(&text);
         Ok(plain)
     }
 
-    /// The same where the grammar takes no schema.
-    pub(super) fn own_bare(&mut self, name: &ObjectName) -> Result<String, Refusal> {
-        let plain = self.own_plain(name)?;
+    /// Writes an own table or index without its schema. Returns the name.
+    pub(super) fn write_own_name(&mut self, name: &ObjectName) -> Result<String, Refusal> {
+        let plain = self.own_name(name)?;
         let text = self.quoted(&plain);
         self.push(&text);
         Ok(plain)

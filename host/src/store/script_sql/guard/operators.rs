@@ -1,11 +1,11 @@
-//! Operators that may be used.
+//! Lists the operators that scripts may use.
 
 use sqlparser::ast::BinaryOperator as Op;
 
 use super::super::super::Backend;
 use super::{Refusal, unsupported};
 
-/// How an operator is written.
+/// The SQL of an operator.
 pub(super) fn word(op: &Op, backend: Backend) -> Result<&'static str, Refusal> {
     let common = match op {
         Op::Plus => "+",
@@ -51,7 +51,7 @@ pub(super) fn word(op: &Op, backend: Backend) -> Result<&'static str, Refusal> {
     }
 }
 
-/// An operator in front of ANY or ALL. Those that look for patterns are not among them: each element is one.
+/// The SQL of an operator before ANY or ALL. Pattern operators are refused: each element would be a pattern.
 pub(super) fn comparison(op: &Op) -> Result<&'static str, Refusal> {
     Ok(match op {
         Op::Gt => ">",
@@ -60,6 +60,6 @@ pub(super) fn comparison(op: &Op) -> Result<&'static str, Refusal> {
         Op::LtEq => "<=",
         Op::Eq => "=",
         Op::NotEq => "<>",
-        _ => return unsupported("this operator in front of ANY or ALL"),
+        _ => return unsupported("this operator before ANY or ALL"),
     })
 }

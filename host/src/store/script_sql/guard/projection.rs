@@ -1,13 +1,13 @@
-//! What a SELECT or a RETURNING gives.
+//! Writes the columns of SELECT and RETURNING.
 
 use sqlparser::ast::{Expr, SelectItem, SelectItemQualifiedWildcardKind, WildcardAdditionalOptions};
 
 use super::names::single;
 use super::scope::{Column, Columns, Cost};
-use super::{Emit, Refusal, absent, unsupported};
+use super::{Emitter, Refusal, refuse_if, unsupported};
 
-impl Emit<'_> {
-    /// Writes the columns of a SELECT or of a RETURNING, and returns them.
+impl Emitter<'_> {
+    /// Writes the columns of a SELECT or RETURNING, and returns them.
     pub(super) fn projection(&mut self, items: &[SelectItem]) -> Result<Columns, Refusal> {
         let mut columns = Columns::new();
         self.list(items, |emit, item| {
@@ -26,22 +26,22 @@ impl Emit<'_> {
                     emit.expr(expr)?;
                     emit.push(" AS ");
                     emit.name(alias)?;
-                    Some(emit.plain(alias)?)
+                    Some(emit.checked_name(alias)?)
                 }
                 SelectItem::Wildcard(options) => {
                     plain_wildcard(options)?;
                     emit.push("*");
-                    columns.extend(emit.star());
+                    columns.extend(emit.star_columns());
                     return Ok(());
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                     plain_wildcard(options)?;
-                    let name = emit.plain(single(name)?)?;
+                    let name = emit.checked_name(single(name)?)?;
                     let Some(relation) = emit.relation_named(&name) else {
                         return Err(Refusal::Column(format!("{name}.*")));
                     };
                     let (alias, shown) = (relation.alias.clone(), relation.columns.clone());
-                    absent("this *", alias.is_empty())?;
+                    refuse_if("this *", alias.is_empty())?;
                     emit.push(&format!("{alias}.*"));
                     columns.extend(shown);
                     return Ok(());
@@ -56,14 +56,15 @@ impl Emit<'_> {
         Ok(columns)
     }
 
-    /// How the databases call a column without an alias, if it is certain. A function is called otherwise by SQLite.
+    /// The name that the databases give a column without an alias, if it is certain. SQLite names functions
+    /// differently.
     fn name_of(&self, expr: &Expr) -> Option<String> {
         match expr {
-            Expr::Identifier(name) => self.plain(name).ok(),
-            Expr::CompoundIdentifier(names) => names.last().and_then(|name| self.plain(name).ok()),
+            Expr::Identifier(name) => self.checked_name(name).ok(),
+            Expr::CompoundIdentifier(names) => names.last().and_then(|name| self.checked_name(name).ok()),
             Expr::Nested(inner) => self.name_of(inner),
             Expr::Function(function) if self.is_postgres() => {
-                single(&function.name).and_then(|name| self.plain(name)).ok()
+                single(&function.name).and_then(|name| self.checked_name(name)).ok()
             }
             _ => None,
         }
@@ -86,5 +87,5 @@ fn plain_wildcard(options: &WildcardAdditionalOptions) -> Result<(), Refusal> {
         || opt_replace.is_some()
         || opt_rename.is_some()
         || opt_alias.is_some();
-    absent("something after *", more)
+    refuse_if("something after *", more)
 }

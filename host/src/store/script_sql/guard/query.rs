@@ -1,4 +1,4 @@
-//! SELECT: with, groups, unions, and what it gives.
+//! Writes queries: WITH, SELECT, UNION, GROUP BY, ORDER BY and LIMIT.
 
 use sqlparser::ast::{
     Cte, Distinct, Expr, GroupByExpr, LimitClause, Offset, OrderBy, OrderByExpr, OrderByKind, OrderByOptions,
@@ -6,26 +6,27 @@ use sqlparser::ast::{
 };
 
 use super::scope::{Column, Columns, Scope};
-use super::{Emit, Refusal, absent, quick, unsupported};
+use super::{Emitter, Refusal, index_rewrites, refuse_if, unsupported};
 
-/// What was written of a query.
-pub(super) struct Written {
+/// The columns and the scope of a query that was written.
+pub(super) struct WrittenQuery {
     columns: Columns,
-    /// What an ORDER BY of it sees.
+    /// What its ORDER BY can name.
     scope: Scope,
 }
 
-impl Emit<'_> {
+impl Emitter<'_> {
     /// Writes a query and returns its columns.
     pub(super) fn query(&mut self, query: &Query) -> Result<Columns, Refusal> {
         self.query_of(query, None)
     }
 
-    /// The same; `cte` is the place of the common table expression whose query it is, as long as its columns are not known.
+    /// Writes a query and returns its columns. `cte` is the index of the common table expression that it defines, while
+    /// that one's columns are unknown.
     fn query_of(&mut self, query: &Query, cte: Option<usize>) -> Result<Columns, Refusal> {
         let visible = self.ctes.len();
         let columns = self.deeper(|emit| emit.query_body(query, cte))?;
-        // What a WITH named is seen within its query alone.
+        // The names of a WITH are visible only in its query.
         self.ctes.truncate(visible);
         Ok(columns)
     }
@@ -43,30 +44,30 @@ impl Emit<'_> {
             format_clause,
             pipe_operators,
         } = query;
-        absent("FETCH", fetch.is_some())?;
-        absent("FOR UPDATE", !locks.is_empty() || for_clause.is_some())?;
-        absent("a setting", settings.is_some() || format_clause.is_some() || !pipe_operators.is_empty())?;
+        refuse_if("FETCH", fetch.is_some())?;
+        refuse_if("FOR UPDATE", !locks.is_empty() || for_clause.is_some())?;
+        refuse_if("a setting", settings.is_some() || format_clause.is_some() || !pipe_operators.is_empty())?;
         if let Some(with) = with {
             self.with(with)?;
         }
-        let Written { columns, scope } = self.set(body, cte)?;
+        let WrittenQuery { columns, scope } = self.set(body, cte)?;
         self.scopes.push(scope);
         if let Some(order) = order_by {
             let OrderBy { kind, interpolate } = order;
-            absent("INTERPOLATE", interpolate.is_some())?;
+            refuse_if("INTERPOLATE", interpolate.is_some())?;
             let OrderByKind::Expressions(items) = kind else { return unsupported("ORDER BY ALL") };
-            let keeps_rows = quick::keeps_rows(query);
+            let keeps_rows = index_rewrites::keeps_rows(query);
             self.push(" ORDER BY ");
             self.list(items, |emit, item| {
-                if keeps_rows && emit.quick_order(item)? {
+                if keeps_rows && emit.order_by_indexed_us(item)? {
                     return emit.direction(item);
                 }
-                absent("WITH FILL", item.with_fill.is_some())?;
+                refuse_if("WITH FILL", item.with_fill.is_some())?;
                 emit.output_or_expr(&item.expr, true)?;
                 emit.direction(item)
             })?;
         }
-        // Neither LIMIT nor OFFSET names a column.
+        // LIMIT and OFFSET can't use columns.
         self.scopes.pop();
         if let Some(limit) = limit_clause {
             self.limit(limit)?;
@@ -74,14 +75,14 @@ impl Emit<'_> {
         Ok(columns)
     }
 
-    /// An expression where the name of a column of the answer may stand too.
+    /// Writes an expression that may also be the name of a result column.
     fn output_or_expr(&mut self, expr: &Expr, outputs_first: bool) -> Result<(), Refusal> {
         let mut inner = expr;
         while let Expr::Nested(nested) = inner {
             inner = nested;
         }
         if let Expr::Identifier(name) = inner
-            && let Some(text) = self.output(name, outputs_first)?
+            && let Some(text) = self.output_column(name, outputs_first)?
         {
             self.push(&text);
             return Ok(());
@@ -92,14 +93,14 @@ impl Emit<'_> {
     fn with(&mut self, with: &With) -> Result<(), Refusal> {
         let With { with_token: _, recursive, cte_tables } = with;
         self.push(if *recursive { "WITH RECURSIVE " } else { "WITH " });
-        // On SQLite the word has no meaning.
+        // On SQLite RECURSIVE has no effect: every WITH may be recursive.
         let recursive = *recursive || !self.is_postgres();
         self.list(cte_tables, |emit, cte| {
             let Cte { alias, query, from, materialized, closing_paren_token: _ } = cte;
             let TableAlias { explicit: _, name, columns, at } = alias;
-            absent("this WITH", from.is_some() || materialized.is_some() || at.is_some())?;
-            absent("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
-            let names = columns.iter().map(|column| emit.plain(&column.name));
+            refuse_if("this WITH", from.is_some() || materialized.is_some() || at.is_some())?;
+            refuse_if("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;
+            let names = columns.iter().map(|column| emit.checked_name(&column.name));
             let names = names.collect::<Result<Vec<_>, _>>()?;
             let given = (!names.is_empty()).then(|| names.iter().map(|name| Column::new(name)).collect());
             let made = emit.cte(name, given)?;
@@ -108,9 +109,9 @@ impl Emit<'_> {
             }
             emit.push(" AS (");
             let mut columns = if recursive {
-                let place = emit.ctes.len();
+                let index = emit.ctes.len();
                 emit.ctes.push(made);
-                emit.query_of(query, Some(place))?
+                emit.query_of(query, Some(index))?
             } else {
                 let columns = emit.query(query)?;
                 emit.ctes.push(made);
@@ -136,7 +137,7 @@ impl Emit<'_> {
         let LimitClause::LimitOffset { limit, offset, limit_by } = limit else {
             return unsupported("LIMIT a, b (write LIMIT b OFFSET a)");
         };
-        absent("LIMIT BY", !limit_by.is_empty())?;
+        refuse_if("LIMIT BY", !limit_by.is_empty())?;
         if let Some(limit) = limit {
             self.push(" LIMIT ");
             self.expr(limit)?;
@@ -151,26 +152,26 @@ impl Emit<'_> {
         Ok(())
     }
 
-    fn set(&mut self, body: &SetExpr, cte: Option<usize>) -> Result<Written, Refusal> {
+    fn set(&mut self, body: &SetExpr, cte: Option<usize>) -> Result<WrittenQuery, Refusal> {
         self.deeper(|emit| match body {
             SetExpr::Select(select) => emit.select(select),
             SetExpr::Query(query) if emit.is_postgres() => {
                 emit.push("(");
                 let columns = emit.query_of(query, cte)?;
                 emit.push(")");
-                Ok(written(columns))
+                Ok(without_tables(columns))
             }
             SetExpr::Query(query) => {
-                // SQLite has no brackets around the parts of a UNION.
+                // SQLite does not allow parentheses around the parts of a UNION.
                 emit.push("SELECT * FROM (");
                 let columns = emit.query_of(query, cte)?;
                 emit.push(")");
-                Ok(written(columns))
+                Ok(without_tables(columns))
             }
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
-                let Written { mut columns, scope: _ } = emit.set(left, cte)?;
-                // A recursive part may name its own columns from here on.
-                if let Some(cte) = cte.and_then(|place| emit.ctes.get_mut(place)) {
+                let WrittenQuery { mut columns, scope: _ } = emit.set(left, cte)?;
+                // The recursive part follows and may use these columns.
+                if let Some(cte) = cte.and_then(|index| emit.ctes.get_mut(index)) {
                     cte.columns.get_or_insert_with(|| columns.clone());
                 }
                 emit.push(match op {
@@ -191,7 +192,7 @@ impl Emit<'_> {
                     column.cost.nodes = column.cost.nodes.saturating_add(other.cost.nodes);
                     column.cost.calls = column.cost.calls.saturating_add(other.cost.calls);
                 }
-                Ok(written(columns))
+                Ok(without_tables(columns))
             }
             SetExpr::Values(values) => {
                 emit.push("VALUES ");
@@ -202,16 +203,16 @@ impl Emit<'_> {
                     Ok(())
                 })?;
                 let width = values.rows.first().map_or(0, |row| row.content.len());
-                Ok(written((1..=width).map(|n| Column::new(&format!("column{n}"))).collect()))
+                Ok(without_tables((1..=width).map(|n| Column::new(&format!("column{n}"))).collect()))
             }
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
-                unsupported("a statement that changes something within another")
+                unsupported("a writing statement inside another one")
             }
             SetExpr::Table(_) => unsupported("TABLE (write SELECT * FROM)"),
         })
     }
 
-    fn select(&mut self, select: &Select) -> Result<Written, Refusal> {
+    fn select(&mut self, select: &Select) -> Result<WrittenQuery, Refusal> {
         let Select {
             select_token: _,
             optimizer_hints,
@@ -238,11 +239,11 @@ impl Emit<'_> {
             value_table_mode,
             flavor: _,
         } = select;
-        absent("SELECT INTO", into.is_some())?;
-        absent("a hint", !optimizer_hints.is_empty() || select_modifiers.is_some())?;
-        absent("TOP", top.is_some())?;
-        absent("WINDOW", !named_window.is_empty())?;
-        absent(
+        refuse_if("SELECT INTO", into.is_some())?;
+        refuse_if("a hint", !optimizer_hints.is_empty() || select_modifiers.is_some())?;
+        refuse_if("TOP", top.is_some())?;
+        refuse_if("WINDOW", !named_window.is_empty())?;
+        refuse_if(
             "this clause",
             exclude.is_some()
                 || !lateral_views.is_empty()
@@ -254,7 +255,7 @@ impl Emit<'_> {
                 || qualify.is_some()
                 || value_table_mode.is_some(),
         )?;
-        // The tables first: they say what the columns are.
+        // FROM is written first: it defines the columns.
         let start = self.out.len();
         self.scopes.push(Scope::default());
         self.list(from, Self::joined)?;
@@ -268,7 +269,7 @@ impl Emit<'_> {
             None | Some(Distinct::All) => {}
             Some(Distinct::Distinct) => self.push("DISTINCT "),
             Some(Distinct::On(columns)) => {
-                absent("DISTINCT ON", !self.is_postgres())?;
+                refuse_if("DISTINCT ON", !self.is_postgres())?;
                 self.push("DISTINCT ON (");
                 self.list(columns, |emit, column| emit.output_or_expr(column, true))?;
                 self.push(") ");
@@ -289,12 +290,12 @@ impl Emit<'_> {
             self.expr(having)?;
         }
         let scope = self.scopes.pop().unwrap_or_default();
-        Ok(Written { columns, scope })
+        Ok(WrittenQuery { columns, scope })
     }
 
     fn group_by(&mut self, group_by: &GroupByExpr) -> Result<(), Refusal> {
         let GroupByExpr::Expressions(items, modifiers) = group_by else { return unsupported("GROUP BY ALL") };
-        absent("this GROUP BY", !modifiers.is_empty())?;
+        refuse_if("this GROUP BY", !modifiers.is_empty())?;
         if items.is_empty() {
             return Ok(());
         }
@@ -304,13 +305,13 @@ impl Emit<'_> {
 
     pub(super) fn order(&mut self, item: &OrderByExpr) -> Result<(), Refusal> {
         let OrderByExpr { expr, options: _, with_fill } = item;
-        absent("WITH FILL", with_fill.is_some())?;
-        // A number is the place of a column.
+        refuse_if("WITH FILL", with_fill.is_some())?;
+        // A number literal is the position of a column.
         self.expr(expr)?;
         self.direction(item)
     }
 
-    /// What follows the expression of an ORDER BY.
+    /// Writes the direction of an ORDER BY item.
     fn direction(&mut self, item: &OrderByExpr) -> Result<(), Refusal> {
         let OrderByOptions { sort, nulls_first } = &item.options;
         match sort {
@@ -328,8 +329,8 @@ impl Emit<'_> {
     }
 }
 
-/// What has no tables that an ORDER BY could name.
-fn written(columns: Columns) -> Written {
+/// A query whose ORDER BY can name only result columns.
+fn without_tables(columns: Columns) -> WrittenQuery {
     let outputs = columns.iter().filter_map(|column| column.name.clone()).collect();
-    Written { columns, scope: Scope { outputs, ..Scope::default() } }
+    WrittenQuery { columns, scope: Scope { outputs, ..Scope::default() } }
 }

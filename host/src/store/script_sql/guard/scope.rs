@@ -1,30 +1,31 @@
-//! What a column's name means. Every name is looked up among the relations that can be seen where it stands, whose
-//! columns are all known: those of the views are written down here, those of own tables come from the database's
-//! catalog, those of subqueries and functions follow from their text. A name that is not found is refused.
+//! Resolves the names of columns. Every name is looked up in the visible relations, whose columns are all known: those
+//! of views are listed here, those of own tables come from the database's catalog, those of subqueries and functions
+//! from the statement. A name that is not found is refused.
 //!
-//! PostgreSQL reads `t.name` as `name(t)` where `t` has no such column. Two things keep that from ever happening: only
-//! names that were found are written, and every relation gets an alias of its own (`t1`, `t2` …), so that no name can
-//! mean another relation to the database than it means here.
+//! PostgreSQL reads `t.name` as `name(t)` if `t` has no such column. Two rules prevent this: only resolved names are
+//! written, and every relation gets a unique alias (`t1`, `t2` …), so that a name can't mean a different relation to
+//! the database.
 
 use std::collections::BTreeMap;
 
 use sqlparser::ast::Ident;
 
-use super::{Emit, Refusal};
+use super::{Emitter, Refusal};
 
-/// What computing something takes, once everything that it names is put in its place: databases do that with the columns
-/// of subqueries, so that a few nested ones could grow into millions of expressions.
+/// The cost of an expression, including the expressions of the columns that it uses: databases replace the columns of
+/// subqueries with their expressions, so a few nested subqueries could grow to millions of expressions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
+    /// Nodes of the syntax tree.
     pub(super) nodes: u32,
     /// Functions, casts, and operators on texts.
     pub(super) calls: u32,
 }
 
-/// A column of something that is read.
+/// A column of a relation or a query.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    /// `None` when it has no name that could be used.
+    /// `None` if the column can't be named.
     pub(super) name: Option<String>,
     pub(super) cost: Cost,
 }
@@ -35,7 +36,7 @@ impl Column {
     }
 }
 
-/// The columns of something, in their order.
+/// Columns of a relation or a query, in order.
 pub(super) type Columns = Vec<Column>;
 
 /// The columns of the views, on both databases.
@@ -55,10 +56,10 @@ const LEXICONS: &[&str] = &[
     "updated_at",
 ];
 
-/// SQLite's number of a row, which `*` does not show.
+/// SQLite's row id, which `*` does not include.
 const ROWID: &[&str] = &["rowid"];
 
-pub(super) fn of_view(name: &str) -> Option<&'static [&'static str]> {
+pub(super) fn view_columns(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "records" => RECORDS,
         "record_refs" => RECORD_REFS,
@@ -68,11 +69,11 @@ pub(super) fn of_view(name: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-pub(super) fn named(names: &[&str]) -> Columns {
+pub(super) fn columns_named(names: &[&str]) -> Columns {
     names.iter().map(|name| Column::new(name)).collect()
 }
 
-/// The own tables that a statement may mean, with their columns.
+/// The own tables that a statement may use, with their columns.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog(BTreeMap<String, Vec<String>>);
 
@@ -85,24 +86,25 @@ impl Catalog {
 /// One table, view, function or subquery after FROM.
 #[derive(Debug)]
 pub(super) struct Relation {
-    /// As the script calls it. Empty if it can't be called.
+    /// The name in the script's statement. Empty if it has none.
     pub(super) name: String,
-    /// What is written in front of its columns, quoted. Empty where nothing may stand there.
+    /// The quoted alias that is written before its columns. Empty where columns must be unqualified.
     pub(super) alias: String,
     pub(super) columns: Columns,
-    /// Further columns, which `*` does not show.
+    /// Further columns, which `*` does not include.
     pub(super) hidden: &'static [&'static str],
+    /// The view `records` with its original column names.
     pub(super) is_records: bool,
-    /// A function with one column, which may be called by the function's alias.
+    /// A function with one column, which may also be named by the function's alias.
     pub(super) is_scalar: bool,
-    /// Found only with its name in front (`excluded`).
-    pub(super) is_shy: bool,
+    /// Its columns are found only with the relation's name before them (`excluded`).
+    pub(super) needs_qualifier: bool,
 }
 
 impl Relation {
     pub(super) fn new(name: String, alias: String, columns: Columns) -> Self {
-        let (is_records, is_scalar, is_shy) = (false, false, false);
-        Self { name, alias, columns, hidden: &[], is_records, is_scalar, is_shy }
+        let (is_records, is_scalar, needs_qualifier) = (false, false, false);
+        Self { name, alias, columns, hidden: &[], is_records, is_scalar, needs_qualifier }
     }
 
     /// Renames the first columns.
@@ -117,40 +119,40 @@ impl Relation {
     }
 }
 
-/// What one SELECT, or one statement that writes, sees.
+/// The names that one SELECT or one writing statement can use.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
     pub(super) relations: Vec<Relation>,
-    /// Columns that USING and NATURAL made one of two.
+    /// Columns that USING or NATURAL merged.
     pub(super) merged: Vec<String>,
-    /// What the SELECT calls its own columns.
+    /// Names of the SELECT's result columns.
     pub(super) outputs: Vec<String>,
 }
 
-/// A column that was found.
+/// A column that a name refers to.
 #[derive(Debug)]
-pub(super) struct Found {
-    /// As it is written.
+pub(super) struct ResolvedColumn {
+    /// Its SQL.
     pub(super) text: String,
     pub(super) cost: Cost,
-    /// What is written in front of the other columns of `records`, if it is a column of that.
+    /// For a column of `records`: the prefix of that relation's other columns.
     pub(super) of_records: Option<String>,
 }
 
-impl Emit<'_> {
-    /// Whether two names are the same to the database; they are folded already where PostgreSQL folds.
-    pub(super) fn same(&self, a: &str, b: &str) -> bool {
+impl Emitter<'_> {
+    /// Whether two names are the same for the database. On PostgreSQL unquoted names are already in lower case.
+    pub(super) fn same_name(&self, a: &str, b: &str) -> bool {
         if self.is_postgres() { a == b } else { a.eq_ignore_ascii_case(b) }
     }
 
-    /// A new alias for a relation, quoted.
+    /// Returns a new quoted alias for a relation.
     pub(super) fn next_alias(&mut self) -> String {
         self.aliases += 1;
         self.quoted(&format!("t{}", self.aliases))
     }
 
-    /// Makes a relation visible to what follows in its SELECT.
-    pub(super) fn see(&mut self, relation: Relation) -> Result<(), Refusal> {
+    /// Makes a relation visible in the current SELECT.
+    pub(super) fn add_relation(&mut self, relation: Relation) -> Result<(), Refusal> {
         let scope = self.scope()?;
         if !relation.name.is_empty() && scope.relations.iter().any(|other| other.name == relation.name) {
             return Err(Refusal::Unsupported(format!("the name {} for two tables", relation.name)));
@@ -175,100 +177,100 @@ impl Emit<'_> {
         Ok(relation)
     }
 
-    /// The column of `relation` with a name, as it is called there.
+    /// The column of `relation` with this name, in the relation's spelling.
     fn column_of(&self, relation: &Relation, name: &str) -> Option<Column> {
-        let is = |column: &str| self.same(column, name);
+        let is = |column: &str| self.same_name(column, name);
         let shown = relation.columns.iter().find(|column| column.name.as_deref().is_some_and(is));
         shown.cloned().or_else(|| relation.hidden.iter().find(|column| is(column)).map(|c| Column::new(c)))
     }
 
-    fn found(&self, relation: &Relation, column: &Column) -> Found {
+    fn resolved(&self, relation: &Relation, column: &Column) -> ResolvedColumn {
         let before = if relation.alias.is_empty() { String::new() } else { format!("{}.", relation.alias) };
         let text = format!("{before}{}", self.quoted(column.name.as_deref().unwrap_or_default()));
-        Found { text, cost: column.cost, of_records: relation.is_records.then_some(before) }
+        ResolvedColumn { text, cost: column.cost, of_records: relation.is_records.then_some(before) }
     }
 
-    fn alone(&self, name: &str) -> Found {
-        Found { text: self.quoted(name), cost: Cost::default(), of_records: None }
+    fn unqualified(&self, name: &str) -> ResolvedColumn {
+        ResolvedColumn { text: self.quoted(name), cost: Cost::default(), of_records: None }
     }
 
-    /// The column that a name alone means in one scope.
-    fn bare_in(&self, scope: &Scope, name: &str) -> Result<Option<Found>, Refusal> {
-        if let Some(merged) = scope.merged.iter().find(|merged| self.same(merged, name)) {
-            return Ok(Some(self.alone(merged)));
+    /// Resolves an unqualified name in one scope.
+    fn resolve_in(&self, scope: &Scope, name: &str) -> Result<Option<ResolvedColumn>, Refusal> {
+        if let Some(merged) = scope.merged.iter().find(|merged| self.same_name(merged, name)) {
+            return Ok(Some(self.unqualified(merged)));
         }
-        let visible = scope.relations.iter().filter(|relation| !relation.is_shy);
+        let visible = scope.relations.iter().filter(|relation| !relation.needs_qualifier);
         let mut found = visible.filter_map(|r| self.column_of(r, name).map(|column| (r, column)));
         match (found.next(), found.next()) {
-            (Some((relation, column)), None) => Ok(Some(self.found(relation, &column))),
+            (Some((relation, column)), None) => Ok(Some(self.resolved(relation, &column))),
             (Some(_), Some(_)) => Err(Refusal::Ambiguous(name.to_owned())),
             (None, _) => Ok(None),
         }
     }
 
-    /// What a name alone means.
-    pub(super) fn bare(&self, name: &Ident) -> Result<Found, Refusal> {
-        let name = self.plain(name)?;
+    /// Resolves an unqualified name.
+    pub(super) fn resolve_unqualified(&self, name: &Ident) -> Result<ResolvedColumn, Refusal> {
+        let name = self.checked_name(name)?;
         for scope in self.scopes.iter().rev() {
-            if let Some(found) = self.bare_in(scope, &name)? {
+            if let Some(found) = self.resolve_in(scope, &name)? {
                 return Ok(found);
             }
-            // SQLite lets any expression use the names that its SELECT gives.
+            // On SQLite every expression can use the names of the SELECT's result columns.
             if !self.is_postgres()
-                && let Some(output) = scope.outputs.iter().find(|output| self.same(output, &name))
+                && let Some(output) = scope.outputs.iter().find(|output| self.same_name(output, &name))
             {
-                return Ok(self.alone(output));
+                return Ok(self.unqualified(output));
             }
         }
-        // The row of a function that gives single values is the value.
+        // The alias of a function that returns single values also names the value.
         let relations = self.scopes.iter().rev().flat_map(|scope| &scope.relations);
         let mut scalars = relations.filter(|relation| relation.is_scalar);
-        if let Some(relation) = scalars.find(|relation| self.same(&relation.name, &name))
+        if let Some(relation) = scalars.find(|relation| self.same_name(&relation.name, &name))
             && let Some(column) = relation.columns.first()
         {
-            return Ok(self.found(relation, column));
+            return Ok(self.resolved(relation, column));
         }
         Err(Refusal::Column(name))
     }
 
-    /// The relation of the innermost scope that has one of this name.
+    /// The relation with this name in the innermost scope that has one.
     pub(super) fn relation_named(&self, name: &str) -> Option<&Relation> {
         if name.is_empty() {
             return None;
         }
         let mut outwards = self.scopes.iter().rev().flat_map(|scope| &scope.relations);
-        outwards.find(|relation| self.same(&relation.name, name))
+        outwards.find(|relation| self.same_name(&relation.name, name))
     }
 
-    /// What `table.column` means.
-    pub(super) fn qualified(&self, table: &Ident, column: &Ident) -> Result<Found, Refusal> {
-        let (table, column) = (self.plain(table)?, self.plain(column)?);
+    /// Resolves `table.column`.
+    pub(super) fn resolve_qualified(&self, table: &Ident, column: &Ident) -> Result<ResolvedColumn, Refusal> {
+        let (table, column) = (self.checked_name(table)?, self.checked_name(column)?);
         let relation = self.relation_named(&table);
-        let found = relation.and_then(|r| Some(self.found(r, &self.column_of(r, &column)?)));
+        let found = relation.and_then(|r| Some(self.resolved(r, &self.column_of(r, &column)?)));
         found.ok_or_else(|| Refusal::Column(format!("{table}.{column}")))
     }
 
-    /// A name alone in an ORDER BY or DISTINCT ON (`outputs_first`), or in a GROUP BY: a column of the answer, or one of the
-    /// tables. `None` when it is an expression to be resolved as every other.
-    pub(super) fn output(&self, name: &Ident, outputs_first: bool) -> Result<Option<String>, Refusal> {
-        let name = self.plain(name)?;
+    /// Resolves a name in ORDER BY or DISTINCT ON (`outputs_first`) or in GROUP BY to a result column. `None` if it is
+    /// to be resolved like any other expression.
+    pub(super) fn output_column(&self, name: &Ident, outputs_first: bool) -> Result<Option<String>, Refusal> {
+        let name = self.checked_name(name)?;
         let Some(scope) = self.scopes.last() else { return Ok(None) };
-        let Some(output) = scope.outputs.iter().find(|output| self.same(output, &name)) else {
+        let Some(output) = scope.outputs.iter().find(|output| self.same_name(output, &name)) else {
             return Ok(None);
         };
-        if !outputs_first && self.bare_in(scope, &name)?.is_some() {
+        if !outputs_first && self.resolve_in(scope, &name)?.is_some() {
             return Ok(None);
         }
         Ok(Some(self.quoted(output)))
     }
 
-    /// A column of the one table that is changed or defined, named without anything else.
+    /// Writes a column of the table that is changed or defined, without a table name.
     pub(super) fn known_column(&mut self, name: &Ident, columns: &Columns) -> Result<(), Refusal> {
-        let plain = self.plain(name)?;
+        let plain = self.checked_name(name)?;
         let Some(found) = columns
             .iter()
             .filter_map(|column| column.name.as_deref())
-            .find(|column| self.same(column, &plain))
+            .find(|column| self.same_name(column, &plain))
         else {
             return Err(Refusal::Column(plain));
         };
@@ -277,18 +279,18 @@ impl Emit<'_> {
         Ok(())
     }
 
-    /// What `*` shows in the current scope.
-    pub(super) fn star(&self) -> Columns {
+    /// The columns that `*` stands for in the current scope.
+    pub(super) fn star_columns(&self) -> Columns {
         let Some(scope) = self.scopes.last() else { return Columns::new() };
-        let is_merged = |column: &str| scope.merged.iter().any(|merged| self.same(merged, column));
+        let is_merged = |column: &str| scope.merged.iter().any(|merged| self.same_name(merged, column));
         let merged = scope.merged.iter().map(|name| Column::new(name));
         let rest = scope.relations.iter().flat_map(|relation| &relation.columns);
         let rest = rest.filter(|column| !column.name.as_deref().is_some_and(is_merged)).cloned();
         merged.chain(rest).collect()
     }
 
-    /// Writes a column that was found.
-    pub(super) fn write_found(&mut self, found: &Found) -> Result<(), Refusal> {
+    /// Writes a resolved column.
+    pub(super) fn write_resolved(&mut self, found: &ResolvedColumn) -> Result<(), Refusal> {
         self.push(&found.text);
         self.spend(found.cost)
     }

@@ -1,16 +1,16 @@
-//! Functions with a grammar of their own: SUBSTRING, TRIM, POSITION, EXTRACT and the like.
+//! Writes functions with special syntax: SUBSTRING, TRIM, POSITION, EXTRACT and others.
 
 use sqlparser::ast::{CeilFloorKind, DateTimeField, Expr, TrimWhereField};
 
 use super::expr::Part;
-use super::{Emit, Refusal, bounds, unsupported};
+use super::{Emitter, Refusal, bounds, unsupported};
 
-impl Emit<'_> {
+impl Emitter<'_> {
     pub(super) fn special(&mut self, expr: &Expr) -> Result<(), Refusal> {
         match expr {
             Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
                 let Some(from) = substring_from else { return unsupported("SUBSTRING without a start") };
-                self.fitting(|emit| {
+                self.bounded_result(|emit| {
                     emit.push("substr(");
                     emit.expr(expr)?;
                     emit.push(", ");
@@ -30,23 +30,23 @@ impl Emit<'_> {
                     Some(TrimWhereField::Leading) => "ltrim(",
                     Some(TrimWhereField::Trailing) => "rtrim(",
                 };
-                self.fitting(|emit| {
+                self.bounded_result(|emit| {
                     emit.push(name);
                     emit.expr(expr)?;
                     let characters = trim_what.iter().map(|e| &**e).chain(trim_characters.iter().flatten());
                     for characters in characters {
                         emit.push(", ");
-                        emit.short(characters, bounds::TRIM_SET)?;
+                        emit.bounded_arg(characters, bounds::TRIM_SET)?;
                     }
                     emit.push(")");
                     Ok(())
                 })
             }
-            Expr::Position { expr, r#in } if self.is_postgres() => self.fitting(|emit| {
+            Expr::Position { expr, r#in } if self.is_postgres() => self.bounded_result(|emit| {
                 emit.push("strpos(");
                 emit.expr(r#in)?;
                 emit.push(", ");
-                emit.short(expr, bounds::NEEDLE)?;
+                emit.bounded_arg(expr, bounds::NEEDLE)?;
                 emit.push(")");
                 Ok(())
             }),

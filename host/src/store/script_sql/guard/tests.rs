@@ -1,4 +1,4 @@
-//! The guard: what passes and how it is written, and what does not under any disguise.
+//! Tests of the guard: which statements it allows and generates, and which it refuses.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ mod writes;
 
 const BOTH: [Backend; 2] = [Backend::Sqlite, Backend::Postgres];
 
-/// The own tables that there are in these tests.
+/// The own tables of these tests.
 fn catalog() -> Catalog {
     let mut catalog = Catalog::default();
     for (table, columns) in [
@@ -33,7 +33,7 @@ fn written(backend: Backend, sql: &str) -> String {
 }
 
 #[test]
-fn writes_a_select_anew() {
+fn generates_a_select() {
     let sql = "select Uri, r.record->>'text' as T -- a comment\n from Records r where did = 'it''s' and (rkey or not indexed_us) limit 5;";
     assert_eq!(
         written(Backend::Sqlite, sql),
@@ -49,7 +49,7 @@ fn writes_a_select_anew() {
 }
 
 #[test]
-fn keeps_what_scripts_need() {
+fn allows_what_scripts_need() {
     for sql in [
         "SELECT 1",
         "SELECT count(*), count(DISTINCT did) FROM records GROUP BY collection HAVING count(*) > 2 ORDER BY 1 DESC",
@@ -95,7 +95,7 @@ fn keeps_what_scripts_need() {
 }
 
 #[test]
-fn no_other_relation_under_any_disguise() {
+fn other_relations_are_refused_however_they_are_written() {
     for sql in [
         "SELECT * FROM api_keys",
         "SELECT * FROM API_KEYS",
@@ -160,14 +160,14 @@ fn no_other_relation_under_any_disguise() {
             );
         }
     }
-    // By the name that the script gave.
+    // The error has the name as the script wrote it.
     let refused = on(Backend::Sqlite, "SELECT * FROM API_keys").unwrap_err();
     assert!(refused.to_string().starts_with("table API_keys can't be used"), "{refused}");
     assert!(refused.is_forbidden());
 }
 
 #[test]
-fn no_other_function_type_or_literal() {
+fn other_functions_types_and_literals_are_refused() {
     for sql in [
         "SELECT load_extension('x')",
         "SELECT LOAD_EXTENSION('x')",
@@ -221,14 +221,14 @@ fn no_other_function_type_or_literal() {
             assert!(on(backend, sql).is_err(), "{backend:?} {sql}");
         }
     }
-    // On SQLite these are a column `U` and an operator.
+    // On SQLite `U&` is a column `U` and an operator.
     for sql in ["SELECT U&'\\0061pi_keys'", "SELECT * FROM U&\"\\0061pi_keys\""] {
         assert!(on(Backend::Postgres, sql).is_err(), "{sql}");
     }
 }
 
 #[test]
-fn what_takes_memory_without_bound_is_refused_on_postgres() {
+fn functions_with_unlimited_memory_are_refused_on_postgres() {
     for sql in [
         "SELECT array_agg(rkey) FROM records",
         "SELECT string_agg(rkey, ',') FROM records",
@@ -246,14 +246,14 @@ fn what_takes_memory_without_bound_is_refused_on_postgres() {
 }
 
 #[test]
-fn a_text_ends_where_we_say() {
+fn texts_are_quoted_again() {
     for (sql, text) in [
         ("SELECT '\\'", "SELECT '\\'"),
         ("SELECT '''; DROP TABLE x; --'", "SELECT '''; DROP TABLE x; --'"),
         ("SELECT '/*' || '*/'", "SELECT ('/*' || '*/')"),
     ] {
         assert_eq!(written(Backend::Sqlite, sql), text);
-        // PostgreSQL bounds what is put together.
+        // On PostgreSQL the result of `||` is checked.
         let text = text.replace("('/*' || '*/')", "script_views.fits(('/*' || '*/'))");
         assert_eq!(written(Backend::Postgres, sql), text);
     }
@@ -270,7 +270,7 @@ fn a_text_ends_where_we_say() {
 }
 
 #[test]
-fn uris_and_times_find_an_index() {
+fn conditions_and_orders_are_rewritten_for_an_index() {
     let params = [json!("at://did:plc:a/b.c.d/e")];
     let sql = "SELECT 1 FROM records WHERE uri = $1";
     let found = check(sql, &params, Backend::Postgres, &catalog()).unwrap().sql;

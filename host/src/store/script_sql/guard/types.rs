@@ -1,10 +1,10 @@
-//! Types that may be named, in CAST and in the columns of own tables.
+//! Lists the types that scripts may use, in CAST and for columns of own tables.
 
 use sqlparser::ast::DataType;
 
-use super::{Emit, Refusal};
+use super::{Emitter, Refusal};
 
-/// On both databases. SQLite takes them for one of its five, as it does with every name.
+/// Types on both databases. SQLite maps every type name to one of its five affinities.
 const BOTH: [&str; 22] = [
     "BIGINT",
     "BOOL",
@@ -44,10 +44,10 @@ const POSTGRES: [&str; 11] = [
 ];
 const SQLITE: [&str; 3] = ["ANY", "BLOB", "DOUBLE"];
 
-impl Emit<'_> {
-    /// The type as it is written.
+impl Emitter<'_> {
+    /// The SQL of a type.
     pub(super) fn type_name(&self, data_type: &DataType) -> Result<String, Refusal> {
-        // The text of a type is as long as the script likes, but flat.
+        // The text of a type may be long, but formatting it does not recurse.
         let text = data_type.to_string().to_ascii_uppercase();
         let (name, size) = match text.split_once('(') {
             Some((name, size)) => (name, Some(size)),

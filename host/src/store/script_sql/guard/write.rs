@@ -1,4 +1,4 @@
-//! INSERT, UPDATE and DELETE on own tables.
+//! Writes INSERT, UPDATE and DELETE on own tables.
 
 use sqlparser::ast::{
     Assignment, AssignmentTarget, ConflictTarget, Delete, DoUpdate, FromTable, Insert, OnConflict,
@@ -8,10 +8,10 @@ use sqlparser::ast::{
 
 use super::names::single;
 use super::scope::{Columns, Relation, Scope};
-use super::{Emit, Refusal, absent, unsupported};
+use super::{Emitter, Refusal, refuse_if, unsupported};
 
-impl Emit<'_> {
-    /// Whether it gives rows back.
+impl Emitter<'_> {
+    /// Writes an INSERT. Returns whether it returns rows.
     pub(super) fn insert(&mut self, insert: &Insert) -> Result<bool, Refusal> {
         let Insert {
             insert_token: _,
@@ -41,7 +41,7 @@ impl Emit<'_> {
             multi_table_when_clauses,
             multi_table_else_clause,
         } = insert;
-        absent(
+        refuse_if(
             "this INSERT",
             !optimizer_hints.is_empty()
                 || *ignore
@@ -63,15 +63,15 @@ impl Emit<'_> {
         )?;
         let replaces = *replace_into || matches!(or, Some(SqliteOnConflict::Replace));
         let ignores = matches!(or, Some(SqliteOnConflict::Ignore));
-        absent("INSERT OR", or.is_some() && !replaces && !ignores)?;
-        absent("REPLACE (use ON CONFLICT)", (replaces || ignores) && self.is_postgres())?;
+        refuse_if("INSERT OR", or.is_some() && !replaces && !ignores)?;
+        refuse_if("REPLACE (use ON CONFLICT)", (replaces || ignores) && self.is_postgres())?;
         let TableObject::TableName(table) = table else { return unsupported("this INSERT") };
         self.push(match (replaces, ignores) {
             (true, _) => "INSERT OR REPLACE INTO ",
             (_, true) => "INSERT OR IGNORE INTO ",
             _ => "INSERT INTO ",
         });
-        let name = self.own(table)?;
+        let name = self.write_own(table)?;
         let written = self.next_alias();
         self.push(&format!(" AS {written}"));
         let target = self.own_relation(&name, written)?;
@@ -84,9 +84,9 @@ impl Emit<'_> {
             None => self.push(" DEFAULT VALUES"),
             Some(query) => {
                 self.push(" ");
-                // SQLite reads `SELECT … FROM t ON CONFLICT` as a join: a WHERE in between ends the doubt.
-                let doubt = on.is_some() && !self.is_postgres();
-                if doubt && !matches!(*query.body, sqlparser::ast::SetExpr::Values(_)) {
+                // SQLite reads `SELECT … FROM t ON CONFLICT` as a join. A WHERE in between makes it unambiguous.
+                let is_ambiguous = on.is_some() && !self.is_postgres();
+                if is_ambiguous && !matches!(*query.body, sqlparser::ast::SetExpr::Values(_)) {
                     self.push("SELECT * FROM (");
                     self.query(query)?;
                     self.push(") WHERE TRUE");
@@ -97,7 +97,7 @@ impl Emit<'_> {
         }
         let mut excluded =
             Relation::new("excluded".to_owned(), "excluded".to_owned(), target.columns.clone());
-        excluded.is_shy = true;
+        excluded.needs_qualifier = true;
         self.scopes.push(Scope { relations: vec![target, excluded], ..Scope::default() });
         match on {
             None => {}
@@ -108,7 +108,7 @@ impl Emit<'_> {
         self.returning(returning.as_deref())
     }
 
-    /// The columns of the table that is changed.
+    /// The columns of the table that the statement changes.
     fn target_columns(&self) -> Columns {
         let relation = self.scopes.first().and_then(|scope| scope.relations.first());
         relation.map(|relation| relation.columns.clone()).unwrap_or_default()
@@ -166,7 +166,7 @@ impl Emit<'_> {
             order_by,
             limit,
         } = update;
-        absent(
+        refuse_if(
             "this UPDATE",
             !optimizer_hints.is_empty()
                 || output.is_some()
@@ -176,7 +176,7 @@ impl Emit<'_> {
         )?;
         self.push("UPDATE ");
         self.target(table)?;
-        // The other tables first: the values name their columns.
+        // The FROM clause comes first: the new values may use its columns.
         let start = self.out.len();
         match from {
             None => {}
@@ -210,7 +210,7 @@ impl Emit<'_> {
             order_by,
             limit,
         } = delete;
-        absent(
+        refuse_if(
             "this DELETE (use a subquery)",
             !optimizer_hints.is_empty()
                 || !tables.is_empty()
@@ -230,21 +230,24 @@ impl Emit<'_> {
         self.returning(returning.as_deref())
     }
 
-    /// The one table that is changed, which the rest of the statement sees.
+    /// Writes the table that the statement changes, and makes it visible.
     fn target(&mut self, table: &TableWithJoins) -> Result<(), Refusal> {
-        absent("a join here", !table.joins.is_empty())?;
+        refuse_if("a join here", !table.joins.is_empty())?;
         let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
-            return unsupported("this table to change");
+            return unsupported("this target table");
         };
-        let name = self.own(name)?;
+        let name = self.write_own(name)?;
         let written = self.next_alias();
         let relation = self.own_relation(&name, written)?;
-        absent("names for its columns here", alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()))?;
+        refuse_if(
+            "a list of columns after its alias",
+            alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()),
+        )?;
         self.scopes.push(Scope::default());
         self.aliased(relation, alias.as_ref())
     }
 
-    /// SQLite knows the changed row by the names of its columns alone.
+    /// Writes a RETURNING clause. Returns whether there is one. On SQLite columns in it have no table name.
     fn returning(&mut self, items: Option<&[SelectItem]>) -> Result<bool, Refusal> {
         let Some(items) = items else { return Ok(false) };
         if !self.is_postgres() {

@@ -1,4 +1,4 @@
-//! Parameters, sizes, and texts that nobody thought of.
+//! Tests of parameters, size limits, and random texts.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -61,7 +61,7 @@ fn size_and_depth_are_bounded() {
 
 proptest! {
     #[test]
-    fn any_text_is_refused_or_is_again_what_was_written(sql in "[ -~\u{a0}-\u{ff}]{0,60}") {
+    fn any_text_is_refused_or_gives_a_statement(sql in "[ -~\u{a0}-\u{ff}]{0,60}") {
         for backend in BOTH {
             if let Ok(statement) = on(backend, &sql) {
                 prop_assert!(!statement.sql.is_empty());
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn words_of_sql_in_any_order_name_nothing_else(words in prop::collection::vec(
+    fn random_words_of_sql_name_no_other_table(words in prop::collection::vec(
         prop::sample::select(vec!["SELECT", "*", "FROM", "records", "api_keys", "users", "(", ")", ",", "WITH", "AS", "a",
             "JOIN", "ON", "1", "=", "WHERE", "IN", "UNION", "EXISTS", "'x'", "pg_sleep", "\"api_keys\"", ".", "RETURNING",
             "INSERT", "INTO", "script_x", "VALUES", "UPDATE", "SET", "DELETE", ";", "--", "/*", "*/", "\n"]), 1..24)) {
@@ -78,7 +78,7 @@ proptest! {
         for backend in BOTH {
             if let Ok(statement) = on(backend, &sql) {
                 for name in ["api_keys", "users"] {
-                    // As a column or an alias it is only a word.
+                    // As the name of a column or an alias it is harmless.
                     for before in ["FROM ", "JOIN ", "INTO ", "UPDATE "] {
                         for quote in ["\"", "`", ""] {
                             let found = format!("{before}{quote}{name}");

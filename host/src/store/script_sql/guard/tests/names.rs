@@ -1,4 +1,4 @@
-//! What names mean, and that nothing else is written; what calls may take.
+//! Tests of how names are resolved, and of the limits on arguments and calls.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn refused(backend: Backend, sql: &str) -> Refusal {
 }
 
 #[test]
-fn a_name_is_a_column_of_what_can_be_seen() {
+fn a_name_must_be_a_column_of_a_visible_relation() {
     for sql in [
         "SELECT secret FROM records",
         "SELECT records FROM records",
@@ -57,7 +57,7 @@ fn a_name_is_a_column_of_what_can_be_seen() {
         assert!(matches!(refused(backend, "SELECT uri FROM records r, labels l"), Refusal::Ambiguous(_)));
         assert!(matches!(refused(backend, "SELECT 1 FROM records, records"), Refusal::Unsupported(_)));
         assert!(matches!(refused(backend, "SELECT n FROM script_gone"), Refusal::Missing(_)));
-        // The innermost one that has the name.
+        // The innermost relation with the name hides the outer one.
         let shadowed = "SELECT 1 FROM records a WHERE EXISTS (SELECT a.src FROM labels a WHERE did = a.val)";
         assert!(written(backend, shadowed).contains("src"));
         assert!(on(backend, "SELECT 1 FROM records a WHERE EXISTS (SELECT a.did FROM labels a)").is_err());
@@ -65,7 +65,7 @@ fn a_name_is_a_column_of_what_can_be_seen() {
 }
 
 #[test]
-fn every_relation_has_an_alias_of_its_own() {
+fn every_relation_has_a_unique_alias() {
     let sql = "SELECT t.value, t.key FROM script_x x, jsonb_each_text('{}') AS t WHERE x.n = 1";
     assert_eq!(
         written(Backend::Postgres, sql),
@@ -78,7 +78,7 @@ fn every_relation_has_an_alias_of_its_own() {
         "WITH `cte_1` AS (SELECT `t2`.`uri` AS `uri` FROM temp.`records_lean` AS `t2`) \
          SELECT `t3`.`uri` AS `uri` FROM `cte_1` AS `t3` JOIN temp.`labels` AS `t4` ON (`t4`.`uri` = `t3`.`uri`)"
     );
-    // A value of a function may be called by the function's alias.
+    // The value of a function can be named by the function's alias.
     let sql = "SELECT tag FROM jsonb_array_elements_text('[]') AS tag";
     assert!(
         written(Backend::Postgres, sql)
@@ -87,7 +87,7 @@ fn every_relation_has_an_alias_of_its_own() {
 }
 
 #[test]
-fn aliases_of_an_answer_are_names_too() {
+fn result_columns_can_be_named() {
     for backend in BOTH {
         written(backend, "SELECT did AS d, count(*) AS n FROM records GROUP BY d ORDER BY n DESC, d");
         written(backend, "SELECT did FROM records UNION SELECT src FROM labels ORDER BY did");
@@ -119,7 +119,7 @@ fn arguments_that_take_long_are_bounded() {
         let refused = check(sql, &[json!(long)], backend, &catalog()).unwrap_err();
         assert!(matches!(refused, Refusal::TooLong { .. }), "{sql}: {refused}");
         check(sql, &[json!("x")], backend, &catalog()).unwrap();
-        // What is not known is measured by the database.
+        // The length of other expressions is checked by the database.
         let unknown = check(&sql.replace("$1", "did"), &[], backend, &catalog()).unwrap().sql;
         assert!(unknown.contains("short("), "{unknown}");
     }
@@ -127,7 +127,7 @@ fn arguments_that_take_long_are_bounded() {
     for backend in BOTH {
         written(backend, &calls(MAX_CALLS as usize));
         assert_eq!(refused(backend, &calls(MAX_CALLS as usize + 1)), Refusal::TooManyCalls);
-        // Those of a subquery count each time that they are named.
+        // The calls of a subquery's column count for each use of the column.
         let inner = format!("(SELECT {} AS x) AS t", vec!["lower('a')"; 20].join(" || "));
         written(backend, &format!("SELECT x FROM {inner}"));
         assert_eq!(refused(backend, &format!("SELECT x, x, x FROM {inner}")), Refusal::TooManyCalls);

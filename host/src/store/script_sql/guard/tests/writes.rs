@@ -1,10 +1,10 @@
-//! What may be written, and what is no single statement of a script.
+//! Tests that only own tables can be written, and that other statements are refused.
 
 use super::super::*;
 use super::{BOTH, on};
 
 #[test]
-fn nothing_but_own_tables_is_written() {
+fn only_own_tables_can_be_written() {
     for sql in [
         "INSERT INTO records (did) VALUES ('x')",
         "UPDATE records SET record = '{}'",
@@ -32,7 +32,7 @@ fn nothing_but_own_tables_is_written() {
 }
 
 #[test]
-fn no_other_statement_and_one_at_a_time() {
+fn other_and_multiple_statements_are_refused() {
     for sql in [
         "PRAGMA query_only = off",
         "ATTACH DATABASE '/etc/passwd' AS x",

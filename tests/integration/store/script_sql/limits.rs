@@ -1,4 +1,5 @@
-//! What one statement may take: time, memory, temporary files. Each of these took seconds past its deadline, or gigabytes.
+//! Tests the limits of one statement: time, memory, temporary files. Without the limits each of these statements takes
+//! seconds beyond its deadline, or gigabytes.
 
 use std::time::{Duration, Instant};
 
@@ -6,23 +7,23 @@ use belvedere::testing::store::script_sql::STATEMENT_TIME;
 
 use super::*;
 
-/// A statement ends within this time whatever it does. On a busy machine that is late; without bounds these took half a
+/// Every statement must end within this time, even on a busy machine. Without limits these statements took half a
 /// minute and more.
-const PATIENCE: Duration = Duration::from_secs(STATEMENT_TIME.as_secs() + 5);
-/// Numbers from 1, as a table.
+const TIME_LIMIT: Duration = Duration::from_secs(STATEMENT_TIME.as_secs() + 5);
+/// A common table expression with the numbers from 1.
 const NUMBERS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000)";
 
-async fn ends(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawError> {
+async fn ends_in_time(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawError> {
     let began = Instant::now();
-    let result = tokio::time::timeout(PATIENCE, ask(db, sql, params)).await;
+    let result = tokio::time::timeout(TIME_LIMIT, ask(db, sql, params)).await;
     let shown = &sql[..sql.len().min(200)];
     let result = result.unwrap_or_else(|_| panic!("still running after {:?}: {shown}", began.elapsed()));
     assert!(!matches!(result, Err(RawError::Store(_) | RawError::NoRole(_))), "{shown}: {result:?}");
     result
 }
 
-async fn is_stopped_at_last(db: &Db, sql: &str, params: &[Value]) {
-    let result = ends(db, sql, params).await;
+async fn assert_stopped(db: &Db, sql: &str, params: &[Value]) {
+    let result = ends_in_time(db, sql, params).await;
     let stopped = matches!(
         result,
         Err(RawError::TooSlow | RawError::TooLarge | RawError::Full | RawError::Database(_))
@@ -30,7 +31,7 @@ async fn is_stopped_at_last(db: &Db, sql: &str, params: &[Value]) {
     assert!(stopped, "{sql}: {:?}", result.map(|answer| answer.count));
 }
 
-/// The most memory that this process had, in bytes.
+/// Peak memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -38,7 +39,7 @@ fn peak() -> u64 {
 }
 
 #[tokio::test]
-async fn a_statement_on_sqlite_has_its_room() {
+async fn a_statement_on_sqlite_has_its_limits() {
     let db = db::sqlite().await;
     ask(&db, "CREATE TABLE script_big (x text)", &[]).await.unwrap();
     let big = json!("x".repeat(200_000));
@@ -52,14 +53,14 @@ async fn a_statement_on_sqlite_has_its_room() {
         "SELECT count(*) AS n FROM (SELECT $1 || i AS x FROM n UNION SELECT $1 || i FROM n) AS a",
         "SELECT lag($1 || i, 100000) OVER (ORDER BY i) AS x FROM n LIMIT 1",
     ] {
-        is_stopped_at_last(&db, &format!("{NUMBERS} {select}"), std::slice::from_ref(&big)).await;
+        assert_stopped(&db, &format!("{NUMBERS} {select}"), std::slice::from_ref(&big)).await;
     }
     let many = (0..60).map(|n| format!("count(DISTINCT i * {n} + 1) AS c{n}")).collect::<Vec<_>>().join(", ");
-    is_stopped_at_last(&db, &format!("{NUMBERS} SELECT {many} FROM n"), &[]).await;
+    assert_stopped(&db, &format!("{NUMBERS} SELECT {many} FROM n"), &[]).await;
     let fill = "INSERT INTO script_big (x) SELECT x FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
                 WHERE i < 100000000) SELECT DISTINCT $1 || i AS x FROM n) AS a";
-    is_stopped_at_last(&db, fill, std::slice::from_ref(&big)).await;
-    // Without bounds it was 1.9 GB; the rest of the process is a part of this.
+    assert_stopped(&db, fill, std::slice::from_ref(&big)).await;
+    // Without limits it was 1.9 GB. It includes the rest of the process.
     assert!(peak() - before < 160 << 20, "{} MiB", (peak() - before) >> 20);
     assert_eq!(rows(&db, "SELECT count(*) AS n FROM script_big", &[]).await, json!([{ "n": 0 }]));
 }
@@ -70,7 +71,7 @@ async fn values_on_sqlite_are_bounded() {
     let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(300_000));
     apply(&db, 1, vec![put(&uri(1, NOTE, "a"), 1, &large), put(&uri(1, NOTE, "b"), 2, r#"{"text":"y"}"#)])
         .await;
-    // One large record on the network does not fail the statements that pass by it.
+    // One large record on the network does not make statements fail that read it.
     let sql = "SELECT rkey, record ->> 'text' AS text FROM records ORDER BY rkey";
     assert_eq!(rows(&db, sql, &[]).await, json!([{ "rkey": "a" }, { "rkey": "b", "text": "y" }]));
     let twice = ask(&db, "SELECT length($1 || $1) AS n", &[json!("x".repeat(200_000))]).await;
@@ -91,13 +92,13 @@ on_both! {
         };
         for call in calls {
             let known = call.replace("@a", "$1").replace("@b", "$1");
-            // Where the guard does not know them the database measures.
+            // The database checks the length of computed arguments.
             let computed = call.replace("@a", "t.a").replace("@b", "t.b");
             for sql in [
                 format!("SELECT {known} AS x"),
                 format!("SELECT {computed} AS x FROM (SELECT $1 AS a, lower($1) AS b) AS t"),
             ] {
-                let refused = ends(&db, &sql, std::slice::from_ref(&long)).await;
+                let refused = ends_in_time(&db, &sql, std::slice::from_ref(&long)).await;
                 assert!(refused.is_err(), "{sql}: {refused:?}");
             }
         }
@@ -121,11 +122,11 @@ on_both! {
                  "length(initcap(a))".to_owned()]
         };
         for call in calls {
-            // Many in one row, for many rows: the clock is looked at in between.
+            // Many calls per row, for many rows: the deadline is checked in between.
             let sum = vec![call.as_str(); 25].join(" + ");
             let sql = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
                                SELECT sum({sum}) AS x FROM (SELECT n.i, concat($1, n.i) AS a FROM n) AS t");
-            let result = ends(&db, &sql, std::slice::from_ref(&long)).await;
+            let result = ends_in_time(&db, &sql, std::slice::from_ref(&long)).await;
             assert!(matches!(result, Err(RawError::TooSlow | RawError::TooLarge | RawError::Database(_))), "{call}: {result:?}");
         }
     }
@@ -149,10 +150,10 @@ on_both! {
             };
             let gone = tokio::time::timeout(Duration::from_millis(300), ask(&db, &forever, &[])).await;
             assert!(gone.is_err());
-            assert_eq!(threads(), 1, "it still runs");
+            assert_eq!(threads(), 1, "it is still running");
             let gone = Instant::now();
             while threads() > 0 {
-                assert!(gone.elapsed() < STATEMENT_TIME / 2, "the thread goes on without a caller");
+                assert!(gone.elapsed() < STATEMENT_TIME / 2, "the thread continues without a caller");
                 tokio::task::yield_now().await;
             }
             return;
@@ -164,10 +165,10 @@ on_both! {
         };
         let gone = tokio::time::timeout(Duration::from_millis(300), ask(&db, &forever, &[])).await;
         assert!(gone.is_err());
-        assert_eq!(running().await, 1, "it still runs");
+        assert_eq!(running().await, 1, "it is still running");
         let gone = Instant::now();
         while running().await > 0 {
-            assert!(gone.elapsed() < STATEMENT_TIME / 2, "the server goes on without a caller");
+            assert!(gone.elapsed() < STATEMENT_TIME / 2, "the server continues without a caller");
         }
     }
 }

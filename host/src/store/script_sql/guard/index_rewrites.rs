@@ -1,12 +1,13 @@
-//! Conditions and orders on `records` that no index helps with as they stand, said again so that one does. What is
-//! added follows from what is there, so no row more or less is found.
-//! Where a statement names its columns, `records` has a lean form: on SQLite without the CID, whose expression is long to
-//! prepare, on PostgreSQL with the number of the collection, which a `*` must not show.
+//! Rewrites conditions and orders on `records` so that they can use an index. The rewritten statement returns the same
+//! rows.
 //!
-//! - `uri = X`: the URI is put together of three columns, so those three are compared with the parts of X as well.
-//! - `collection = X` on PostgreSQL: the number of the collection is compared as well, which makes it a constant; else the
-//!   order of an index on it can't be used.
-//! - `ORDER BY indexed_at`: `indexed_us` is the same time as a number, and has an index.
+//! - `uri = X`: the URI is computed from three columns, so these are also compared with the parts of X.
+//! - `collection = X` on PostgreSQL: the id of the collection is also compared. Only with a constant id can the order
+//!   of an index on it be used.
+//! - `ORDER BY indexed_at`: sorts by `indexed_us` instead, the same time as a number, which has an index.
+//!
+//! A statement that names its columns uses the lean view of `records`: on SQLite it has no CID, whose expression takes
+//! long to prepare; on PostgreSQL it also has the collection's id, which `*` must not include.
 
 use sqlparser::ast::{Expr, GroupByExpr, Ident, OrderByExpr, Query, Select, SelectItem, SetExpr, Value};
 use sqlparser::tokenizer::Token;
@@ -14,9 +15,9 @@ use sqlparser::tokenizer::Token;
 use super::super::super::Backend;
 use super::super::VIEW_SCHEMA;
 use super::scope::Cost;
-use super::{Emit, Refusal, absent};
+use super::{Emitter, Refusal, refuse_if};
 
-/// Whether the lean form of `records` will do: no `*` but that of `count(*)`, and on SQLite no CID.
+/// Whether the statement can use the lean view of `records`: it has no `*` except in `count(*)`, and on SQLite no CID.
 pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
     let mut meant = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).peekable();
     let mut before = None;
@@ -31,7 +32,7 @@ pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
             Token::Word(word) if backend == Backend::Sqlite && word.value.eq_ignore_ascii_case("cid") => {
                 return false;
             }
-            // It would join what only one of the forms has.
+            // NATURAL would join on columns that only one of the two views has.
             Token::Word(word) if word.value.eq_ignore_ascii_case("natural") => return false,
             _ => {}
         }
@@ -40,40 +41,40 @@ pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
     true
 }
 
-/// How often the text that a URI is compared with is written.
-const REPEATS: u32 = 8;
+/// Factor for the cost of the value that a URI is compared with, because it is written several times.
+const URI_REPEATS: u32 = 8;
 
-impl Emit<'_> {
-    /// The text in front of the columns of `records`, if `expr` is its column of that name.
+impl Emitter<'_> {
+    /// The prefix of the columns of `records`, if `expr` is its column of that name.
     fn column_of_records(&self, expr: &Expr, column: &str) -> Option<String> {
-        let is = |name: &Ident| self.plain(name).is_ok_and(|plain| plain.eq_ignore_ascii_case(column));
+        let is = |name: &Ident| self.checked_name(name).is_ok_and(|plain| plain.eq_ignore_ascii_case(column));
         let found = match expr {
-            Expr::Identifier(name) if is(name) => self.bare(name),
+            Expr::Identifier(name) if is(name) => self.resolve_unqualified(name),
             Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [table, name] if is(name) => self.qualified(table, name),
+                [table, name] if is(name) => self.resolve_qualified(table, name),
                 _ => return None,
             },
             _ => return None,
         };
-        // One that is not found is refused where it is written.
+        // A name that can't be resolved is refused when it is written.
         found.ok()?.of_records
     }
 
-    /// Writes `left = right` with its parts, if one side is the URI of a record and the other something simple.
+    /// Writes `left = right` with the URI's parts, if one side is the URI of a record and the other a column or a text.
     /// Otherwise writes nothing and returns false.
     pub(super) fn uri_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, Refusal> {
         let sides = [(left, right), (right, left)];
         let found = sides.into_iter().find_map(|(column, other)| {
             let before = self.column_of_records(column, "uri")?;
-            self.is_text(other).then_some((before, other))
+            self.is_column_or_text(other).then_some((before, other))
         });
         let Some((before, other)) = found else { return Ok(false) };
         let (start, before_it) = (self.out.len(), self.spent);
         self.expr(other)?;
         let uri = self.out.split_off(start);
         self.spend(Cost {
-            nodes: (self.spent.nodes - before_it.nodes).saturating_mul(REPEATS),
-            calls: (self.spent.calls - before_it.calls).saturating_mul(REPEATS),
+            nodes: (self.spent.nodes - before_it.nodes).saturating_mul(URI_REPEATS),
+            calls: (self.spent.calls - before_it.calls).saturating_mul(URI_REPEATS),
         })?;
         let [uri_column, did, collection, rkey] =
             ["uri", "did", "collection", "rkey"].map(|name| format!("{before}{}", self.quoted(name)));
@@ -84,8 +85,8 @@ impl Emit<'_> {
         Ok(true)
     }
 
-    /// Writes `left = right` with the number of the collection, if one side is the collection of a record and the other a
-    /// known text, on PostgreSQL. Otherwise writes nothing and returns false.
+    /// Writes `left = right` with the collection's id, on PostgreSQL, if one side is the collection of a record and the
+    /// other a literal or parameter. Otherwise writes nothing and returns false.
     pub(super) fn collection_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, Refusal> {
         if !self.is_postgres() || !self.lean {
             return Ok(false);
@@ -93,7 +94,7 @@ impl Emit<'_> {
         let sides = [(left, right), (right, left)];
         let found = sides.into_iter().find_map(|(column, other)| {
             let before = self.column_of_records(column, "collection")?;
-            (matches!(other, Expr::Value(_)) && self.is_text(other)).then_some((before, other))
+            (matches!(other, Expr::Value(_)) && self.is_column_or_text(other)).then_some((before, other))
         });
         let Some((before, other)) = found else { return Ok(false) };
         let start = self.out.len();
@@ -106,8 +107,8 @@ impl Emit<'_> {
         Ok(true)
     }
 
-    /// A column, or a text that is known.
-    fn is_text(&self, expr: &Expr) -> bool {
+    /// Whether it is a column, or a text literal or parameter.
+    fn is_column_or_text(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
             Expr::Value(value) => match &value.value {
@@ -123,25 +124,24 @@ impl Emit<'_> {
         }
     }
 
-    /// Writes an item of an ORDER BY as the number it stands for, if that is the same order. Otherwise writes nothing and
-    /// returns false.
-    pub(super) fn quick_order(&mut self, item: &OrderByExpr) -> Result<bool, Refusal> {
+    /// Writes `indexed_us` for an ORDER BY item `indexed_at` of `records`. Otherwise writes nothing and returns false.
+    pub(super) fn order_by_indexed_us(&mut self, item: &OrderByExpr) -> Result<bool, Refusal> {
         let Some(before) = self.column_of_records(&item.expr, "indexed_at") else { return Ok(false) };
-        absent("WITH FILL", item.with_fill.is_some())?;
+        refuse_if("WITH FILL", item.with_fill.is_some())?;
         let column = self.quoted("indexed_us");
         self.push(&format!("{before}{column}"));
         Ok(true)
     }
 }
 
-/// Whether the rows of a query are those of its tables, so that an ORDER BY may name columns that it does not give.
+/// Whether each row of a query is a row of its tables, so that ORDER BY can use columns that the query does not return.
 pub(super) fn keeps_rows(query: &Query) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     let Select { distinct: None, projection, group_by, having: None, .. } = &**select else {
         return false;
     };
     let GroupByExpr::Expressions(groups, _) = group_by else { return false };
-    // An alias would come first.
+    // In ORDER BY an alias takes precedence over a column.
     let renames = projection.iter().any(|item| match item {
         SelectItem::ExprWithAlias { alias, .. } => {
             ["indexed_at", "indexed_us"].iter().any(|name| alias.value.eq_ignore_ascii_case(name))
@@ -151,7 +151,7 @@ pub(super) fn keeps_rows(query: &Query) -> bool {
     groups.is_empty() && !renames && !has_aggregate(projection)
 }
 
-/// Whether a SELECT without groups makes one row of many: then there is nothing to order.
+/// Whether a SELECT without GROUP BY may aggregate its rows: then columns of its tables can't be used in ORDER BY.
 fn has_aggregate(items: &[SelectItem]) -> bool {
     items.iter().any(|item| {
         matches!(
@@ -162,7 +162,7 @@ fn has_aggregate(items: &[SelectItem]) -> bool {
     })
 }
 
-/// The account, the collection and the key in the text of a record's URI.
+/// Expressions for the DID, the collection and the rkey in a record's URI.
 fn parts(uri: &str, postgres: bool) -> [String; 3] {
     if postgres {
         return [3, 4, 5].map(|n| format!("split_part({uri}, '/', {n})"));
