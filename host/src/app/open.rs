@@ -10,7 +10,7 @@ use crate::keys::instance::InstanceKeyError;
 use crate::net::{self, OutboundPolicy};
 use crate::random::Random;
 use crate::scripts::{EngineConfig, EngineError};
-use crate::store::script_sql::role::Access;
+use crate::store::script_sql::role::ScriptRole;
 use crate::store::{Db, StoreError};
 
 /// Why the server can't start.
@@ -34,7 +34,7 @@ pub enum StartError {
 ///
 /// # Errors
 /// Names the database, without its password.
-pub async fn open_store(config: &config::Database, scripts: &Access) -> Result<Db, StartError> {
+pub async fn open_store(config: &config::Database, scripts: &ScriptRole) -> Result<Db, StartError> {
     let named = |error| StartError::Store { url: config.redacted_url(), error };
     let db = Db::open_with(&config.url, config.max_connections, scripts).await.map_err(named)?;
     // Looking is cheaper than the lock that migrating takes.
@@ -50,17 +50,17 @@ pub async fn open_store(config: &config::Database, scripts: &Access) -> Result<D
 ///
 /// # Errors
 /// When the key can't be read. It is not asked for where it is not needed.
-pub fn script_access(config: &Config) -> Result<Access, SecretError> {
+pub fn script_access(config: &Config) -> Result<ScriptRole, SecretError> {
     let database = &config.database;
     Ok(match &database.script_sql {
         ScriptSql::OwnRole if database.is_postgres() => {
             let secrets = config.secrets.load(&Random::system())?;
             let key = MacKey::derive(secrets.encryption.reveal(), "script SQL role");
-            Access::Own { password: Some(hex::encode(key.tag(b"password"))) }
+            ScriptRole::Own { password: Some(hex::encode(key.tag(b"password"))) }
         }
-        ScriptSql::OwnRole => Access::Own { password: None },
-        ScriptSql::Address(url) => Access::Given { url: url.reveal().clone() },
-        ScriptSql::Guarded => Access::Guarded,
+        ScriptSql::OwnRole => ScriptRole::Own { password: None },
+        ScriptSql::Address(url) => ScriptRole::Given { url: url.reveal().clone() },
+        ScriptSql::Guarded => ScriptRole::Guarded,
     })
 }
 

@@ -8,7 +8,7 @@ use crate::app::{engine_config, net_client, script_access};
 use crate::config::Config;
 use crate::net;
 use crate::scripts::Engine;
-use crate::store::script_sql::{self, RawError, ScriptWalls};
+use crate::store::script_sql::{self, ScriptIsolation, ScriptSqlError};
 use crate::store::{Backend, Db};
 
 /// Time limit of each network check, ample for a healthy server.
@@ -151,16 +151,16 @@ async fn database(config: &Config) -> Vec<Finding> {
 /// Checks how scripts' SQL is kept from the server's tables.
 async fn script_sql_protection(db: &Db) -> Option<Finding> {
     let result = match script_sql::walls(db).await {
-        Ok(ScriptWalls::Sqlite) => return None,
-        Ok(ScriptWalls::GuardAndRole { name, bounds_files }) => {
+        Ok(ScriptIsolation::Sqlite) => return None,
+        Ok(ScriptIsolation::GuardAndRole { name, limits_temp_files }) => {
             let protection = format!("each statement is checked and runs under the role {name}");
-            let files = if bounds_files { "" } else { UNBOUNDED_FILES };
+            let files = if limits_temp_files { "" } else { UNBOUNDED_FILES };
             Ok(format!("{protection}{files}"))
         }
-        Ok(ScriptWalls::Guard) => {
+        Ok(ScriptIsolation::Guard) => {
             Ok("each statement is checked, but runs under the server's role (SCRIPT_SQL=guarded)".to_owned())
         }
-        Err(RawError::NoRole(reason)) => Err(format!("{reason}, so db.raw is disabled. {ROLE_FIX}")),
+        Err(ScriptSqlError::RoleError(reason)) => Err(format!("{reason}, so db.raw is disabled. {ROLE_FIX}")),
         Err(error) => Err(error.to_string()),
     };
     Some(Finding::new("scripts' SQL", result))

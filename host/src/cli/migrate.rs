@@ -8,7 +8,7 @@ use super::print_line;
 use crate::app::script_access;
 use crate::config::Config;
 use crate::store::Db;
-use crate::store::script_sql::{self, ScriptWalls};
+use crate::store::script_sql::{self, ScriptIsolation};
 
 pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let shown = config.database.redacted_url();
@@ -24,11 +24,11 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     }
     print_line(&format_args!("{shown}: {pending} migrations applied"));
     match script_sql::walls(&db).await {
-        Ok(ScriptWalls::Sqlite) => {}
-        Ok(ScriptWalls::Guard) => {
+        Ok(ScriptIsolation::Sqlite) => {}
+        Ok(ScriptIsolation::Guard) => {
             print_line(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)"));
         }
-        Ok(ScriptWalls::GuardAndRole { name, .. }) => {
+        Ok(ScriptIsolation::GuardAndRole { name, .. }) => {
             print_line(&format_args!("scripts' SQL runs under the role {name}"));
         }
         // Only db.raw is affected, so the migration still succeeds.

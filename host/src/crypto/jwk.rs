@@ -1,4 +1,4 @@
-//! P-256 keys as JSON OutboundHttp Keys (RFC 7517, RFC 7518 §6.2), and their thumbprints (RFC 7638).
+//! P-256 keys as JSON Web Keys (RFC 7517, RFC 7518 §6.2), and their thumbprints (RFC 7638).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

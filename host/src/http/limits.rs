@@ -54,7 +54,7 @@ pub const MIN_READ_BYTES: u64 = MIN_READ_RATE * TICK.as_secs() * STALL_TICKS as 
 /// hides for a minute how slowly the client reads.
 pub const UNSENT_BYTES: u32 = 128 * 1024;
 
-/// UnreadBody response bytes on one connection that need no reservation: about the size of the connection's own buffers.
+/// Unread response bytes on one connection that need no reservation: about the size of the connection's own buffers.
 pub const FREE_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// Bytes in one unit of [`RESPONSE_MEMORY`], and in one piece of an HTTP/2 response.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
 use crate::store::fields::build::{self, BuildError, BuildLock};
-use crate::store::fields::table::{self, Entry, State};
+use crate::store::fields::table::{self, FieldIndex, State};
 use crate::store::{Db, StoreError};
 
 /// Time between two rounds: an index exists soon after it was needed, and a round costs two short statements.
@@ -89,10 +89,10 @@ enum Action {
 }
 
 /// The actions of one round. At most one build, and only if there is no other action.
-fn plan(entries: &[Entry], now: Timestamp, limit: u32) -> Vec<(&Entry, Action)> {
+fn plan(entries: &[FieldIndex], now: Timestamp, limit: u32) -> Vec<(&FieldIndex, Action)> {
     let age = |at: Timestamp| (now.0 - at.0) / 1_000_000;
     let mut actions = Vec::new();
-    let mut ready: Vec<&Entry> = Vec::new();
+    let mut ready: Vec<&FieldIndex> = Vec::new();
     for entry in entries {
         let unused = age(entry.last_used_at) > UNUSED_SECONDS;
         match entry.state {
@@ -107,7 +107,7 @@ fn plan(entries: &[Entry], now: Timestamp, limit: u32) -> Vec<(&Entry, Action)> 
     ready.sort_by_key(|entry| std::cmp::Reverse((entry.last_used_at, entry.calls)));
     actions.extend(ready.iter().skip(limit as usize).map(|entry| (*entry, Action::Drop)));
     if actions.is_empty() && ready.len() < limit as usize {
-        let is_worth_building = |entry: &&Entry| {
+        let is_worth_building = |entry: &&FieldIndex| {
             let may_retry = entry.state == State::Failed && age(entry.state_changed_at) > RETRY_SECONDS;
             (entry.state == State::Candidate || may_retry)
                 && entry.scan_micros >= MIN_COST_MICROS
@@ -123,7 +123,7 @@ async fn build_index(
     db: &Db,
     clock: &Clock,
     lock: &mut BuildLock<'_>,
-    entry: &Entry,
+    entry: &FieldIndex,
 ) -> Result<(), StoreError> {
     let started = clock.now();
     table::set_state(db, entry.id, State::Building, None, None, started).await?;
@@ -152,7 +152,7 @@ fn reason(error: &BuildError) -> String {
     }
 }
 
-fn log_action(entry: &Entry, what: &'static str) {
+fn log_action(entry: &FieldIndex, what: &'static str) {
     let (collection, kind) = (&entry.collection, entry.key.kind.as_str());
     tracing::info!(collection, field = %entry.key.path, kind, "{what}");
 }
@@ -161,13 +161,13 @@ fn log_action(entry: &Entry, what: &'static str) {
 mod tests {
     use super::*;
     use crate::query::path::Path;
-    use crate::store::fields::{Key, Kind};
+    use crate::store::fields::{IndexKey, IndexKind};
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
-    fn entry(id: i64, state: State, scans: i64, scan_micros: i64) -> Entry {
-        let key = Key { collection_id: 1, path: Path::parse("a").unwrap(), kind: Kind::Filter };
-        Entry {
+    fn entry(id: i64, state: State, scans: i64, scan_micros: i64) -> FieldIndex {
+        let key = IndexKey { collection_id: 1, path: Path::parse("a").unwrap(), kind: IndexKind::Filter };
+        FieldIndex {
             id,
             key,
             collection: "com.example.note".into(),
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    fn actions(entries: &[Entry], limit: u32) -> Vec<(i64, Action)> {
+    fn actions(entries: &[FieldIndex], limit: u32) -> Vec<(i64, Action)> {
         plan(entries, NOW, limit).into_iter().map(|(entry, action)| (entry.id, action)).collect()
     }
 

@@ -15,7 +15,7 @@ pub struct GrantRow {
     pub reason: Option<String>,
     /// Space-separated.
     pub scopes: String,
-    /// EventScripts whose scripts may use the grant. Empty: every script, except those of queries without a caller.
+    /// Triggers whose scripts may use the grant. Empty: every script, except those of queries without a caller.
     #[sqlx(try_from = "JsonText<Vec<String>>")]
     pub scripts: Vec<String>,
     /// `pending`, `active` or `needs_reauth`.

@@ -25,7 +25,7 @@ pub mod instance_keys;
 mod intern;
 pub mod jobs;
 pub mod labels;
-mod lane;
+mod read_pool;
 pub mod lease;
 pub mod lexicons;
 pub mod linked_repos;
@@ -52,7 +52,7 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 pub use error::StoreError;
 pub use postgres::Postgres;
-use script_sql::role::Access;
+use script_sql::role::ScriptRole;
 pub use sqlite::Sqlite;
 
 /// A handle to the database; cheap to clone.
@@ -142,14 +142,18 @@ impl Db {
     /// # Errors
     /// [`StoreError::Open`] for a URL of another form, otherwise the error of the database.
     pub async fn open(url: &str, max_connections: u32) -> Result<Self, StoreError> {
-        Self::open_with(url, max_connections, &Access::Own { password: None }).await
+        Self::open_with(url, max_connections, &ScriptRole::Own { password: None }).await
     }
 
     /// As [`Db::open`]; `scripts` determines which PostgreSQL role scripts' SQL runs under.
     ///
     /// # Errors
     /// As [`Db::open`].
-    pub async fn open_with(url: &str, max_connections: u32, scripts: &Access) -> Result<Self, StoreError> {
+    pub async fn open_with(
+        url: &str,
+        max_connections: u32,
+        scripts: &ScriptRole,
+    ) -> Result<Self, StoreError> {
         let max_connections = max_connections.max(1);
         if url.starts_with("sqlite:") {
             Sqlite::open(url, max_connections).await.map(Self::Sqlite)
@@ -283,7 +287,7 @@ impl Db {
         }
     }
 
-    fn fields(&self) -> &fields::Fields {
+    fn fields(&self) -> &fields::FieldUsage {
         match self {
             Self::Sqlite(db) => &db.fields,
             Self::Postgres(db) => &db.fields,

@@ -8,12 +8,12 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
 
 use super::StoreError;
-use super::fields::Fields;
+use super::fields::FieldUsage;
 use super::intern::Interner;
-use super::lane::{Lane, READ_TIME};
-use super::scans::{self, SCAN_TIME};
-use super::script_sql::role::{Access, NoRole, Role};
-use super::script_sql::{self, RawError, ScriptWalls};
+use super::read_pool::{READ_TIME_LIMIT, ReadPool};
+use super::scans::{self, SCAN_TIME_LIMIT};
+use super::script_sql::role::{Role, RoleError, ScriptRole};
+use super::script_sql::{self, ScriptIsolation, ScriptSqlError};
 use crate::fair_share::FairPool;
 
 /// A request that waits longer than this for a connection fails with [`StoreError::Unavailable`].
@@ -30,21 +30,21 @@ const STATEMENT_CACHE: usize = 256;
 pub struct Postgres {
     pub pool: PgPool,
     /// Connections for hot reads.
-    pub(super) lane: Arc<Lane<PgConnection>>,
+    pub(super) read_pool: Arc<ReadPool<PgConnection>>,
     /// Connections for reads that hold a place in `scans`.
-    pub(super) scan_lane: Arc<Lane<PgConnection>>,
+    pub(super) scan_pool: Arc<ReadPool<PgConnection>>,
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
     /// The role that these connections log in as; `None` for the server's own role.
-    pub(super) script_role: Arc<Result<Option<Role>, NoRole>>,
+    pub(super) script_role: Arc<Result<Option<Role>, RoleError>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
-    pub(super) fields: Arc<Fields>,
+    pub(super) fields: Arc<FieldUsage>,
 }
 
 impl Postgres {
-    pub(super) async fn open(url: &str, connections: u32, scripts: &Access) -> Result<Self, StoreError> {
+    pub(super) async fn open(url: &str, connections: u32, scripts: &ScriptRole) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(|_| StoreError::Open("the PostgreSQL URL is malformed".into()))?
             .disable_statement_logging()
@@ -62,8 +62,11 @@ impl Postgres {
             options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)])
         };
         let max_scans = scans::max_on_postgres(connections);
-        let scan_lane = Arc::new(Lane::new(reads(SCAN_TIME), max_scans).within(SCAN_TIME));
-        let lane = Arc::new(Lane::new(reads(READ_TIME), (connections / 2).saturating_sub(max_scans).max(1)));
+        let scan_pool = Arc::new(ReadPool::new(reads(SCAN_TIME_LIMIT), max_scans).within(SCAN_TIME_LIMIT));
+        let read_pool = Arc::new(ReadPool::new(
+            reads(READ_TIME_LIMIT),
+            (connections / 2).saturating_sub(max_scans).max(1),
+        ));
         let own_options = options.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
@@ -85,8 +88,8 @@ impl Postgres {
         let script_sql = Arc::new(script_sql::Connections::new(&own_options, role));
         Ok(Self {
             pool,
-            lane,
-            scan_lane,
+            read_pool,
+            scan_pool,
             scans: scans::pool(max_scans),
             script_sql,
             script_role: Arc::new(script_role),
@@ -98,7 +101,7 @@ impl Postgres {
 
     /// Creates the scripts' role and grants its rights. The inner `Err` says what the server's own role is not allowed
     /// to do.
-    pub(super) async fn prepare_script_role(&self) -> Result<Result<(), NoRole>, StoreError> {
+    pub(super) async fn prepare_script_role(&self) -> Result<Result<(), RoleError>, StoreError> {
         match self.script_role.as_ref() {
             Ok(Some(role)) => Ok(role.prepare(&mut *self.pool.acquire().await?).await?),
             Ok(None) => Ok(Ok(())),
@@ -107,20 +110,20 @@ impl Postgres {
     }
 
     /// Which protections apply to scripts' SQL: the guard alone, or also a role without other rights.
-    pub(super) async fn script_walls(&self) -> Result<ScriptWalls, RawError> {
+    pub(super) async fn script_isolation(&self) -> Result<ScriptIsolation, ScriptSqlError> {
         match self.script_role.as_ref() {
-            Ok(None) => Ok(ScriptWalls::Guard),
-            Err(no_role) => Err(RawError::NoRole(no_role.clone())),
+            Ok(None) => Ok(ScriptIsolation::Guard),
+            Err(no_role) => Err(ScriptSqlError::RoleError(no_role.clone())),
             Ok(Some(role)) => {
-                let bounds_files = script_sql::postgres::try_role(&self.script_sql, role).await?;
-                Ok(ScriptWalls::GuardAndRole { name: role.name().to_owned(), bounds_files })
+                let limits_temp_files = script_sql::postgres::try_role(&self.script_sql, role).await?;
+                Ok(ScriptIsolation::GuardAndRole { name: role.name().to_owned(), limits_temp_files })
             }
         }
     }
 
     pub(super) async fn close(&self) {
-        self.lane.close().await;
-        self.scan_lane.close().await;
+        self.read_pool.close().await;
+        self.scan_pool.close().await;
         self.script_sql.close().await;
         self.pool.close().await;
     }

@@ -11,7 +11,7 @@ use crate::fair_share::{Bounds, FairPool, Place, Tenant};
 
 /// Time limit of a scan, in which it passes over about a million records. A scan that takes longer is stopped; it
 /// counts as a reason to build the index that would avoid it.
-pub(super) const SCAN_TIME: Duration = Duration::from_secs(2);
+pub(super) const SCAN_TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// Largest number of scans at the same time: as many as there are connections for scripts' own SQL, and a quarter of
 /// the usual number of SQLite readers.

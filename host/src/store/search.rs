@@ -11,11 +11,11 @@ use crate::atproto::Nsid;
 use crate::fair_share::Tenant;
 use crate::query::path::Path;
 
-use super::fields::{Key, Kind, build};
+use super::fields::{IndexKey, IndexKind, build};
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use super::records::{Found, PAGE_BYTES, RawRow, RecordRow, complete};
-use super::scans::SCAN_TIME;
-use super::{Db, StoreError, intern, lane};
+use super::scans::SCAN_TIME_LIMIT;
+use super::{Db, StoreError, intern, read_pool};
 
 /// Shorter texts have no trigram: every record is searched for them.
 const MIN_INDEXED_CHARS: usize = 3;
@@ -38,7 +38,7 @@ pub struct SearchArgs<'a> {
 /// candidates from an index.
 pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
     let Some(collection) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
-    let index = db.fields().index(collection, args.field, Kind::Search);
+    let index = db.fields().index(collection, args.field, IndexKind::Search);
     let long_enough = args.text.chars().count() >= MIN_INDEXED_CHARS;
     let index = index.filter(|_| long_enough);
     let place = db.scan_place(args.tenant).await?;
@@ -57,7 +57,8 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
     drop(place);
     let note = |took: Duration| {
         if long_enough {
-            let key = Key { collection_id: collection, path: args.field.clone(), kind: Kind::Search };
+            let key =
+                IndexKey { collection_id: collection, path: args.field.clone(), kind: IndexKind::Search };
             db.fields().note(key, index.is_none().then_some(took));
         }
     };
@@ -71,7 +72,7 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
         Err(error) => {
             // A search that was stopped needs an index most.
             if matches!(error, StoreError::TooSlow) {
-                note(SCAN_TIME);
+                note(SCAN_TIME_LIMIT);
             }
             Err(error)
         }
@@ -87,17 +88,17 @@ async fn run(
     macro_rules! fetch {
         ($pool:expr, $sql:expr) => {{
             let query = bound!($sql);
-            let rows = lane::read!($pool, |conn| query.fetch_all(conn).await);
+            let rows = read_pool::read!($pool, |conn| query.fetch_all(conn).await);
             rows.into_iter().map(|row| Ok(row.raw(args.collection.clone())?)).collect()
         }};
     }
     match db {
         Db::Sqlite(db) => {
-            fetch!(db.scan_lane, compile::<SqliteDialect>(collection, args, sqlite_from(index, args)))
+            fetch!(db.scan_pool, compile::<SqliteDialect>(collection, args, sqlite_from(index, args)))
         }
         Db::Postgres(db) => {
             let visible = Source { text: PostgresDialect::from_visible(None).into_owned(), pattern: None };
-            fetch!(db.scan_lane, compile::<PostgresDialect>(collection, args, visible))
+            fetch!(db.scan_pool, compile::<PostgresDialect>(collection, args, visible))
         }
     }
 }
@@ -113,7 +114,7 @@ fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
     let Some(id) = index else {
         return Source { text: SqliteDialect::from_visible(None).into_owned(), pattern: None };
     };
-    let name = build::name(Kind::Search, id);
+    let name = build::name(IndexKind::Search, id);
     Source {
         text: format!(
             " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \

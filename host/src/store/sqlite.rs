@@ -9,11 +9,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection, SqliteConnection, SqlitePool};
 
 use super::StoreError;
-use super::fields::Fields;
+use super::fields::FieldUsage;
 use super::health::FileId;
 use super::intern::Interner;
-use super::lane::Lane;
-use super::scans::{self, SCAN_TIME};
+use super::read_pool::ReadPool;
+use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql;
 use crate::fair_share::FairPool;
 
@@ -39,9 +39,9 @@ pub struct Sqlite {
     /// A pool of one connection: SQLite has one writer, and waiting for it here is fair and needs no busy loop.
     pub writer: SqlitePool,
     /// Connections for hot reads.
-    pub(super) lane: Arc<Lane<SqliteConnection>>,
+    pub(super) read_pool: Arc<ReadPool<SqliteConnection>>,
     /// Connections for reads that hold a place in `scans`.
-    pub(super) scan_lane: Arc<Lane<SqliteConnection>>,
+    pub(super) scan_pool: Arc<ReadPool<SqliteConnection>>,
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<SqliteConnection>>,
@@ -49,7 +49,7 @@ pub struct Sqlite {
     pub(super) file: FileId,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
-    pub(super) fields: Arc<Fields>,
+    pub(super) fields: Arc<FieldUsage>,
 }
 
 /// Connections for reads that are not hot, such as the admin API's.
@@ -64,7 +64,7 @@ impl Sqlite {
 
     pub(super) async fn open(url: &str, readers: u32) -> Result<Self, StoreError> {
         let options = SqliteConnectOptions::from_str(url).map_err(|e| StoreError::Open(e.to_string()))?;
-        if !script_sql::room::install() {
+        if !script_sql::statement_limits::install() {
             return Err(StoreError::Open(
                 "SQLite was initialised before its memory accounting could be installed".into(),
             ));
@@ -103,13 +103,13 @@ impl Sqlite {
             .thread_name(|n| format!("sqlite-read-{n}"));
         let reader = pool(readers.min(POOLED_READERS)).connect_with(options.clone()).await?;
         let max_scans = scans::max_on_sqlite(readers);
-        let scan_lane = Arc::new(Lane::new(options.clone(), max_scans).within(SCAN_TIME));
-        let lane = Arc::new(Lane::new(options, readers.saturating_sub(max_scans).max(1)));
+        let scan_pool = Arc::new(ReadPool::new(options.clone(), max_scans).within(SCAN_TIME_LIMIT));
+        let read_pool = Arc::new(ReadPool::new(options, readers.saturating_sub(max_scans).max(1)));
         Ok(Self {
             reader,
             writer,
-            lane,
-            scan_lane,
+            read_pool,
+            scan_pool,
             scans: scans::pool(max_scans),
             script_sql,
             file,
@@ -120,8 +120,8 @@ impl Sqlite {
     }
 
     pub(super) async fn close(&self) {
-        self.lane.close().await;
-        self.scan_lane.close().await;
+        self.read_pool.close().await;
+        self.scan_pool.close().await;
         self.script_sql.close().await;
         self.reader.close().await;
         // The last connection to close checkpoints the WAL and removes it.

@@ -4,7 +4,7 @@ use belvedere::testing::atproto::Cid;
 use belvedere::testing::clock::Timestamp;
 use belvedere::testing::store::index::{AccountStatus, Change};
 use belvedere::testing::store::labels::{self, Label};
-use belvedere::testing::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, RawError};
+use belvedere::testing::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, ScriptSqlError};
 use belvedere::testing::store::{Backend, Db};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ mod limits;
 
 const CID: &str = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
 
-async fn ask(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawError> {
+async fn ask(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, ScriptSqlError> {
     script_sql::run(db, sql, params).await
 }
 
@@ -28,7 +28,7 @@ async fn rows(db: &Db, sql: &str, params: &[Value]) -> Value {
     serde_json::from_slice(&answer.rows).unwrap()
 }
 
-async fn error(db: &Db, sql: &str) -> RawError {
+async fn error(db: &Db, sql: &str) -> ScriptSqlError {
     match ask(db, sql, &[]).await {
         Err(error) => error,
         Ok(answer) => panic!("{sql}: {answer:?}"),
@@ -116,7 +116,7 @@ on_both! {
         let put = ask(&db, sql, &[json!("at://a"), json!(1), json!(null)]).await.unwrap();
         assert_eq!(put.changed, Some(1));
         let again = ask(&db, sql, &[json!("at://a"), json!(1), json!("x")]).await;
-        assert!(matches!(again, Err(RawError::Database(_))), "{again:?}");
+        assert!(matches!(again, Err(ScriptSqlError::Database(_))), "{again:?}");
         let sql = "INSERT INTO script_seen (uri, n) SELECT uri, 5 FROM records WHERE true ON CONFLICT (uri) DO NOTHING";
         assert_eq!(ask(&db, sql, &[]).await.unwrap().changed, Some(2));
         let sql = "INSERT INTO script_seen (uri, n) VALUES ($1, 1) ON CONFLICT (uri) DO UPDATE SET n = script_seen.n + excluded.n \
@@ -134,7 +134,7 @@ on_both! {
         assert_eq!(rows(&db, "SELECT * FROM script_saw", &[]).await, json!([{ "uri": "at://a", "n": 2 }]));
         ask(&db, "DROP INDEX script_seen_n", &[]).await.unwrap();
         ask(&db, "DROP TABLE script_saw", &[]).await.unwrap();
-        assert!(matches!(error(&db, "SELECT * FROM script_saw").await, RawError::Database(_)));
+        assert!(matches!(error(&db, "SELECT * FROM script_saw").await, ScriptSqlError::Database(_)));
     }
 
     async fn finds_records_by_uri_wherever_it_comes_from(db) {
@@ -177,28 +177,28 @@ on_both! {
         let pairs = "SELECT count(*) AS n FROM records a, records b, records c, records d, records e";
         let changes = (0..300).map(|n| put(&uri(n, NOTE, &format!("r{n}")), 1, "{}")).collect();
         apply(&db, 1, changes).await;
-        assert!(matches!(error(&db, pairs).await, RawError::TooSlow));
+        assert!(matches!(error(&db, pairs).await, ScriptSqlError::TooSlow));
         // Other statements still work.
         assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 300 }]));
         let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
         // On PostgreSQL the rows may exceed the limit of temporary files first.
         let stopped = error(&db, forever).await;
-        assert!(matches!(stopped, RawError::TooSlow | RawError::TemporaryFiles), "{stopped}");
+        assert!(matches!(stopped, ScriptSqlError::TooSlow | ScriptSqlError::TemporaryFiles), "{stopped}");
         let many = "SELECT a.rkey FROM records a, records b";
-        assert!(matches!(error(&db, many).await, RawError::TooManyRows));
+        assert!(matches!(error(&db, many).await, ScriptSqlError::TooManyRows));
         let exactly = format!("SELECT a.rkey FROM records a, records b LIMIT {MAX_ROWS}");
         assert_eq!(ask(&db, &exactly, &[]).await.unwrap().count, MAX_ROWS);
         let big = "SELECT string_agg(r.uri, 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx') AS t FROM records r, records s";
         let refused = error(&db, big).await;
         // PostgreSQL does not limit aggregates that collect rows, so the guard refuses them there.
         match db.backend() {
-            Backend::Sqlite => assert!(matches!(refused, RawError::TooLarge | RawError::Database(_)), "{refused}"),
-            Backend::Postgres => assert!(matches!(refused, RawError::Refused(_)), "{refused}"),
+            Backend::Sqlite => assert!(matches!(refused, ScriptSqlError::TooLarge | ScriptSqlError::Database(_)), "{refused}"),
+            Backend::Postgres => assert!(matches!(refused, ScriptSqlError::Refused(_)), "{refused}"),
         }
         let doubling = "WITH RECURSIVE t(i, s) AS (SELECT 1, CAST('xxxxxxxxxxxxxxxx' AS text) \
                         UNION ALL SELECT i + 1, s || s FROM t WHERE i < 30) SELECT length(max(s)) FROM t";
         let refused = ask(&db, doubling, &[]).await;
-        assert!(!matches!(refused, Err(RawError::Store(_))), "{refused:?}");
+        assert!(!matches!(refused, Err(ScriptSqlError::Store(_))), "{refused:?}");
     }
 
     async fn can_make_only_so_many_tables(db) {
@@ -209,7 +209,7 @@ on_both! {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(refused, RawError::TooManyRelations), "{refused}");
+        assert!(matches!(refused, ScriptSqlError::TooManyRelations), "{refused}");
         assert_eq!(made, MAX_OWN_RELATIONS);
     }
 
@@ -225,7 +225,7 @@ on_both! {
         assert!(names.iter().any(|name| name == "api_keys"));
         for name in names.iter().filter(|name| !script_sql::guard::VIEWS.contains(&name.as_str())) {
             let refused = error(&db, &format!("SELECT * FROM {name}")).await;
-            assert!(matches!(&refused, RawError::Refused(_)), "{refused}");
+            assert!(matches!(&refused, ScriptSqlError::Refused(_)), "{refused}");
             assert!(refused.to_string().contains(name.as_str()), "the refusal names {name}: {refused}");
         }
     }

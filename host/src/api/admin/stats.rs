@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
 use crate::scripts::TallySnapshot;
-use crate::store::fields::table::{self, Entry, State};
+use crate::store::fields::table::{self, FieldIndex, State};
 use crate::store::records;
 
 #[derive(Serialize)]
@@ -75,8 +75,8 @@ pub async fn indexes(app: Arc<App>, _admin: Admin, _request: Request) -> Result<
     ))
 }
 
-impl From<Entry> for Index {
-    fn from(entry: Entry) -> Self {
+impl From<FieldIndex> for Index {
+    fn from(entry: FieldIndex) -> Self {
         let millis = |micros: i64| micros as f64 / 1e3;
         Self {
             collection: entry.collection,

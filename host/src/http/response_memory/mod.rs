@@ -1,6 +1,6 @@
 //! Bounds the memory of responses that clients have not read yet.
 //!
-//! A response stays in memory until its client has read it, and a client may read slowly on purpose. UnreadBody bytes are
+//! A response stays in memory until its client has read it, and a client may read slowly on purpose. Unread bytes are
 //! bounded for the whole server and per client address by a fair pool, and per connection by a counter. Up to
 //! [`limits::FREE_RESPONSE_BYTES`] per connection need no reservation. On HTTP/1.1, where a connection has one response
 //! at a time, such small responses are not even counted.

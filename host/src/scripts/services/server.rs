@@ -20,7 +20,7 @@ use crate::query::{Direction, Filter, Sort};
 use crate::records::{self, ReadError, page};
 use crate::scripts::Variables;
 use crate::store::records::RecordRow;
-use crate::store::script_sql::{self, RawError};
+use crate::store::script_sql::{self, ScriptSqlError};
 use crate::store::{Db, StoreError};
 
 /// Implements `db.*` on the record index. A malformed argument is the script's error, with a text for its author.
@@ -157,18 +157,20 @@ fn store_error(error: StoreError) -> IndexError {
 }
 
 /// Maps the failure of a statement to the fault codes that its author can distinguish.
-fn sql_error(error: RawError) -> IndexError {
+fn sql_error(error: ScriptSqlError) -> IndexError {
     match error {
-        RawError::Refused(refusal) if refusal.is_forbidden() => IndexError::Forbidden(refusal.to_string()),
-        RawError::Refused(_) | RawError::Database(_) => invalid_input(error),
-        RawError::NoRole(_) => IndexError::Forbidden(error.to_string()),
-        RawError::TooSlow
-        | RawError::TooManyRows
-        | RawError::TooLarge
-        | RawError::TemporaryFiles
-        | RawError::Full
-        | RawError::TooManyRelations => IndexError::Limit(error.to_string()),
-        RawError::Store(error) => store_error(error),
+        ScriptSqlError::Refused(refusal) if refusal.is_forbidden() => {
+            IndexError::Forbidden(refusal.to_string())
+        }
+        ScriptSqlError::Refused(_) | ScriptSqlError::Database(_) => invalid_input(error),
+        ScriptSqlError::RoleError(_) => IndexError::Forbidden(error.to_string()),
+        ScriptSqlError::TooSlow
+        | ScriptSqlError::TooManyRows
+        | ScriptSqlError::TooLarge
+        | ScriptSqlError::TemporaryFiles
+        | ScriptSqlError::Full
+        | ScriptSqlError::TooManyRelations => IndexError::Limit(error.to_string()),
+        ScriptSqlError::Store(error) => store_error(error),
     }
 }
 

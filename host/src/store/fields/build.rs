@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, SqlitePool};
 use crate::store::query::{Classes, Dialect, Keys, PostgresDialect, SqliteDialect};
 use crate::store::{Db, Postgres, StoreError};
 
-use super::{Key, Kind};
+use super::{IndexKey, IndexKind};
 
 /// Maximum number of records for an index on SQLite. With more, the build would block writes for longer than their
 /// timeout (10 s; a build takes some 5 µs per record).
@@ -52,10 +52,10 @@ impl From<sqlx::Error> for BuildError {
 }
 
 /// The name of an index, or of a search table.
-pub(in crate::store) fn name(kind: Kind, id: i64) -> String {
+pub(in crate::store) fn name(kind: IndexKind, id: i64) -> String {
     match kind {
-        Kind::Filter | Kind::Sort => format!("field_index_{id}"),
-        Kind::Search => format!("field_search_{id}"),
+        IndexKind::Filter | IndexKind::Sort => format!("field_index_{id}"),
+        IndexKind::Search => format!("field_search_{id}"),
     }
 }
 
@@ -96,24 +96,24 @@ impl BuildLock<'_> {
     ///
     /// # Errors
     /// The incomplete index stays until [`Self::drop_index`].
-    pub async fn build(&mut self, key: &Key, id: i64) -> Result<(), BuildError> {
+    pub async fn build(&mut self, key: &IndexKey, id: i64) -> Result<(), BuildError> {
         match self {
             Self::Sqlite(pool) => match key.kind {
-                Kind::Filter | Kind::Sort => sqlite_index(pool, key, id).await,
-                Kind::Search => sqlite_search(pool, key, id).await,
+                IndexKind::Filter | IndexKind::Sort => sqlite_index(pool, key, id).await,
+                IndexKind::Search => sqlite_search(pool, key, id).await,
             },
             Self::Postgres(conn) => postgres_index(conn, key, id).await,
         }
     }
 
     /// Drops an index, or what an interrupted build left of it. Succeeds if there is none.
-    pub async fn drop_index(&mut self, kind: Kind, id: i64) -> Result<(), StoreError> {
+    pub async fn drop_index(&mut self, kind: IndexKind, id: i64) -> Result<(), StoreError> {
         let name = name(kind, id);
         match self {
             Self::Sqlite(pool) => {
                 let sql = match kind {
-                    Kind::Filter | Kind::Sort => format!("DROP INDEX IF EXISTS {name}"),
-                    Kind::Search => format!(
+                    IndexKind::Filter | IndexKind::Sort => format!("DROP INDEX IF EXISTS {name}"),
+                    IndexKind::Search => format!(
                         "DROP TRIGGER IF EXISTS {name}_insert; DROP TRIGGER IF EXISTS {name}_update; \
                          DROP TRIGGER IF EXISTS {name}_delete; DROP TABLE IF EXISTS {name}"
                     ),
@@ -132,15 +132,15 @@ impl BuildLock<'_> {
 }
 
 /// The columns of an index for filters or sorts. SQLite appends the row id to every index; for PostgreSQL it is added.
-fn columns<D: Dialect>(key: &Key) -> String {
+fn columns<D: Dialect>(key: &IndexKey) -> String {
     let Keys { class, num, txt } = D::keys("record", &key.path, Classes::INDEXED);
     match key.kind {
-        Kind::Filter => format!("{class}, {num}, {txt}, indexed_at"),
-        Kind::Sort | Kind::Search => format!("{class}, {num}, {txt}"),
+        IndexKind::Filter => format!("{class}, {num}, {txt}, indexed_at"),
+        IndexKind::Sort | IndexKind::Search => format!("{class}, {num}, {txt}"),
     }
 }
 
-async fn sqlite_index(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), BuildError> {
+async fn sqlite_index(pool: &SqlitePool, key: &IndexKey, id: i64) -> Result<(), BuildError> {
     let records: i64 = sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM records").fetch_one(pool).await?;
     if records > MAX_SQLITE_RECORDS {
         return Err(BuildError::TooMany(records));
@@ -156,7 +156,7 @@ async fn sqlite_index(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), Build
 
 /// Creates a search table of trigrams, without the texts. SQL triggers update it in each transaction that changes
 /// records.
-async fn sqlite_search(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), BuildError> {
+async fn sqlite_search(pool: &SqlitePool, key: &IndexKey, id: i64) -> Result<(), BuildError> {
     let (name, collection) = (name(key.kind, id), key.collection_id);
     let text = |row: &str| SqliteDialect::text(&format!("{row}record"), &key.path);
     let insert = |row: &str| {
@@ -193,11 +193,11 @@ async fn sqlite_search(pool: &SqlitePool, key: &Key, id: i64) -> Result<(), Buil
     Ok(())
 }
 
-async fn postgres_index(conn: &mut PgConnection, key: &Key, id: i64) -> Result<(), BuildError> {
+async fn postgres_index(conn: &mut PgConnection, key: &IndexKey, id: i64) -> Result<(), BuildError> {
     let (name, collection) = (name(key.kind, id), key.collection_id);
     let shape = match key.kind {
-        Kind::Filter | Kind::Sort => format!("({}, id)", columns::<PostgresDialect>(key)),
-        Kind::Search => {
+        IndexKind::Filter | IndexKind::Sort => format!("({}, id)", columns::<PostgresDialect>(key)),
+        IndexKind::Search => {
             // A standard contrib extension. Since PostgreSQL 13 a superuser is not needed.
             sqlx::raw_sql("CREATE EXTENSION IF NOT EXISTS pg_trgm").execute(&mut *conn).await?;
             format!("USING gin ({} gin_trgm_ops)", PostgresDialect::text("record", &key.path))

@@ -1,6 +1,6 @@
 //! Tracks the record fields that queries filter, sort and search by: how often, at what cost, and which have indexes.
 //!
-//! [`Fields`] is kept in memory: reads record their use of fields in it and look up indexes. [`table`] stores the same
+//! [`FieldUsage`] is kept in memory: reads record their use of fields in it and look up indexes. [`table`] stores the same
 //! in the database, [`build`] builds and drops indexes, and `jobs::field_indexes` decides which.
 
 pub mod build;
@@ -18,7 +18,7 @@ const MAX_NOTED: usize = 512;
 
 /// The purpose of an index of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum IndexKind {
     /// Equality and ranges in `db.query`, newest first.
     Filter = 0,
     /// The sort of `db.query`.
@@ -27,7 +27,7 @@ pub enum Kind {
     Search = 2,
 }
 
-impl Kind {
+impl IndexKind {
     /// The name in the admin API.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,10 +44,10 @@ impl Kind {
 
 /// A field of a collection, with the purpose of its index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct IndexKey {
     pub collection_id: i64,
     pub path: Path,
-    pub kind: Kind,
+    pub kind: IndexKind,
 }
 
 /// The use of a field since the last flush.
@@ -61,20 +61,20 @@ pub struct Use {
 
 /// The fields of a database that are in use, and their indexes.
 #[derive(Debug, Default)]
-pub struct Fields {
+pub struct FieldUsage {
     /// The ids of the indexes that may be used; an id is part of the index's name.
-    ready: RwLock<HashMap<Key, i64>>,
-    noted: Mutex<HashMap<Key, Use>>,
+    ready: RwLock<HashMap<IndexKey, i64>>,
+    noted: Mutex<HashMap<IndexKey, Use>>,
 }
 
-impl Fields {
+impl FieldUsage {
     /// The id of a field's index.
-    pub(super) fn index(&self, collection_id: i64, path: &Path, kind: Kind) -> Option<i64> {
+    pub(super) fn index(&self, collection_id: i64, path: &Path, kind: IndexKind) -> Option<i64> {
         let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
         if ready.is_empty() {
             return None;
         }
-        ready.get(&Key { collection_id, path: path.clone(), kind }).copied()
+        ready.get(&IndexKey { collection_id, path: path.clone(), kind }).copied()
     }
 
     pub(super) fn any_ready(&self) -> bool {
@@ -82,7 +82,7 @@ impl Fields {
     }
 
     /// Replaces the indexes that may be used.
-    pub(super) fn set_ready(&self, ready: HashMap<Key, i64>) {
+    pub(super) fn set_ready(&self, ready: HashMap<IndexKey, i64>) {
         *self.ready.write().unwrap_or_else(PoisonError::into_inner) = ready;
     }
 
@@ -92,7 +92,7 @@ impl Fields {
     }
 
     /// Records a call, with its duration if it was a scan.
-    pub(super) fn note(&self, key: Key, scan: Option<Duration>) {
+    pub(super) fn note(&self, key: IndexKey, scan: Option<Duration>) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.len() >= MAX_NOTED && !noted.contains_key(&key) {
             return;
@@ -106,7 +106,7 @@ impl Fields {
     }
 
     /// Takes what was recorded since the last call.
-    pub(super) fn take(&self) -> HashMap<Key, Use> {
+    pub(super) fn take(&self) -> HashMap<IndexKey, Use> {
         std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -115,13 +115,13 @@ impl Fields {
 mod tests {
     use super::*;
 
-    fn key(path: &str) -> Key {
-        Key { collection_id: 1, path: Path::parse(path).unwrap(), kind: Kind::Filter }
+    fn key(path: &str) -> IndexKey {
+        IndexKey { collection_id: 1, path: Path::parse(path).unwrap(), kind: IndexKind::Filter }
     }
 
     #[test]
     fn notes_are_counted_once_and_bounded() {
-        let fields = Fields::default();
+        let fields = FieldUsage::default();
         fields.note(key("a"), Some(Duration::from_millis(2)));
         fields.note(key("a"), None);
         for n in 0..2 * MAX_NOTED {
@@ -136,13 +136,13 @@ mod tests {
 
     #[test]
     fn an_index_is_used_until_it_is_forgotten() {
-        let fields = Fields::default();
-        assert_eq!(fields.index(1, &key("a").path, Kind::Filter), None);
+        let fields = FieldUsage::default();
+        assert_eq!(fields.index(1, &key("a").path, IndexKind::Filter), None);
         fields.set_ready(HashMap::from([(key("a"), 7)]));
-        assert_eq!(fields.index(1, &key("a").path, Kind::Filter), Some(7));
-        assert_eq!(fields.index(1, &key("a").path, Kind::Sort), None);
-        assert_eq!(fields.index(2, &key("a").path, Kind::Filter), None);
+        assert_eq!(fields.index(1, &key("a").path, IndexKind::Filter), Some(7));
+        assert_eq!(fields.index(1, &key("a").path, IndexKind::Sort), None);
+        assert_eq!(fields.index(2, &key("a").path, IndexKind::Filter), None);
         fields.forget(7);
-        assert_eq!(fields.index(1, &key("a").path, Kind::Filter), None);
+        assert_eq!(fields.index(1, &key("a").path, IndexKind::Filter), None);
     }
 }

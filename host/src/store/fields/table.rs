@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::query::path::Path;
 use crate::store::{Db, StoreError, on};
 
-use super::{Key, Kind};
+use super::{IndexKey, IndexKind};
 
 /// Maximum number of fields without an index; beyond it those with the lowest cost are deleted. More are not in real
 /// use: they come from a script that lets its callers choose the field.
@@ -19,7 +19,7 @@ pub enum State {
     Candidate = 0,
     Building = 1,
     Ready = 2,
-    /// The last build failed; [`Entry::error`] says why.
+    /// The last build failed; [`FieldIndex::error`] says why.
     Failed = 3,
 }
 
@@ -43,10 +43,10 @@ impl State {
 
 /// A field with its use and its index.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct FieldIndex {
     /// Part of the index's name.
     pub id: i64,
-    pub key: Key,
+    pub key: IndexKey,
     pub collection: String,
     pub state: State,
     pub calls: i64,
@@ -67,12 +67,12 @@ const LIST: &str = "SELECT f.id, f.collection_id, c.nsid, f.path, CAST(f.kind AS
      FROM field_indexes f JOIN collections c ON c.id = f.collection_id ORDER BY f.scan_micros DESC, f.id";
 
 /// Reads all entries, those with the highest cost first.
-pub async fn list(db: &Db) -> Result<Vec<Entry>, StoreError> {
+pub async fn list(db: &Db) -> Result<Vec<FieldIndex>, StoreError> {
     let rows: Vec<Row> = on!(db, reader, |pool| sqlx::query_as(LIST).fetch_all(pool).await)?;
     rows.into_iter().map(entry).collect()
 }
 
-fn entry(row: Row) -> Result<Entry, StoreError> {
+fn entry(row: Row) -> Result<FieldIndex, StoreError> {
     let (
         id,
         collection_id,
@@ -89,12 +89,12 @@ fn entry(row: Row) -> Result<Entry, StoreError> {
         error,
     ) = row;
     let corrupt = || StoreError::Corrupt(format!("field_indexes {id}"));
-    let key = Key {
+    let key = IndexKey {
         collection_id,
         path: Path::parse(&path).map_err(|_| corrupt())?,
-        kind: Kind::from_number(kind).ok_or_else(corrupt)?,
+        kind: IndexKind::from_number(kind).ok_or_else(corrupt)?,
     };
-    Ok(Entry {
+    Ok(FieldIndex {
         id,
         key,
         collection,
@@ -182,7 +182,7 @@ pub async fn remove(db: &Db, id: i64) -> Result<(), StoreError> {
 
 /// Reloads which indexes are ready. Reads of this process use them from then on.
 pub async fn refresh(db: &Db) -> Result<(), StoreError> {
-    let ready: HashMap<Key, i64> = list(db)
+    let ready: HashMap<IndexKey, i64> = list(db)
         .await?
         .into_iter()
         .filter(|entry| entry.state == State::Ready)

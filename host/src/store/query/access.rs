@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::query::filter::{Combine, Filter, Op, Scalar};
 use crate::query::path::Path;
 use crate::query::sort::SortKey;
-use crate::store::fields::{Key, Kind};
-use crate::store::{Db, StoreError, lane};
+use crate::store::fields::{IndexKey, IndexKind};
+use crate::store::{Db, StoreError, read_pool};
 
 use super::bounds::{Bounds, class, within};
 use super::sql::{Dialect, Sql, Value};
@@ -102,7 +102,7 @@ impl<'a> IndexCandidates<'a> {
 
     pub(super) async fn choose(&self, db: &Db, args: &QueryArgs<'a>) -> Result<AccessPath<'a>, StoreError> {
         let sort = self.sort.and_then(|path| {
-            let index = db.fields().index(self.collection, path, Kind::Sort)?;
+            let index = db.fields().index(self.collection, path, IndexKind::Sort)?;
             let Order::By { sort, after } = &args.order else { return None };
             Some(Walk { index, path, direction: sort.direction, after: *after })
         });
@@ -136,7 +136,7 @@ impl<'a> IndexCandidates<'a> {
     fn bounds(&self, db: &Db) -> Vec<Bounds<'a>> {
         let mut found: Vec<Bounds<'a>> = Vec::new();
         for (path, op, value) in &self.conditions {
-            let Some(index) = db.fields().index(self.collection, path, Kind::Filter) else { continue };
+            let Some(index) = db.fields().index(self.collection, path, IndexKind::Filter) else { continue };
             let class = class(value);
             match found.iter_mut().find(|bounds| bounds.index == index) {
                 // Values of different types: no row matches, which the WHERE clause takes care of.
@@ -152,7 +152,7 @@ impl<'a> IndexCandidates<'a> {
     pub(super) fn note(&self, db: &Db, used: Option<i64>, took: Duration) {
         for key in self.keys() {
             let index = db.fields().index(key.collection_id, &key.path, key.kind);
-            let answered = index.is_some() && (index == used || key.kind == Kind::Filter);
+            let answered = index.is_some() && (index == used || key.kind == IndexKind::Filter);
             db.fields().note(key, (!answered).then_some(took));
         }
     }
@@ -166,10 +166,10 @@ impl<'a> IndexCandidates<'a> {
         }
     }
 
-    fn keys(&self) -> impl Iterator<Item = Key> {
-        let filters = self.conditions.iter().map(|(path, ..)| (*path, Kind::Filter));
-        let keys = filters.chain(self.sort.map(|path| (path, Kind::Sort)));
-        keys.map(|(path, kind)| Key { collection_id: self.collection, path: path.clone(), kind })
+    fn keys(&self) -> impl Iterator<Item = IndexKey> {
+        let filters = self.conditions.iter().map(|(path, ..)| (*path, IndexKind::Filter));
+        let keys = filters.chain(self.sort.map(|path| (path, IndexKind::Sort)));
+        keys.map(|(path, kind)| IndexKey { collection_id: self.collection, path: path.clone(), kind })
     }
 }
 
@@ -199,17 +199,17 @@ async fn count_within(db: &Db, collection: i64, bounds: &Bounds<'_>) -> Result<i
         sql
     }
     macro_rules! fetch {
-        ($lane:expr, $sql:expr) => {{
+        ($read_pool:expr, $sql:expr) => {{
             let query = bound!($sql);
-            let row = lane::read!($lane, |conn| query.fetch_one(conn).await);
+            let row = read_pool::read!($read_pool, |conn| query.fetch_one(conn).await);
             sqlx::Row::try_get(&row, 0)?
         }};
     }
     Ok(match db {
         Db::Sqlite(db) => {
             let hint = format!("INDEXED BY {}", bounds.index_name());
-            fetch!(db.lane, compiled::<SqliteDialect>(collection, bounds, &hint))
+            fetch!(db.read_pool, compiled::<SqliteDialect>(collection, bounds, &hint))
         }
-        Db::Postgres(db) => fetch!(db.lane, compiled::<PostgresDialect>(collection, bounds, "")),
+        Db::Postgres(db) => fetch!(db.read_pool, compiled::<PostgresDialect>(collection, bounds, "")),
     })
 }

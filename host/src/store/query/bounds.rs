@@ -2,7 +2,7 @@
 
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::Path;
-use crate::store::fields::{Kind, build};
+use crate::store::fields::{IndexKind, build};
 
 use super::sql::{Classes, Dialect, Keys, Sql};
 
@@ -25,7 +25,7 @@ pub(super) enum Class {
 
 impl Bounds<'_> {
     pub(super) fn index_name(&self) -> String {
-        build::name(Kind::Filter, self.index)
+        build::name(IndexKind::Filter, self.index)
     }
 
     pub(super) fn is_one_value(&self) -> bool {

@@ -27,8 +27,8 @@ use crate::query::filter::Filter;
 use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
 use super::records::{Found, HasRecord, PAGE_BYTES, RawRow, RecordRow, Slice, complete, packed};
-use super::scans::SCAN_TIME;
-use super::{Backend, Db, StoreError, intern, lane};
+use super::scans::SCAN_TIME_LIMIT;
+use super::{Backend, Db, StoreError, intern, read_pool};
 
 pub(super) use postgres::Dialect as PostgresDialect;
 pub(super) use sql::{Classes, Dialect, Keys, Sql, Value};
@@ -124,7 +124,7 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, Sto
         Err(error) => {
             // A query that was stopped needs an index most.
             if matches!(error, StoreError::TooSlow) {
-                candidates.note(db, index, SCAN_TIME);
+                candidates.note(db, index, SCAN_TIME_LIMIT);
             }
             return Err(error);
         }
@@ -154,15 +154,15 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
     };
     sql.text = format!("{word} {}", sql.text);
     macro_rules! fetch {
-        ($lane:expr) => {{
+        ($read_pool:expr) => {{
             let query = bound!(sql);
-            let rows = lane::read!($lane, |conn| query.fetch_all(conn).await);
+            let rows = read_pool::read!($read_pool, |conn| query.fetch_all(conn).await);
             rows.iter().map(|row| row.try_get(column)).collect::<Result<Vec<String>, _>>()?
         }};
     }
     let lines = match db {
-        Db::Sqlite(db) => fetch!(db.lane),
-        Db::Postgres(db) => fetch!(db.lane),
+        Db::Sqlite(db) => fetch!(db.read_pool),
+        Db::Postgres(db) => fetch!(db.read_pool),
     };
     Ok(lines.join("\n"))
 }
@@ -196,25 +196,25 @@ async fn fetch(
     args: &QueryArgs<'_>,
 ) -> Result<Vec<Found<QueryRow>>, StoreError> {
     macro_rules! fetch {
-        ($lane:expr) => {{
+        ($read_pool:expr) => {{
             let query = bound!(sql);
-            let rows = lane::read!($lane, |conn| query.fetch_all(conn).await);
+            let rows = read_pool::read!($read_pool, |conn| query.fetch_all(conn).await);
             rows.into_iter().map(|row| read(row, args)).collect()
         }};
     }
     match db {
         Db::Sqlite(db) => {
-            let lane = if scans { &db.scan_lane } else { &db.lane };
+            let read_pool = if scans { &db.scan_pool } else { &db.read_pool };
             if matches!(args.order, Order::By { .. }) {
-                return fetch!(lane);
+                return fetch!(read_pool);
             }
             let sql = Sql { text: packed::statement(&sql.text), ..sql };
             let query = bound!(sql);
-            let text = lane::read!(lane, |conn| query.fetch_one(conn).await).try_get(0)?;
+            let text = read_pool::read!(read_pool, |conn| query.fetch_one(conn).await).try_get(0)?;
             let rows = packed::unpack(text, args.collection, args.limit)?;
             Ok(rows.into_iter().map(|found| found.map(|row| QueryRow { row, place: None })).collect())
         }
-        Db::Postgres(db) => fetch!(if scans { &db.scan_lane } else { &db.lane }),
+        Db::Postgres(db) => fetch!(if scans { &db.scan_pool } else { &db.read_pool }),
     }
 }
 

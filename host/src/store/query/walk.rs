@@ -6,7 +6,7 @@
 
 use crate::query::path::Path;
 use crate::query::sort::{Direction, SortKeyset, SortValue};
-use crate::store::fields::{Kind, build};
+use crate::store::fields::{IndexKind, build};
 use crate::store::records::Found;
 use crate::store::{Backend, Db, StoreError};
 
@@ -119,7 +119,7 @@ impl Walk<'_> {
              r.collection_id = {collection} AND {class} = {}",
             D::COLUMNS,
             D::POSITION,
-            D::from_visible(Some(&build::name(Kind::Sort, self.index))),
+            D::from_visible(Some(&build::name(IndexKind::Sort, self.index))),
             of.class(Classes::INDEXED)
         ));
         sql.push(&match of {

@@ -5,7 +5,7 @@
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 
-use super::super::lane::read;
+use super::super::read_pool::read;
 use super::super::{Db, StoreError, intern};
 use super::{Found, PAGE_BYTES, RawRow, RecordRow, Slice, columns, complete};
 
@@ -84,10 +84,10 @@ pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Slice<RecordRow>,
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
     let place = if args.did.is_some() { Some(db.scan_place(args.tenant).await?) } else { None };
     let found: Result<Vec<Found<RecordRow>>, StoreError> = match (db, &place) {
-        (Db::Sqlite(db), None) => fetch!(db.lane, SQLITE, id, args),
-        (Db::Sqlite(db), Some(_)) => fetch!(db.scan_lane, SQLITE, id, args),
-        (Db::Postgres(db), None) => fetch!(db.lane, POSTGRES, id, args),
-        (Db::Postgres(db), Some(_)) => fetch!(db.scan_lane, POSTGRES, id, args),
+        (Db::Sqlite(db), None) => fetch!(db.read_pool, SQLITE, id, args),
+        (Db::Sqlite(db), Some(_)) => fetch!(db.scan_pool, SQLITE, id, args),
+        (Db::Postgres(db), None) => fetch!(db.read_pool, POSTGRES, id, args),
+        (Db::Postgres(db), Some(_)) => fetch!(db.scan_pool, POSTGRES, id, args),
     };
     drop(place);
     complete(db, found?, args.limit, PAGE_BYTES).await

@@ -23,7 +23,7 @@ pub use self::many::{get_many_full, latest_rev};
 pub(super) use self::slice::{Found, HasRecord, INLINE_BYTES, complete};
 pub use self::slice::{PAGE_BYTES, Slice};
 
-use super::lane::read;
+use super::read_pool::read;
 use super::{Db, StoreError, intern, on};
 
 /// A record with the columns that lists and scripts use.
@@ -200,8 +200,8 @@ macro_rules! fetch_list {
 pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
     let found = match db {
-        Db::Sqlite(db) => packed::list(&db.lane, id, args).await?,
-        Db::Postgres(db) => rows(fetch_list!(db.lane, LIST_POSTGRES, id, args), args.collection)?,
+        Db::Sqlite(db) => packed::list(&db.read_pool, id, args).await?,
+        Db::Postgres(db) => rows(fetch_list!(db.read_pool, LIST_POSTGRES, id, args), args.collection)?,
     };
     complete(db, found, args.limit, PAGE_BYTES).await
 }
@@ -210,8 +210,10 @@ pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, Stor
 pub async fn list_full(db: &Db, args: &ListArgs<'_>) -> Result<Slice<FullRecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
     let found = match db {
-        Db::Sqlite(db) => full_rows(fetch_list!(db.lane, LIST_FULL_SQLITE, id, args), args.collection)?,
-        Db::Postgres(db) => full_rows(fetch_list!(db.lane, LIST_FULL_POSTGRES, id, args), args.collection)?,
+        Db::Sqlite(db) => full_rows(fetch_list!(db.read_pool, LIST_FULL_SQLITE, id, args), args.collection)?,
+        Db::Postgres(db) => {
+            full_rows(fetch_list!(db.read_pool, LIST_FULL_POSTGRES, id, args), args.collection)?
+        }
     };
     complete(db, found, args.limit, PAGE_BYTES).await
 }
@@ -255,9 +257,11 @@ macro_rules! fetch_one {
 pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {
-        Db::Sqlite(db) => fetch_one!(db.lane, GET_SQLITE, id, uri).map(|row| row.raw(uri.collection.clone())),
+        Db::Sqlite(db) => {
+            fetch_one!(db.read_pool, GET_SQLITE, id, uri).map(|row| row.raw(uri.collection.clone()))
+        }
         Db::Postgres(db) => {
-            fetch_one!(db.lane, GET_POSTGRES, id, uri).map(|row| row.raw(uri.collection.clone()))
+            fetch_one!(db.read_pool, GET_POSTGRES, id, uri).map(|row| row.raw(uri.collection.clone()))
         }
     };
     Ok(row.transpose()?.map(|found| found.row))
@@ -267,11 +271,10 @@ pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>,
     let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {
         Db::Sqlite(db) => {
-            fetch_one!(db.lane, GET_FULL_SQLITE, id, uri).map(|row| row.raw_full(uri.collection.clone()))
+            fetch_one!(db.read_pool, GET_FULL_SQLITE, id, uri).map(|row| row.raw_full(uri.collection.clone()))
         }
-        Db::Postgres(db) => {
-            fetch_one!(db.lane, GET_FULL_POSTGRES, id, uri).map(|row| row.raw_full(uri.collection.clone()))
-        }
+        Db::Postgres(db) => fetch_one!(db.read_pool, GET_FULL_POSTGRES, id, uri)
+            .map(|row| row.raw_full(uri.collection.clone())),
     };
     Ok(row.transpose()?.map(|found| found.row))
 }
@@ -304,8 +307,8 @@ pub async fn count(
         };
     }
     let count: i64 = match db {
-        Db::Sqlite(db) => counted!(db.scan_lane),
-        Db::Postgres(db) => counted!(db.scan_lane),
+        Db::Sqlite(db) => counted!(db.scan_pool),
+        Db::Postgres(db) => counted!(db.scan_pool),
     };
     Ok(count as u64)
 }

@@ -11,7 +11,7 @@ use sqlx::SqliteConnection;
 use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 
-use super::super::lane::{Lane, read};
+use super::super::read_pool::{ReadPool, read};
 use super::{Found, INLINE_BYTES, ListArgs, RecordRow, StoreError};
 
 macro_rules! packed_sql {
@@ -31,7 +31,7 @@ macro_rules! packed_sql {
 const STATEMENTS: super::Statements = super::list_wheres!(packed_sql);
 
 pub(super) async fn list(
-    pool: &Lane<SqliteConnection>,
+    pool: &ReadPool<SqliteConnection>,
     collection: i64,
     args: &ListArgs<'_>,
 ) -> Result<Vec<Found<RecordRow>>, StoreError> {

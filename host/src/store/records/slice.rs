@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::super::lane::read;
+use super::super::read_pool::read;
 use super::super::{Db, StoreError};
 use super::{FullRecordRow, RecordRow};
 
@@ -149,8 +149,8 @@ async fn fetch<R: HasRecord>(db: &Db, rows: &mut [Found<R>]) -> Result<(), Store
         }};
     }
     let records: Vec<(i64, String)> = match db {
-        Db::Sqlite(db) => fetched!(db.lane, FETCH_SQLITE),
-        Db::Postgres(db) => fetched!(db.lane, FETCH_POSTGRES),
+        Db::Sqlite(db) => fetched!(db.read_pool, FETCH_SQLITE),
+        Db::Postgres(db) => fetched!(db.read_pool, FETCH_POSTGRES),
     };
     let records: HashMap<i64, Bytes> =
         records.into_iter().map(|(id, record)| (id, Bytes::from(record))).collect();

@@ -8,7 +8,7 @@
 pub mod guard;
 pub(super) mod postgres;
 pub mod role;
-pub(super) mod room;
+pub(super) mod statement_limits;
 mod sqlite;
 mod views;
 
@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::lane::{Held, Lane, Laned, READ_TIME};
+use super::read_pool::{Poolable, PooledConnection, READ_TIME_LIMIT, ReadPool};
 use super::{Db, StoreError};
-use guard::Refusal;
-use role::NoRole;
+use guard::GuardError;
+use role::RoleError;
 
 /// PostgreSQL: the schema of the views.
 const VIEW_SCHEMA: &str = "script_views";
@@ -38,7 +38,7 @@ const MAX_VALUE_BYTES: i32 = 256 << 10;
 const LEAN_RECORDS: &str = "records_lean";
 
 /// Time limit of a statement.
-pub const STATEMENT_TIME: Duration = READ_TIME;
+pub const STATEMENT_TIME_LIMIT: Duration = READ_TIME_LIMIT;
 /// Maximum number of rows of a result: ten pages. Larger results can be read in parts with LIMIT and OFFSET.
 pub const MAX_ROWS: usize = 1_000;
 /// Maximum size of a result as JSON, in bytes. JSON and Lua tables together fit into a run's memory.
@@ -62,15 +62,15 @@ pub struct Answer {
     pub changed: Option<u64>,
 }
 
-/// Why a statement failed. The script sees all texts but that of [`RawError::Store`].
+/// Why a statement failed. The script sees all texts but that of [`ScriptSqlError::Store`].
 #[derive(Debug, thiserror::Error)]
-pub enum RawError {
+pub enum ScriptSqlError {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] GuardError),
     /// The database rejected the statement or a value: its own message.
     #[error("{0}")]
     Database(String),
-    #[error("the statement took longer than {} s", STATEMENT_TIME.as_secs())]
+    #[error("the statement took longer than {} s", STATEMENT_TIME_LIMIT.as_secs())]
     TooSlow,
     #[error("more than {MAX_ROWS} rows: add a LIMIT")]
     TooManyRows,
@@ -90,12 +90,12 @@ pub enum RawError {
         "db.raw needs a separate database role, but {0}. For a fix the operator can run `belvedere doctor` and read \
          docs/operations.md, Database rights"
     )]
-    NoRole(NoRole),
+    RoleError(RoleError),
     #[error(transparent)]
     Store(StoreError),
 }
 
-impl From<sqlx::Error> for RawError {
+impl From<sqlx::Error> for ScriptSqlError {
     fn from(error: sqlx::Error) -> Self {
         // Messages about the statement may be shown: the statement can only read what the script may read.
         if let sqlx::Error::Database(database) = &error {
@@ -136,7 +136,7 @@ fn is_statements_fault(code: &str) -> bool {
 
 /// What keeps scripts' SQL from the rest of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScriptWalls {
+pub enum ScriptIsolation {
     /// The guard, and connections that can't write the index.
     Sqlite,
     /// The guard alone (`SCRIPT_SQL=guarded`).
@@ -145,30 +145,30 @@ pub enum ScriptWalls {
     GuardAndRole {
         name: String,
         /// Whether the temporary files of its statements are limited.
-        bounds_files: bool,
+        limits_temp_files: bool,
     },
 }
 
 /// Reports which protection is active; on PostgreSQL it connects as the role.
 ///
 /// # Errors
-/// [`RawError::NoRole`] when `db.raw` can't be used.
-pub async fn walls(db: &Db) -> Result<ScriptWalls, RawError> {
+/// [`ScriptSqlError::RoleError`] when `db.raw` can't be used.
+pub async fn walls(db: &Db) -> Result<ScriptIsolation, ScriptSqlError> {
     match db {
-        Db::Sqlite(_) => Ok(ScriptWalls::Sqlite),
-        Db::Postgres(db) => db.script_walls().await,
+        Db::Sqlite(_) => Ok(ScriptIsolation::Sqlite),
+        Db::Postgres(db) => db.script_isolation().await,
     }
 }
 
 /// Connections for scripts' SQL. They are opened on first use.
 #[derive(Debug)]
 pub(super) struct Connections<C: sqlx::Connection> {
-    readers: Lane<C>,
-    writers: Lane<C>,
+    readers: ReadPool<C>,
+    writers: ReadPool<C>,
 }
 
-impl<C: Laned> Connections<C> {
-    async fn get(&self, parsed: &guard::Parsed) -> Result<Held<'_, C>, sqlx::Error> {
+impl<C: Poolable> Connections<C> {
+    async fn get(&self, parsed: &guard::Parsed) -> Result<PooledConnection<'_, C>, sqlx::Error> {
         if parsed.is_select() { self.readers.get().await } else { self.writers.get().await }
     }
 
@@ -181,8 +181,8 @@ impl<C: Laned> Connections<C> {
 /// Runs one statement. `params` are texts, numbers, booleans and nulls.
 ///
 /// # Errors
-/// [`RawError`].
-pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawError> {
+/// [`ScriptSqlError`].
+pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, ScriptSqlError> {
     let parsed = guard::Parsed::new(sql, db.backend())?;
     match db {
         Db::Sqlite(db) => sqlite::run(&db.script_sql, &parsed, params).await,
@@ -195,14 +195,14 @@ fn resolve(
     parsed: &guard::Parsed,
     params: &[Value],
     columns: Vec<(String, String)>,
-) -> Result<guard::Statement, RawError> {
+) -> Result<guard::Statement, ScriptSqlError> {
     let mut catalog = guard::Catalog::default();
     for (table, column) in &columns {
         catalog.add(table, column);
     }
     parsed.write(params, &catalog).map_err(|refusal| match refusal {
         // A missing table is reported like an error of the database.
-        Refusal::Missing(_) => RawError::Database(refusal.to_string()),
+        GuardError::Missing(_) => ScriptSqlError::Database(refusal.to_string()),
         other => other.into(),
     })
 }
@@ -216,14 +216,17 @@ struct Rows {
 
 impl Rows {
     /// Adds one JSON object, which `write` appends.
-    fn add(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), RawError>) -> Result<(), RawError> {
+    fn add(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), ScriptSqlError>,
+    ) -> Result<(), ScriptSqlError> {
         self.count += 1;
         if self.count > MAX_ROWS {
-            return Err(RawError::TooManyRows);
+            return Err(ScriptSqlError::TooManyRows);
         }
         self.out.push(if self.count == 1 { b'[' } else { b',' });
         write(&mut self.out)?;
-        if self.out.len() > MAX_ANSWER_BYTES { Err(RawError::TooLarge) } else { Ok(()) }
+        if self.out.len() > MAX_ANSWER_BYTES { Err(ScriptSqlError::TooLarge) } else { Ok(()) }
     }
 
     fn finish(mut self, changed: Option<u64>) -> Answer {

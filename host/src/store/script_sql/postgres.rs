@@ -10,12 +10,12 @@ use sqlx::{
 };
 
 use super::guard::{Kind, Parsed, Statement};
-use super::role::{self, NoRole, Role};
+use super::role::{self, Role, RoleError};
 use super::{
-    Answer, Connections, Lane, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS,
-    OWN_SCHEMA, RawError, Rows, STATEMENT_TIME, VIEW_SCHEMA,
+    Answer, Connections, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS,
+    OWN_SCHEMA, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA,
 };
-use crate::store::lane::Offence;
+use crate::store::read_pool::ExcessPrivilege;
 
 /// How long a statement waits for another statement's lock on an own table.
 const LOCK_TIMEOUT: &str = "2s";
@@ -50,7 +50,7 @@ impl Connections<PgConnection> {
     /// Creates the connections of `role`, which each verify its privileges. Without a role they use the server's own
     /// `options`.
     pub(in crate::store) fn new(options: &PgConnectOptions, role: Option<&Role>) -> Self {
-        let timeout = format!("{}ms", STATEMENT_TIME.as_millis());
+        let timeout = format!("{}ms", STATEMENT_TIME_LIMIT.as_millis());
         let options = role.map_or(options, |role| &role.options).clone().options([
             ("search_path", "pg_catalog"),
             ("statement_timeout", &timeout),
@@ -65,8 +65,8 @@ impl Connections<PgConnection> {
         let reader = options.clone().options([("default_transaction_read_only", "on")]);
         let check = role.map(|_| role::role_check());
         Self {
-            readers: Lane::new(reader, MAX_READERS).proving(check.clone()),
-            writers: Lane::new(options, MAX_WRITERS).proving(check),
+            readers: ReadPool::new(reader, MAX_READERS).role_check(check.clone()),
+            writers: ReadPool::new(options, MAX_WRITERS).role_check(check),
         }
     }
 }
@@ -75,11 +75,11 @@ pub(super) async fn run(
     connections: &Connections<PgConnection>,
     parsed: &Parsed,
     params: &[Value],
-    role: &Result<Option<Role>, NoRole>,
-) -> Result<Answer, RawError> {
+    role: &Result<Option<Role>, RoleError>,
+) -> Result<Answer, ScriptSqlError> {
     let name = match role {
         Ok(role) => role.as_ref().map_or("", Role::name),
-        Err(no_role) => return Err(RawError::NoRole(no_role.clone())),
+        Err(no_role) => return Err(ScriptSqlError::RoleError(no_role.clone())),
     };
     let mut pooled = connections.get(parsed).await.map_err(|error| role_error(error, name))?;
     let result = if parsed.own_tables().is_empty() || !(parsed.is_select() || parsed.is_write()) {
@@ -103,15 +103,15 @@ pub(super) async fn run(
 }
 
 /// Whether the connection can't be reused after this error.
-fn must_close_connection(error: &RawError) -> bool {
-    matches!(error, RawError::Store(_) | RawError::TooManyRows | RawError::TooLarge)
+fn must_close_connection(error: &ScriptSqlError) -> bool {
+    matches!(error, ScriptSqlError::Store(_) | ScriptSqlError::TooManyRows | ScriptSqlError::TooLarge)
 }
 
 async fn run_on(
     connection: &mut PgConnection,
     parsed: &Parsed,
     params: &[Value],
-) -> Result<Answer, RawError> {
+) -> Result<Answer, ScriptSqlError> {
     let columns = own_columns(connection, parsed.own_tables()).await?;
     let statement = super::resolve(parsed, params, columns)?;
     match statement.kind {
@@ -124,7 +124,7 @@ async fn run_on(
 async fn own_columns(
     connection: &mut PgConnection,
     tables: &[String],
-) -> Result<Vec<(String, String)>, RawError> {
+) -> Result<Vec<(String, String)>, ScriptSqlError> {
     if tables.is_empty() {
         return Ok(Vec::new());
     }
@@ -132,19 +132,19 @@ async fn own_columns(
     Ok(sqlx::query_as(AssertSqlSafe(sql)).persistent(false).bind(tables).fetch_all(connection).await?)
 }
 
-/// Converts a connect error: to [`RawError::NoRole`] if the role is the cause.
-fn role_error(error: sqlx::Error, role: &str) -> RawError {
+/// Converts a connect error: to [`ScriptSqlError::RoleError`] if the role is the cause.
+fn role_error(error: sqlx::Error, role: &str) -> ScriptSqlError {
     // invalid_authorization_specification, invalid_password, insufficient_privilege.
     const REFUSED: [&str; 3] = ["28000", "28P01", "42501"];
     let role = role.to_owned();
     match &error {
-        sqlx::Error::Configuration(offence) if offence.is::<Offence>() => {
-            RawError::NoRole(NoRole::Unfit { role, offence: offence.to_string() })
+        sqlx::Error::Configuration(offence) if offence.is::<ExcessPrivilege>() => {
+            ScriptSqlError::RoleError(RoleError::Unfit { role, offence: offence.to_string() })
         }
         sqlx::Error::Database(refused)
             if !role.is_empty() && refused.code().is_some_and(|code| REFUSED.contains(&&*code)) =>
         {
-            RawError::NoRole(NoRole::Unusable { role, reason: refused.message().to_owned() })
+            ScriptSqlError::RoleError(RoleError::Unusable { role, reason: refused.message().to_owned() })
         }
         _ => error.into(),
     }
@@ -155,7 +155,7 @@ fn role_error(error: sqlx::Error, role: &str) -> RawError {
 pub(in crate::store) async fn try_role(
     connections: &Connections<PgConnection>,
     role: &Role,
-) -> Result<bool, RawError> {
+) -> Result<bool, ScriptSqlError> {
     const IS_BOUNDED: &str = "SELECT current_setting('temp_file_limit') <> '-1'";
     let mut pooled = connections.readers.get().await.map_err(|error| role_error(error, role.name()))?;
     let is_bounded = sqlx::query_scalar(IS_BOUNDED).fetch_one(&mut *pooled).await?;
@@ -176,7 +176,7 @@ async fn execute(
     connection: &mut PgConnection,
     statement: &Statement,
     params: &[Value],
-) -> Result<Answer, RawError> {
+) -> Result<Answer, ScriptSqlError> {
     Usage::read(connection).await?.check(statement.kind)?;
     let done = bind(&statement.sql, statement, params).execute(&mut *connection).await?;
     Ok(Rows::default().finish(matches!(statement.kind, Kind::Write { .. }).then(|| done.rows_affected())))
@@ -186,7 +186,7 @@ async fn answer(
     connection: &mut PgConnection,
     statement: &Statement,
     params: &[Value],
-) -> Result<Answer, RawError> {
+) -> Result<Answer, ScriptSqlError> {
     if statement.kind != Kind::Select {
         Usage::read(connection).await?.check(statement.kind)?;
     }
@@ -200,7 +200,7 @@ async fn answer(
         })
         .collect();
     if columns.is_empty() {
-        return Err(RawError::Database("the statement returns no columns".to_owned()));
+        return Err(ScriptSqlError::Database("the statement returns no columns".to_owned()));
     }
     let names: Vec<String> = (0..columns.len()).map(|n| format!("c{n}")).collect();
     let shown: Vec<String> = columns
@@ -224,7 +224,7 @@ async fn answer(
     let mut texts = query.fetch(&mut *connection);
     while let Some(text) = texts.try_next().await? {
         rows.add(|out| {
-            out.extend_from_slice(text.ok_or(RawError::TooLarge)?.as_bytes());
+            out.extend_from_slice(text.ok_or(ScriptSqlError::TooLarge)?.as_bytes());
             Ok(())
         })?;
     }
@@ -241,7 +241,7 @@ struct Usage {
 }
 
 impl Usage {
-    async fn read(connection: &mut PgConnection) -> Result<Self, RawError> {
+    async fn read(connection: &mut PgConnection) -> Result<Self, ScriptSqlError> {
         // The total size includes TOAST tables, which hold large values.
         const USAGE: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relkind = 'r'), 0)::bigint, \
             count(*) FROM pg_class c \
@@ -251,13 +251,13 @@ impl Usage {
     }
 
     /// Rejects a statement that would grow the own tables when they have reached a limit.
-    fn check(self, kind: Kind) -> Result<(), RawError> {
+    fn check(self, kind: Kind) -> Result<(), ScriptSqlError> {
         let creates = kind == (Kind::Define { creates: true });
         if self.bytes as u64 >= MAX_OWN_BYTES && (creates || matches!(kind, Kind::Write { .. })) {
-            return Err(RawError::Full);
+            return Err(ScriptSqlError::Full);
         }
         if self.relations >= MAX_OWN_RELATIONS && creates {
-            return Err(RawError::TooManyRelations);
+            return Err(ScriptSqlError::TooManyRelations);
         }
         Ok(())
     }
@@ -300,10 +300,10 @@ mod tests {
         for kind in [write, make, Kind::Select, Kind::Define { creates: false }] {
             assert!(free.check(kind).is_ok(), "{kind:?}");
         }
-        assert!(matches!(full.check(write), Err(RawError::Full)));
-        assert!(matches!(full.check(make), Err(RawError::Full)));
+        assert!(matches!(full.check(write), Err(ScriptSqlError::Full)));
+        assert!(matches!(full.check(make), Err(ScriptSqlError::Full)));
         assert!(full.check(Kind::Define { creates: false }).is_ok(), "a table can still be dropped");
-        assert!(matches!(many.check(make), Err(RawError::TooManyRelations)));
+        assert!(matches!(many.check(make), Err(ScriptSqlError::TooManyRelations)));
         assert!(many.check(write).is_ok());
     }
 }

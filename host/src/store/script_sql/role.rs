@@ -26,7 +26,7 @@ const ADVISORY_LOCK: i64 = 0x0042_454c_5653_5153;
 
 /// The role under which scripts' SQL runs on PostgreSQL.
 #[derive(Clone)]
-pub enum Access {
+pub enum ScriptRole {
     /// A role that this server creates at startup. `None` if PostgreSQL needs no password.
     Own { password: Option<String> },
     /// A role that the operator created. The URL contains its name and password.
@@ -35,7 +35,7 @@ pub enum Access {
     Guarded,
 }
 
-impl std::fmt::Debug for Access {
+impl std::fmt::Debug for ScriptRole {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Own { .. } => "Own",
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Access {
 
 /// Why the role of scripts' SQL can't be used.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum NoRole {
+pub enum RoleError {
     #[error("the server's role {server} can't create roles")]
     MayNotMake { server: String },
     #[error("the role {0} exists, but this server did not create it")]
@@ -90,26 +90,26 @@ fn role_name(database: &str) -> String {
 }
 
 impl Role {
-    /// The role for a database; `None` for [`Access::Guarded`]. `options` are the server's own.
+    /// The role for a database; `None` for [`ScriptRole::Guarded`]. `options` are the server's own.
     pub(in crate::store) fn of(
-        access: &Access,
+        access: &ScriptRole,
         database: &str,
         options: &PgConnectOptions,
-    ) -> Result<Option<Self>, NoRole> {
+    ) -> Result<Option<Self>, RoleError> {
         match access {
-            Access::Guarded => Ok(None),
-            Access::Own { password } => {
+            ScriptRole::Guarded => Ok(None),
+            ScriptRole::Own { password } => {
                 let name = role_name(database);
                 let mut options = options.clone().username(&name).database(database);
                 // Without a password an empty one, so that sqlx does not send the server's.
                 options = options.password(password.as_deref().unwrap_or_default());
                 Ok(Some(Self { name, password: password.clone(), is_operators: false, options }))
             }
-            Access::Given { url } => {
-                let parsed = url::Url::parse(url).map_err(|_| NoRole::Address("is malformed"))?;
+            ScriptRole::Given { url } => {
+                let parsed = url::Url::parse(url).map_err(|_| RoleError::Address("is malformed"))?;
                 let name = parsed.username().to_owned();
                 if name.is_empty() || name == options.get_username() {
-                    return Err(NoRole::Address("has to name a role other than the server's"));
+                    return Err(RoleError::Address("has to name a role other than the server's"));
                 }
                 let password = parsed.password().unwrap_or_default().to_owned();
                 let decoded =
@@ -135,7 +135,7 @@ impl Role {
     pub(in crate::store) async fn prepare(
         &self,
         connection: &mut PgConnection,
-    ) -> Result<Result<(), NoRole>, sqlx::Error> {
+    ) -> Result<Result<(), RoleError>, sqlx::Error> {
         let mut tx = connection.begin().await?;
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(ADVISORY_LOCK).execute(&mut *tx).await?;
         let (server, can_create_roles): (String, bool) = sqlx::query_as(
@@ -152,8 +152,8 @@ impl Role {
         let password = self.password.as_deref().map(|p| format!(" PASSWORD '{}'", p.replace('\'', "''")));
         let password = password.unwrap_or_default();
         match comment {
-            None if self.is_operators => return Ok(Err(NoRole::Missing(self.name.clone()))),
-            None if !can_create_roles => return Ok(Err(NoRole::MayNotMake { server })),
+            None if self.is_operators => return Ok(Err(RoleError::Missing(self.name.clone()))),
+            None if !can_create_roles => return Ok(Err(RoleError::MayNotMake { server })),
             None => {
                 let make = format!(
                     "CREATE ROLE {role} LOGIN NOINHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION{password}"
@@ -164,7 +164,7 @@ impl Role {
             }
             Some(_) if self.is_operators => {}
             Some(comment) if comment.as_deref() != Some(ROLE_COMMENT) => {
-                return Ok(Err(NoRole::NotOurs(self.name.clone())));
+                return Ok(Err(RoleError::NotOurs(self.name.clone())));
             }
             // The secret that the password is derived from may have changed.
             Some(_) if can_create_roles && !password.is_empty() => {
@@ -293,13 +293,13 @@ mod tests {
     #[test]
     fn an_address_names_another_role() {
         let server = PgConnectOptions::new_without_pgpass().username("belvedere").host("db");
-        let of = |url: &str| Role::of(&Access::Given { url: url.to_owned() }, "x", &server);
+        let of = |url: &str| Role::of(&ScriptRole::Given { url: url.to_owned() }, "x", &server);
         let role = of("postgres://lua:p%40ss@other:6000/x").unwrap().unwrap();
         assert_eq!((role.name(), role.options.get_host(), role.options.get_port()), ("lua", "other", 6000));
         for bad in ["postgres://belvedere:x@db/x", "postgres://db/x", "lua"] {
-            assert!(matches!(of(bad), Err(NoRole::Address(_))), "{bad}");
+            assert!(matches!(of(bad), Err(RoleError::Address(_))), "{bad}");
         }
-        assert!(Role::of(&Access::Guarded, "x", &server).unwrap().is_none());
+        assert!(Role::of(&ScriptRole::Guarded, "x", &server).unwrap().is_none());
         assert!(!format!("{:?}", of("postgres://lua:secret@db/x")).contains("secret"));
     }
 }

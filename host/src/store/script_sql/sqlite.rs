@@ -8,12 +8,12 @@ use serde_json::Value;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Column, Row, SqliteConnection, TypeInfo, ValueRef};
 
-use super::super::lane::Bound;
+use super::super::read_pool::SqliteLimit;
 use super::MAX_VALUE_BYTES;
 use super::guard::{Kind, Parsed, Statement};
 use super::{
-    Answer, Connections, Lane, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS, RawError, Rows,
-    StoreError,
+    Answer, Connections, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS, ReadPool, Rows,
+    ScriptSqlError, StoreError,
 };
 
 /// Page size of the file, in bytes: SQLite's default.
@@ -22,9 +22,9 @@ const PAGE_BYTES: u64 = 4096;
 const MAX_PATTERN_BYTES: i32 = 250;
 
 /// Limits that SQLite enforces on these connections.
-const BOUNDS: [Bound; 2] = [
-    Bound { what: libsqlite3_sys::SQLITE_LIMIT_LENGTH, most: MAX_VALUE_BYTES },
-    Bound { what: libsqlite3_sys::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, most: MAX_PATTERN_BYTES },
+const BOUNDS: [SqliteLimit; 2] = [
+    SqliteLimit { what: libsqlite3_sys::SQLITE_LIMIT_LENGTH, most: MAX_VALUE_BYTES },
+    SqliteLimit { what: libsqlite3_sys::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, most: MAX_PATTERN_BYTES },
 ];
 
 impl Connections<SqliteConnection> {
@@ -42,21 +42,21 @@ impl Connections<SqliteConnection> {
             .pragma("max_page_count", (MAX_OWN_BYTES / PAGE_BYTES).to_string())
             // Temporary tables and sorts go to files, whose size is limited (`room`).
             .pragma("temp_store", "file")
-            .vfs(super::room::VFS)
+            .vfs(super::statement_limits::VFS)
             // Defaults and checks of own tables come from scripts and must not call unsafe functions.
             .pragma("trusted_schema", "off");
         let reader = writer.clone().thread_name(|n| format!("script-sql-read-{n}"));
         let mut reader_views = views.clone();
         reader_views.push("PRAGMA query_only = on".to_owned());
         Ok(Self {
-            readers: Lane::new(reader, MAX_READERS)
-                .beginning_with(reader_views)
-                .bounded_by(&BOUNDS)
-                .with_room(),
-            writers: Lane::new(writer.thread_name(|_| "script-sql-write".into()), MAX_WRITERS)
-                .beginning_with(views)
-                .bounded_by(&BOUNDS)
-                .with_room(),
+            readers: ReadPool::new(reader, MAX_READERS)
+                .setup_statements(reader_views)
+                .sqlite_limits(&BOUNDS)
+                .limit_memory(),
+            writers: ReadPool::new(writer.thread_name(|_| "script-sql-write".into()), MAX_WRITERS)
+                .setup_statements(views)
+                .sqlite_limits(&BOUNDS)
+                .limit_memory(),
         })
     }
 }
@@ -82,7 +82,7 @@ pub(super) async fn run(
     connections: &Connections<SqliteConnection>,
     parsed: &Parsed,
     params: &[Value],
-) -> Result<Answer, RawError> {
+) -> Result<Answer, ScriptSqlError> {
     let mut pooled = connections.get(parsed).await?;
     let columns = own_columns(&mut pooled, parsed.own_tables()).await?;
     let statement = match super::resolve(parsed, params, columns) {
@@ -97,13 +97,18 @@ pub(super) async fn run(
         let count: i64 = sqlx::query_scalar(sql).fetch_one(&mut *pooled).await?;
         if count >= MAX_OWN_RELATIONS {
             pooled.keep();
-            return Err(RawError::TooManyRelations);
+            return Err(ScriptSqlError::TooManyRelations);
         }
     }
     let result = fetch(&mut pooled, &statement, params).await;
     match result {
         // After a statement was stopped, its connection is closed.
-        Err(RawError::Store(_) | RawError::TooSlow | RawError::TooManyRows | RawError::TooLarge) => {}
+        Err(
+            ScriptSqlError::Store(_)
+            | ScriptSqlError::TooSlow
+            | ScriptSqlError::TooManyRows
+            | ScriptSqlError::TooLarge,
+        ) => {}
         _ => pooled.keep(),
     }
     result
@@ -113,7 +118,7 @@ pub(super) async fn run(
 async fn own_columns(
     connection: &mut SqliteConnection,
     tables: &[String],
-) -> Result<Vec<(String, String)>, RawError> {
+) -> Result<Vec<(String, String)>, ScriptSqlError> {
     const COLUMNS: &str = "SELECT m.name, c.name FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') c \
         WHERE m.type = 'table' AND m.name IN (SELECT value FROM json_each($1))";
     if tables.is_empty() {
@@ -127,7 +132,7 @@ async fn fetch(
     connection: &mut SqliteConnection,
     statement: &Statement,
     params: &[Value],
-) -> Result<Answer, RawError> {
+) -> Result<Answer, ScriptSqlError> {
     let mut query = sqlx::query(AssertSqlSafe(statement.sql.as_str())).persistent(false);
     for index in &statement.binds {
         query = match &params[*index] {
@@ -155,18 +160,18 @@ async fn fetch(
 }
 
 /// Converts SQLITE_FULL: for a read the temporary files are full, for a write the own tables.
-fn disk_full_error(error: sqlx::Error, kind: Kind) -> RawError {
+fn disk_full_error(error: sqlx::Error, kind: Kind) -> ScriptSqlError {
     const FULL: &str = "13";
     match &error {
         sqlx::Error::Database(database) if database.code().as_deref() == Some(FULL) => {
-            if kind == Kind::Select { RawError::TooLarge } else { RawError::Full }
+            if kind == Kind::Select { ScriptSqlError::TooLarge } else { ScriptSqlError::Full }
         }
         _ => error.into(),
     }
 }
 
 /// Appends a row as a JSON object.
-fn write_row(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), RawError> {
+fn write_row(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), ScriptSqlError> {
     out.push(b'{');
     let mut first = true;
     for column in row.columns() {
@@ -179,18 +184,22 @@ fn write_row(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), RawError> {
             "INTEGER" => Value::from(row.try_get_unchecked::<i64, _>(index)?),
             "REAL" => match serde_json::Number::from_f64(row.try_get_unchecked(index)?) {
                 Some(number) => Value::Number(number),
-                None => return Err(RawError::Database(format!("column {name} is not a finite number"))),
+                None => {
+                    return Err(ScriptSqlError::Database(format!("column {name} is not a finite number")));
+                }
             },
-            "BLOB" => return Err(RawError::Database(format!("column {name} is binary: use hex({name})"))),
+            "BLOB" => {
+                return Err(ScriptSqlError::Database(format!("column {name} is binary: use hex({name})")));
+            }
             _ => Value::from(row.try_get_unchecked::<String, _>(index)?),
         };
         if !std::mem::take(&mut first) {
             out.push(b',');
         }
         // Neither writing to a Vec nor serializing these values can fail.
-        serde_json::to_writer(&mut *out, name).map_err(|e| RawError::Database(e.to_string()))?;
+        serde_json::to_writer(&mut *out, name).map_err(|e| ScriptSqlError::Database(e.to_string()))?;
         out.push(b':');
-        serde_json::to_writer(&mut *out, &value).map_err(|e| RawError::Database(e.to_string()))?;
+        serde_json::to_writer(&mut *out, &value).map_err(|e| ScriptSqlError::Database(e.to_string()))?;
     }
     out.push(b'}');
     Ok(())

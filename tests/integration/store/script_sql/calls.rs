@@ -193,7 +193,7 @@ async fn as_role(db: &db::TestDb) -> PgConnection {
 async fn the_role_alone_gives_nothing_away() {
     let db = db::postgres().await;
     plant_canary(&db).await;
-    assert!(matches!(error(&db, "SELECT secret FROM canary").await, RawError::Refused(_)));
+    assert!(matches!(error(&db, "SELECT secret FROM canary").await, ScriptSqlError::Refused(_)));
     let Db::Postgres(pool) = &*db else { unreachable!("the test opened PostgreSQL") };
     // The method works: with it the server's own role can read the secret.
     let sql = "SELECT query_to_xml('SELECT secret FROM public.canary', true, true, '')::text";

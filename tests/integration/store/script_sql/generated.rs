@@ -40,7 +40,7 @@ on_both! {
                     assert!(!rows.contains(SECRET), "{seed}: {sql}\n{rows}");
                 }
                 Err(error) => {
-                    assert!(!matches!(error, RawError::Store(_) | RawError::NoRole(_)), "{seed}: {sql}\n{error:?}");
+                    assert!(!matches!(error, ScriptSqlError::Store(_) | ScriptSqlError::RoleError(_)), "{seed}: {sql}\n{error:?}");
                     assert!(!error.to_string().contains(SECRET), "{seed}: {sql}\n{error}");
                 }
             }

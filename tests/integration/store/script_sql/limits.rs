@@ -3,22 +3,25 @@
 
 use std::time::{Duration, Instant};
 
-use belvedere::testing::store::script_sql::STATEMENT_TIME;
+use belvedere::testing::store::script_sql::STATEMENT_TIME_LIMIT;
 
 use super::*;
 
 /// Every statement must end within this time, even on a busy machine. Without limits these statements took half a
 /// minute and more.
-const TIME_LIMIT: Duration = Duration::from_secs(STATEMENT_TIME.as_secs() + 5);
+const TIME_LIMIT: Duration = Duration::from_secs(STATEMENT_TIME_LIMIT.as_secs() + 5);
 /// A common table expression with the numbers from 1.
 const NUMBERS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000)";
 
-async fn ends_in_time(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, RawError> {
+async fn ends_in_time(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, ScriptSqlError> {
     let began = Instant::now();
     let result = tokio::time::timeout(TIME_LIMIT, ask(db, sql, params)).await;
     let shown = &sql[..sql.len().min(200)];
     let result = result.unwrap_or_else(|_| panic!("still running after {:?}: {shown}", began.elapsed()));
-    assert!(!matches!(result, Err(RawError::Store(_) | RawError::NoRole(_))), "{shown}: {result:?}");
+    assert!(
+        !matches!(result, Err(ScriptSqlError::Store(_) | ScriptSqlError::RoleError(_))),
+        "{shown}: {result:?}"
+    );
     result
 }
 
@@ -26,7 +29,10 @@ async fn assert_stopped(db: &Db, sql: &str, params: &[Value]) {
     let result = ends_in_time(db, sql, params).await;
     let stopped = matches!(
         result,
-        Err(RawError::TooSlow | RawError::TooLarge | RawError::Full | RawError::Database(_))
+        Err(ScriptSqlError::TooSlow
+            | ScriptSqlError::TooLarge
+            | ScriptSqlError::Full
+            | ScriptSqlError::Database(_))
     );
     assert!(stopped, "{sql}: {:?}", result.map(|answer| answer.count));
 }
@@ -75,7 +81,7 @@ async fn values_on_sqlite_are_bounded() {
     let sql = "SELECT rkey, record ->> 'text' AS text FROM records ORDER BY rkey";
     assert_eq!(rows(&db, sql, &[]).await, json!([{ "rkey": "a" }, { "rkey": "b", "text": "y" }]));
     let twice = ask(&db, "SELECT length($1 || $1) AS n", &[json!("x".repeat(200_000))]).await;
-    assert!(matches!(twice, Err(RawError::Database(_) | RawError::TooLarge)), "{twice:?}");
+    assert!(matches!(twice, Err(ScriptSqlError::Database(_) | ScriptSqlError::TooLarge)), "{twice:?}");
 }
 
 on_both! {
@@ -127,7 +133,7 @@ on_both! {
             let sql = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
                                SELECT sum({sum}) AS x FROM (SELECT n.i, concat($1, n.i) AS a FROM n) AS t");
             let result = ends_in_time(&db, &sql, std::slice::from_ref(&long)).await;
-            assert!(matches!(result, Err(RawError::TooSlow | RawError::TooLarge | RawError::Database(_))), "{call}: {result:?}");
+            assert!(matches!(result, Err(ScriptSqlError::TooSlow | ScriptSqlError::TooLarge | ScriptSqlError::Database(_))), "{call}: {result:?}");
         }
     }
 
@@ -137,7 +143,7 @@ on_both! {
             sql = format!("SELECT x || x AS x FROM ({sql}) AS t{level}");
         }
         let refused = ask(&db, &sql, &[]).await;
-        assert!(matches!(refused, Err(RawError::Refused(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ScriptSqlError::Refused(_))), "{refused:?}");
     }
 
     async fn a_statement_without_a_caller_ends(db) {
@@ -153,7 +159,7 @@ on_both! {
             assert_eq!(threads(), 1, "it is still running");
             let gone = Instant::now();
             while threads() > 0 {
-                assert!(gone.elapsed() < STATEMENT_TIME / 2, "the thread continues without a caller");
+                assert!(gone.elapsed() < STATEMENT_TIME_LIMIT / 2, "the thread continues without a caller");
                 tokio::task::yield_now().await;
             }
             return;
@@ -168,7 +174,7 @@ on_both! {
         assert_eq!(running().await, 1, "it is still running");
         let gone = Instant::now();
         while running().await > 0 {
-            assert!(gone.elapsed() < STATEMENT_TIME / 2, "the server continues without a caller");
+            assert!(gone.elapsed() < STATEMENT_TIME_LIMIT / 2, "the server continues without a caller");
         }
     }
 }

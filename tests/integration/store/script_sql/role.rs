@@ -1,13 +1,13 @@
 //! Tests the PostgreSQL role of scripts' SQL: how it is created, its rights, and what happens without it.
 
-use belvedere::testing::store::script_sql::ScriptWalls;
-use belvedere::testing::store::script_sql::role::{Access, NoRole};
+use belvedere::testing::store::script_sql::ScriptIsolation;
+use belvedere::testing::store::script_sql::role::{RoleError, ScriptRole};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::*;
 use belvedere_standins::postgres;
 
-const OWN: Access = Access::Own { password: None };
+const OWN: ScriptRole = ScriptRole::Own { password: None };
 
 async fn execute(url: &str, sql: &str) {
     let mut connection = PgConnection::connect(url).await.unwrap();
@@ -39,7 +39,7 @@ impl OwnedDatabase {
         Self { url: format!("{scheme}://{role}@{host}"), scripts: format!("{name}_scripts"), admin, role }
     }
 
-    async fn open(&self, access: &Access) -> Db {
+    async fn open(&self, access: &ScriptRole) -> Db {
         let db = Db::open_with(&self.url, 4, access).await.unwrap();
         db.migrate().await.unwrap();
         db
@@ -63,7 +63,7 @@ async fn owner_of(db: &Db, table: &str) -> String {
 async fn a_server_that_can_create_roles_creates_it() {
     let owned = OwnedDatabase::make("CREATEROLE").await;
     let db = owned.open(&OWN).await;
-    let walls = ScriptWalls::GuardAndRole { name: owned.scripts.clone(), bounds_files: false };
+    let walls = ScriptIsolation::GuardAndRole { name: owned.scripts.clone(), limits_temp_files: false };
     assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
     assert_eq!(owner_of(&db, "script_x").await, owned.scripts);
@@ -83,7 +83,7 @@ async fn temporary_files_are_bounded() {
     let grant = format!("GRANT SET ON PARAMETER temp_file_limit TO {}", owned.role);
     execute(&owned.admin, &grant).await;
     let db = owned.open(&OWN).await;
-    let walls = ScriptWalls::GuardAndRole { name: owned.scripts.clone(), bounds_files: true };
+    let walls = ScriptIsolation::GuardAndRole { name: owned.scripts.clone(), limits_temp_files: true };
     assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     // A sort of 300 MB, and of a hundredth of it.
     let sort = async |rows: u32| {
@@ -95,7 +95,7 @@ async fn temporary_files_are_bounded() {
         ask(&db, &sql, &[]).await
     };
     let refused = sort(100_000).await;
-    assert!(matches!(refused, Err(RawError::TemporaryFiles)), "{refused:?}");
+    assert!(matches!(refused, Err(ScriptSqlError::TemporaryFiles)), "{refused:?}");
     assert!(sort(1_000).await.is_ok());
     db.close().await;
 
@@ -111,16 +111,16 @@ async fn without_the_role_db_raw_says_what_to_do() {
     let owned = OwnedDatabase::make("NOCREATEROLE").await;
     let db = owned.open(&OWN).await;
     let refused = error(&db, "SELECT rkey FROM records").await;
-    assert!(matches!(refused, RawError::NoRole(_)), "{refused:?}");
+    assert!(matches!(refused, ScriptSqlError::RoleError(_)), "{refused:?}");
     assert!(refused.to_string().contains("belvedere doctor"), "{refused}");
-    assert!(matches!(script_sql::walls(&db).await, Err(RawError::NoRole(_))));
+    assert!(matches!(script_sql::walls(&db).await, Err(ScriptSqlError::RoleError(_))));
     // Everything else still works.
     fill(&db).await;
     db.close().await;
 
     // The operator can accept the guard alone.
-    let db = owned.open(&Access::Guarded).await;
-    assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptWalls::Guard);
+    let db = owned.open(&ScriptRole::Guarded).await;
+    assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptIsolation::Guard);
     ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
     assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 2 }]));
     assert_eq!(owner_of(&db, "script_x").await, owned.role);
@@ -129,9 +129,9 @@ async fn without_the_role_db_raw_says_what_to_do() {
     // Or create a role.
     let lua = format!("{}_lua", owned.role);
     execute(&owned.admin, &format!("CREATE ROLE {lua} LOGIN NOINHERIT; GRANT {lua} TO {}", owned.role)).await;
-    let given = Access::Given { url: owned.url.replace(&format!("{}@", owned.role), &format!("{lua}@")) };
+    let given = ScriptRole::Given { url: owned.url.replace(&format!("{}@", owned.role), &format!("{lua}@")) };
     let db = owned.open(&given).await;
-    let walls = ScriptWalls::GuardAndRole { name: lua.clone(), bounds_files: false };
+    let walls = ScriptIsolation::GuardAndRole { name: lua.clone(), limits_temp_files: false };
     assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
     assert_eq!(owner_of(&db, "script_x").await, lua);
     ask(&db, "ALTER TABLE script_x ADD COLUMN m integer", &[]).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_role_with_excess_rights_is_not_used() {
         execute(&owned.admin, &with_names(give)).await;
         let db = Db::open(&owned.url, 2).await.unwrap();
         let refused = error(&db, "SELECT rkey FROM records").await;
-        assert!(matches!(refused, RawError::NoRole(NoRole::Unfit { .. })), "{give}: {refused:?}");
+        assert!(matches!(refused, ScriptSqlError::RoleError(RoleError::Unfit { .. })), "{give}: {refused:?}");
         db.close().await;
         execute(&owned.admin, &with_names(take)).await;
     }
@@ -186,7 +186,7 @@ async fn an_existing_role_of_that_name_is_not_changed() {
     let may: bool = sqlx::query_scalar(sql).bind(&owned.scripts).fetch_one(&pool.pool).await.unwrap();
     assert!(!may);
     let refused = error(&db, "SELECT rkey FROM records").await;
-    assert!(matches!(refused, RawError::NoRole(_)), "{refused:?}");
+    assert!(matches!(refused, ScriptSqlError::RoleError(_)), "{refused:?}");
     db.close().await;
 }
 
@@ -207,7 +207,7 @@ async fn the_role_has_a_password() {
         "the server requires passwords"
     );
     let open = async |password: &str| {
-        let access = Access::Own { password: Some(password.to_owned()) };
+        let access = ScriptRole::Own { password: Some(password.to_owned()) };
         Db::open_with(&url, 2, &access).await.unwrap()
     };
     let first = open("first").await;
@@ -215,7 +215,10 @@ async fn the_role_has_a_password() {
     assert_eq!(rows(&first, "SELECT rkey FROM records", &[]).await, json!([]));
     // A host with another secret can't log in until it has prepared the role.
     let second = open("second").await;
-    assert!(matches!(error(&second, "SELECT 1").await, RawError::NoRole(NoRole::Unusable { .. })));
+    assert!(matches!(
+        error(&second, "SELECT 1").await,
+        ScriptSqlError::RoleError(RoleError::Unusable { .. })
+    ));
     second.prepare_script_role().await;
     assert_eq!(rows(&second, "SELECT rkey FROM records", &[]).await, json!([]));
     first.close().await;

@@ -7,7 +7,7 @@
 use sqlparser::ast::{Expr, Value};
 
 use super::super::{SQLITE_LENGTH_CHECK, VIEW_SCHEMA};
-use super::{Emitter, Refusal};
+use super::{Emitter, GuardError};
 
 /// Characters that `trim` removes: more than there are kinds of whitespace.
 pub(super) const TRIM_SET: Bound = Bound { what: "the second argument of trim", max_bytes: 32 };
@@ -50,10 +50,10 @@ impl Emitter<'_> {
     }
 
     /// Writes an argument with a limited length.
-    pub(super) fn bounded_arg(&mut self, expr: &Expr, bound: Bound) -> Result<(), Refusal> {
+    pub(super) fn bounded_arg(&mut self, expr: &Expr, bound: Bound) -> Result<(), GuardError> {
         let Bound { what, max_bytes } = bound;
         match self.known_bytes(expr) {
-            Some(bytes) if bytes > max_bytes => Err(Refusal::TooLong { what, max_bytes }),
+            Some(bytes) if bytes > max_bytes => Err(GuardError::TooLong { what, max_bytes }),
             Some(_) => self.expr(expr),
             None => {
                 if self.is_postgres() {
@@ -72,8 +72,8 @@ impl Emitter<'_> {
     /// which limits the size of the result and checks the deadline; SQLite does both for every value.
     pub(super) fn bounded_result(
         &mut self,
-        write: impl FnOnce(&mut Self) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        write: impl FnOnce(&mut Self) -> Result<(), GuardError>,
+    ) -> Result<(), GuardError> {
         self.count_call()?;
         if !self.is_postgres() {
             return write(self);

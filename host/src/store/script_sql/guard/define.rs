@@ -11,11 +11,11 @@ use sqlparser::tokenizer::Token;
 
 use super::names::single;
 use super::scope::{Column, Columns, Relation, Scope};
-use super::{Emitter, Refusal, refuse_if, unsupported};
+use super::{Emitter, GuardError, refuse_if, unsupported};
 
 impl Emitter<'_> {
     /// Writes the statement. Returns whether it creates a table or an index.
-    pub(super) fn definition(&mut self, statement: &Statement) -> Result<bool, Refusal> {
+    pub(super) fn definition(&mut self, statement: &Statement) -> Result<bool, GuardError> {
         match statement {
             Statement::CreateTable(table) => self.create_table(table).map(|()| true),
             Statement::CreateIndex(index) => self.create_index(index).map(|()| true),
@@ -62,7 +62,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn create_table(&mut self, table: &CreateTable) -> Result<(), Refusal> {
+    fn create_table(&mut self, table: &CreateTable) -> Result<(), GuardError> {
         refuse_if("CREATE OR REPLACE", table.or_replace)?;
         refuse_if("a temporary or external table", table.temporary || table.unlogged || table.external)?;
         refuse_if("CREATE TABLE AS (create it, then INSERT … SELECT)", table.query.is_some())?;
@@ -83,7 +83,7 @@ impl Emitter<'_> {
         self.push(if table.if_not_exists { "IF NOT EXISTS " } else { "" });
         let name = self.write_own(&table.name)?;
         let columns = table.columns.iter().map(|column| Ok(Column::new(&self.checked_name(&column.name)?)));
-        let columns = columns.collect::<Result<Columns, Refusal>>()?;
+        let columns = columns.collect::<Result<Columns, GuardError>>()?;
         self.enter_table(&name, columns);
         self.push(" (");
         self.list(&table.columns, Self::column)?;
@@ -115,12 +115,12 @@ impl Emitter<'_> {
         relation.map(|relation| relation.columns.clone()).unwrap_or_default()
     }
 
-    fn defined_column(&mut self, name: &Ident) -> Result<(), Refusal> {
+    fn defined_column(&mut self, name: &Ident) -> Result<(), GuardError> {
         let columns = self.defined_columns();
         self.known_column(name, &columns)
     }
 
-    fn column(&mut self, column: &ColumnDef) -> Result<(), Refusal> {
+    fn column(&mut self, column: &ColumnDef) -> Result<(), GuardError> {
         let ColumnDef { name, data_type, options } = column;
         self.name(name)?;
         if !matches!(data_type, DataType::Unspecified) {
@@ -134,7 +134,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn column_option(&mut self, option: &ColumnOption) -> Result<(), Refusal> {
+    fn column_option(&mut self, option: &ColumnOption) -> Result<(), GuardError> {
         match option {
             ColumnOption::Null => self.push(" NULL"),
             ColumnOption::NotNull => self.push(" NOT NULL"),
@@ -178,7 +178,7 @@ impl Emitter<'_> {
     }
 
     /// Writes a constraint, without its name: nothing can refer to it.
-    fn constraint(&mut self, constraint: &TableConstraint) -> Result<(), Refusal> {
+    fn constraint(&mut self, constraint: &TableConstraint) -> Result<(), GuardError> {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
                 self.push("PRIMARY KEY (");
@@ -206,7 +206,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn references(&mut self, key: &ForeignKeyConstraint) -> Result<(), Refusal> {
+    fn references(&mut self, key: &ForeignKeyConstraint) -> Result<(), GuardError> {
         self.push(" REFERENCES ");
         // On SQLite a foreign key refers to a table in the same file, and takes no schema.
         let table = self.write_referenced_table(&key.foreign_table)?;
@@ -235,11 +235,11 @@ impl Emitter<'_> {
     }
 
     /// Writes the name of a referenced own table: with its schema on PostgreSQL, without on SQLite.
-    fn write_referenced_table(&mut self, name: &ObjectName) -> Result<String, Refusal> {
+    fn write_referenced_table(&mut self, name: &ObjectName) -> Result<String, GuardError> {
         if self.is_postgres() { self.write_own(name) } else { self.write_own_name(name) }
     }
 
-    fn create_index(&mut self, index: &CreateIndex) -> Result<(), Refusal> {
+    fn create_index(&mut self, index: &CreateIndex) -> Result<(), GuardError> {
         let CreateIndex {
             name,
             table_name,
@@ -293,12 +293,12 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn index_column(&mut self, column: &IndexColumn) -> Result<(), Refusal> {
+    fn index_column(&mut self, column: &IndexColumn) -> Result<(), GuardError> {
         refuse_if("an operator class", column.operator_class.is_some())?;
         self.order(&column.column)
     }
 
-    fn alter(&mut self, table: &str, operation: &AlterTableOperation) -> Result<(), Refusal> {
+    fn alter(&mut self, table: &str, operation: &AlterTableOperation) -> Result<(), GuardError> {
         match operation {
             AlterTableOperation::AddColumn {
                 column_keyword: _,

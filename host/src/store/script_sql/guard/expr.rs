@@ -5,15 +5,15 @@ use sqlparser::ast::{Array, BinaryOperator, CaseWhen, Expr, TypedString, UnaryOp
 
 use super::bounds::{self, Bound};
 use super::names::single;
-use super::{Emitter, Refusal, operators, refuse_if, unsupported};
+use super::{Emitter, GuardError, operators, refuse_if, unsupported};
 
 impl Emitter<'_> {
-    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(), Refusal> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(), GuardError> {
         self.deeper(|emit| emit.expr_body(expr))
     }
 
     /// Writes the parts in parentheses.
-    pub(super) fn bracketed(&mut self, parts: &[Part<'_>]) -> Result<(), Refusal> {
+    pub(super) fn bracketed(&mut self, parts: &[Part<'_>]) -> Result<(), GuardError> {
         self.push("(");
         for part in parts {
             match part {
@@ -26,7 +26,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn expr_body(&mut self, expr: &Expr) -> Result<(), Refusal> {
+    fn expr_body(&mut self, expr: &Expr) -> Result<(), GuardError> {
         use Part::{Expr as E, Word as W};
         let not = |negated: bool, plain: &'static str, negative: &'static str| {
             W(if negated { negative } else { plain })
@@ -177,7 +177,7 @@ impl Emitter<'_> {
         if self.is_postgres() { format!("\"{name}\"") } else { name.to_owned() }
     }
 
-    fn cast(&mut self, expr: &Expr, name: &str) -> Result<(), Refusal> {
+    fn cast(&mut self, expr: &Expr, name: &str) -> Result<(), GuardError> {
         let plain = |emit: &mut Self| {
             emit.push("CAST(");
             emit.expr(expr)?;
@@ -193,7 +193,7 @@ impl Emitter<'_> {
         plain(self)
     }
 
-    fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<(), Refusal> {
+    fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<(), GuardError> {
         use BinaryOperator as Op;
         use Part::{BoundedArg, Expr as E, Word as W};
         let word = operators::word(op, self.backend)?;
@@ -236,7 +236,7 @@ impl Emitter<'_> {
         expr: &Expr,
         pattern: &Expr,
         escape: Option<&Expr>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), GuardError> {
         // SQLite limits patterns itself.
         let bounded =
             if self.is_postgres() { Part::BoundedArg(pattern, bounds::PATTERN) } else { Part::Expr(pattern) };
@@ -247,7 +247,7 @@ impl Emitter<'_> {
         self.bounded_result(|emit| emit.bracketed(&parts))
     }
 
-    fn quantified(&mut self, left: &Expr, op: &str, which: &str, right: &Expr) -> Result<(), Refusal> {
+    fn quantified(&mut self, left: &Expr, op: &str, which: &str, right: &Expr) -> Result<(), GuardError> {
         self.push("(");
         self.expr(left)?;
         self.push(&format!(" {op} {which} ("));
@@ -264,7 +264,7 @@ impl Emitter<'_> {
         operand: Option<&Expr>,
         conditions: &[CaseWhen],
         otherwise: Option<&Expr>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), GuardError> {
         self.push("CASE ");
         if let Some(operand) = operand {
             self.expr(operand)?;
@@ -283,7 +283,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    pub(super) fn value(&mut self, value: &Value) -> Result<(), Refusal> {
+    pub(super) fn value(&mut self, value: &Value) -> Result<(), GuardError> {
         match value {
             Value::Number(text, false) if is_number(text) => self.push(text),
             Value::SingleQuotedString(text) => self.text(text)?,
@@ -297,20 +297,20 @@ impl Emitter<'_> {
     }
 
     /// Writes a text literal. Backslashes are not special on either database (`standard_conforming_strings`).
-    fn text(&mut self, text: &str) -> Result<(), Refusal> {
+    fn text(&mut self, text: &str) -> Result<(), GuardError> {
         refuse_if("U+0000 in a text", text.contains('\0'))?;
         self.push(&format!("'{}'", text.replace('\'', "''")));
         Ok(())
     }
 
-    fn parameter(&mut self, name: &str) -> Result<(), Refusal> {
+    fn parameter(&mut self, name: &str) -> Result<(), GuardError> {
         let number = name.strip_prefix(['$', '?']).and_then(|n| n.parse::<usize>().ok());
         let Some(number) = number.filter(|n| *n > 0) else {
             return unsupported("a named parameter (use $1)");
         };
         self.highest_param = self.highest_param.max(number);
         let Some(value) = self.params.get(number - 1) else {
-            return Err(Refusal::Parameters { has: number, given: self.params.len() });
+            return Err(GuardError::Parameters { has: number, given: self.params.len() });
         };
         let literal = match value {
             Json::Null => Some("NULL".to_owned()),
@@ -318,7 +318,7 @@ impl Emitter<'_> {
             Json::Number(n) if self.is_postgres() => Some(format!("({n})")),
             Json::Bool(b) if self.is_postgres() => Some(if *b { "TRUE" } else { "FALSE" }.to_owned()),
             Json::Number(_) | Json::Bool(_) | Json::String(_) => None,
-            Json::Array(_) | Json::Object(_) => return Err(Refusal::Parameter),
+            Json::Array(_) | Json::Object(_) => return Err(GuardError::Parameter),
         };
         if let Some(literal) = literal {
             self.push(&literal);

@@ -4,10 +4,10 @@ use sqlparser::ast::{Join, JoinConstraint, JoinOperator, TableFactor, TableWithJ
 
 use super::names::single;
 use super::scope::Relation;
-use super::{Emitter, Refusal, refuse_if, unsupported};
+use super::{Emitter, GuardError, refuse_if, unsupported};
 
 impl Emitter<'_> {
-    pub(super) fn joined(&mut self, tables: &TableWithJoins) -> Result<(), Refusal> {
+    pub(super) fn joined(&mut self, tables: &TableWithJoins) -> Result<(), GuardError> {
         let start = self.scope()?.relations.len();
         self.factor(&tables.relation)?;
         for join in &tables.joins {
@@ -50,7 +50,7 @@ impl Emitter<'_> {
 
     /// The columns that both sides of a join have. The left side is the relations from `start`, the right side those
     /// from `middle`.
-    fn common(&mut self, start: usize, middle: usize) -> Result<Vec<String>, Refusal> {
+    fn common(&mut self, start: usize, middle: usize) -> Result<Vec<String>, GuardError> {
         let relations = &self.scope()?.relations;
         let names = |range: &[Relation]| -> Vec<String> {
             range.iter().flat_map(|r| &r.columns).filter_map(|column| column.name.clone()).collect()
@@ -60,11 +60,11 @@ impl Emitter<'_> {
     }
 
     /// Merges the columns of both sides that have these names (USING, NATURAL).
-    fn merge(&mut self, start: usize, middle: usize, names: &[String]) -> Result<(), Refusal> {
+    fn merge(&mut self, start: usize, middle: usize, names: &[String]) -> Result<(), GuardError> {
         let common = self.common(start, middle)?;
         for name in names {
             if !common.iter().any(|other| self.same_name(name, other)) {
-                return Err(Refusal::Column(name.clone()));
+                return Err(GuardError::Column(name.clone()));
             }
             if !self.scope()?.merged.contains(name) {
                 self.scope()?.merged.push(name.clone());
@@ -73,7 +73,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn factor(&mut self, factor: &TableFactor) -> Result<(), Refusal> {
+    fn factor(&mut self, factor: &TableFactor) -> Result<(), GuardError> {
         self.deeper(|emit| match factor {
             TableFactor::Table {
                 name,

@@ -13,18 +13,18 @@ use super::lists::{
 };
 use super::names::single;
 use super::scope::{Column, Columns, Relation, columns_named};
-use super::{Emitter, Refusal, refuse_if, unsupported};
+use super::{Emitter, GuardError, refuse_if, unsupported};
 
 impl Emitter<'_> {
-    fn listed_name(&self, name: &ObjectName, lists: &[&[&'static str]]) -> Result<&'static str, Refusal> {
+    fn listed_name(&self, name: &ObjectName, lists: &[&[&'static str]]) -> Result<&'static str, GuardError> {
         let refused =
-            || Refusal::Function(name.to_string().chars().filter(|c| !c.is_control()).take(80).collect());
+            || GuardError::Function(name.to_string().chars().filter(|c| !c.is_control()).take(80).collect());
         let plain = self.checked_name(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let found = lists.iter().copied().flatten().copied().find(|known| plain.eq_ignore_ascii_case(known));
         found.ok_or_else(refused)
     }
 
-    pub(super) fn function(&mut self, function: &Function) -> Result<(), Refusal> {
+    pub(super) fn function(&mut self, function: &Function) -> Result<(), GuardError> {
         let Function { name, uses_odbc_syntax, parameters, args, within_group, filter, null_treatment, over } =
             function;
         refuse_if("{fn …}", *uses_odbc_syntax)?;
@@ -61,7 +61,7 @@ impl Emitter<'_> {
         if CHEAP.contains(&name) { call(self) } else { self.bounded_result(call) }
     }
 
-    fn arguments(&mut self, name: &str, list: &FunctionArgumentList) -> Result<(), Refusal> {
+    fn arguments(&mut self, name: &str, list: &FunctionArgumentList) -> Result<(), GuardError> {
         let FunctionArgumentList { duplicate_treatment, args, clauses } = list;
         self.push("(");
         if let Some(DuplicateTreatment::Distinct) = duplicate_treatment {
@@ -94,7 +94,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn argument(&mut self, arg: &FunctionArg) -> Result<(), Refusal> {
+    fn argument(&mut self, arg: &FunctionArg) -> Result<(), GuardError> {
         match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.expr(expr),
             FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => {
@@ -105,7 +105,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn window(&mut self, window: &WindowSpec) -> Result<(), Refusal> {
+    fn window(&mut self, window: &WindowSpec) -> Result<(), GuardError> {
         let WindowSpec { window_name, partition_by, order_by, window_frame } = window;
         refuse_if("WINDOW", window_name.is_some())?;
         self.push(" OVER (");
@@ -124,7 +124,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn frame(&mut self, frame: &WindowFrame) -> Result<(), Refusal> {
+    fn frame(&mut self, frame: &WindowFrame) -> Result<(), GuardError> {
         let WindowFrame { units, start_bound, end_bound } = frame;
         self.push(match units {
             WindowFrameUnits::Rows => " ROWS BETWEEN ",
@@ -136,7 +136,7 @@ impl Emitter<'_> {
         self.frame_bound(end_bound.as_ref().unwrap_or(&WindowFrameBound::CurrentRow))
     }
 
-    fn frame_bound(&mut self, bound: &WindowFrameBound) -> Result<(), Refusal> {
+    fn frame_bound(&mut self, bound: &WindowFrameBound) -> Result<(), GuardError> {
         let (count, word) = match bound {
             WindowFrameBound::CurrentRow => {
                 self.push("CURRENT ROW");
@@ -160,7 +160,7 @@ impl Emitter<'_> {
         args: &[FunctionArg],
         with_ordinality: bool,
         alias: Option<&TableAlias>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), GuardError> {
         let list = match self.backend {
             Backend::Sqlite => TABLE_SQLITE,
             Backend::Postgres => TABLE_POSTGRES,
@@ -197,7 +197,11 @@ impl Emitter<'_> {
     }
 
     /// Writes the alias of a function on PostgreSQL, with the names of all its columns.
-    fn function_alias(&mut self, mut relation: Relation, alias: Option<&TableAlias>) -> Result<(), Refusal> {
+    fn function_alias(
+        &mut self,
+        mut relation: Relation,
+        alias: Option<&TableAlias>,
+    ) -> Result<(), GuardError> {
         if let Some(TableAlias { explicit: _, name, columns, at }) = alias {
             refuse_if("AT", at.is_some())?;
             refuse_if("a column type here", columns.iter().any(|column| column.data_type.is_some()))?;

@@ -15,7 +15,7 @@ use sqlparser::tokenizer::Token;
 use super::super::super::Backend;
 use super::super::VIEW_SCHEMA;
 use super::scope::Cost;
-use super::{Emitter, Refusal, refuse_if};
+use super::{Emitter, GuardError, refuse_if};
 
 /// Whether the statement can use the lean view of `records`: it has no `*` except in `count(*)`, and on SQLite no CID.
 pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
@@ -62,7 +62,7 @@ impl Emitter<'_> {
 
     /// Writes `left = right` with the URI's parts, if one side is the URI of a record and the other a column or a text.
     /// Otherwise writes nothing and returns false.
-    pub(super) fn uri_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, Refusal> {
+    pub(super) fn uri_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, GuardError> {
         let sides = [(left, right), (right, left)];
         let found = sides.into_iter().find_map(|(column, other)| {
             let before = self.column_of_records(column, "uri")?;
@@ -87,7 +87,7 @@ impl Emitter<'_> {
 
     /// Writes `left = right` with the collection's id, on PostgreSQL, if one side is the collection of a record and the
     /// other a literal or parameter. Otherwise writes nothing and returns false.
-    pub(super) fn collection_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, Refusal> {
+    pub(super) fn collection_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, GuardError> {
         if !self.is_postgres() || !self.lean {
             return Ok(false);
         }
@@ -125,7 +125,7 @@ impl Emitter<'_> {
     }
 
     /// Writes `indexed_us` for an ORDER BY item `indexed_at` of `records`. Otherwise writes nothing and returns false.
-    pub(super) fn order_by_indexed_us(&mut self, item: &OrderByExpr) -> Result<bool, Refusal> {
+    pub(super) fn order_by_indexed_us(&mut self, item: &OrderByExpr) -> Result<bool, GuardError> {
         let Some(before) = self.column_of_records(&item.expr, "indexed_at") else { return Ok(false) };
         refuse_if("WITH FILL", item.with_fill.is_some())?;
         let column = self.quoted("indexed_us");

@@ -90,7 +90,7 @@ pub struct Statement {
 
 /// Why a statement was refused. The texts are for the script's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum GuardError {
     #[error("{0}")]
     Syntax(String),
     #[error("the SQL contains no statement")]
@@ -130,7 +130,7 @@ pub enum Refusal {
     Parameters { has: usize, given: usize },
 }
 
-impl Refusal {
+impl GuardError {
     /// Whether the statement uses something forbidden, rather than being wrong.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Table(_) | Self::NotYours(_) | Self::Function(_))
@@ -149,8 +149,13 @@ pub fn callable(backend: Backend) -> impl Iterator<Item = &'static str> {
 /// Checks one statement and generates its SQL for `backend`. `catalog` has the own tables that it names.
 ///
 /// # Errors
-/// [`Refusal`].
-pub fn check(sql: &str, params: &[Value], backend: Backend, catalog: &Catalog) -> Result<Statement, Refusal> {
+/// [`GuardError`].
+pub fn check(
+    sql: &str,
+    params: &[Value],
+    backend: Backend,
+    catalog: &Catalog,
+) -> Result<Statement, GuardError> {
     Parsed::new(sql, backend)?.write(params, catalog)
 }
 
@@ -169,32 +174,32 @@ impl Parsed {
     /// Parses one statement.
     ///
     /// # Errors
-    /// [`Refusal`] for anything but a single statement, or one that is too long.
-    pub fn new(sql: &str, backend: Backend) -> Result<Self, Refusal> {
+    /// [`GuardError`] for anything but a single statement, or one that is too long.
+    pub fn new(sql: &str, backend: Backend) -> Result<Self, GuardError> {
         if sql.len() > MAX_BYTES {
-            return Err(Refusal::TooLarge);
+            return Err(GuardError::TooLarge);
         }
         let dialect = dialect::of(backend);
-        let syntax = |error: String| Refusal::Syntax(format!("the SQL can't be read: {error}"));
+        let syntax = |error: String| GuardError::Syntax(format!("the SQL can't be read: {error}"));
         let mut tokens = Tokenizer::new(dialect, sql).tokenize().map_err(|e| syntax(e.to_string()))?;
         number_parameters(&mut tokens)?;
         let meant = |token: &&Token| !matches!(token, Token::Whitespace(_) | Token::SemiColon);
         match tokens.iter().filter(meant).count() {
-            0 => return Err(Refusal::Empty),
-            n if n > MAX_TOKENS => return Err(Refusal::TooLarge),
+            0 => return Err(GuardError::Empty),
+            n if n > MAX_TOKENS => return Err(GuardError::TooLarge),
             _ => {}
         }
         let lean = index_rewrites::is_lean(&tokens, backend);
         let own = names::own_names_in(&tokens);
         let mut parser = Parser::new(dialect).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens);
         let mut statements = parser.parse_statements().map_err(|error| match error {
-            sqlparser::parser::ParserError::RecursionLimitExceeded => Refusal::TooLarge,
+            sqlparser::parser::ParserError::RecursionLimitExceeded => GuardError::TooLarge,
             other => syntax(other.to_string()),
         })?;
         match (statements.pop(), statements.is_empty()) {
-            (None, _) => Err(Refusal::Empty),
+            (None, _) => Err(GuardError::Empty),
             (Some(ast), true) => Ok(Self { ast, backend, lean, own }),
-            (Some(_), false) => Err(Refusal::Several),
+            (Some(_), false) => Err(GuardError::Several),
         }
     }
 
@@ -216,11 +221,11 @@ impl Parsed {
     /// Checks the statement and generates its SQL.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn write(&self, params: &[Value], catalog: &Catalog) -> Result<Statement, Refusal> {
+    /// [`GuardError`].
+    pub fn write(&self, params: &[Value], catalog: &Catalog) -> Result<Statement, GuardError> {
         let is_long = |value: &Value| value.as_str().is_some_and(|text| text.len() > MAX_PARAM_BYTES);
         if params.len() > MAX_PARAMS || params.iter().any(is_long) {
-            return Err(Refusal::TooLarge);
+            return Err(GuardError::TooLarge);
         }
         let mut emit = Emitter::new(self.backend, params, catalog);
         emit.lean = self.lean;
@@ -235,14 +240,14 @@ impl Parsed {
             other => Kind::Define { creates: emit.definition(other)? },
         };
         if emit.highest_param != params.len() {
-            return Err(Refusal::Parameters { has: emit.highest_param, given: params.len() });
+            return Err(GuardError::Parameters { has: emit.highest_param, given: params.len() });
         }
         Ok(Statement { sql: emit.out, kind, binds: emit.binds })
     }
 }
 
 /// Replaces `?` with `$1`, `$2` and so on in the order of the text, and comments with spaces.
-fn number_parameters(tokens: &mut Vec<Token>) -> Result<(), Refusal> {
+fn number_parameters(tokens: &mut Vec<Token>) -> Result<(), GuardError> {
     // Comments are dropped: they have no meaning in a statement.
     for token in tokens.iter_mut() {
         if matches!(token, Token::Whitespace(_)) {
@@ -261,7 +266,7 @@ fn number_parameters(tokens: &mut Vec<Token>) -> Result<(), Refusal> {
         }
     }
     if named && next > 0 {
-        return Err(Refusal::Unsupported("a mixture of ? and $1".to_owned()));
+        return Err(GuardError::Unsupported("a mixture of ? and $1".to_owned()));
     }
     Ok(())
 }
@@ -309,17 +314,17 @@ impl<'a> Emitter<'a> {
     }
 
     /// Counts an operation whose time depends on the size of a value.
-    fn count_call(&mut self) -> Result<(), Refusal> {
+    fn count_call(&mut self) -> Result<(), GuardError> {
         self.spend(Cost { nodes: 0, calls: 1 })
     }
 
-    fn spend(&mut self, cost: Cost) -> Result<(), Refusal> {
+    fn spend(&mut self, cost: Cost) -> Result<(), GuardError> {
         self.spent.nodes = self.spent.nodes.saturating_add(cost.nodes);
         self.spent.calls = self.spent.calls.saturating_add(cost.calls);
         if self.spent.calls > MAX_CALLS {
-            return Err(Refusal::TooManyCalls);
+            return Err(GuardError::TooManyCalls);
         }
-        if self.spent.nodes > MAX_NODES { Err(Refusal::TooLarge) } else { Ok(()) }
+        if self.spent.nodes > MAX_NODES { Err(GuardError::TooLarge) } else { Ok(()) }
     }
 
     fn push(&mut self, text: &str) {
@@ -331,11 +336,11 @@ impl<'a> Emitter<'a> {
     }
 
     /// Runs `write` one level deeper.
-    fn deeper<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    fn deeper<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T, GuardError>) -> Result<T, GuardError> {
         self.depth += 1;
         self.spend(Cost { nodes: 1, calls: 0 })?;
         if self.depth > MAX_DEPTH {
-            return Err(Refusal::TooLarge);
+            return Err(GuardError::TooLarge);
         }
         let result = write(self);
         self.depth -= 1;
@@ -346,8 +351,8 @@ impl<'a> Emitter<'a> {
     fn list<T>(
         &mut self,
         items: &[T],
-        mut write: impl FnMut(&mut Self, &T) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        mut write: impl FnMut(&mut Self, &T) -> Result<(), GuardError>,
+    ) -> Result<(), GuardError> {
         for (i, item) in items.iter().enumerate() {
             if i > 0 {
                 self.push(", ");
@@ -359,11 +364,11 @@ impl<'a> Emitter<'a> {
 }
 
 /// Refuses something that is not supported. `what` must not be an expression: formatting one recurses.
-fn unsupported<T>(what: impl std::fmt::Display) -> Result<T, Refusal> {
-    Err(Refusal::Unsupported(what.to_string()))
+fn unsupported<T>(what: impl std::fmt::Display) -> Result<T, GuardError> {
+    Err(GuardError::Unsupported(what.to_string()))
 }
 
 /// Refuses a clause that is not supported, if it is there.
-fn refuse_if(clause: &str, is_there: bool) -> Result<(), Refusal> {
+fn refuse_if(clause: &str, is_there: bool) -> Result<(), GuardError> {
     if is_there { unsupported(clause) } else { Ok(()) }
 }

@@ -5,7 +5,7 @@ use sqlparser::tokenizer::Token;
 
 use super::super::LEAN_RECORDS;
 use super::scope::{Columns, Relation, columns_named, view_columns};
-use super::{Emitter, OWN_PREFIX, Refusal, refuse_if};
+use super::{Emitter, GuardError, OWN_PREFIX, refuse_if};
 
 /// Longest name, in bytes. PostgreSQL truncates longer ones, so they could match a different name. Leaves space for a
 /// prefix.
@@ -55,22 +55,22 @@ fn shown(name: &ObjectName) -> String {
 }
 
 /// A name without a qualifier.
-pub(super) fn single(name: &ObjectName) -> Result<&Ident, Refusal> {
+pub(super) fn single(name: &ObjectName) -> Result<&Ident, GuardError> {
     match name.0.as_slice() {
         [ObjectNamePart::Identifier(ident)] => Ok(ident),
-        _ => Err(Refusal::Name(shown(name))),
+        _ => Err(GuardError::Name(shown(name))),
     }
 }
 
 impl Emitter<'_> {
     /// The text of a valid name, in lower case where PostgreSQL would fold it.
-    pub(super) fn checked_name(&self, name: &Ident) -> Result<String, Refusal> {
+    pub(super) fn checked_name(&self, name: &Ident) -> Result<String, GuardError> {
         let text = &name.value;
         let fits = (1..=MAX_NAME).contains(&text.len())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
             && !text.starts_with(|c: char| c.is_ascii_digit());
         if !fits {
-            return Err(Refusal::Name(text.chars().filter(|c| !c.is_control()).take(80).collect()));
+            return Err(GuardError::Name(text.chars().filter(|c| !c.is_control()).take(80).collect()));
         }
         let folds = self.is_postgres() && name.quote_style.is_none();
         Ok(if folds { text.to_ascii_lowercase() } else { text.clone() })
@@ -82,7 +82,7 @@ impl Emitter<'_> {
     }
 
     /// Writes the name of a column or an alias.
-    pub(super) fn name(&mut self, name: &Ident) -> Result<(), Refusal> {
+    pub(super) fn name(&mut self, name: &Ident) -> Result<(), GuardError> {
         let text = self.checked_name(name)?;
         let text = self.quoted(&text);
         self.push(&text);
@@ -90,16 +90,20 @@ impl Emitter<'_> {
     }
 
     /// Writes a relation to read, with a unique alias.
-    pub(super) fn relation(&mut self, name: &ObjectName, alias: Option<&TableAlias>) -> Result<(), Refusal> {
+    pub(super) fn relation(
+        &mut self,
+        name: &ObjectName,
+        alias: Option<&TableAlias>,
+    ) -> Result<(), GuardError> {
         // Schemas are always refused, even the correct one.
-        let refused = || Refusal::Table(shown(name));
+        let refused = || GuardError::Table(shown(name));
         let plain = self.checked_name(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let lower = plain.to_ascii_lowercase();
         let written = self.next_alias();
         let cte = self.ctes.iter().rev().find(|cte| cte.name == lower);
         let (text, relation) = if let Some(cte) = cte {
             let Some(columns) = cte.columns.clone() else {
-                return Err(Refusal::Unsupported(
+                return Err(GuardError::Unsupported(
                     "a recursive WITH whose first part names itself".to_owned(),
                 ));
             };
@@ -125,7 +129,7 @@ impl Emitter<'_> {
         &mut self,
         mut relation: Relation,
         alias: Option<&TableAlias>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), GuardError> {
         let written = format!(" AS {}", relation.alias);
         self.push(&written);
         if let Some(TableAlias { explicit: _, name, columns, at }) = alias {
@@ -134,7 +138,9 @@ impl Emitter<'_> {
             relation.name = self.checked_name(name)?;
             if !columns.is_empty() {
                 if !self.is_postgres() {
-                    return Err(Refusal::Unsupported("a list of columns after a table's alias".to_owned()));
+                    return Err(GuardError::Unsupported(
+                        "a list of columns after a table's alias".to_owned(),
+                    ));
                 }
                 let names = columns.iter().map(|column| self.checked_name(&column.name));
                 let names = names.collect::<Result<Vec<_>, _>>()?;
@@ -154,10 +160,10 @@ impl Emitter<'_> {
     }
 
     /// Creates a common table expression and writes its generated name.
-    pub(super) fn cte(&mut self, name: &Ident, columns: Option<Columns>) -> Result<Cte, Refusal> {
+    pub(super) fn cte(&mut self, name: &Ident, columns: Option<Columns>) -> Result<Cte, GuardError> {
         let name = self.checked_name(name)?.to_ascii_lowercase();
         if view_columns(&name).is_some() || is_own(&name) {
-            return Err(Refusal::Name(name));
+            return Err(GuardError::Name(name));
         }
         self.aliases += 1;
         let text = self.quoted(&format!("{CTE_PREFIX}{}", self.aliases));
@@ -170,15 +176,15 @@ impl Emitter<'_> {
         format!("{schema}.{}", self.quoted(lower))
     }
 
-    pub(super) fn own_name(&self, name: &ObjectName) -> Result<String, Refusal> {
-        let refused = || Refusal::NotYours(shown(name));
+    pub(super) fn own_name(&self, name: &ObjectName) -> Result<String, GuardError> {
+        let refused = || GuardError::NotYours(shown(name));
         let plain = self.checked_name(single(name).map_err(|_| refused())?).map_err(|_| refused())?;
         let lower = plain.to_ascii_lowercase();
         if is_own(&lower) { Ok(lower) } else { Err(refused()) }
     }
 
     /// Writes an own table or index with its schema. Returns the name without it.
-    pub(super) fn write_own(&mut self, name: &ObjectName) -> Result<String, Refusal> {
+    pub(super) fn write_own(&mut self, name: &ObjectName) -> Result<String, GuardError> {
         let plain = self.own_name(name)?;
         let text = self.own_text(&plain);
         self.push(&text);
@@ -186,7 +192,7 @@ impl Emitter<'_> {
     }
 
     /// Writes an own table or index without its schema. Returns the name.
-    pub(super) fn write_own_name(&mut self, name: &ObjectName) -> Result<String, Refusal> {
+    pub(super) fn write_own_name(&mut self, name: &ObjectName) -> Result<String, GuardError> {
         let plain = self.own_name(name)?;
         let text = self.quoted(&plain);
         self.push(&text);

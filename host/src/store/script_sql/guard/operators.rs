@@ -3,10 +3,10 @@
 use sqlparser::ast::BinaryOperator as Op;
 
 use super::super::super::Backend;
-use super::{Refusal, unsupported};
+use super::{GuardError, unsupported};
 
 /// The SQL of an operator.
-pub(super) fn word(op: &Op, backend: Backend) -> Result<&'static str, Refusal> {
+pub(super) fn word(op: &Op, backend: Backend) -> Result<&'static str, GuardError> {
     let common = match op {
         Op::Plus => "+",
         Op::Minus => "-",
@@ -52,7 +52,7 @@ pub(super) fn word(op: &Op, backend: Backend) -> Result<&'static str, Refusal> {
 }
 
 /// The SQL of an operator before ANY or ALL. Pattern operators are refused: each element would be a pattern.
-pub(super) fn comparison(op: &Op) -> Result<&'static str, Refusal> {
+pub(super) fn comparison(op: &Op) -> Result<&'static str, GuardError> {
     Ok(match op {
         Op::Gt => ">",
         Op::Lt => "<",

@@ -4,11 +4,11 @@ use sqlparser::ast::{Expr, SelectItem, SelectItemQualifiedWildcardKind, Wildcard
 
 use super::names::single;
 use super::scope::{Column, Columns, Cost};
-use super::{Emitter, Refusal, refuse_if, unsupported};
+use super::{Emitter, GuardError, refuse_if, unsupported};
 
 impl Emitter<'_> {
     /// Writes the columns of a SELECT or RETURNING, and returns them.
-    pub(super) fn projection(&mut self, items: &[SelectItem]) -> Result<Columns, Refusal> {
+    pub(super) fn projection(&mut self, items: &[SelectItem]) -> Result<Columns, GuardError> {
         let mut columns = Columns::new();
         self.list(items, |emit, item| {
             let before = emit.spent;
@@ -38,7 +38,7 @@ impl Emitter<'_> {
                     plain_wildcard(options)?;
                     let name = emit.checked_name(single(name)?)?;
                     let Some(relation) = emit.relation_named(&name) else {
-                        return Err(Refusal::Column(format!("{name}.*")));
+                        return Err(GuardError::Column(format!("{name}.*")));
                     };
                     let (alias, shown) = (relation.alias.clone(), relation.columns.clone());
                     refuse_if("this *", alias.is_empty())?;
@@ -71,7 +71,7 @@ impl Emitter<'_> {
     }
 }
 
-fn plain_wildcard(options: &WildcardAdditionalOptions) -> Result<(), Refusal> {
+fn plain_wildcard(options: &WildcardAdditionalOptions) -> Result<(), GuardError> {
     let WildcardAdditionalOptions {
         wildcard_token: _,
         opt_ilike,

@@ -6,7 +6,7 @@ use sqlparser::ast::{
 };
 
 use super::scope::{Column, Columns, Scope};
-use super::{Emitter, Refusal, index_rewrites, refuse_if, unsupported};
+use super::{Emitter, GuardError, index_rewrites, refuse_if, unsupported};
 
 /// The columns and the scope of a query that was written.
 pub(super) struct WrittenQuery {
@@ -17,13 +17,13 @@ pub(super) struct WrittenQuery {
 
 impl Emitter<'_> {
     /// Writes a query and returns its columns.
-    pub(super) fn query(&mut self, query: &Query) -> Result<Columns, Refusal> {
+    pub(super) fn query(&mut self, query: &Query) -> Result<Columns, GuardError> {
         self.query_of(query, None)
     }
 
     /// Writes a query and returns its columns. `cte` is the index of the common table expression that it defines, while
     /// that one's columns are unknown.
-    fn query_of(&mut self, query: &Query, cte: Option<usize>) -> Result<Columns, Refusal> {
+    fn query_of(&mut self, query: &Query, cte: Option<usize>) -> Result<Columns, GuardError> {
         let visible = self.ctes.len();
         let columns = self.deeper(|emit| emit.query_body(query, cte))?;
         // The names of a WITH are visible only in its query.
@@ -31,7 +31,7 @@ impl Emitter<'_> {
         Ok(columns)
     }
 
-    fn query_body(&mut self, query: &Query, cte: Option<usize>) -> Result<Columns, Refusal> {
+    fn query_body(&mut self, query: &Query, cte: Option<usize>) -> Result<Columns, GuardError> {
         let Query {
             with,
             body,
@@ -76,7 +76,7 @@ impl Emitter<'_> {
     }
 
     /// Writes an expression that may also be the name of a result column.
-    fn output_or_expr(&mut self, expr: &Expr, outputs_first: bool) -> Result<(), Refusal> {
+    fn output_or_expr(&mut self, expr: &Expr, outputs_first: bool) -> Result<(), GuardError> {
         let mut inner = expr;
         while let Expr::Nested(nested) = inner {
             inner = nested;
@@ -90,7 +90,7 @@ impl Emitter<'_> {
         self.expr(expr)
     }
 
-    fn with(&mut self, with: &With) -> Result<(), Refusal> {
+    fn with(&mut self, with: &With) -> Result<(), GuardError> {
         let With { with_token: _, recursive, cte_tables } = with;
         self.push(if *recursive { "WITH RECURSIVE " } else { "WITH " });
         // On SQLite RECURSIVE has no effect: every WITH may be recursive.
@@ -133,7 +133,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn limit(&mut self, limit: &LimitClause) -> Result<(), Refusal> {
+    fn limit(&mut self, limit: &LimitClause) -> Result<(), GuardError> {
         let LimitClause::LimitOffset { limit, offset, limit_by } = limit else {
             return unsupported("LIMIT a, b (write LIMIT b OFFSET a)");
         };
@@ -152,7 +152,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn set(&mut self, body: &SetExpr, cte: Option<usize>) -> Result<WrittenQuery, Refusal> {
+    fn set(&mut self, body: &SetExpr, cte: Option<usize>) -> Result<WrittenQuery, GuardError> {
         self.deeper(|emit| match body {
             SetExpr::Select(select) => emit.select(select),
             SetExpr::Query(query) if emit.is_postgres() => {
@@ -212,7 +212,7 @@ impl Emitter<'_> {
         })
     }
 
-    fn select(&mut self, select: &Select) -> Result<WrittenQuery, Refusal> {
+    fn select(&mut self, select: &Select) -> Result<WrittenQuery, GuardError> {
         let Select {
             select_token: _,
             optimizer_hints,
@@ -293,7 +293,7 @@ impl Emitter<'_> {
         Ok(WrittenQuery { columns, scope })
     }
 
-    fn group_by(&mut self, group_by: &GroupByExpr) -> Result<(), Refusal> {
+    fn group_by(&mut self, group_by: &GroupByExpr) -> Result<(), GuardError> {
         let GroupByExpr::Expressions(items, modifiers) = group_by else { return unsupported("GROUP BY ALL") };
         refuse_if("this GROUP BY", !modifiers.is_empty())?;
         if items.is_empty() {
@@ -303,7 +303,7 @@ impl Emitter<'_> {
         self.list(items, |emit, item| emit.output_or_expr(item, false))
     }
 
-    pub(super) fn order(&mut self, item: &OrderByExpr) -> Result<(), Refusal> {
+    pub(super) fn order(&mut self, item: &OrderByExpr) -> Result<(), GuardError> {
         let OrderByExpr { expr, options: _, with_fill } = item;
         refuse_if("WITH FILL", with_fill.is_some())?;
         // A number literal is the position of a column.
@@ -312,7 +312,7 @@ impl Emitter<'_> {
     }
 
     /// Writes the direction of an ORDER BY item.
-    fn direction(&mut self, item: &OrderByExpr) -> Result<(), Refusal> {
+    fn direction(&mut self, item: &OrderByExpr) -> Result<(), GuardError> {
         let OrderByOptions { sort, nulls_first } = &item.options;
         match sort {
             None => {}

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use sqlparser::ast::Ident;
 
-use super::{Emitter, Refusal};
+use super::{Emitter, GuardError};
 
 /// The cost of an expression, including the expressions of the columns that it uses: databases replace the columns of
 /// subqueries with their expressions, so a few nested subqueries could grow to millions of expressions.
@@ -108,9 +108,9 @@ impl Relation {
     }
 
     /// Renames the first columns.
-    pub(super) fn rename(&mut self, names: Vec<String>) -> Result<(), Refusal> {
+    pub(super) fn rename(&mut self, names: Vec<String>) -> Result<(), GuardError> {
         if names.len() > self.columns.len() {
-            return Err(Refusal::Unsupported("a list of more columns than there are".to_owned()));
+            return Err(GuardError::Unsupported("a list of more columns than there are".to_owned()));
         }
         for (column, name) in self.columns.iter_mut().zip(names) {
             column.name = Some(name);
@@ -152,26 +152,26 @@ impl Emitter<'_> {
     }
 
     /// Makes a relation visible in the current SELECT.
-    pub(super) fn add_relation(&mut self, relation: Relation) -> Result<(), Refusal> {
+    pub(super) fn add_relation(&mut self, relation: Relation) -> Result<(), GuardError> {
         let scope = self.scope()?;
         if !relation.name.is_empty() && scope.relations.iter().any(|other| other.name == relation.name) {
-            return Err(Refusal::Unsupported(format!("the name {} for two tables", relation.name)));
+            return Err(GuardError::Unsupported(format!("the name {} for two tables", relation.name)));
         }
         scope.relations.push(relation);
         Ok(())
     }
 
-    pub(super) fn scope(&mut self) -> Result<&mut Scope, Refusal> {
-        self.scopes.last_mut().ok_or_else(|| Refusal::Unsupported("a table here".to_owned()))
+    pub(super) fn scope(&mut self) -> Result<&mut Scope, GuardError> {
+        self.scopes.last_mut().ok_or_else(|| GuardError::Unsupported("a table here".to_owned()))
     }
 
     /// The columns of an own table.
-    pub(super) fn own_columns(&self, lower: &str) -> Result<Columns, Refusal> {
-        let found = self.catalog.0.get(lower).ok_or_else(|| Refusal::Missing(lower.to_owned()))?;
+    pub(super) fn own_columns(&self, lower: &str) -> Result<Columns, GuardError> {
+        let found = self.catalog.0.get(lower).ok_or_else(|| GuardError::Missing(lower.to_owned()))?;
         Ok(found.iter().map(|name| Column::new(name)).collect())
     }
 
-    pub(super) fn own_relation(&self, lower: &str, alias: String) -> Result<Relation, Refusal> {
+    pub(super) fn own_relation(&self, lower: &str, alias: String) -> Result<Relation, GuardError> {
         let mut relation = Relation::new(lower.to_owned(), alias, self.own_columns(lower)?);
         relation.hidden = if self.is_postgres() { &[] } else { ROWID };
         Ok(relation)
@@ -195,7 +195,7 @@ impl Emitter<'_> {
     }
 
     /// Resolves an unqualified name in one scope.
-    fn resolve_in(&self, scope: &Scope, name: &str) -> Result<Option<ResolvedColumn>, Refusal> {
+    fn resolve_in(&self, scope: &Scope, name: &str) -> Result<Option<ResolvedColumn>, GuardError> {
         if let Some(merged) = scope.merged.iter().find(|merged| self.same_name(merged, name)) {
             return Ok(Some(self.unqualified(merged)));
         }
@@ -203,13 +203,13 @@ impl Emitter<'_> {
         let mut found = visible.filter_map(|r| self.column_of(r, name).map(|column| (r, column)));
         match (found.next(), found.next()) {
             (Some((relation, column)), None) => Ok(Some(self.resolved(relation, &column))),
-            (Some(_), Some(_)) => Err(Refusal::Ambiguous(name.to_owned())),
+            (Some(_), Some(_)) => Err(GuardError::Ambiguous(name.to_owned())),
             (None, _) => Ok(None),
         }
     }
 
     /// Resolves an unqualified name.
-    pub(super) fn resolve_unqualified(&self, name: &Ident) -> Result<ResolvedColumn, Refusal> {
+    pub(super) fn resolve_unqualified(&self, name: &Ident) -> Result<ResolvedColumn, GuardError> {
         let name = self.checked_name(name)?;
         for scope in self.scopes.iter().rev() {
             if let Some(found) = self.resolve_in(scope, &name)? {
@@ -230,7 +230,7 @@ impl Emitter<'_> {
         {
             return Ok(self.resolved(relation, column));
         }
-        Err(Refusal::Column(name))
+        Err(GuardError::Column(name))
     }
 
     /// The relation with this name in the innermost scope that has one.
@@ -243,16 +243,24 @@ impl Emitter<'_> {
     }
 
     /// Resolves `table.column`.
-    pub(super) fn resolve_qualified(&self, table: &Ident, column: &Ident) -> Result<ResolvedColumn, Refusal> {
+    pub(super) fn resolve_qualified(
+        &self,
+        table: &Ident,
+        column: &Ident,
+    ) -> Result<ResolvedColumn, GuardError> {
         let (table, column) = (self.checked_name(table)?, self.checked_name(column)?);
         let relation = self.relation_named(&table);
         let found = relation.and_then(|r| Some(self.resolved(r, &self.column_of(r, &column)?)));
-        found.ok_or_else(|| Refusal::Column(format!("{table}.{column}")))
+        found.ok_or_else(|| GuardError::Column(format!("{table}.{column}")))
     }
 
     /// Resolves a name in ORDER BY or DISTINCT ON (`outputs_first`) or in GROUP BY to a result column. `None` if it is
     /// to be resolved like any other expression.
-    pub(super) fn output_column(&self, name: &Ident, outputs_first: bool) -> Result<Option<String>, Refusal> {
+    pub(super) fn output_column(
+        &self,
+        name: &Ident,
+        outputs_first: bool,
+    ) -> Result<Option<String>, GuardError> {
         let name = self.checked_name(name)?;
         let Some(scope) = self.scopes.last() else { return Ok(None) };
         let Some(output) = scope.outputs.iter().find(|output| self.same_name(output, &name)) else {
@@ -265,14 +273,14 @@ impl Emitter<'_> {
     }
 
     /// Writes a column of the table that is changed or defined, without a table name.
-    pub(super) fn known_column(&mut self, name: &Ident, columns: &Columns) -> Result<(), Refusal> {
+    pub(super) fn known_column(&mut self, name: &Ident, columns: &Columns) -> Result<(), GuardError> {
         let plain = self.checked_name(name)?;
         let Some(found) = columns
             .iter()
             .filter_map(|column| column.name.as_deref())
             .find(|column| self.same_name(column, &plain))
         else {
-            return Err(Refusal::Column(plain));
+            return Err(GuardError::Column(plain));
         };
         let text = self.quoted(found);
         self.push(&text);
@@ -290,7 +298,7 @@ impl Emitter<'_> {
     }
 
     /// Writes a resolved column.
-    pub(super) fn write_resolved(&mut self, found: &ResolvedColumn) -> Result<(), Refusal> {
+    pub(super) fn write_resolved(&mut self, found: &ResolvedColumn) -> Result<(), GuardError> {
         self.push(&found.text);
         self.spend(found.cost)
     }

@@ -3,10 +3,10 @@
 use sqlparser::ast::{CeilFloorKind, DateTimeField, Expr, TrimWhereField};
 
 use super::expr::Part;
-use super::{Emitter, Refusal, bounds, unsupported};
+use super::{Emitter, GuardError, bounds, unsupported};
 
 impl Emitter<'_> {
-    pub(super) fn special(&mut self, expr: &Expr) -> Result<(), Refusal> {
+    pub(super) fn special(&mut self, expr: &Expr) -> Result<(), GuardError> {
         match expr {
             Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
                 let Some(from) = substring_from else { return unsupported("SUBSTRING without a start") };
@@ -81,7 +81,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn rounded(&mut self, open: &str, expr: &Expr, field: &CeilFloorKind) -> Result<(), Refusal> {
+    fn rounded(&mut self, open: &str, expr: &Expr, field: &CeilFloorKind) -> Result<(), GuardError> {
         let CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) = field else {
             return unsupported("rounding to something");
         };

@@ -24,7 +24,7 @@ fn catalog() -> Catalog {
     catalog
 }
 
-fn on(backend: Backend, sql: &str) -> Result<Statement, Refusal> {
+fn on(backend: Backend, sql: &str) -> Result<Statement, GuardError> {
     check(sql, &[], backend, &catalog())
 }
 
@@ -154,7 +154,10 @@ fn other_relations_are_refused_however_they_are_written() {
             assert!(
                 matches!(
                     refused,
-                    Err(Refusal::Table(_) | Refusal::NotYours(_) | Refusal::Name(_) | Refusal::Syntax(_))
+                    Err(GuardError::Table(_)
+                        | GuardError::NotYours(_)
+                        | GuardError::Name(_)
+                        | GuardError::Syntax(_))
                 ),
                 "{backend:?} {sql}: {refused:?}"
             );

@@ -2,7 +2,7 @@
 
 use sqlparser::ast::DataType;
 
-use super::{Emitter, Refusal};
+use super::{Emitter, GuardError};
 
 /// Types on both databases. SQLite maps every type name to one of its five affinities.
 const BOTH: [&str; 22] = [
@@ -46,7 +46,7 @@ const SQLITE: [&str; 3] = ["ANY", "BLOB", "DOUBLE"];
 
 impl Emitter<'_> {
     /// The SQL of a type.
-    pub(super) fn type_name(&self, data_type: &DataType) -> Result<String, Refusal> {
+    pub(super) fn type_name(&self, data_type: &DataType) -> Result<String, GuardError> {
         // The text of a type may be long, but formatting it does not recurse.
         let text = data_type.to_string().to_ascii_uppercase();
         let (name, size) = match text.split_once('(') {
@@ -62,6 +62,6 @@ impl Emitter<'_> {
         if (BOTH.contains(&name) || more.contains(&name)) && size.is_none_or(is_size) {
             return Ok(text);
         }
-        Err(Refusal::Type(text.chars().filter(|c| !c.is_control()).take(40).collect()))
+        Err(GuardError::Type(text.chars().filter(|c| !c.is_control()).take(40).collect()))
     }
 }

@@ -8,11 +8,11 @@ use sqlparser::ast::{
 
 use super::names::single;
 use super::scope::{Columns, Relation, Scope};
-use super::{Emitter, Refusal, refuse_if, unsupported};
+use super::{Emitter, GuardError, refuse_if, unsupported};
 
 impl Emitter<'_> {
     /// Writes an INSERT. Returns whether it returns rows.
-    pub(super) fn insert(&mut self, insert: &Insert) -> Result<bool, Refusal> {
+    pub(super) fn insert(&mut self, insert: &Insert) -> Result<bool, GuardError> {
         let Insert {
             insert_token: _,
             optimizer_hints,
@@ -114,7 +114,7 @@ impl Emitter<'_> {
         relation.map(|relation| relation.columns.clone()).unwrap_or_default()
     }
 
-    fn on_conflict(&mut self, conflict: &OnConflict) -> Result<(), Refusal> {
+    fn on_conflict(&mut self, conflict: &OnConflict) -> Result<(), GuardError> {
         let OnConflict { conflict_target, action } = conflict;
         self.push(" ON CONFLICT");
         match conflict_target {
@@ -141,7 +141,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn assignment(&mut self, assignment: &Assignment) -> Result<(), Refusal> {
+    fn assignment(&mut self, assignment: &Assignment) -> Result<(), GuardError> {
         let Assignment { target, value } = assignment;
         let AssignmentTarget::ColumnName(column) = target else {
             return unsupported("an assignment to several columns");
@@ -152,7 +152,7 @@ impl Emitter<'_> {
         self.expr(value)
     }
 
-    pub(super) fn update(&mut self, update: &Update) -> Result<bool, Refusal> {
+    pub(super) fn update(&mut self, update: &Update) -> Result<bool, GuardError> {
         let Update {
             update_token: _,
             optimizer_hints,
@@ -197,7 +197,7 @@ impl Emitter<'_> {
         self.returning(returning.as_deref())
     }
 
-    pub(super) fn delete(&mut self, delete: &Delete) -> Result<bool, Refusal> {
+    pub(super) fn delete(&mut self, delete: &Delete) -> Result<bool, GuardError> {
         let Delete {
             delete_token: _,
             optimizer_hints,
@@ -231,7 +231,7 @@ impl Emitter<'_> {
     }
 
     /// Writes the table that the statement changes, and makes it visible.
-    fn target(&mut self, table: &TableWithJoins) -> Result<(), Refusal> {
+    fn target(&mut self, table: &TableWithJoins) -> Result<(), GuardError> {
         refuse_if("a join here", !table.joins.is_empty())?;
         let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
             return unsupported("this target table");
@@ -248,7 +248,7 @@ impl Emitter<'_> {
     }
 
     /// Writes a RETURNING clause. Returns whether there is one. On SQLite columns in it have no table name.
-    fn returning(&mut self, items: Option<&[SelectItem]>) -> Result<bool, Refusal> {
+    fn returning(&mut self, items: Option<&[SelectItem]>) -> Result<bool, GuardError> {
         let Some(items) = items else { return Ok(false) };
         if !self.is_postgres() {
             let scope = self.scope()?;

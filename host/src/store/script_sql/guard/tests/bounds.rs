@@ -27,10 +27,10 @@ fn parameters_are_bound_or_written() {
             .unwrap();
     assert_eq!(question.sql, "SELECT ($1 + $2) LIMIT $3");
     let wrong = |sql: &str, params: &[Value]| check(sql, params, Backend::Sqlite, &catalog()).unwrap_err();
-    assert_eq!(wrong("SELECT $2", &[json!(1)]), Refusal::Parameters { has: 2, given: 1 });
-    assert_eq!(wrong("SELECT $1", &[json!(1), json!(2)]), Refusal::Parameters { has: 1, given: 2 });
-    assert_eq!(wrong("SELECT $1", &[json!([1])]), Refusal::Parameter);
-    assert!(matches!(wrong("SELECT $1, ?", &[json!(1), json!(2)]), Refusal::Unsupported(_)));
+    assert_eq!(wrong("SELECT $2", &[json!(1)]), GuardError::Parameters { has: 2, given: 1 });
+    assert_eq!(wrong("SELECT $1", &[json!(1), json!(2)]), GuardError::Parameters { has: 1, given: 2 });
+    assert_eq!(wrong("SELECT $1", &[json!([1])]), GuardError::Parameter);
+    assert!(matches!(wrong("SELECT $1, ?", &[json!(1), json!(2)]), GuardError::Unsupported(_)));
     assert!(check("SELECT $0", &[], Backend::Sqlite, &catalog()).is_err());
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::*;
 use super::{BOTH, catalog, on, written};
 
-fn refused(backend: Backend, sql: &str) -> Refusal {
+fn refused(backend: Backend, sql: &str) -> GuardError {
     match on(backend, sql) {
         Err(refusal) => refusal,
         Ok(statement) => panic!("{backend:?} {sql} became {}", statement.sql),
@@ -47,16 +47,16 @@ fn a_name_must_be_a_column_of_a_visible_relation() {
     ] {
         for backend in BOTH {
             assert!(
-                matches!(refused(backend, sql), Refusal::Column(_)),
+                matches!(refused(backend, sql), GuardError::Column(_)),
                 "{backend:?} {sql}: {:?}",
                 on(backend, sql)
             );
         }
     }
     for backend in BOTH {
-        assert!(matches!(refused(backend, "SELECT uri FROM records r, labels l"), Refusal::Ambiguous(_)));
-        assert!(matches!(refused(backend, "SELECT 1 FROM records, records"), Refusal::Unsupported(_)));
-        assert!(matches!(refused(backend, "SELECT n FROM script_gone"), Refusal::Missing(_)));
+        assert!(matches!(refused(backend, "SELECT uri FROM records r, labels l"), GuardError::Ambiguous(_)));
+        assert!(matches!(refused(backend, "SELECT 1 FROM records, records"), GuardError::Unsupported(_)));
+        assert!(matches!(refused(backend, "SELECT n FROM script_gone"), GuardError::Missing(_)));
         // The innermost relation with the name hides the outer one.
         let shadowed = "SELECT 1 FROM records a WHERE EXISTS (SELECT a.src FROM labels a WHERE did = a.val)";
         assert!(written(backend, shadowed).contains("src"));
@@ -117,7 +117,7 @@ fn arguments_that_take_long_are_bounded() {
         (Backend::Postgres, "SELECT position($1 in uri) FROM records"),
     ] {
         let refused = check(sql, &[json!(long)], backend, &catalog()).unwrap_err();
-        assert!(matches!(refused, Refusal::TooLong { .. }), "{sql}: {refused}");
+        assert!(matches!(refused, GuardError::TooLong { .. }), "{sql}: {refused}");
         check(sql, &[json!("x")], backend, &catalog()).unwrap();
         // The length of other expressions is checked by the database.
         let unknown = check(&sql.replace("$1", "did"), &[], backend, &catalog()).unwrap().sql;
@@ -126,19 +126,19 @@ fn arguments_that_take_long_are_bounded() {
     let calls = |n: usize| format!("SELECT {}", vec!["lower('a')"; n].join(", "));
     for backend in BOTH {
         written(backend, &calls(MAX_CALLS as usize));
-        assert_eq!(refused(backend, &calls(MAX_CALLS as usize + 1)), Refusal::TooManyCalls);
+        assert_eq!(refused(backend, &calls(MAX_CALLS as usize + 1)), GuardError::TooManyCalls);
         // The calls of a subquery's column count for each use of the column.
         let inner = format!("(SELECT {} AS x) AS t", vec!["lower('a')"; 20].join(" || "));
         written(backend, &format!("SELECT x FROM {inner}"));
-        assert_eq!(refused(backend, &format!("SELECT x, x, x FROM {inner}")), Refusal::TooManyCalls);
+        assert_eq!(refused(backend, &format!("SELECT x, x, x FROM {inner}")), GuardError::TooManyCalls);
     }
     let mut nested = "SELECT 1 AS x".to_owned();
     for level in 0..20 {
         nested = format!("SELECT x + x AS x FROM ({nested}) AS t{level}");
     }
     for backend in BOTH {
-        assert_eq!(refused(backend, &nested), Refusal::TooLarge);
+        assert_eq!(refused(backend, &nested), GuardError::TooLarge);
     }
     let param = json!("x".repeat(MAX_PARAM_BYTES + 1));
-    assert_eq!(check("SELECT $1", &[param], Backend::Sqlite, &catalog()).unwrap_err(), Refusal::TooLarge);
+    assert_eq!(check("SELECT $1", &[param], Backend::Sqlite, &catalog()).unwrap_err(), GuardError::TooLarge);
 }

@@ -26,7 +26,7 @@ fn only_own_tables_can_be_written() {
     ] {
         for backend in BOTH {
             let refused = on(backend, sql);
-            assert!(matches!(refused, Err(Refusal::NotYours(_))), "{backend:?} {sql}: {refused:?}");
+            assert!(matches!(refused, Err(GuardError::NotYours(_))), "{backend:?} {sql}: {refused:?}");
         }
     }
 }
@@ -91,6 +91,6 @@ fn other_and_multiple_statements_are_refused() {
             assert!(on(backend, sql).is_err(), "{backend:?} {sql}");
         }
     }
-    assert_eq!(on(Backend::Sqlite, "SELECT 1; SELECT 2").unwrap_err(), Refusal::Several);
-    assert_eq!(on(Backend::Sqlite, " ; ").unwrap_err(), Refusal::Empty);
+    assert_eq!(on(Backend::Sqlite, "SELECT 1; SELECT 2").unwrap_err(), GuardError::Several);
+    assert_eq!(on(Backend::Sqlite, " ; ").unwrap_err(), GuardError::Empty);
 }

@@ -20,7 +20,7 @@ use sqlx::sqlite::LockedSqliteHandle;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::script_sql::room;
+use super::script_sql::statement_limits;
 
 /// A read that waits longer than this for a connection fails with `StoreError::Unavailable`.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const PING_AFTER: Duration = Duration::from_secs(5);
 
 /// Time limit of one read: many times what a scan of a million records takes. The caller has given up by then.
-pub(super) const READ_TIME: Duration = Duration::from_secs(5);
+pub(super) const READ_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Steps of SQLite's virtual machine between two checks of the deadline: some tens of microseconds.
 const STEPS_PER_CHECK: i32 = 4_000;
@@ -71,8 +71,8 @@ impl Deadline {
 #[derive(Debug, Default)]
 pub(super) struct ConnectionSetup {
     statements: Vec<String>,
-    limits: &'static [Bound],
-    /// SQLite: whether the memory and the temporary files of each statement are limited (`script_sql::room`).
+    limits: &'static [SqliteLimit],
+    /// SQLite: whether the memory and the temporary files of each statement are limited (`script_sql::statement_limits`).
     limits_memory: bool,
     /// PostgreSQL: a query that returns what is wrong with the connection's role, or NULL.
     role_check: Option<String>,
@@ -81,11 +81,11 @@ pub(super) struct ConnectionSetup {
 /// A privilege that a connection's role has but must not have.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Offence(String);
+pub(super) struct ExcessPrivilege(String);
 
 /// A limit that SQLite enforces (`sqlite3_limit`).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bound {
+pub(super) struct SqliteLimit {
     /// `SQLITE_LIMIT_…`
     pub(super) what: i32,
     pub(super) most: i32,
@@ -95,7 +95,7 @@ pub(super) struct Bound {
     unsafe_code,
     reason = "sqlx does not wrap these functions; the handle is locked and open while it is borrowed"
 )]
-fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[Bound]) {
+fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[SqliteLimit]) {
     let database = handle.as_raw_handle().as_ptr();
     for limit in limits {
         // Returns the previous limit.
@@ -108,8 +108,8 @@ fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[Bound]) {
     unsafe { libsqlite3_sys::sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_QPSG, on, no_answer) };
 }
 
-/// A connection type that [`Lane`] can pool.
-pub(super) trait Laned: Connection {
+/// A connection type that [`ReadPool`] can pool.
+pub(super) trait Poolable: Connection {
     /// Runs once, after connecting.
     fn set_up<'a>(
         &'a mut self,
@@ -118,7 +118,7 @@ pub(super) trait Laned: Connection {
     ) -> BoxFuture<'a, Result<(), sqlx::Error>>;
 }
 
-impl Laned for SqliteConnection {
+impl Poolable for SqliteConnection {
     fn set_up<'a>(
         &'a mut self,
         setup: &'a ConnectionSetup,
@@ -132,16 +132,16 @@ impl Laned for SqliteConnection {
             let mut handle = self.lock_handle().await?;
             configure(&mut handle, setup.limits);
             if setup.limits_memory {
-                if !room::add_short(handle.as_raw_handle().as_ptr()) {
+                if !statement_limits::add_length_check(handle.as_raw_handle().as_ptr()) {
                     return Err(sqlx::Error::Configuration(
                         "the SQL function belvedere_short can't be registered".into(),
                     ));
                 }
                 let mut seen = 0;
-                handle.set_progress_handler(room::STEPS_PER_LOOK, move || {
+                handle.set_progress_handler(statement_limits::STEPS_PER_CHECK, move || {
                     let checkouts = deadline.checkouts.load(Ordering::Relaxed);
                     if std::mem::replace(&mut seen, checkouts) != checkouts {
-                        room::begin();
+                        statement_limits::begin();
                     }
                     deadline.is_ahead()
                 });
@@ -153,7 +153,7 @@ impl Laned for SqliteConnection {
     }
 }
 
-impl Laned for PgConnection {
+impl Poolable for PgConnection {
     fn set_up<'a>(
         &'a mut self,
         setup: &'a ConnectionSetup,
@@ -166,7 +166,7 @@ impl Laned for PgConnection {
             if let Some(check) = &setup.role_check {
                 let check = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(check.as_str()));
                 if let Some(offence) = check.persistent(false).fetch_one(self).await? {
-                    return Err(sqlx::Error::Configuration(Box::new(Offence(offence))));
+                    return Err(sqlx::Error::Configuration(Box::new(ExcessPrivilege(offence))));
                 }
             }
             Ok(())
@@ -174,7 +174,7 @@ impl Laned for PgConnection {
     }
 }
 
-pub(super) struct Lane<C: Connection> {
+pub(super) struct ReadPool<C: Connection> {
     options: C::Options,
     setup: ConnectionSetup,
     idle: Mutex<Vec<IdleConnection<C>>>,
@@ -189,16 +189,16 @@ struct IdleConnection<C> {
     since: Instant,
 }
 
-/// A connection that is checked out: [`Held::keep`] returns it to the pool, dropping it closes it.
-pub(super) struct Held<'a, C: Connection> {
-    pool: &'a Lane<C>,
+/// A connection that is checked out: [`PooledConnection::keep`] returns it to the pool, dropping it closes it.
+pub(super) struct PooledConnection<'a, C: Connection> {
+    pool: &'a ReadPool<C>,
     // Taken only by `keep`, which consumes the value.
     connection: Option<C>,
     deadline: Arc<Deadline>,
     _permit: SemaphorePermit<'a>,
 }
 
-impl<C: Laned> Lane<C> {
+impl<C: Poolable> ReadPool<C> {
     /// Opens no connection yet; at most `size` are open at a time.
     pub(super) fn new(options: C::Options, size: u32) -> Self {
         Self {
@@ -206,42 +206,42 @@ impl<C: Laned> Lane<C> {
             setup: ConnectionSetup::default(),
             idle: Mutex::default(),
             permits: Semaphore::new(size as usize),
-            time_limit: READ_TIME,
+            time_limit: READ_TIME_LIMIT,
         }
     }
 
-    /// Sets the time limit of a read on SQLite; [`READ_TIME`] otherwise.
+    /// Sets the time limit of a read on SQLite; [`READ_TIME_LIMIT`] otherwise.
     pub(super) fn within(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
         self
     }
 
     /// Sets the statements that run on each new connection.
-    pub(super) fn beginning_with(mut self, statements: Vec<String>) -> Self {
+    pub(super) fn setup_statements(mut self, statements: Vec<String>) -> Self {
         self.setup.statements = statements;
         self
     }
 
     /// Sets the limits that SQLite enforces on each connection.
-    pub(super) fn bounded_by(mut self, limits: &'static [Bound]) -> Self {
+    pub(super) fn sqlite_limits(mut self, limits: &'static [SqliteLimit]) -> Self {
         self.setup.limits = limits;
         self
     }
 
     /// Limits the memory and the temporary files of each statement on SQLite.
-    pub(super) fn with_room(mut self) -> Self {
+    pub(super) fn limit_memory(mut self) -> Self {
         self.setup.limits_memory = true;
         self
     }
 
     /// Sets the query that checks the role of each new PostgreSQL connection; if it returns a text, the connection is
     /// not used.
-    pub(super) fn proving(mut self, check: Option<String>) -> Self {
+    pub(super) fn role_check(mut self, check: Option<String>) -> Self {
         self.setup.role_check = check;
         self
     }
 
-    pub(super) async fn get(&self) -> Result<Held<'_, C>, sqlx::Error> {
+    pub(super) async fn get(&self) -> Result<PooledConnection<'_, C>, sqlx::Error> {
         let permit = tokio::time::timeout(ACQUIRE_TIMEOUT, self.permits.acquire())
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)?
@@ -261,7 +261,7 @@ impl<C: Laned> Lane<C> {
                 break (connection, deadline);
             }
         };
-        Ok(Held { pool: self, connection: Some(connection), deadline, _permit: permit })
+        Ok(PooledConnection { pool: self, connection: Some(connection), deadline, _permit: permit })
     }
 
     /// Refuses further callers and closes idle connections. Connections in use close when they are returned.
@@ -275,14 +275,14 @@ impl<C: Laned> Lane<C> {
     }
 }
 
-impl<C: Connection> Lane<C> {
+impl<C: Connection> ReadPool<C> {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<IdleConnection<C>>> {
         // A panic under the lock can't leave the list half-modified.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<C: Connection> Held<'_, C> {
+impl<C: Connection> PooledConnection<'_, C> {
     /// Returns the connection to the pool. The caller must have read all rows.
     pub(super) fn keep(mut self) {
         if let Some(connection) = self.connection.take()
@@ -294,7 +294,7 @@ impl<C: Connection> Held<'_, C> {
     }
 }
 
-impl<C: Connection> Drop for Held<'_, C> {
+impl<C: Connection> Drop for PooledConnection<'_, C> {
     /// Without `keep` a statement may still be running for a caller that is gone. SQLite stops it at the next check of
     /// the deadline, PostgreSQL when the connection closes.
     fn drop(&mut self) {
@@ -304,7 +304,7 @@ impl<C: Connection> Drop for Held<'_, C> {
     }
 }
 
-impl<C: Connection> Deref for Held<'_, C> {
+impl<C: Connection> Deref for PooledConnection<'_, C> {
     type Target = C;
 
     fn deref(&self) -> &C {
@@ -312,16 +312,18 @@ impl<C: Connection> Deref for Held<'_, C> {
     }
 }
 
-impl<C: Connection> DerefMut for Held<'_, C> {
+impl<C: Connection> DerefMut for PooledConnection<'_, C> {
     fn deref_mut(&mut self) -> &mut C {
         self.connection.as_mut().expect("a connection is present until `keep` takes it")
     }
 }
 
-impl<C: Connection> std::fmt::Debug for Lane<C> {
+impl<C: Connection> std::fmt::Debug for ReadPool<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The options may contain a password.
-        f.debug_struct("Lane").field("available", &self.permits.available_permits()).finish_non_exhaustive()
+        f.debug_struct("ReadPool")
+            .field("available", &self.permits.available_permits())
+            .finish_non_exhaustive()
     }
 }
 
@@ -338,65 +340,4 @@ macro_rules! read {
 pub(super) use read;
 
 #[cfg(test)]
-mod tests {
-    use sqlx::Row as _;
-    use sqlx::sqlite::SqliteConnectOptions;
-
-    use belvedere_standins::postgres;
-
-    use super::*;
-    use crate::store::Db;
-    use crate::store::error::is_timeout;
-    use crate::store::scans::SCAN_TIME;
-
-    /// SQLite uses a partial index for a bound parameter only if it may look at the parameter's value, and then
-    /// prepares the statement again for each value.
-    #[tokio::test]
-    async fn plans_do_not_look_at_parameters() {
-        assert!(room::install());
-        let pool = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1)
-            .beginning_with(vec![
-                "CREATE TABLE t (part INTEGER, n INTEGER)".to_owned(),
-                "CREATE INDEX of_one ON t (n) WHERE part = 1".to_owned(),
-            ]);
-        let mut connection = pool.get().await.unwrap();
-        let plan = async |connection: &mut SqliteConnection, sql: &'static str| {
-            let row = sqlx::query(sql).bind(1).fetch_one(connection).await.unwrap();
-            row.get::<String, _>("detail")
-        };
-        let bound =
-            plan(&mut connection, "EXPLAIN QUERY PLAN SELECT n FROM t WHERE part = $1 AND n > 5").await;
-        assert!(!bound.contains("of_one"), "{bound}");
-        let literal =
-            plan(&mut connection, "EXPLAIN QUERY PLAN SELECT n FROM t WHERE part = 1 AND n > $1").await;
-        assert!(literal.contains("of_one"), "a literal selects the partial index: {literal}");
-    }
-
-    #[tokio::test]
-    async fn a_read_ends_at_its_deadline() {
-        assert!(room::install());
-        let sqlite = Lane::<SqliteConnection>::new(SqliteConnectOptions::new().in_memory(true), 1)
-            .within(Duration::from_millis(20));
-        let mut connection = sqlite.get().await.unwrap();
-        let forever =
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
-        let error = sqlx::query(forever).fetch_one(&mut *connection).await.unwrap_err();
-        let code = error
-            .as_database_error()
-            .and_then(sqlx::error::DatabaseError::code)
-            .unwrap_or_default()
-            .into_owned();
-        assert!(is_timeout(&code), "{error}");
-
-        let url = postgres::create_database().await;
-        let Db::Postgres(postgres) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
-        for (pool, time_limit) in [(&postgres.lane, READ_TIME), (&postgres.scan_lane, SCAN_TIME)] {
-            let mut connection = pool.get().await.unwrap();
-            let timeout: String =
-                sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *connection).await.unwrap();
-            assert_eq!(timeout, format!("{}s", time_limit.as_secs()));
-        }
-        postgres.close().await;
-        postgres::drop_database(&url);
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ const MAX_MEMORY: i64 = 64 << 20;
 const MAX_TEMP_FILES: i64 = 128 << 20;
 /// Steps of SQLite's virtual machine between two checks of the deadline. A function call over the largest values is one
 /// step of some milliseconds; this many steps must take less than half a second.
-pub(in crate::store) const STEPS_PER_LOOK: i32 = 50;
+pub(in crate::store) const STEPS_PER_CHECK: i32 = 50;
 
 /// Name of the VFS that counts the bytes of temporary files.
 pub(super) const VFS: &str = "belvedere-scripts";
@@ -207,7 +207,7 @@ unsafe extern "C" fn counted_close(file: *mut ffi::sqlite3_file) -> c_int {
 /// Adds the function that rejects long arguments (`guard::bounds`) to a connection. CHECK constraints and indexes of
 /// own tables may use it.
 #[expect(unsafe_code, reason = "sqlx can't add functions; the connection is open and locked")]
-pub(in crate::store) fn add_short(database: *mut ffi::sqlite3) -> bool {
+pub(in crate::store) fn add_length_check(database: *mut ffi::sqlite3) -> bool {
     let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_DETERMINISTIC | ffi::SQLITE_INNOCUOUS;
     let result = unsafe {
         ffi::sqlite3_create_function_v2(
