@@ -155,7 +155,7 @@ fn systemd_is_notified_of_start_and_stop() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
-    systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    systemd.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     let received = || {
         let mut text = [0; 64];
         let length = systemd.recv(&mut text).expect("the server notifies systemd");

@@ -12,6 +12,7 @@ use super::response::{Response, json_bytes};
 /// An error response: status and `{error}` body for the client, and for internal errors a cause that is logged and
 /// never sent.
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "`error` is the name of the field in the body")]
 pub struct Error {
     pub status: StatusCode,
     /// The `error` field. Never carries a cause, a path or a secret.

@@ -84,7 +84,9 @@ fn uses(modules: &BTreeMap<Names, String>) -> BTreeMap<&Names, BTreeSet<Names>> 
 fn circles(mut uses: BTreeMap<&Names, BTreeSet<Names>>) -> BTreeMap<&Names, BTreeSet<Names>> {
     loop {
         let left: BTreeSet<Names> = uses.keys().map(|module| (*module).clone()).collect();
-        uses.values_mut().for_each(|used| used.retain(|other| left.contains(other)));
+        for used in uses.values_mut() {
+            used.retain(|other| left.contains(other));
+        }
         let before = uses.len();
         uses.retain(|_, used| !used.is_empty());
         if uses.len() == before {

@@ -46,7 +46,7 @@ pub(in crate::scripts) async fn load(cache_dir: &Path, engine: &Engine) -> Resul
         Ok(true) => match map_file(engine, &path) {
             Ok(component) => return Ok(component),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the cached script guest is unusable")
+                tracing::warn!(path = %path.display(), %error, "the cached script guest is unusable");
             }
         },
         Ok(false) => {

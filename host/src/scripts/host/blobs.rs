@@ -26,7 +26,7 @@ pub(super) struct Blob {
 /// All blobs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
-    blobs: Vec<Blob>,
+    items: Vec<Blob>,
     bytes: usize,
     /// The place among the runs that hold blobs, taken for the first one.
     place: Option<Place>,
@@ -34,14 +34,14 @@ pub(super) struct Blobs {
 
 impl Blobs {
     pub(super) fn get(&self, handle: u32) -> Option<Blob> {
-        self.blobs.get(handle as usize).cloned()
+        self.items.get(handle as usize).cloned()
     }
 
     /// Keeps a blob and returns its number.
     pub(super) fn keep(&mut self, blob: Blob) -> u32 {
         self.bytes += blob.bytes.len();
-        self.blobs.push(blob);
-        (self.blobs.len() - 1) as u32
+        self.items.push(blob);
+        (self.items.len() - 1) as u32
     }
 
     /// Bytes that the run may still hold. The first blob waits for a place among the runs that hold some.

@@ -166,7 +166,6 @@ impl Stage {
         Self { engine: engine().await, services, index, lines }
     }
 
-    #[expect(clippy::large_types_passed_by_value, reason = "as the engine takes it; a test runs it once")]
     pub(super) async fn run_with(
         &self,
         source: &str,
