@@ -59,7 +59,7 @@ pub mod indexing {
 }
 pub mod pds {
     pub use crate::pds::{
-        Agent, Committed, Credential, PdsError, PdsPools, Registration, Session, Vault, Write, WriteAction,
+        Agent, CommitResult, Credential, PdsError, PdsPools, Registration, Session, Vault, Write, WriteAction,
     };
 }
 pub mod scripts {

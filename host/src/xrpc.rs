@@ -44,7 +44,7 @@ impl Verb {
     }
 }
 
-/// On whose behalf a call or a run acts. The default acts for nobody, at the expense of the instance.
+/// On whose behalf a call or a run acts. The default has no account and is charged to the instance.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The authenticated account; `None` for an anonymous call.
@@ -113,7 +113,7 @@ pub struct Answer {
 pub enum Origin {
     /// This server, or a PDS on the caller's behalf: JSON.
     Local,
-    /// The method's authority: a body of a type that it names, and that nobody here has checked.
+    /// The method's authority: an unchecked body with the type that it names.
     Forwarded { content_type: Option<HeaderValue> },
 }
 

@@ -5,7 +5,7 @@ use belvedere::testing::config::Secret;
 use belvedere::testing::fair_share::Tenant;
 use belvedere::testing::net::{Client, OutboundPolicy};
 use belvedere::testing::pds::{
-    Agent, Committed, Credential, PdsError, PdsPools, Session, Write, WriteAction,
+    Agent, CommitResult, Credential, PdsError, PdsPools, Session, Write, WriteAction,
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn note(text: &str) -> Bytes {
 }
 
 /// URI and CID of the single record of a commit.
-fn uri_and_cid(committed: &Committed) -> (String, String) {
+fn uri_and_cid(committed: &CommitResult) -> (String, String) {
     let (uri, cid) = committed.records[0].as_ref().unwrap();
     (uri.to_string(), cid.to_string())
 }

@@ -100,12 +100,13 @@ async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error
     let sender = Sender::of(access, request);
     let credential = Credential::of(request.headers());
     if !matches!(credential, Credential::Absent) {
-        sender.may_try()?;
+        sender.check_failures()?;
     }
     match credential {
         Credential::AdminKey(key) => {
             let admin = access.admin_keys.resolve(&access.db, key, now).await?;
-            let admin = sender.charge(admin.ok_or_else(|| unauthorized("invalid API key")), |_| true)?;
+            let admin =
+                sender.charge_if_failure(admin.ok_or_else(|| unauthorized("invalid API key")), |_| true)?;
             if let Via::ApiKey(id) = &admin.via {
                 access.users.touch_key(access, id, now);
             }
@@ -113,9 +114,9 @@ async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error
         }
         Credential::Bearer(token) => {
             let verified = access.tokens.verify(&access.resolver, &sender, token, None).await;
-            let did = sender.charge(verified, service_jwt::ServiceTokenError::is_failure)?.did;
+            let did = sender.charge_if_failure(verified, service_jwt::ServiceTokenError::is_failure)?.did;
             // Anyone can sign with the key of some DID: one that is not a user counts as a failed proof.
-            let admin = sender.charge(access.users.of_did(access, &did, now).await, |_| true)?;
+            let admin = sender.charge_if_failure(access.users.of_did(access, &did, now).await, |_| true)?;
             access.users.touch(access, &admin.user_id, now);
             Ok(admin)
         }

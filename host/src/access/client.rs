@@ -120,7 +120,7 @@ impl Clients {
     ///
     /// # Errors
     /// 401 for a key that is unknown or belongs to an inactive client.
-    pub fn identify(&self, request: &Request) -> Result<Option<Arc<ApiClient>>, Error> {
+    pub fn named_by(&self, request: &Request) -> Result<Option<Arc<ApiClient>>, Error> {
         let client = match request.headers().get(X_CLIENT_KEY) {
             Some(key) => self.get(key.to_str().unwrap_or_default()),
             None => match request.query(CLIENT_KEY_PARAM) {
@@ -257,7 +257,7 @@ pub(super) mod tests {
     fn the_header_takes_precedence_over_the_parameter() {
         let clients = Clients::with(vec![row("bvc_a", true), row("bvc_b", true), row("bvc_off", false)]);
         let id = |uri: &str, headers: &[(&str, &str)]| {
-            clients.identify(&request(uri, headers)).map(|c| c.map(|c| c.key.clone()))
+            clients.named_by(&request(uri, headers)).map(|c| c.map(|c| c.key.clone()))
         };
         assert_eq!(id("/x", &[]).unwrap(), None);
         assert_eq!(id("/x?client_key=bvc_a", &[]).unwrap().as_deref(), Some("bvc_a"));

@@ -29,7 +29,7 @@ impl Access {
         if !matches!(Credential::of(request.headers()), Credential::Dpop(_)) {
             return Err(refused(Error::unauthorized("requires DPoP authentication")));
         }
-        match self.clients.identify(request) {
+        match self.clients.named_by(request) {
             Ok(Some(_)) => {}
             Ok(None) => return Err(refused(Error::unauthorized("requires an API client key"))),
             Err(error) => return Err(refused(error)),

@@ -23,11 +23,11 @@ pub enum SessionAccess {
 
 /// The client that the header names, not authenticated yet. A missing or unknown key is charged as a failed proof.
 fn named_client(access: &Access, sender: &Sender<'_>, headers: &HeaderMap) -> Result<Arc<ApiClient>, Error> {
-    sender.may_try()?;
+    sender.check_failures()?;
     let key = headers.get(X_CLIENT_KEY).ok_or_else(|| Error::unauthorized("X-Client-Key header required"));
     let client = key
         .and_then(|key| access.clients.get(key.to_str().unwrap_or_default()).ok_or_else(invalid_credentials));
-    sender.charge(client, |_| true)
+    sender.charge_if_failure(client, |_| true)
 }
 
 /// Charges one call to an authenticated client's bucket for `/oauth`, and to its parent's if it has one.
@@ -62,7 +62,7 @@ fn authenticate_and_charge(
     client: &ApiClient,
     headers: &HeaderMap,
 ) -> Result<(), Error> {
-    sender.charge(check_secret_or_origin(client, headers), |_| true)?;
+    sender.charge_if_failure(check_secret_or_origin(client, headers), |_| true)?;
     if client.is_public() {
         return Ok(sender.pay_for_client(&PublicLimit::APPLICATION_PAGE, &client.tenant())?);
     }
@@ -133,14 +133,14 @@ impl Access {
         let client = named_client(self, &sender, request.headers())?;
         if let Some(secret) = request.headers().get(X_CLIENT_SECRET) {
             if !client.has_secret(secret) {
-                sender.failed();
+                sender.charge_failure();
                 return Err(invalid_credentials());
             }
             pay(self, &client)?;
             return Ok(SessionAccess::Application(client));
         }
         let Credential::Dpop(token) = Credential::of(request.headers()) else {
-            sender.failed();
+            sender.charge_failure();
             return Err(Error::unauthorized("X-Client-Secret or DPoP authentication required"));
         };
         match authenticate_device(self, &sender, &client, request, token).await {
@@ -182,7 +182,7 @@ async fn authenticate_device(
 ) -> Result<DpopSession, DeviceError> {
     let (method, path) = (request.method(), request.uri().path());
     let proved = access.proofs.verify_request(client, method, path, request.headers(), token).await;
-    let session = sender.charge(proved, DpopError::is_failure).map_err(DeviceError::Proof)?;
+    let session = sender.charge_if_failure(proved, DpopError::is_failure).map_err(DeviceError::Proof)?;
     pay(access, client).map_err(DeviceError::Limit)?;
     Ok(session)
 }

@@ -80,21 +80,25 @@ impl<'a> Sender<'a> {
     ///
     /// # Errors
     /// When too many have failed recently.
-    pub fn may_try(&self) -> Result<(), Exhausted> {
+    pub fn check_failures(&self) -> Result<(), Exhausted> {
         self.buckets.check(&key("failure", &self.tenant), FAILURE_LIMIT, 1, self.now)
     }
 
     /// Charges a failed proof.
-    pub fn failed(&self) {
+    pub fn charge_failure(&self) {
         // When the bucket is empty, the next proof is not checked.
         let _ = self.take("failure", &self.tenant, FAILURE_LIMIT);
     }
 
     /// Charges a failed proof if `outcome` is one.
-    pub fn charge<T, E>(&self, outcome: Result<T, E>, is_failure: impl FnOnce(&E) -> bool) -> Result<T, E> {
+    pub fn charge_if_failure<T, E>(
+        &self,
+        outcome: Result<T, E>,
+        is_failure: impl FnOnce(&E) -> bool,
+    ) -> Result<T, E> {
         outcome.inspect_err(|error| {
             if is_failure(error) {
-                self.failed();
+                self.charge_failure();
             }
         })
     }
@@ -135,12 +139,12 @@ mod tests {
         let buckets = Buckets::default();
         let sender = |last| Sender::new(&buckets, address(last), Timestamp(0));
         for _ in 0..300 {
-            assert!(sender(1).may_try().is_ok());
-            sender(1).failed();
+            assert!(sender(1).check_failures().is_ok());
+            sender(1).charge_failure();
         }
-        assert!(sender(1).may_try().is_err() && sender(2).may_try().is_ok());
+        assert!(sender(1).check_failures().is_err() && sender(2).check_failures().is_ok());
         let later = Sender::new(&buckets, address(1), Timestamp(1_000_000));
-        assert!(later.may_try().is_ok());
+        assert!(later.check_failures().is_ok());
     }
 
     #[test]

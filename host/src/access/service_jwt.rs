@@ -87,7 +87,7 @@ impl ServiceTokenError {
 pub struct VerifiedToken {
     pub did: Did,
     /// Whether it is valid for the called method only (`lxm`).
-    pub bound: bool,
+    pub method_bound: bool,
 }
 
 /// Verifies tokens, and rejects those used before.
@@ -143,7 +143,7 @@ impl ServiceTokens {
         {
             return Err(ServiceTokenError::Replayed);
         }
-        Ok(VerifiedToken { did: issuer, bound: claims.lxm.is_some() })
+        Ok(VerifiedToken { did: issuer, method_bound: claims.lxm.is_some() })
     }
 
     /// The issuer's key: the cached one, or one that is looked up and charged to the sender.

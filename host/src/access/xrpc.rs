@@ -1,5 +1,5 @@
-//! `/xrpc`: which application is calling, on behalf of whom, and whether it may still spend (service.md, XRPC
-//! client identification and user authentication; auth-and-clients.md §3).
+//! Admits XRPC calls: identifies the application and the user, and charges the call (service.md, XRPC client
+//! identification and user authentication; auth-and-clients.md §3).
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::pds::SessionAuthority;
 use crate::settings::Settings;
 use crate::xrpc::Caller;
 
-/// An XRPC request that may be answered.
+/// An admitted XRPC request.
 #[derive(Debug, Default)]
 pub struct Admission {
     pub caller: Caller,
     /// The application that the request names; `None` only for callers that need none, with a service token or a session
     /// cookie.
     pub client: Option<Arc<ApiClient>>,
-    /// What the caller may still spend after this call.
+    /// The remaining budget after this call.
     pub budget: Option<Budget>,
 }
 
@@ -54,7 +54,7 @@ impl Default for DefaultCosts {
 pub struct Costs(ArcSwap<DefaultCosts>);
 
 impl Costs {
-    /// Takes over what the settings say now.
+    /// Reads the costs from the settings.
     pub fn reload(&self, settings: &Settings) {
         let mut costs = DefaultCosts::default();
         for (key, cost) in [
@@ -66,7 +66,7 @@ impl Costs {
             if let Ok(number) = text.trim().parse() {
                 *cost = number;
             } else {
-                tracing::warn!(key, "a setting is no number and is left at its default");
+                tracing::warn!(key, "a setting is not a number, so its default is used");
             }
         }
         self.0.store(Arc::new(costs));
@@ -111,7 +111,7 @@ impl Access {
             let client = self.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client"))?;
             self.clients.pay(&buckets(self), &client, cost)?;
         } else if let Some(did) = &caller.did {
-            pay_in_person(self, "service", did, cost)?;
+            charge_user(self, "service", did, cost)?;
         }
         Ok(())
     }
@@ -127,8 +127,8 @@ fn buckets(access: &Access) -> ClientBuckets<'_> {
     }
 }
 
-/// Pays from the bucket of a user who needs no client.
-fn pay_in_person(access: &Access, kind: &str, did: &Did, cost: u32) -> Result<Budget, Exhausted> {
+/// Charges the bucket of a user who needs no client.
+fn charge_user(access: &Access, kind: &str, did: &Did, cost: u32) -> Result<Budget, Exhausted> {
     let defaults = &access.rate_limit;
     let limit = Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate };
     access.sender_buckets.take(&format!("{kind} {did}"), limit, cost, access.clock.now())
@@ -142,7 +142,7 @@ async fn identify(
 ) -> Result<(), Error> {
     let cost = access.costs.of(access, method);
     let buckets = buckets(access);
-    admission.client = access.clients.identify(request)?;
+    admission.client = access.clients.named_by(request)?;
     let client = admission.client.clone();
     let client = client.as_deref();
     let caller = &mut admission.caller;
@@ -157,48 +157,47 @@ async fn identify(
     let credential = Credential::of(request.headers());
     let sender = Sender::of(access, request);
     if !matches!(credential, Credential::Absent) {
-        sender.may_try()?;
+        sender.check_failures()?;
         client.map_or(Ok(()), |client| access.clients.can_pay(&buckets, client, cost))?;
     }
     match credential {
         // 1. DPoP: sessions of third-party applications, always with a client key.
-        // 4. The session cookie of the dashboard, which needs no client key, comes in where there is no header.
         Credential::Dpop(token) => {
             let client = client.ok_or_else(no_client)?;
             let (method, path) = (request.method(), request.uri().path());
             let proved = access.proofs.verify_request(client, method, path, request.headers(), token).await;
-            let proved = sender.charge(proved, dpop::DpopError::is_failure)?;
+            let proved = sender.charge_if_failure(proved, dpop::DpopError::is_failure)?;
             admission.budget = pay()?;
             let authority =
                 SessionAuthority::Session { id: proved.id.into(), client: Some(client.id.as_str().into()) };
             (caller.did, caller.authority) = (Some(proved.did), authority);
         }
-        // 2. Space credentials: space routes only, and this is none.
+        // 2. Space credentials, which only space routes accept.
         Credential::Space(_) => {
-            sender.failed();
+            sender.charge_failure();
             return Err(Error::unauthorized("space credentials are for space routes only"));
         }
         Credential::AdminKey(_) => {
-            sender.failed();
+            sender.charge_failure();
             return Err(Error::unauthorized("admin API keys are not accepted on XRPC routes"));
         }
         // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
         Credential::Bearer(token) => {
-            let spoken = access.tokens.verify(&access.resolver, &sender, token, Some(method)).await;
-            let VerifiedToken { did, bound } =
-                sender.charge(spoken, service_jwt::ServiceTokenError::is_failure)?;
+            let verified = access.tokens.verify(&access.resolver, &sender, token, Some(method)).await;
+            let VerifiedToken { did, method_bound } =
+                sender.charge_if_failure(verified, service_jwt::ServiceTokenError::is_failure)?;
             admission.budget = match pay()? {
                 Some(budget) => Some(budget),
-                None => Some(pay_in_person(access, "service", &did, cost)?),
+                None => Some(charge_user(access, "service", &did, cost)?),
             };
-            (caller.did, caller.method_bound) = (Some(did), bound);
+            (caller.did, caller.method_bound) = (Some(did), method_bound);
         }
         Credential::Unknown => {
-            sender.failed();
+            sender.charge_failure();
             return Err(Error::unauthorized("this kind of authorization is not accepted here"));
         }
-        // 4. The cookie of a browser that is logged in, which needs no client key. 5. Anonymous: an application alone.
-        // Whether that is enough is the method's to say.
+        // 4. The cookie of a logged-in browser, which needs no client key. 5. Anonymous: an application without a user, which
+        // some methods refuse.
         Credential::Absent => {
             admission.budget = pay()?;
             let user = access.web_sessions.user(request.method(), request.headers(), buckets.now).await?;
@@ -206,9 +205,9 @@ async fn identify(
                 return if client.is_some() { Ok(()) } else { Err(no_client()) };
             };
             if client.is_none() {
-                admission.budget = Some(pay_in_person(access, "session", &user.did, cost)?);
+                admission.budget = Some(charge_user(access, "session", &user.did, cost)?);
             }
-            // The cookie is of a login at the instance itself, whichever client the request names.
+            // The cookie belongs to a login at the instance itself, even if the request names a client.
             let authority = SessionAuthority::Session { id: user.session.into(), client: None };
             (caller.did, caller.authority) = (Some(user.did), authority);
         }

@@ -1,4 +1,4 @@
-//! What a line of the route table is, and how it becomes an endpoint.
+//! A line of the route table, and how it becomes an endpoint.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::xrpc::Caller;
 type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
 type Bind = Box<dyn FnOnce(Arc<App>) -> Handler>;
 
-/// One line of the table: method, path, who may call it, and what it does.
+/// One line of the table: method, path, access rule and handler.
 pub struct Route {
     method: Method,
     path: &'static str,
     /// `None` outside of `/admin`.
     permissions: Option<PermissionSet>,
-    /// How often a public route may be called; `None` for the others, which know their callers.
+    /// The rate limit of a public route; `None` for the others, which identify their callers.
     limit: Option<&'static PublicLimit>,
     /// The path is the name of a method in the service's own namespace.
     namespaced: bool,
@@ -34,7 +34,7 @@ pub struct Route {
 
 pub(super) type RouteTable = Vec<Route>;
 
-/// Makes a handler of a check and what follows it, in one boxed future.
+/// Makes a handler of an access check and the work after it, as one boxed future.
 fn bound<F>(run: impl Fn(Arc<App>, Request, UnreadBody) -> F + Send + Sync + 'static) -> Bind
 where
     F: Future<Output = Result<Response, Error>> + Send + 'static,
@@ -49,7 +49,7 @@ impl Route {
         Self { method, path, permissions, limit: None, namespaced: false, bind }
     }
 
-    /// Anybody may call it, so and so often.
+    /// Any caller, within a rate limit.
     pub fn public<H, F>(limit: &'static PublicLimit, method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
@@ -63,7 +63,7 @@ impl Route {
         Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
     }
 
-    /// A user with one permission, or with each of several.
+    /// A user with one permission, or with all of several.
     ///
     /// # Panics
     /// At start, when the set of permissions is empty: such a route would be open to every user.
@@ -110,7 +110,7 @@ impl Route {
     {
         let needed = permissions.into();
         assert!(!needed.is_empty(), "{path} names no permission");
-        // The caller is told before its body is read: a stranger's megabytes stay on the wire.
+        // Checked before the body is read, so that an unauthorized caller can't send megabytes.
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let caller = app.access.admit_admin(&request, needed).await?;
             request.body = read(unread).await?;
@@ -119,7 +119,7 @@ impl Route {
         Self::new(method, path, Some(needed), bind)
     }
 
-    /// The super user in person: none of its keys.
+    /// The super user; its API keys are refused.
     pub fn super_user<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
@@ -133,7 +133,7 @@ impl Route {
         })
     }
 
-    /// An application that may provision keys and register sessions, proved to be itself.
+    /// An authenticated application that may provision keys and register sessions.
     pub fn application<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Arc<ApiClient>, Request) -> F + Copy + Send + Sync + 'static,
@@ -147,7 +147,7 @@ impl Route {
         Self::new(method, path, None, bind)
     }
 
-    /// An application that is named, and that the handler lets prove itself in one of several ways.
+    /// An application that the request names. The handler authenticates it, in one of several ways.
     pub fn named<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Arc<ApiClient>, Request) -> F + Copy + Send + Sync + 'static,
@@ -161,16 +161,16 @@ impl Route {
         Self::new(method, path, None, bind)
     }
 
-    /// Whoever may ask about a user's sessions: the application with its secret, or one of the user's devices.
-    pub fn holder<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    /// A caller that may access a user's sessions: the application with its secret, or one of the user's devices.
+    pub fn session_access<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, SessionAccess, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
-            let holder = app.access.admit_session_access(&request).await?;
+            let caller = app.access.admit_session_access(&request).await?;
             request.body = unread.read(limits::JSON_BODY).await?;
-            handler(app, holder, request).await
+            handler(app, caller, request).await
         });
         Self::new(method, path, None, bind)
     }
@@ -187,7 +187,7 @@ impl Route {
         })
     }
 
-    /// As [`Self::xrpc`], for a handler that takes the body as it comes in.
+    /// As [`Self::xrpc`], for a handler that streams the body.
     pub fn xrpc_upload<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Caller, Request, UnreadBody) -> F + Copy + Send + Sync + 'static,
@@ -238,13 +238,13 @@ impl Route {
         self.path
     }
 
-    /// What an admin needs to call it; `None` for routes that are not the admins'.
+    /// The permissions that a user needs; `None` outside of `/admin`.
     #[cfg(test)]
     pub fn permissions(&self) -> Option<PermissionSet> {
         self.permissions
     }
 
-    /// How often it may be called, for public routes alone.
+    /// The rate limit, of public routes only.
     #[cfg(test)]
     pub fn limit(&self) -> Option<&'static PublicLimit> {
         self.limit
@@ -252,7 +252,7 @@ impl Route {
 
     pub(super) fn bind(self, app: &Arc<App>) -> Endpoint {
         let path = if self.namespaced {
-            // A few names a start, and routes live as long as the program.
+            // Leaks a few names per start; routes live as long as the program.
             format!("/xrpc/{}.{}", app.config.auth.service_namespace, self.path).leak()
         } else {
             self.path
@@ -261,7 +261,7 @@ impl Route {
     }
 }
 
-/// What was paid for says what is left.
+/// Adds the remaining budget to a response that was charged.
 fn with_budget(answer: Result<Response, Error>, budget: Option<Budget>) -> Result<Response, Error> {
     let mut response = answer.map_err(|error| paid(error, budget))?;
     if let Some(budget) = budget {
@@ -270,7 +270,7 @@ fn with_budget(answer: Result<Response, Error>, budget: Option<Budget>) -> Resul
     Ok(response)
 }
 
-/// An error that was paid for says what is left, as a success does.
+/// Adds the remaining budget to an error that was charged.
 fn paid(mut error: Error, budget: Option<Budget>) -> Error {
     if let Some(budget) = budget {
         error.headers.extend(budget.headers());

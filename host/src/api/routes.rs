@@ -1,8 +1,8 @@
-//! THE route table: every path of the server, one line a route, with who may call it.
+//! The route table: every path of the server, one line a route, with its access rule.
 //!
 //! A route is made by [`Route::public`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
 //! [`Route::management`], [`Route::application`], [`Route::named`] or
-//! [`Route::holder`], and the type of the handler follows:
+//! [`Route::session_access`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a rule does not
 //! compile, and a public one names its [limit](Limit). XRPC methods are looked up in the lexicon registry, not here.
 
@@ -64,10 +64,10 @@ fn table() -> RouteTable {
         Route::application(POST, "/oauth/sessions", oauth::sessions::create::handle),
         Route::named(POST, "/oauth/client-assertion", oauth::client_assertion::handle),
         Route::public(&Limit::PAGE, GET, "/oauth/clients/{id}/jwks.json", oauth::clients::jwks),
-        Route::holder(GET, "/oauth/sessions/{did}", oauth::sessions::get),
-        Route::holder(DELETE, "/oauth/sessions/{did}", oauth::sessions::delete),
-        Route::holder(GET, "/oauth/sessions/{did}/devices", oauth::sessions::devices::list),
-        Route::holder(DELETE, "/oauth/sessions/{did}/devices/{session_id}", oauth::sessions::devices::delete),
+        Route::session_access(GET, "/oauth/sessions/{did}", oauth::sessions::get),
+        Route::session_access(DELETE, "/oauth/sessions/{did}", oauth::sessions::delete),
+        Route::session_access(GET, "/oauth/sessions/{did}/devices", oauth::sessions::devices::list),
+        Route::session_access(DELETE, "/oauth/sessions/{did}/devices/{session_id}", oauth::sessions::devices::delete),
 
         Route::admin(GET, "/admin/lexicons", P::LexiconsRead, admin::lexicons::list),
         Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
@@ -164,7 +164,7 @@ pub fn all() -> Vec<(Method, &'static str)> {
     table().iter().map(|route| (route.method().clone(), route.path())).collect()
 }
 
-/// The table, bound to what its handlers share.
+/// The table, bound to the application.
 ///
 /// # Errors
 /// When two routes can't be told apart.
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_under_admin_needs_a_permission_and_nothing_else_does() {
+    fn exactly_the_admin_routes_need_a_permission() {
         for route in table() {
             assert_eq!(route.path().starts_with("/admin"), route.permissions().is_some(), "{}", route.path());
             assert!(route.permissions().is_none_or(|p| !p.is_empty()), "{}", route.path());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anybody_may_call_has_a_limit() {
+    fn public_routes_have_a_rate_limit() {
         let limits: Vec<(&str, &str)> =
             table().iter().filter_map(|route| Some((route.path(), route.limit()?.name))).collect();
         let expected = [

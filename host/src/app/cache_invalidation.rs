@@ -1,7 +1,7 @@
-//! What every host keeps in memory of the store, and how a change of it reaches them all.
+//! Reloads what hosts keep in memory after the store has changed.
 //!
-//! Whoever writes one of these says so with [`App::changed`]: this host takes the change over before the call returns,
-//! the others as soon as they hear of it. A host that has not been listening for a moment takes over everything.
+//! After writing, call [`App::changed`]: it reloads locally before returning; other hosts reload on NOTIFY. A host that was
+//! disconnected from the database reloads everything.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use crate::store::{self, StoreError};
 
 use super::App;
 
-/// Everything is taken over this often, heard of or not: a host may be killed between its write and its notice, and
-/// somebody may write with a tool of the database.
+/// Interval between reloads of everything, with or without a notice: a host may be killed between its write and its notice,
+/// and an operator may change rows by hand.
 const REFRESH_EVERY: Duration = Duration::from_mins(1);
 
-/// Something that hosts keep in memory.
+/// A part of the store that hosts keep in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topic {
     ApiClients,
     /// One API client, by id, and its children.
     ApiClient(String),
-    /// Domains of the instance: its own origins.
+    /// The instance's own origins.
     Domains,
-    /// Admin users, what they may do, and their API keys.
+    /// Admin users, their permissions, and their API keys.
     Admins,
     Lexicons,
     Scripts,
     /// One script, by its trigger.
     Script(String),
     ScriptVariables,
-    /// With all that is made of them: costs of calls, and whether the event log is verbose.
+    /// With the values derived from them: costs of calls, and whether the event log is verbose.
     Settings,
-    /// Documents of these DIDs. They also expire by themselves.
+    /// DID documents. They also expire by themselves.
     Identities(Vec<Did>),
 }
 
 impl Topic {
-    /// All that is taken over as a whole.
+    /// The topics that are reloaded as a whole.
     const EVERYTHING: [Self; 7] = [
         Self::ApiClients,
         Self::Domains,
@@ -54,7 +54,7 @@ impl Topic {
         Self::Settings,
     ];
 
-    /// `None` for what another version of this program says.
+    /// `None` for a topic of another version of this program.
     fn parse(text: &str) -> Option<Self> {
         if let Some(id) = text.strip_prefix("api-client ") {
             return Some(Self::ApiClient(id.to_owned()));
@@ -92,20 +92,20 @@ impl fmt::Display for Topic {
 }
 
 impl App {
-    /// To be called after each write to what the topic names: counts here when it returns, and elsewhere soon.
+    /// Must be called after each write to the rows of a topic: reloads them here, and makes the other hosts reload them.
     ///
     /// # Errors
-    /// 500 when it does not; what was written stays, and counts within [`REFRESH_EVERY`] all the same.
+    /// 500 when one of these fails. The write stays, and takes effect within [`REFRESH_EVERY`].
     pub async fn changed(&self, topic: Topic) -> Result<(), Error> {
-        // Both are tried, whatever becomes of the other.
+        // Reloads even if the announcement failed.
         let announced = announce(&self.db, &topic.to_string()).await;
         self.reload(&topic).await.and(announced).map_err(Error::from)
     }
 
-    /// Takes over what the store has now, here only.
+    /// Reloads a topic on this host.
     ///
     /// # Errors
-    /// When the store can't be read; then what was known stays.
+    /// When the store can't be read; then the previous values stay.
     pub async fn reload(&self, topic: &Topic) -> Result<(), StoreError> {
         let db = &self.db;
         match topic {
@@ -142,7 +142,7 @@ impl App {
         }
     }
 
-    /// Follows what other hosts change, until the server drains.
+    /// Reloads the topics that other hosts announce, until the server drains.
     pub(crate) async fn follow_changes(self: Arc<Self>) {
         let mut notices = Notices::of(&self.db);
         let mut refresh = interval_at(Instant::now() + REFRESH_EVERY, REFRESH_EVERY);
@@ -159,7 +159,7 @@ impl App {
                     if let Some(topic) = Topic::parse(&text) {
                         self.reload_each(&[topic]).await;
                     } else {
-                        tracing::debug!(text, "another host speaks of something unknown here");
+                        tracing::debug!(text, "another host announced a topic that is unknown here");
                     }
                 }
             }
@@ -169,7 +169,7 @@ impl App {
     async fn reload_each(&self, topics: &[Topic]) {
         for topic in topics {
             if let Err(error) = self.reload(topic).await {
-                tracing::warn!(%error, %topic, "a change could not be taken over; it is tried again within a minute");
+                tracing::warn!(%error, %topic, "a topic could not be reloaded; it is retried within a minute");
             }
         }
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topics_survive_the_way() {
+    fn topics_read_back_from_their_text() {
         let did = |text: &str| Did::try_from(text).unwrap();
         let more = [
             Topic::ApiClient("0a1b".to_owned()),
@@ -190,6 +190,6 @@ mod tests {
         for topic in Topic::EVERYTHING.into_iter().chain(more) {
             assert_eq!(Topic::parse(&topic.to_string()), Some(topic));
         }
-        assert_eq!(Topic::parse("tomorrow's topic"), None);
+        assert_eq!(Topic::parse("unknown"), None);
     }
 }

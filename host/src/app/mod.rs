@@ -158,7 +158,7 @@ impl App {
             .await
             .map_err(|error| StartError::Store { url: app.config.database.redacted_url(), error })?;
         app.start_sweeps();
-        app.tasks.spawn(identities.tell(app.db.clone(), app.lifecycle.drain.clone()));
+        app.tasks.spawn(identities.announce(app.db.clone(), app.lifecycle.drain.clone()));
         Ok(app)
     }
 

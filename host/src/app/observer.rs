@@ -1,4 +1,4 @@
-//! What the stream has to tell, as events.
+//! Writes the stream's notices to the event log, and drops cached documents of identities that changed.
 
 use crate::atproto::Did;
 use crate::clock::Timestamp;
@@ -9,12 +9,11 @@ use crate::store::index::Change;
 
 use super::ChangedIdentities;
 
-/// Logs the stream's notices and forgets cached documents of identities that changed.
 #[derive(Debug)]
 pub(super) struct StreamObserver {
     pub(super) events: EventLog,
     pub(super) resolver: Resolver,
-    /// For the other hosts.
+    /// Announced to the other hosts.
     pub(super) identities: ChangedIdentities,
 }
 

@@ -1,4 +1,5 @@
-//! What the configuration says, opened: the database, and how to open the engine, the outbound client and the stream.
+//! Opens the database, and derives the settings of the script engine, the outbound client and the stream from the
+//! configuration.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ pub enum StartError {
 pub async fn open_store(config: &config::Database, scripts: &ScriptRole) -> Result<Db, StartError> {
     let named = |error| StartError::Store { url: config.redacted_url(), error };
     let db = Db::open_with(&config.url, config.max_connections, scripts).await.map_err(named)?;
-    // Looking is cheaper than the lock that migrating takes.
+    // Checking is cheaper than the lock that a migration takes.
     if db.pending_migrations().await.map_err(named)? > 0 {
         db.migrate().await.map_err(named)?;
     } else {
@@ -46,10 +47,11 @@ pub async fn open_store(config: &config::Database, scripts: &ScriptRole) -> Resu
     Ok(db)
 }
 
-/// How scripts' SQL gets to the database. Hosts that share one have the same key, and so the same password.
+/// The database role of scripts' SQL. Hosts that share a database have the same encryption key, and so derive the same
+/// password.
 ///
 /// # Errors
-/// When the key can't be read. It is not asked for where it is not needed.
+/// When the encryption key can't be read. It is only read if a password is needed.
 pub fn script_access(config: &Config) -> Result<ScriptRole, SecretError> {
     let database = &config.database;
     Ok(match &database.script_sql {
@@ -64,7 +66,7 @@ pub fn script_access(config: &Config) -> Result<ScriptRole, SecretError> {
     })
 }
 
-/// Room and place for scripts.
+/// The settings of the script engine.
 pub fn engine_config(config: &Config) -> EngineConfig {
     EngineConfig {
         pool_size: config.scripts.pool_size,
@@ -74,7 +76,8 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-/// The outbound client, as far as the configuration lets it go. `port` is the one that is listened on.
+/// Creates the outbound client with the addresses that the configuration allows. `port` is the one that the server listens
+/// on.
 ///
 /// # Errors
 /// When the system has no usable TLS or DNS setup.

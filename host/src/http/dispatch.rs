@@ -19,7 +19,7 @@ use super::id::{RequestIds, X_REQUEST_ID};
 use super::monitor::Counters;
 use super::response_memory::{Overloaded, Reservation, ResponseBody, ResponseMemory};
 use super::route_metrics::RouteMetrics;
-use super::router::{Endpoint, Found, Router};
+use super::router::{Endpoint, RouteMatch, Router};
 use super::{Body, Error, Request, Response, limits, nul, response};
 use crate::error_text;
 use crate::random::Random;
@@ -141,20 +141,20 @@ impl Http {
             return (response, &self.unrouted);
         }
         match self.router.find(&head.method, head.uri.path()) {
-            Found::Endpoint(endpoint, params) => {
+            RouteMatch::Endpoint(endpoint, params) => {
                 let request = Request { head, body: bytes::Bytes::new(), params, id: id.to_owned(), peer };
                 (self.run(endpoint, request, body, id).await, &endpoint.metrics)
             }
-            Found::OtherMethods(allow) if head.method == Method::OPTIONS => {
+            RouteMatch::OtherMethods(allow) if head.method == Method::OPTIONS => {
                 let mut response = response::empty(StatusCode::NO_CONTENT);
                 response.headers_mut().insert(ALLOW, allow);
                 (response, &self.unrouted)
             }
-            Found::OtherMethods(allow) => {
+            RouteMatch::OtherMethods(allow) => {
                 let error = Error::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
                 (error.with_header(ALLOW, allow).into_response(id), &self.unrouted)
             }
-            Found::Nothing => (Error::not_found("not found").into_response(id), &self.unrouted),
+            RouteMatch::Nothing => (Error::not_found("not found").into_response(id), &self.unrouted),
         }
     }
 

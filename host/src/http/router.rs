@@ -57,7 +57,7 @@ pub struct Router {
 
 /// The result of a route look-up.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum RouteMatch<'a> {
     Endpoint(&'a Endpoint, Vec<(&'static str, String)>),
     /// The path exists, but not with this method; holds the value of `Allow`.
     OtherMethods(HeaderValue),
@@ -96,21 +96,21 @@ impl Router {
         Ok(())
     }
 
-    pub fn find(&self, method: &Method, path: &str) -> Found<'_> {
-        let Ok(matched) = self.paths.at(path) else { return Found::Nothing };
+    pub fn find(&self, method: &Method, path: &str) -> RouteMatch<'_> {
+        let Ok(matched) = self.paths.at(path) else { return RouteMatch::Nothing };
         let (pattern, methods) = &self.methods[*matched.value];
         let wanted = if *method == Method::HEAD { &Method::GET } else { method };
         match methods.endpoints.iter().find(|known| known.method == *wanted) {
             Some(endpoint) => {
                 if matched.params.is_empty() {
-                    return Found::Endpoint(endpoint, Vec::new());
+                    return RouteMatch::Endpoint(endpoint, Vec::new());
                 }
                 match params(pattern, &matched.params) {
-                    Some(params) => Found::Endpoint(endpoint, params),
-                    None => Found::Nothing,
+                    Some(params) => RouteMatch::Endpoint(endpoint, params),
+                    None => RouteMatch::Nothing,
                 }
             }
-            None => methods.allow.clone().map_or(Found::Nothing, Found::OtherMethods),
+            None => methods.allow.clone().map_or(RouteMatch::Nothing, RouteMatch::OtherMethods),
         }
     }
 }
@@ -172,26 +172,26 @@ mod tests {
             (Method::GET, "/admin/scripts/count"),
         ])
         .unwrap();
-        let Found::Endpoint(endpoint, params) =
+        let RouteMatch::Endpoint(endpoint, params) =
             router.find(&Method::GET, "/admin/scripts/xrpc.query%3Acom.example.list")
         else {
             panic!("not found")
         };
         assert_eq!(endpoint.pattern, "/admin/scripts/{id}");
         assert_eq!(params, [("id", "xrpc.query:com.example.list".to_owned())]);
-        let Found::Endpoint(endpoint, _) = router.find(&Method::HEAD, "/admin/scripts/count") else {
+        let RouteMatch::Endpoint(endpoint, _) = router.find(&Method::HEAD, "/admin/scripts/count") else {
             panic!("not found")
         };
         assert_eq!(endpoint.pattern, "/admin/scripts/count");
         for nothing in ["/", "/admin", "/admin/scripts/", "/admin/scripts/a/b", "/admin/scripts/%ff"] {
-            assert!(matches!(router.find(&Method::GET, nothing), Found::Nothing), "{nothing}");
+            assert!(matches!(router.find(&Method::GET, nothing), RouteMatch::Nothing), "{nothing}");
         }
     }
 
     #[test]
     fn allow_lists_the_methods_of_a_path() {
         let router = table(&[(Method::GET, "/a"), (Method::POST, "/a")]).unwrap();
-        let Found::OtherMethods(allow) = router.find(&Method::PUT, "/a") else { panic!("found") };
+        let RouteMatch::OtherMethods(allow) = router.find(&Method::PUT, "/a") else { panic!("found") };
         assert_eq!(allow, "GET, HEAD, POST, OPTIONS");
     }
 

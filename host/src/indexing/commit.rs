@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::atproto::RecordUri;
 use crate::clock::Clock;
 use crate::random::Random;
-use crate::store::index::{Applied, Batch, Change, StreamCursor};
+use crate::store::index::{ApplyReport, Batch, Change, StreamCursor};
 use crate::store::lease::Lease;
 use crate::store::{Db, StoreError};
 
@@ -26,7 +26,7 @@ use super::throttle::Throttle;
 /// The store that batches are committed to, or a model of it in tests.
 pub(super) trait Sink: Send + Sync + 'static {
     /// Applies the whole batch in one transaction, or nothing of it.
-    fn apply(&self, batch: &Batch) -> impl Future<Output = Result<Applied, StoreError>> + Send;
+    fn apply(&self, batch: &Batch) -> impl Future<Output = Result<ApplyReport, StoreError>> + Send;
     /// The last committed cursor.
     fn stored_cursor(&self) -> impl Future<Output = Result<Option<i64>, StoreError>> + Send;
     /// The lease of the stream, not taken yet.
@@ -34,7 +34,7 @@ pub(super) trait Sink: Send + Sync + 'static {
 }
 
 impl Sink for Db {
-    async fn apply(&self, batch: &Batch) -> Result<Applied, StoreError> {
+    async fn apply(&self, batch: &Batch) -> Result<ApplyReport, StoreError> {
         crate::store::index::apply(self, batch).await
     }
 
@@ -172,7 +172,7 @@ impl<S: Sink> Committer<S> {
         Ok(())
     }
 
-    fn report(&self, applied: Applied) {
+    fn report(&self, applied: ApplyReport) {
         let add = |operation: &'static str, n: u64| {
             if n > 0 {
                 metrics::counter!("belvedere_index_changes_total", "result" => operation).increment(n);
@@ -198,7 +198,7 @@ impl<S: Sink> Committer<S> {
 }
 
 enum Outcome {
-    Done(Applied),
+    Done(ApplyReport),
     Refused(StoreError),
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::atproto::{Did, Nsid, RecordKey, Tid};
 use crate::store::StoreError;
-use crate::store::index::{AccountStatus, Applied, Batch, Change, Delete};
+use crate::store::index::{AccountStatus, ApplyReport, Batch, Change, Delete};
 use crate::store::lease::{Lease, Term};
 
 use super::batch::did_of;
@@ -117,7 +117,7 @@ impl FakeStore {
 }
 
 impl Sink for Arc<FakeStore> {
-    async fn apply(&self, batch: &Batch) -> Result<Applied, StoreError> {
+    async fn apply(&self, batch: &Batch) -> Result<ApplyReport, StoreError> {
         // Yields, so that messages queue up during a commit and share the next batch.
         tokio::task::yield_now().await;
         let mut model = self.0.lock().unwrap();
@@ -146,8 +146,8 @@ impl Sink for Arc<FakeStore> {
 }
 
 impl Model {
-    fn apply(&mut self, batch: &Batch) -> Applied {
-        let mut applied = Applied::default();
+    fn apply(&mut self, batch: &Batch) -> ApplyReport {
+        let mut applied = ApplyReport::default();
         for account in &batch.accounts {
             let did = account.did.to_string();
             match account.status {

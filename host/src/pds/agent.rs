@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::answer::{self, Committed, PdsError, Refusal};
+use super::answer::{self, CommitResult, PdsError, Refusal};
 use super::{PdsPools, Session, Write, WriteAction};
 use crate::atproto::scope::{Need, RepoAction};
 use crate::fair_share::Tenant;
@@ -63,7 +63,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// When the PDS refuses or does not answer. After [`PdsError::Net`] and [`PdsError::Malformed`] the write may or
     /// may not have been made.
-    pub async fn write(&self, write: &Write) -> Result<Committed, PdsError> {
+    pub async fn write(&self, write: &Write) -> Result<CommitResult, PdsError> {
         self.write_with_response(write).await.map(|(committed, _)| committed)
     }
 
@@ -71,7 +71,7 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub async fn write_with_response(&self, write: &Write) -> Result<(Committed, Bytes), PdsError> {
+    pub async fn write_with_response(&self, write: &Write) -> Result<(CommitResult, Bytes), PdsError> {
         self.check_write(write)?;
         let (method, record) = match &write.action {
             WriteAction::Create(record) => ("com.atproto.repo.createRecord", Some(record)),
@@ -98,7 +98,7 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub async fn apply_writes(&self, writes: &[Write]) -> Result<Committed, PdsError> {
+    pub async fn apply_writes(&self, writes: &[Write]) -> Result<CommitResult, PdsError> {
         let mut list = Vec::with_capacity(writes.len());
         for write in writes {
             self.check_write(write)?;

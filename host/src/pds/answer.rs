@@ -41,7 +41,7 @@ pub enum PdsError {
 
 /// A commit to a repo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitResult {
     /// The repo's new revision, when the PDS returns it.
     pub rev: Option<Tid>,
     /// The URI and CID that each write produced, in order; `None` for a delete.
@@ -135,23 +135,23 @@ pub(super) fn success(fetched: FetchedResponse) -> Result<Bytes, PdsError> {
 }
 
 /// Parses the response of `createRecord` and `putRecord`.
-pub(super) fn written(body: &[u8]) -> Result<Committed, PdsError> {
+pub(super) fn written(body: &[u8]) -> Result<CommitResult, PdsError> {
     let answer: WriteResponse = parse(body)?;
-    Ok(Committed {
+    Ok(CommitResult {
         rev: rev(answer.commit),
         records: vec![Some(record_ref(&answer.record.uri, &answer.record.cid)?)],
     })
 }
 
 /// Parses the response of `deleteRecord`.
-pub(super) fn deleted(body: &[u8]) -> Result<Committed, PdsError> {
+pub(super) fn deleted(body: &[u8]) -> Result<CommitResult, PdsError> {
     // Old PDSs send an empty body.
     let answer = if body.is_empty() { DeleteResponse { commit: None } } else { parse(body)? };
-    Ok(Committed { rev: rev(answer.commit), records: vec![None] })
+    Ok(CommitResult { rev: rev(answer.commit), records: vec![None] })
 }
 
 /// Parses the response of `applyWrites` with `writes` writes.
-pub(super) fn applied(body: &[u8], writes: usize) -> Result<Committed, PdsError> {
+pub(super) fn applied(body: &[u8], writes: usize) -> Result<CommitResult, PdsError> {
     let answer: ApplyWritesResponse = parse(body)?;
     let results = answer.results.unwrap_or_default();
     if results.len() != writes {
@@ -161,7 +161,7 @@ pub(super) fn applied(body: &[u8], writes: usize) -> Result<Committed, PdsError>
         (Some(uri), Some(cid)) => record_ref(&uri, &cid).map(Some),
         _ => Ok(None),
     });
-    Ok(Committed { rev: rev(answer.commit), records: records.collect::<Result<_, _>>()? })
+    Ok(CommitResult { rev: rev(answer.commit), records: records.collect::<Result<_, _>>()? })
 }
 
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, PdsError> {

@@ -19,7 +19,7 @@ mod tests;
 mod vault;
 
 pub use agent::Agent;
-pub use answer::{Committed, PdsError};
+pub use answer::{CommitResult, PdsError};
 pub use authority::SessionAuthority;
 pub use bound::BoundSession;
 pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_sets};

@@ -42,7 +42,7 @@ async fn each_write_has_its_method() {
     let put = agent.write(&write(Some("k"), WriteAction::Put(record("new")))).await.unwrap();
     assert_ne!(put.records[0].clone().unwrap().1, cid);
     let gone = agent.write(&write(Some("k"), WriteAction::Delete)).await.unwrap();
-    assert_eq!(gone, Committed { rev: Some(pds.rev()), records: vec![None] });
+    assert_eq!(gone, CommitResult { rev: Some(pds.rev()), records: vec![None] });
     let (repo, collection) = (ALICE, "com.example.note");
     let note = |text| json!({ "$type": collection, "text": text });
     assert_eq!(
@@ -142,7 +142,7 @@ async fn invalid_responses_are_distinguished_from_refusals() {
     // Old PDSs answer a delete with an empty body.
     pds.refuse(200, "");
     let gone = agent.write(&write(Some("k"), WriteAction::Delete)).await.unwrap();
-    assert_eq!(gone, Committed { rev: None, records: vec![None] });
+    assert_eq!(gone, CommitResult { rev: None, records: vec![None] });
     pds.refuse(200, r#"{"results":[]}"#);
     let error = agent.apply_writes(&[write(Some("k"), WriteAction::Delete)]).await.unwrap_err();
     assert!(matches!(error, PdsError::Malformed(_)), "{error}");

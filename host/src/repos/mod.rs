@@ -14,7 +14,7 @@ use crate::fair_share::Tenant;
 use crate::indexing::WriterHandle;
 use crate::lexicons::Registry;
 use crate::net;
-use crate::pds::{Agent, Committed, PdsPools, Session, SessionSelector, Sessions, Write, WriteAction};
+use crate::pds::{Agent, CommitResult, PdsPools, Session, SessionSelector, Sessions, Write, WriteAction};
 use crate::store::index::{Change, Delete, Upsert};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
@@ -45,7 +45,7 @@ impl fmt::Debug for Repos {
 
 /// The result of a write to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenRecord {
     pub uri: RecordUri,
     /// `None` when it was deleted.
     pub cid: Option<Cid>,
@@ -109,21 +109,21 @@ impl Repos {
         &self,
         repo: &Did,
         writes: &[Write],
-        committed: Committed,
-    ) -> Vec<Option<Written>> {
+        committed: CommitResult,
+    ) -> Vec<Option<WrittenRecord>> {
         let mut all = Vec::with_capacity(writes.len());
         for (write, reported) in writes.iter().zip(committed.records) {
             let fits = write.fits(repo, reported.as_ref());
             let Write { collection, rkey, action, .. } = write;
             let written = match (reported, rkey) {
-                (Some((uri, cid)), _) => Some(Written { uri, cid: Some(cid) }),
+                (Some((uri, cid)), _) => Some(WrittenRecord { uri, cid: Some(cid) }),
                 (None, Some(rkey)) => {
                     let (did, collection, rkey) = (repo.clone(), collection.clone(), rkey.clone());
-                    Some(Written { uri: RecordUri { did, collection, rkey }, cid: None })
+                    Some(WrittenRecord { uri: RecordUri { did, collection, rkey }, cid: None })
                 }
                 (None, None) => None,
             };
-            if let Some(Written { uri, cid }) = &written
+            if let Some(WrittenRecord { uri, cid }) = &written
                 && fits
             {
                 self.mirror(uri.clone(), action, *cid, committed.rev).await;

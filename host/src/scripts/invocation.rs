@@ -17,7 +17,7 @@ pub struct Invocation<'a> {
     pub method: Option<&'a str>,
     /// The lexicon's target collection.
     pub collection: Option<&'a str>,
-    /// On whose behalf the script runs; `None`: nobody's, at the expense of the instance.
+    /// On whose behalf the script runs; `None`: without a caller, at the expense of the instance.
     pub caller: Option<&'a Caller>,
     /// The account that a procedure's caller writes for, if it is not their own.
     pub delegate: Option<&'a Did>,

@@ -13,7 +13,7 @@ use crate::query::path::Path;
 
 use super::fields::{IndexKey, IndexKind, build};
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
-use super::records::{Found, PAGE_BYTES, RawRow, RecordRow, complete};
+use super::records::{PAGE_BYTES, PartialRow, RawRow, RecordRow, complete};
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError, intern, read_pool};
 
@@ -84,7 +84,7 @@ async fn run(
     collection: i64,
     args: &SearchArgs<'_>,
     index: Option<i64>,
-) -> Result<Vec<Found<RecordRow>>, StoreError> {
+) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     macro_rules! fetch {
         ($pool:expr, $sql:expr) => {{
             let query = bound!($sql);

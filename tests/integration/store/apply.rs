@@ -2,15 +2,15 @@
 
 use belvedere::testing::atproto::Cid;
 use belvedere::testing::clock::Timestamp;
-use belvedere::testing::store::index::{self, Applied, Batch, Change, prune_tombstones};
+use belvedere::testing::store::index::{self, ApplyReport, Batch, Change, prune_tombstones};
 use belvedere::testing::store::{cursors, records};
 use serde_json::json;
 
 use super::fixtures::*;
 use crate::on_both;
 
-fn counted(inserted: u64, updated: u64, deleted: u64, stale: u64) -> Applied {
-    Applied { inserted, updated, deleted, stale, ..Applied::default() }
+fn counted(inserted: u64, updated: u64, deleted: u64, stale: u64) -> ApplyReport {
+    ApplyReport { inserted, updated, deleted, stale, ..ApplyReport::default() }
 }
 
 on_both! {
@@ -162,7 +162,7 @@ on_both! {
     }
 
     async fn an_empty_batch_succeeds(db) {
-        assert_eq!(apply(&db, 1, vec![]).await, Applied::default());
+        assert_eq!(apply(&db, 1, vec![]).await, ApplyReport::default());
     }
 
     async fn the_stored_text_is_returned(db) {

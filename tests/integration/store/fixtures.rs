@@ -6,7 +6,7 @@ use belvedere::testing::fair_share::Tenant;
 use belvedere::testing::query::Keyset;
 use belvedere::testing::store::Db;
 use belvedere::testing::store::index::{
-    self, AccountChange, AccountStatus, Applied, Batch, Change, Delete, StreamCursor, Upsert,
+    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert,
 };
 use belvedere::testing::store::records::{self, ListArgs, RecordRow};
 use bytes::Bytes;
@@ -61,12 +61,12 @@ pub fn take(uri: &RecordUri, n: u64) -> Change {
     })
 }
 
-pub async fn apply(db: &Db, now: i64, changes: Vec<Change>) -> Applied {
+pub async fn apply(db: &Db, now: i64, changes: Vec<Change>) -> ApplyReport {
     let batch = Batch { changes, now: Timestamp(now), ..Batch::default() };
     index::apply(db, &batch).await.unwrap()
 }
 
-pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> Applied {
+pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> ApplyReport {
     let accounts = vec![AccountChange { did: did(n), status }];
     index::apply(db, &Batch { accounts, now: Timestamp(9), ..Batch::default() }).await.unwrap()
 }

@@ -96,12 +96,12 @@ async fn valid_tokens_give_their_issuer() {
         ] {
             let token = issuer.token(json!({ "alg": alg, "typ": "JWT" }), &claims(change));
             let verified = verify(&tokens(), &issuer, &token, None).await.unwrap();
-            assert_eq!((verified.did.as_str(), verified.bound), ("did:plc:abc", false));
+            assert_eq!((verified.did.as_str(), verified.method_bound), ("did:plc:abc", false));
         }
     }
     let method = Some("com.example.list");
     let (bound, _) = check(json!({ "alg": "ES256K" }), json!({ "lxm": "com.example.list" }), method).await;
-    assert!(bound.unwrap().bound);
+    assert!(bound.unwrap().method_bound);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `GET /xrpc/com.atproto.server.describeServer`: who this server is. For everybody, without a client key
+//! `GET /xrpc/com.atproto.server.describeServer`: identifies this server. Public, without a client key
 //! (admin-api.md §20).
 
 use std::sync::Arc;

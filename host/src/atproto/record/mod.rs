@@ -26,7 +26,7 @@ pub const MAX_REFS: usize = 10_000;
 
 /// The result of [`inspect`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct Inspected {
+pub struct Inspection {
     /// CID of the record's canonical DAG-CBOR, or why it has none.
     pub cid: Result<Cid, Unencodable>,
     /// Every string value that begins with `at://`, sorted, without duplicates (indexing.md §3).
@@ -68,7 +68,7 @@ pub enum InvalidRecord {
 ///
 /// # Errors
 /// When the text is not one JSON object, or is too large or too deep.
-pub fn inspect(json: &[u8]) -> Result<Inspected, InvalidRecord> {
+pub fn inspect(json: &[u8]) -> Result<Inspection, InvalidRecord> {
     if json.len() > MAX_RECORD_BYTES {
         return Err(InvalidRecord::TooLarge);
     }
@@ -83,7 +83,7 @@ pub fn inspect(json: &[u8]) -> Result<Inspected, InvalidRecord> {
         None => Ok(Cid::compute(Codec::Drisl, &encoded.cbor)),
         Some(why) => Err(why),
     };
-    Ok(Inspected { cid, refs })
+    Ok(Inspection { cid, refs })
 }
 
 /// The canonical DAG-CBOR of a record's JSON text. The outer error is what [`inspect`] returns for the same text.

@@ -34,7 +34,7 @@ fn valid_data_has_a_cid_and_invalid_has_none() {
     let text = vectors::read("data-model/data-model-invalid.json").unwrap();
     for case in serde_json::from_str::<Vec<Value>>(&text).unwrap() {
         let result = inspect(case["json"].to_string().as_bytes());
-        assert!(!matches!(result, Ok(Inspected { cid: Ok(_), .. })), "{}", case["note"]);
+        assert!(!matches!(result, Ok(Inspection { cid: Ok(_), .. })), "{}", case["note"]);
     }
 }
 

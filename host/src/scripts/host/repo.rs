@@ -9,9 +9,9 @@ use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use super::state::RunState;
-use crate::atproto::record::{self, Inspected};
+use crate::atproto::record::{self, Inspection};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
-use crate::pds::{self, Committed, PdsError, WriteAction};
+use crate::pds::{self, CommitResult, PdsError, WriteAction};
 use crate::repos::{LocalError, Repos};
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::limits;
@@ -109,7 +109,7 @@ struct ValidWrite {
     uri: Option<RecordUri>,
     rkey: Option<RecordKey>,
     /// `None` to delete.
-    value: Option<(Bytes, Inspected)>,
+    value: Option<(Bytes, Inspection)>,
 }
 
 fn check(state: &mut RunState, write: WitWrite) -> Result<ValidWrite, Fault> {
@@ -176,7 +176,7 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
             return Err(fault::forbidden(message));
         }
         let action = match (uri, value) {
-            (_, Some((_, Inspected { cid: Err(why), .. }))) => return Err(bad(format!("Record: {why}"))),
+            (_, Some((_, Inspection { cid: Err(why), .. }))) => return Err(bad(format!("Record: {why}"))),
             (None, Some((value, _))) => WriteAction::Create(value),
             (Some(_), Some((value, _))) => WriteAction::Put(value),
             (Some(_), None) => WriteAction::Delete,
@@ -203,7 +203,7 @@ async fn send(
     repos: &Repos,
     session: &pds::Session,
     writes: &[pds::Write],
-) -> Result<Committed, Fault> {
+) -> Result<CommitResult, Fault> {
     state.outbound.count(1)?;
     let tenant = state.tenant().clone();
     let agent = repos.agent(session, &tenant).within(state.outbound.time_left()?);
@@ -219,7 +219,7 @@ async fn send(
                 && matches!(writes, [pds::Write { action: WriteAction::Delete, .. }]) =>
         {
             // The record to delete does not exist.
-            Committed { rev: None, records: vec![None] }
+            CommitResult { rev: None, records: vec![None] }
         }
         other => other.map_err(|error| pds_fault(state, "Record", error))?,
     };

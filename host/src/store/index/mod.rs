@@ -86,7 +86,7 @@ pub struct StreamCursor {
 
 /// The effects of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct ApplyReport {
     pub inserted: u64,
     pub updated: u64,
     pub deleted: u64,
@@ -115,7 +115,7 @@ const MAX_TARGET_BYTES: usize = 2_000;
 /// # Errors
 /// When the database fails. Then nothing of the batch is committed, and the caller may apply it again, except after
 /// [`StoreError::Superseded`].
-pub async fn apply(db: &Db, batch: &Batch) -> Result<Applied, StoreError> {
+pub async fn apply(db: &Db, batch: &Batch) -> Result<ApplyReport, StoreError> {
     let plan = plan::Plan::of(db, batch).await?;
     match db {
         Db::Sqlite(sqlite) => sqlite::apply(sqlite, plan).await,

@@ -10,7 +10,8 @@ use super::super::intern;
 use super::super::lease::Term;
 use super::accounts::Accounts;
 use super::{
-    Applied, Batch, Change, Db, Delete, MAX_TARGET_BYTES, RejectedUpsert, StoreError, StreamCursor, Upsert,
+    ApplyReport, Batch, Change, Db, Delete, MAX_TARGET_BYTES, RejectedUpsert, StoreError, StreamCursor,
+    Upsert,
 };
 use crate::atproto::RecordUri;
 
@@ -47,7 +48,7 @@ pub(super) struct Plan<'a> {
     pub(super) term: Term,
     pub(super) now: Timestamp,
     /// The effects known before SQL: stale changes within the batch, and records that are not UTF-8.
-    pub(super) applied: Applied,
+    pub(super) applied: ApplyReport,
 }
 
 impl<'a> Row<'a> {
@@ -102,7 +103,7 @@ impl<'a> Plan<'a> {
         };
 
         let accounts = Accounts::of(&batch.accounts);
-        let mut applied = Applied::default();
+        let mut applied = ApplyReport::default();
         let mut newest: HashMap<Key<'a>, &'a Change> = HashMap::with_capacity(batch.changes.len());
         for change in &batch.changes {
             let (did, collection, rkey) = match change {

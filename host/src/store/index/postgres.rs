@@ -12,9 +12,9 @@ use super::super::error::is_bad_value;
 use super::super::lease::{TERM_SOURCE, Term};
 use super::super::{Postgres, StoreError};
 use super::plan::{Key, Plan, Row};
-use super::{Applied, SET_CURSOR};
+use super::{ApplyReport, SET_CURSOR};
 
-pub(super) async fn apply(db: &Postgres, plan: Plan<'_>) -> Result<Applied, StoreError> {
+pub(super) async fn apply(db: &Postgres, plan: Plan<'_>) -> Result<ApplyReport, StoreError> {
     match attempt(db, &plan, OnBadValue::Fail).await {
         Err(Failure::BadValue) => match attempt(db, &plan, OnBadValue::RejectRow).await {
             Ok(applied) => Ok(applied),
@@ -49,7 +49,7 @@ impl<E: Into<StoreError>> From<E> for Failure {
     }
 }
 
-async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Result<Applied, Failure> {
+async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Result<ApplyReport, Failure> {
     let mut tx = db.pool.begin().await?;
     if plan.term != Term::ALONE {
         lock_term(&mut tx, plan.term).await?;
@@ -133,7 +133,7 @@ async fn upsert(
 async fn upsert_by_halves(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
-    applied: &mut Applied,
+    applied: &mut ApplyReport,
 ) -> Result<Vec<WrittenRow>, sqlx::Error> {
     let mut written = Vec::new();
     let mut parts = vec![plan.rows.as_slice()];
@@ -164,7 +164,7 @@ async fn finish_upserts(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
     written: &[WrittenRow],
-    applied: &mut Applied,
+    applied: &mut ApplyReport,
 ) -> Result<(), sqlx::Error> {
     let inserted = written.iter().filter(|row| row.inserted).count() as u64;
     applied.inserted += inserted;
@@ -197,7 +197,11 @@ async fn finish_upserts(
     Ok(())
 }
 
-async fn delete(conn: &mut PgConnection, plan: &Plan<'_>, applied: &mut Applied) -> Result<(), sqlx::Error> {
+async fn delete(
+    conn: &mut PgConnection,
+    plan: &Plan<'_>,
+    applied: &mut ApplyReport,
+) -> Result<(), sqlx::Error> {
     // All parts of the statement see the table as it was before it. A tombstone is also written for a record that was
     // never indexed, but not where the record is newer.
     let sql = "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
@@ -229,7 +233,7 @@ async fn delete(conn: &mut PgConnection, plan: &Plan<'_>, applied: &mut Applied)
 async fn accounts(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
-    applied: &mut Applied,
+    applied: &mut ApplyReport,
 ) -> Result<(), sqlx::Error> {
     let (dids, statuses) = plan.accounts.statuses();
     let sql = "UPDATE dids SET status = v.status, status_changed_at = $3 \

@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use super::super::{Sqlite, StoreError};
 use super::plan::{DeleteRow, Plan, Row};
-use super::{Applied, SET_CURSOR};
+use super::{ApplyReport, SET_CURSOR};
 
 /// Rows per statement: more rows do not make a statement cheaper per row. Stays far below SQLite's limit of 32,766
 /// parameters.
@@ -82,7 +82,7 @@ static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
     )
 });
 
-pub(super) async fn apply(db: &Sqlite, plan: Plan<'_>) -> Result<Applied, StoreError> {
+pub(super) async fn apply(db: &Sqlite, plan: Plan<'_>) -> Result<ApplyReport, StoreError> {
     let mut connection = db.writer.acquire().await?;
     let applied = write(&mut connection, plan).await;
     if applied.is_err() {
@@ -92,7 +92,7 @@ pub(super) async fn apply(db: &Sqlite, plan: Plan<'_>) -> Result<Applied, StoreE
     applied
 }
 
-async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<Applied, StoreError> {
+async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<ApplyReport, StoreError> {
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     let mut applied = std::mem::take(&mut plan.applied);
     if !plan.accounts.is_empty() {
@@ -119,7 +119,7 @@ async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<
 async fn upsert(
     conn: &mut SqliteConnection,
     plan: &Plan<'_>,
-    applied: &mut Applied,
+    applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
     let mut next_id: i64 =
         sqlx::query_scalar("SELECT coalesce(max(id), 0) + 1 FROM records").fetch_one(&mut *conn).await?;
@@ -232,7 +232,7 @@ async fn delete(
     conn: &mut SqliteConnection,
     chunk: &[DeleteRow<'_>],
     plan: &Plan<'_>,
-    applied: &mut Applied,
+    applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
     let mut ids = Vec::new();
     let mut newer = HashSet::new();
@@ -267,7 +267,7 @@ async fn delete(
 async fn accounts(
     conn: &mut SqliteConnection,
     plan: &Plan<'_>,
-    applied: &mut Applied,
+    applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
     let (dids, statuses) = plan.accounts.statuses();
     let pairs: Vec<_> = dids.into_iter().zip(statuses).collect();

@@ -26,7 +26,7 @@ use crate::query::Keyset;
 use crate::query::filter::Filter;
 use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
-use super::records::{Found, HasRecord, PAGE_BYTES, RawRow, RecordRow, Slice, complete, packed};
+use super::records::{HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, packed};
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Backend, Db, StoreError, intern, read_pool};
 
@@ -173,7 +173,7 @@ async fn run(
     collection: i64,
     args: &QueryArgs<'_>,
     chosen: &access::AccessPath<'_>,
-) -> Result<(Vec<Found<QueryRow>>, Duration), StoreError> {
+) -> Result<(Vec<PartialRow<QueryRow>>, Duration), StoreError> {
     let place = if chosen.is_cheap(args) { None } else { Some(db.scan_place(args.tenant).await?) };
     let (started, scans) = (Instant::now(), place.is_some());
     let found = match chosen {
@@ -194,7 +194,7 @@ async fn fetch(
     scans: bool,
     sql: Sql,
     args: &QueryArgs<'_>,
-) -> Result<Vec<Found<QueryRow>>, StoreError> {
+) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
     macro_rules! fetch {
         ($read_pool:expr) => {{
             let query = bound!(sql);
@@ -218,7 +218,7 @@ async fn fetch(
     }
 }
 
-fn read<R: RawRow + PositionRow>(row: R, args: &QueryArgs<'_>) -> Result<Found<QueryRow>, StoreError> {
+fn read<R: RawRow + PositionRow>(row: R, args: &QueryArgs<'_>) -> Result<PartialRow<QueryRow>, StoreError> {
     let place = match args.order {
         Order::Newest { .. } => None,
         Order::By { sort, .. } => {

@@ -7,7 +7,7 @@
 use crate::query::path::Path;
 use crate::query::sort::{Direction, SortKeyset, SortValue};
 use crate::store::fields::{IndexKind, build};
-use crate::store::records::Found;
+use crate::store::records::PartialRow;
 use crate::store::{Backend, Db, StoreError};
 
 use super::compile::{direction_words, push_caller_conditions};
@@ -69,7 +69,7 @@ impl Walk<'_> {
         scans: bool,
         collection: i64,
         args: &QueryArgs<'_>,
-    ) -> Result<Vec<Found<QueryRow>>, StoreError> {
+    ) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
         let mut rows = Vec::new();
         for range in index_ranges(self.direction, self.after) {
             let wanted = (args.rows() as usize).saturating_sub(rows.len());

@@ -7,7 +7,7 @@ use crate::fair_share::Tenant;
 
 use super::super::read_pool::read;
 use super::super::{Db, StoreError, intern};
-use super::{Found, PAGE_BYTES, RawRow, RecordRow, Slice, columns, complete};
+use super::{PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete};
 
 #[derive(Clone, Debug)]
 pub struct BacklinksArgs<'a> {
@@ -83,7 +83,7 @@ macro_rules! fetch {
 pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
     let place = if args.did.is_some() { Some(db.scan_place(args.tenant).await?) } else { None };
-    let found: Result<Vec<Found<RecordRow>>, StoreError> = match (db, &place) {
+    let found: Result<Vec<PartialRow<RecordRow>>, StoreError> = match (db, &place) {
         (Db::Sqlite(db), None) => fetch!(db.read_pool, SQLITE, id, args),
         (Db::Sqlite(db), Some(_)) => fetch!(db.scan_pool, SQLITE, id, args),
         (Db::Postgres(db), None) => fetch!(db.read_pool, POSTGRES, id, args),

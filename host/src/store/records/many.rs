@@ -6,7 +6,7 @@ use sqlx::Row as _;
 
 use super::super::read_pool::read;
 use super::super::{Db, StoreError, intern};
-use super::{Found, FullRecordRow, RawRow, Slice, columns, complete};
+use super::{FullRecordRow, PartialRow, RawRow, Slice, columns, complete};
 use crate::atproto::{Nsid, RecordUri};
 
 const SQLITE: &str = concat!(
@@ -78,7 +78,7 @@ fn row_of<R: RawRow>(
     collections: &HashMap<i64, &Nsid>,
     id: i64,
     row: R,
-) -> Result<Found<FullRecordRow>, StoreError> {
+) -> Result<PartialRow<FullRecordRow>, StoreError> {
     let unknown = || StoreError::Corrupt("a record of a collection that was not requested".into());
     row.raw_full((*collections.get(&id).ok_or_else(unknown)?).clone())
 }

@@ -20,7 +20,7 @@ use crate::fair_share::Tenant;
 use crate::query::Keyset;
 
 pub use self::many::{get_many_full, latest_rev};
-pub(super) use self::slice::{Found, HasRecord, INLINE_BYTES, complete};
+pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete};
 pub use self::slice::{PAGE_BYTES, Slice};
 
 use super::read_pool::read;
@@ -65,15 +65,15 @@ impl RecordRow {
 
 /// A row of either database, with the columns of [`columns`] in their order.
 pub(super) trait RawRow: Sized {
-    fn raw(self, collection: Nsid) -> Result<Found<RecordRow>, sqlx::Error>;
-    fn raw_full(self, collection: Nsid) -> Result<Found<FullRecordRow>, StoreError>;
+    fn raw(self, collection: Nsid) -> Result<PartialRow<RecordRow>, sqlx::Error>;
+    fn raw_full(self, collection: Nsid) -> Result<PartialRow<FullRecordRow>, StoreError>;
 }
 
 /// Columns are read by position, which saves a lookup by name for each of them.
 macro_rules! raw_row {
     ($row:ty) => {
         impl RawRow for $row {
-            fn raw(self, collection: Nsid) -> Result<Found<RecordRow>, sqlx::Error> {
+            fn raw(self, collection: Nsid) -> Result<PartialRow<RecordRow>, sqlx::Error> {
                 let record: Option<String> = self.try_get(4)?;
                 let row = RecordRow {
                     id: self.try_get(0)?,
@@ -83,10 +83,10 @@ macro_rules! raw_row {
                     indexed_at: self.try_get(3)?,
                     record: Bytes::from(record.unwrap_or_default()),
                 };
-                Ok(Found { row, size: self.try_get(5)? })
+                Ok(PartialRow { row, size: self.try_get(5)? })
             }
 
-            fn raw_full(self, collection: Nsid) -> Result<Found<FullRecordRow>, StoreError> {
+            fn raw_full(self, collection: Nsid) -> Result<PartialRow<FullRecordRow>, StoreError> {
                 let cid: Option<Vec<u8>> = self.try_get(6)?;
                 let cid = cid.map(|bytes| Cid::from_bytes(&bytes)).transpose();
                 let cid = cid.map_err(|e| StoreError::Corrupt(format!("records.cid: {e}")))?;
@@ -218,11 +218,14 @@ pub async fn list_full(db: &Db, args: &ListArgs<'_>) -> Result<Slice<FullRecordR
     complete(db, found, args.limit, PAGE_BYTES).await
 }
 
-fn rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<Found<RecordRow>>, StoreError> {
+fn rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     rows.into_iter().map(|row| Ok(row.raw(collection.clone())?)).collect()
 }
 
-fn full_rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<Found<FullRecordRow>>, StoreError> {
+fn full_rows<R: RawRow>(
+    rows: Vec<R>,
+    collection: &Nsid,
+) -> Result<Vec<PartialRow<FullRecordRow>>, StoreError> {
     rows.into_iter().map(|row| row.raw_full(collection.clone())).collect()
 }
 

@@ -12,7 +12,7 @@ use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 
 use super::super::read_pool::{ReadPool, read};
-use super::{Found, INLINE_BYTES, ListArgs, RecordRow, StoreError};
+use super::{INLINE_BYTES, ListArgs, PartialRow, RecordRow, StoreError};
 
 macro_rules! packed_sql {
     ($where:literal) => {
@@ -34,7 +34,7 @@ pub(super) async fn list(
     pool: &ReadPool<SqliteConnection>,
     collection: i64,
     args: &ListArgs<'_>,
-) -> Result<Vec<Found<RecordRow>>, StoreError> {
+) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     let sql = STATEMENTS[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
     let mut query = sqlx::query_scalar(sql).bind(collection).bind(i64::from(args.limit) + 1);
     if let Some(did) = args.did {
@@ -61,12 +61,12 @@ pub(in crate::store) fn unpack(
     text: Option<String>,
     collection: &Nsid,
     limit: u32,
-) -> Result<Vec<Found<RecordRow>>, StoreError> {
+) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     let rows = text.map_or_else(|| Some(Vec::new()), |text| slices(text, collection, limit));
     rows.ok_or_else(|| StoreError::Corrupt("a packed list of records is malformed".into()))
 }
 
-fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<Found<RecordRow>>> {
+fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<PartialRow<RecordRow>>> {
     let all = Bytes::from(text);
     let mut rows = Vec::with_capacity(limit.min(128) as usize);
     let mut at = 0;
@@ -91,7 +91,7 @@ fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<Found<Recor
             indexed_at,
             record: all.slice(at..end),
         };
-        rows.push(Found { row, size: i64::try_from(length).ok()? });
+        rows.push(PartialRow { row, size: i64::try_from(length).ok()? });
         at = end;
     }
     Some(rows)
@@ -106,7 +106,7 @@ mod tests {
         let note = Nsid::try_from("com.example.note").unwrap();
         let unpack = |text: &str| slices(text.to_owned(), &note, 10);
         let rows = unpack("7 -5 did:plc:a self 14 {\"a\":\"b \u{e4} c\"}8 9 did:plc:b x 2 {}").unwrap();
-        let shown = |rows: &[Found<RecordRow>]| -> Vec<_> {
+        let shown = |rows: &[PartialRow<RecordRow>]| -> Vec<_> {
             rows.iter().map(|f| (f.row.id, f.row.indexed_at.0, f.row.uri(), f.row.record.clone())).collect()
         };
         assert_eq!(

@@ -35,7 +35,7 @@ pub struct Slice<R> {
 
 /// A row as a statement returns it: without its record if that is large.
 #[derive(Clone, Debug)]
-pub(in crate::store) struct Found<R> {
+pub(in crate::store) struct PartialRow<R> {
     pub(in crate::store) row: R,
     /// Bytes of the record: exact on SQLite, compressed on PostgreSQL.
     pub(in crate::store) size: i64,
@@ -64,9 +64,9 @@ impl<R> Slice<R> {
     }
 }
 
-impl<R> Found<R> {
-    pub(in crate::store) fn map<T>(self, make: impl FnOnce(R) -> T) -> Found<T> {
-        Found { row: make(self.row), size: self.size }
+impl<R> PartialRow<R> {
+    pub(in crate::store) fn map<T>(self, make: impl FnOnce(R) -> T) -> PartialRow<T> {
+        PartialRow { row: make(self.row), size: self.size }
     }
 }
 
@@ -74,7 +74,7 @@ impl<R> Found<R> {
 /// whatever its size.
 pub(in crate::store) async fn complete<R: HasRecord>(
     db: &Db,
-    mut found: Vec<Found<R>>,
+    mut found: Vec<PartialRow<R>>,
     limit: u32,
     bytes: usize,
 ) -> Result<Slice<R>, StoreError> {
@@ -104,7 +104,7 @@ pub(in crate::store) async fn complete<R: HasRecord>(
     Ok(Slice { rows: found.into_iter().map(|found| found.row).collect(), more })
 }
 
-impl<R: HasRecord> Found<R> {
+impl<R: HasRecord> PartialRow<R> {
     /// Whether the row was returned without its record.
     fn is_large(&mut self) -> bool {
         self.row.record_row().record.is_empty()
@@ -112,7 +112,7 @@ impl<R: HasRecord> Found<R> {
 }
 
 /// How many rows from the start can fit into `bytes`, with at most [`FETCH_BATCH`] large ones among them.
-fn fitting<R: HasRecord>(found: &mut [Found<R>], bytes: usize) -> usize {
+fn fitting<R: HasRecord>(found: &mut [PartialRow<R>], bytes: usize) -> usize {
     let (mut taken, mut large) = (0, 0);
     for (n, row) in found.iter_mut().enumerate() {
         let is_large = row.is_large();
@@ -130,7 +130,7 @@ const FETCH_SQLITE: &str = "SELECT id, record FROM records WHERE id IN ($1, $2, 
 const FETCH_POSTGRES: &str = "SELECT id, record::text FROM records WHERE id IN ($1, $2, $3, $4)";
 
 /// Fetches the records of the large rows, at most [`FETCH_BATCH`].
-async fn fetch<R: HasRecord>(db: &Db, rows: &mut [Found<R>]) -> Result<(), StoreError> {
+async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), StoreError> {
     let mut large: Vec<&mut RecordRow> = Vec::with_capacity(FETCH_BATCH);
     for found in rows {
         if found.is_large() {
@@ -166,7 +166,7 @@ mod tests {
     use crate::atproto::Nsid;
     use crate::clock::Timestamp;
 
-    fn found(size: usize, is_large: bool) -> Found<RecordRow> {
+    fn found(size: usize, is_large: bool) -> PartialRow<RecordRow> {
         let row = RecordRow {
             id: 1,
             did: "did:plc:a".into(),
@@ -175,7 +175,7 @@ mod tests {
             indexed_at: Timestamp(0),
             record: if is_large { Bytes::new() } else { vec![b'x'; size].into() },
         };
-        Found { row, size: size as i64 }
+        PartialRow { row, size: size as i64 }
     }
 
     #[test]

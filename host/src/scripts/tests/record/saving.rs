@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
 use crate::atproto::{Did, RecordUri, Tid, record};
-use crate::pds::{Committed, Write, WriteAction};
-use crate::repos::Written;
+use crate::pds::{CommitResult, Write, WriteAction};
+use crate::repos::WrittenRecord;
 use crate::scripts::failure::FaultCode;
 use crate::trigger::Trigger;
 
@@ -169,9 +169,9 @@ on_both! {
                 swap: None,
             };
             let place = (RecordUri::parse(&answered).unwrap(), cid);
-            let committed = Committed { rev, records: vec![Some(place.clone())] };
+            let committed = CommitResult { rev, records: vec![Some(place.clone())] };
             let written = repos.mirror_writes(&alice, &[write], committed).await;
-            assert_eq!(written, [Some(Written { uri: place.0, cid: Some(cid) })], "the caller gets the PDS's answer");
+            assert_eq!(written, [Some(WrittenRecord { uri: place.0, cid: Some(cid) })], "the caller gets the PDS's answer");
             assert_eq!(stage.row(&answered).await.is_some(), answered == mine, "{answered}");
         }
     }
