@@ -32,7 +32,7 @@ impl<T> Reloadable<T> {
         self.current.store(Arc::new(value));
     }
 
-    /// Replaces the value by the one that `read` makes of the current value and the store.
+    /// Replaces the value by the result of `read`, which gets the current value.
     ///
     /// # Errors
     /// Those of `read`; then the value stays.

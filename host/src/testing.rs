@@ -1,4 +1,5 @@
-//! The parts of the rooms that integration tests, benchmarks and fuzz targets use. Not an API: it changes with the rooms.
+//! The parts of the rooms that integration tests, benchmarks and fuzz targets use. Not an API: it changes with the
+//! rooms.
 
 pub mod clock {
     pub use crate::clock::{Clock, Timestamp};

@@ -25,7 +25,7 @@ use crate::xrpc::Caller;
 /// How long a job belongs to its worker without a renewal. After that, another worker may claim it.
 const LEASE_SECONDS: i64 = 30;
 
-/// Interval between renewals of a lease; up to three may fail.
+/// Interval between renewals of a lease; at most two in a row may fail.
 const RENEW_INTERVAL: Duration = Duration::from_secs(8);
 
 /// Interval between checks whether an admin has cancelled or paused a running job.

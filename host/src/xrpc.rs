@@ -49,15 +49,16 @@ impl Verb {
 pub struct Caller {
     /// The authenticated account; `None` for an anonymous call.
     pub did: Option<Did>,
-    /// The API client that the request names, by id. It pays for the call, but a name is no proof: what acts with stored
-    /// sessions takes [`Self::authority`] or [`Self::proven_client`].
+    /// The API client that the request names, by id. It is charged for the call. Being named proves nothing: code that
+    /// uses stored sessions takes [`Self::authority`] or [`Self::proven_client`].
     pub client: Option<Arc<str>>,
     /// Which stored sessions the caller may act with.
     pub authority: SessionAuthority,
-    /// The proof is good for the called method only (a service token with `lxm`): no other procedure may be called on the
-    /// account's behalf.
+    /// The proof is valid for the called method only (a service token with `lxm`): no other procedure may be called on
+    /// the account's behalf.
     pub method_bound: bool,
-    /// Whose share of everything the call takes. Calls that a script makes have the tenant of the call that ran the script.
+    /// The tenant that the call is charged to. A call that a script makes has the tenant of the call that ran the
+    /// script.
     pub tenant: Tenant,
 }
 
@@ -108,7 +109,7 @@ pub struct Answer {
     pub origin: Origin,
 }
 
-/// Who wrote an answer.
+/// The author of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This server, or a PDS on the caller's behalf: JSON.
@@ -118,12 +119,8 @@ pub enum Origin {
 }
 
 impl Answer {
-    /// JSON of this server's.
+    /// A JSON answer of this server.
     pub fn json(status: StatusCode, body: Bytes) -> Self {
         Self { status, body, origin: Origin::Local }
-    }
-
-    pub fn is_forwarded(&self) -> bool {
-        matches!(self.origin, Origin::Forwarded { .. })
     }
 }

@@ -1,13 +1,13 @@
 //! Authentication and authorization: admin keys, service tokens, API clients, permissions, rate limits.
 
 use belvedere::testing::crypto::Algorithm;
+use belvedere_standins::postgres;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::db;
 use crate::support::instance::{Answer, Instance, procedure_lexicon, query_lexicon};
 use crate::support::plc::{Person, Plc};
-use belvedere_standins::postgres;
 
 const QUERY: &str = "com.example.query";
 const PROCEDURE: &str = "com.example.procedure";

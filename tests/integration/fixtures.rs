@@ -2,14 +2,14 @@
 
 use belvedere::testing::clock::Clock;
 use belvedere::testing::store::Db;
+use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, tid};
+use belvedere_standins::postgres;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::db;
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 use crate::support::plc::Plc;
-use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, tid};
-use belvedere_standins::postgres;
 
 pub const NOTES: &str = "com.example.note";
 pub const LIST: &str = "com.example.listNotes";

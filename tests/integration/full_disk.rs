@@ -5,13 +5,13 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
+use belvedere_standins::jetstream::{Frame, Place};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::support::instance::Instance;
-use belvedere_standins::jetstream::{Frame, Place};
 
 /// A file system of 64 MB in memory. Dropping it unmounts it.
 struct SmallDisk(TempDir);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use belvedere_standins::postgres;
 use http::{Method, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::db;
 use crate::support::instance::Instance;
-use belvedere_standins::postgres;
 
 crate::in_both_worlds! {
     async fn a_healthy_server_is_ready(world) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belvedere::testing::crypto::Algorithm;
+use belvedere_standins::http_client;
 use http::{Method, StatusCode};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -11,7 +12,6 @@ use tokio::net::TcpListener;
 use crate::fixtures::{ALICE, LIST, World};
 use crate::oauth::device::{App, pds};
 use crate::support::instance::{Answer, Instance, query_lexicon};
-use belvedere_standins::http_client;
 
 /// Accepts connections and never responds.
 struct Stalled {

@@ -1,11 +1,11 @@
 //! Record scripts, and the dead letters of events whose script fails.
 
+use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, NOTES, World};
 use crate::support::instance::Answer;
-use belvedere_standins::jetstream::{Frame, Place};
 
 const PATH: &str = "/admin/dead-letters";
 

@@ -6,14 +6,14 @@ mod stream;
 
 use std::time::{Duration, Instant};
 
+use belvedere_standins::jetstream::FakeJetstream;
+use belvedere_standins::postgres;
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::instance::{Answer, Instance};
 use crate::support::plc::Plc;
-use belvedere_standins::jetstream::FakeJetstream;
-use belvedere_standins::postgres;
 
 /// The interval at which a condition is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belvedere_standins::http_client;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
@@ -12,7 +13,6 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::support::db;
 use crate::support::instance::{Instance, query_lexicon};
 use crate::support::process::free_address;
-use belvedere_standins::http_client;
 
 const QUERY: &str = "com.example.large";
 

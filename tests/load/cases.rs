@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use belvedere::testing::clock::Clock;
+use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 use crate::report::{Row, Table};
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
 use crate::{Databases, Plan, baseline, cpu, http, writing};
-use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 /// Enough to keep two cores busy, and few enough that latencies do not consist of time in a queue.
 const CONNECTIONS: usize = 16;

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use belvedere_standins::http_client::connect;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use tokio::task::JoinHandle;
-
-use belvedere_standins::http_client::connect;
 
 /// The result of a run of the loop.
 #[derive(Debug, Default)]

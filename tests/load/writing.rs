@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use belvedere::testing::store::Db;
+use belvedere_standins::jetstream::{synthetic_did, synthetic_record};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 
 use crate::cpu;
 use crate::server::COLLECTION;
-use belvedere_standins::jetstream::{synthetic_did, synthetic_record};
 
 /// Records per transaction; the server's own batches are of similar size.
 const TRANSACTION: usize = 8000;

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use belvedere_standins::dns::Dns;
+use belvedere_standins::http_client;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::process::Process;
-use belvedere_standins::dns::Dns;
-use belvedere_standins::http_client;
 
 /// How long a test waits for the server before it fails: generous, since all tests share two cores.
 const TIMEOUT: Duration = Duration::from_mins(1);

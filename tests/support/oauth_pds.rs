@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
-
-use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 
 /// The running server.
 pub struct OauthPds {

@@ -43,8 +43,9 @@ fn invalid_credentials() -> Error {
 }
 
 impl Access {
-    /// Admits a client that may provision keys and register sessions: a confidential one by its secret, a public one by the
-    /// origin of its page. A secret is a proof, so the client pays; an origin proves nothing, so the sender's address pays.
+    /// Admits a client that may provision keys and register sessions: a confidential one by its secret, a public one by
+    /// the origin of its page. A secret is a proof, so the client pays; an origin proves nothing, so the sender's
+    /// address pays.
     ///
     /// # Errors
     /// 401, and 429 when a bucket is empty.
@@ -98,7 +99,8 @@ pub enum AssertionCaller {
 }
 
 impl Access {
-    /// The client that a request names, not authenticated yet: [`Access::admit_assertion_caller`] does that once the body is read.
+    /// The client that a request names, not authenticated yet: [`Access::admit_assertion_caller`] does that once the
+    /// body is read.
     ///
     /// # Errors
     /// 401, and 429 when too many proofs of the sender have failed.

@@ -19,8 +19,8 @@ pub enum NotGranted {
     Store(#[from] StoreError),
 }
 
-/// Checks that a session of `client` may be registered with the scopes `requested`: they must be within the client's own,
-/// and its parent's.
+/// Checks that a session of `client` may be registered with the scopes `requested`: they must be within the client's
+/// own, and its parent's.
 ///
 /// # Errors
 /// Names the first scope that is too much.
@@ -40,7 +40,7 @@ pub async fn remaining(access: &Access, client: &ApiClient, session: &str) -> Re
     let mut ceilings = vec![client.scopes.clone()];
     ceilings.extend(client.parent.as_ref().map(|parent| parent_scopes(access, parent)));
     let ceilings: Vec<&str> = ceilings.iter().map(String::as_str).collect();
-    Ok(access.vault.ceilings().permits(session, &ceilings).await?.scopes.to_string())
+    Ok(access.vault.effective_scopes().permits(session, &ceilings).await?.scopes.to_string())
 }
 
 /// Empty for a parent that is not active.

@@ -20,8 +20,8 @@ use crate::xrpc::Caller;
 #[derive(Debug, Default)]
 pub struct Admission {
     pub caller: Caller,
-    /// The application that the request names; `None` only for callers that need none, with a service token or a session
-    /// cookie.
+    /// The application that the request names; `None` only for callers that need none, with a service token or a
+    /// session cookie.
     pub client: Option<Arc<ApiClient>>,
     /// The remaining budget after this call.
     pub budget: Option<Budget>,
@@ -87,8 +87,8 @@ impl Costs {
 impl Access {
     /// Identifies the caller of an XRPC request and charges the call. `method` is the NSID in the path.
     ///
-    /// An application that only names itself is charged at once. A proof is checked before, if the application could pay:
-    /// for a proof that fails the sender's address is charged, and the application only for proofs that hold.
+    /// An application that only names itself is charged at once. A proof is checked before, if the application could
+    /// pay: for a proof that fails the sender's address is charged, and the application only for proofs that hold.
     ///
     /// # Errors
     /// 401 when client or user can't be identified, 429 when the bucket is empty.
@@ -100,8 +100,8 @@ impl Access {
         }
     }
 
-    /// Charges a call that a script makes on behalf of its own caller, as the same call over HTTP. Runs of events and of the
-    /// instance's own jobs have no caller and pay nothing: they are bounded by themselves.
+    /// Charges a call that a script makes on behalf of its own caller, as the same call over HTTP. Runs of events and
+    /// of the instance's own jobs have no caller and pay nothing: they are bounded by themselves.
     ///
     /// # Errors
     /// 401 when the client is no longer active, 429 when the bucket is empty.
@@ -196,8 +196,8 @@ async fn identify(
             sender.charge_failure();
             return Err(Error::unauthorized("this kind of authorization is not accepted here"));
         }
-        // 4. The cookie of a logged-in browser, which needs no client key. 5. Anonymous: an application without a user, which
-        // some methods refuse.
+        // 4. The cookie of a logged-in browser, which needs no client key. 5. Anonymous: an application without a user,
+        // which some methods refuse.
         Credential::Absent => {
             admission.budget = pay()?;
             let user = access.web_sessions.user(request.method(), request.headers(), buckets.now).await?;

@@ -3,8 +3,9 @@
 //! A route is made by [`Route::public`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
 //! [`Route::management`], [`Route::application`], [`Route::named`] or
 //! [`Route::session_access`], and the type of the handler follows:
-//! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a rule does not
-//! compile, and a public one names its [limit](Limit). XRPC methods are looked up in the lexicon registry, not here.
+//! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a
+//! rule does not compile, and a public one names its [limit](Limit). XRPC methods are looked up in the lexicon
+//! registry, not here.
 
 use std::sync::Arc;
 

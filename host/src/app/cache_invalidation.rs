@@ -1,7 +1,7 @@
 //! Reloads what hosts keep in memory after the store has changed.
 //!
-//! After writing, call [`App::changed`]: it reloads locally before returning; other hosts reload on NOTIFY. A host that was
-//! disconnected from the database reloads everything.
+//! After writing, call [`App::changed`]: it reloads locally before returning; other hosts reload on NOTIFY. A host that
+//! was disconnected from the database reloads everything.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::store::{self, StoreError};
 
 use super::App;
 
-/// Interval between reloads of everything, with or without a notice: a host may be killed between its write and its notice,
-/// and an operator may change rows by hand.
+/// Interval between reloads of everything, with or without a notice: a host may be killed between its write and its
+/// notice, and an operator may change rows by hand.
 const REFRESH_EVERY: Duration = Duration::from_mins(1);
 
 /// A part of the store that hosts keep in memory.
@@ -92,7 +92,8 @@ impl fmt::Display for Topic {
 }
 
 impl App {
-    /// Must be called after each write to the rows of a topic: reloads them here, and makes the other hosts reload them.
+    /// Must be called after each write to the rows of a topic: reloads them here, and makes the other hosts reload
+    /// them.
     ///
     /// # Errors
     /// 500 when one of these fails. The write stays, and takes effect within [`REFRESH_EVERY`].

@@ -1,4 +1,4 @@
-//! Builds [`Access`]: who is calling, and what they may do.
+//! Builds [`Access`], which authenticates callers and checks their permissions.
 
 use std::sync::Arc;
 

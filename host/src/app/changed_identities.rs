@@ -12,11 +12,12 @@ use crate::atproto::Did;
 use crate::store::Db;
 use crate::store::notices::announce;
 
-/// Interval between announcements. The network has a few identity events a second, and a host that catches up with a day
-/// receives thousands: one notice carries many.
+/// Interval between announcements. The network has a few identity events a second, and a host that catches up with a
+/// day receives thousands: one notice carries many.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
-/// DIDs that wait for the next announcement. Beyond it, cached documents expire by themselves within a quarter of an hour.
+/// DIDs that wait for the next announcement. Beyond it, cached documents expire by themselves within a quarter of an
+/// hour.
 const MAX_WAITING: usize = 10_000;
 
 /// DIDs in one notice: PostgreSQL accepts 8,000 bytes, and a DID has some 32.

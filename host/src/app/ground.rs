@@ -1,4 +1,4 @@
-//! What every part of the server is built on: configuration, secrets, clock, database, event log.
+//! The base that all parts of the server use: configuration, secrets, clock, database, event log.
 
 use tokio_util::task::TaskTracker;
 

@@ -60,11 +60,11 @@ pub struct App {
     pub registry: Arc<Registry>,
     pub outbound: Outbound,
     pub sessions: PdsSessions,
-    /// Who is calling, and what they may do.
+    /// Authenticates callers and checks their permissions.
     pub access: Access,
     /// Users' repos, for which a session is stored.
     pub repos: Repos,
-    /// Repos whose owners let the instance write to them.
+    /// Repos whose owners permit the instance to write to them.
     pub linked_repos: LinkedRepos,
     pub scripting: Scripting,
     /// The consumer of the Jetstream and the writer behind it.
@@ -75,11 +75,11 @@ pub struct App {
 }
 
 impl App {
-    /// Starts everything but the HTTP server and the workers. `port` is the one that the server listens on; scripts call
-    /// this server's methods through `xrpc`.
+    /// Starts everything but the HTTP server and the workers. `port` is the one that the server listens on; scripts
+    /// call this server's methods through `xrpc`.
     ///
     /// # Errors
-    /// Says what is missing; nothing keeps running then.
+    /// The error names what is missing.
     pub async fn start(
         config: Config,
         port: u16,
@@ -88,9 +88,9 @@ impl App {
     ) -> Result<Arc<Self>, StartError> {
         let stream_config = stream_config(&config.indexing)?;
         let ground = Ground::open(config, port, lifecycle).await?;
-        // After the database: preparing the guest keeps this thread busy, and a database that is being connected to would
-        // seem not to answer in time.
-        let compiled = scripting::Compiled::open(&ground).await?;
+        // After the database: preparing the guest keeps this thread busy, and a database that is being connected to
+        // would seem not to answer in time.
+        let loaded = scripting::LoadedScripts::open(&ground).await?;
         let registry = Arc::new(Registry::default());
         registry.reload(&ground.db).await.map_err(|error| ground.store_error(error))?;
         let (settings, costs) = (Settings::new(&ground.config), Costs::default());
@@ -102,17 +102,18 @@ impl App {
 
         let outbound = Outbound::open(&ground)?;
         let sessions = PdsSessions::open(&ground, &outbound).await?;
-        let access = callers::open(&ground, &outbound, &sessions, &registry, costs).await?;
         let repos = Repos::new(
             ground.db.clone(),
             Arc::clone(&registry),
-            Arc::clone(&compiled.library) as _,
+            Arc::clone(&loaded.library) as _,
             Sessions::Stored(sessions.vault.clone()),
             outbound.net.clone(),
         );
         let linked_repos =
             LinkedRepos::new(ground.db.clone(), sessions.vault.clone(), repos.clone(), ground.clock.clone());
-        let scripting = Scripting::open(&ground, &outbound, compiled, xrpc, &repos, &linked_repos).await?;
+        let scripting = Scripting::open(&ground, &outbound, loaded, xrpc, &repos, &linked_repos).await?;
+        // Last of the parts that can fail: it writes to the database and starts a task.
+        let access = callers::open(&ground, &outbound, &sessions, &registry, costs).await?;
         let identities = ChangedIdentities::default();
         let observer = StreamObserver {
             events: ground.events.clone(),

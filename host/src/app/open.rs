@@ -76,8 +76,8 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-/// Creates the outbound client with the addresses that the configuration allows. `port` is the one that the server listens
-/// on.
+/// Creates the outbound client with the addresses that the configuration allows. `port` is the one that the server
+/// listens on.
 ///
 /// # Errors
 /// When the system has no usable TLS or DNS setup.

@@ -1,4 +1,4 @@
-//! Other servers: how they are reached, and who answers for what.
+//! The client and the caches for calls to other servers.
 
 use super::ground::Ground;
 use super::open::{StartError, net_client};
@@ -11,9 +11,9 @@ use crate::net;
 pub struct Outbound {
     /// The guarded client: every request to another server goes through it.
     pub net: net::Client,
-    /// DIDs and handles to accounts and their PDSs.
+    /// Resolves DIDs and handles to accounts and their PDSs.
     pub resolver: Resolver,
-    /// NSIDs without a lexicon here to the servers that answer for them.
+    /// Resolves NSIDs without a lexicon here to the server of their authority.
     pub authorities: Authorities,
     /// Places for forwarded calls.
     pub forwarding: FairPool,

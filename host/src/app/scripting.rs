@@ -1,4 +1,4 @@
-//! Scripts: the engine, what is stored, what a run may reach, and what runs them unasked.
+//! The script engine, the stored scripts, the services of runs, and the runners of event scripts and jobs.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::worker::{self, Workers};
 pub struct Scripting {
     pub engine: Engine,
     pub library: Arc<Library>,
-    /// What runs may reach.
+    /// The services that runs may use.
     pub services: Services,
     /// Places of runs that wait for other servers.
     pub web: OutboundHttp,
@@ -30,12 +30,12 @@ pub struct Scripting {
 }
 
 /// The engine, and every stored script compiled.
-pub(super) struct Compiled {
+pub(super) struct LoadedScripts {
     engine: Engine,
     pub(super) library: Arc<Library>,
 }
 
-impl Compiled {
+impl LoadedScripts {
     pub(super) async fn open(ground: &Ground) -> Result<Self, StartError> {
         let engine = Engine::open(engine_config(&ground.config)).await?;
         let library = Arc::new(Library::new());
@@ -48,13 +48,13 @@ impl Scripting {
     pub(super) async fn open(
         ground: &Ground,
         outbound: &Outbound,
-        compiled: Compiled,
+        loaded: LoadedScripts,
         xrpc: Arc<dyn Xrpc>,
         repos: &Repos,
         linked_repos: &LinkedRepos,
     ) -> Result<Self, StartError> {
         let Ground { db, clock, random, events, sealing, .. } = ground;
-        let Compiled { engine, library } = compiled;
+        let LoadedScripts { engine, library } = loaded;
         let variables = Variables::default();
         variables.reload(sealing, db).await.map_err(|error| ground.store_error(error))?;
         let web = OutboundHttp::new(outbound.net.clone(), ground.config.scripts.pool_size);

@@ -1,4 +1,4 @@
-//! Sessions with users' PDSs: how they begin, where they are kept, and the keys that they take.
+//! Starts, stores and renews sessions with users' PDSs.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::store::oauth_sessions;
 
 #[derive(Debug)]
 pub struct PdsSessions {
-    /// Accounts to their authorization servers.
+    /// Finds an account's authorization server.
     pub discovery: Discovery,
-    /// Requests with DPoP proofs of ours.
+    /// Sends requests with this server's DPoP proofs.
     pub dpop: DpopClient,
     /// The stored sessions.
     pub vault: Vault,
-    /// Logins at the instance itself that are under way.
+    /// Pending logins at the instance itself.
     pub authorizations: Authorizations,
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{Did, Nsid, RecordKey};
 
-/// The address of exactly one record. Stricter than [`shrike::syntax::AtUri`]: the authority is a DID, collection and record key
-/// are present, and nothing follows. The index is keyed by these three fields; the text is never stored.
+/// The address of exactly one record. Stricter than [`shrike::syntax::AtUri`]: the authority is a DID, collection and
+/// record key are present, and nothing follows. The index is keyed by these three fields; the text is never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RecordUri {
     pub did: Did,

@@ -150,7 +150,7 @@ async fn database(config: &Config) -> Vec<Finding> {
 
 /// Checks how scripts' SQL is kept from the server's tables.
 async fn script_sql_protection(db: &Db) -> Option<Finding> {
-    let result = match script_sql::walls(db).await {
+    let result = match script_sql::isolation(db).await {
         Ok(ScriptIsolation::Sqlite) => return None,
         Ok(ScriptIsolation::GuardAndRole { name, limits_temp_files }) => {
             let protection = format!("each statement is checked and runs under the role {name}");

@@ -23,7 +23,7 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
         db.prepare_script_role().await;
     }
     print_line(&format_args!("{shown}: {pending} migrations applied"));
-    match script_sql::walls(&db).await {
+    match script_sql::isolation(&db).await {
         Ok(ScriptIsolation::Sqlite) => {}
         Ok(ScriptIsolation::Guard) => {
             print_line(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)"));

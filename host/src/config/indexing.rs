@@ -17,7 +17,8 @@ const DEFAULT_PLC: &str = "https://plc.directory";
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network")]
 pub struct IndexingArgs {
-    /// Jetstream servers, comma-separated, tried one after another; `none` follows no stream [default: wss://jetstream1.us-east.bsky.network]
+    /// Jetstream servers, comma-separated, tried one after another; `none` follows no stream [default:
+    /// wss://jetstream1.us-east.bsky.network]
     #[arg(long, env = "JETSTREAM_URL", global = true, value_name = "URLS")]
     pub jetstream_url: Option<String>,
     /// zstd dictionary of the Jetstream servers; if set, the stream is requested compressed

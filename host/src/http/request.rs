@@ -75,10 +75,10 @@ impl Request {
     }
 }
 
-/// A body as JSON of a known shape, as [`Request::json`].
+/// Parses a body as JSON, as [`Request::json`].
 ///
 /// # Errors
-/// 400 with the reason and the place for anything that is not such JSON.
+/// 400 with the reason and its position.
 pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|e| Error::bad_request(format!("invalid request body: {e}")))
 }

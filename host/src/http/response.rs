@@ -9,7 +9,8 @@ use serde::Serialize;
 pub type Body = Full<Bytes>;
 pub type Response = http::Response<Body>;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The content type of JSON.
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A response with `value` as its JSON body.
 pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {

@@ -88,8 +88,8 @@ impl JobQueue {
         let (id, tenant) = (self.random.uuid(), tenant.to_string());
         let tenant = tenant.as_str();
         let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, tenant, inherit_auth };
-        let room = PendingLimits { of_creator: MAX_WAITING_PER_CREATOR, of_tenant: MAX_WAITING_PER_TENANT };
-        if !jobs::create(&self.db, &job, room, self.clock.now()).await? {
+        let limits = PendingLimits { of_creator: MAX_WAITING_PER_CREATOR, of_tenant: MAX_WAITING_PER_TENANT };
+        if !jobs::create(&self.db, &job, limits, self.clock.now()).await? {
             return Err(CreateError::Full);
         }
         self.wake();

@@ -1,8 +1,8 @@
 //! Signs records and verifies these signatures. A signature attests that the instance has seen the record in one repo
 //! (lua-runtime.md §12).
 //!
-//! What is signed is the CID of the record's canonical DAG-CBOR, without its `signatures` and with a `$sig` that binds it
-//! to the repo. So a signature is valid only for that record in that repo, however the record's JSON is formatted.
+//! What is signed is the CID of the record's canonical DAG-CBOR, without its `signatures` and with a `$sig` that binds
+//! it to the repo. So a signature is valid only for that record in that repo, however the record's JSON is formatted.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;

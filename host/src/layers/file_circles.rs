@@ -1,5 +1,5 @@
-//! No two files use each other, directly or through others. Files above or below each other in one folder may: a `mod.rs`
-//! declares its files, and they use what it declares.
+//! No two files use each other, directly or through others. Files above or below each other in one folder may: a
+//! `mod.rs` declares its files, and they use what it declares.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -79,8 +79,8 @@ fn uses(modules: &BTreeMap<Names, String>) -> BTreeMap<&Names, BTreeSet<Names>> 
     modules.iter().map(|entry| (entry.0, one(entry))).collect()
 }
 
-/// Removes the modules that use no other one that is left, until every one left uses another: the circles, and what uses
-/// them.
+/// Removes the modules that use no other one that is left, until every one left uses another: the circles, and what
+/// uses them.
 fn circles(mut uses: BTreeMap<&Names, BTreeSet<Names>>) -> BTreeMap<&Names, BTreeSet<Names>> {
     loop {
         let left: BTreeSet<Names> = uses.keys().map(|module| (*module).clone()).collect();

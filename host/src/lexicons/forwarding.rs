@@ -16,10 +16,10 @@ const MAX_PATTERNS: usize = 1_000;
 /// Bytes of a forwarded response, which is buffered whole. The same limit as for our own methods.
 pub const MAX_RESPONSE_BYTES: usize = 8 << 20;
 
-/// Limits for concurrent forwarded calls. Each call may buffer a whole response, so with [`MAX_RESPONSE_BYTES`] this bounds the
-/// memory. Forwarding is rarely used; more calls than this at a time mean that an authority is slow. A tenant gets a
-/// quarter, so that a tenant with a slow authority does not block the others. Authorities usually respond within a
-/// fraction of a second, so it is enough when few calls wait, and briefly.
+/// Limits for concurrent forwarded calls. Each call may buffer a whole response, so with [`MAX_RESPONSE_BYTES`] this
+/// bounds the memory. Forwarding is rarely used; more calls than this at a time mean that an authority is slow. A
+/// tenant gets a quarter, so that a tenant with a slow authority does not block the others. Authorities usually respond
+/// within a fraction of a second, so it is enough when few calls wait, and briefly.
 const POOL_BOUNDS: Bounds = Bounds {
     places: 64,
     per_tenant: 16,

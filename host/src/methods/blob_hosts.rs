@@ -11,7 +11,7 @@ use crate::atproto::Did;
 use crate::records::render;
 use crate::store::records::RecordRow;
 
-/// How long an answer waits for DID documents that are not cached. Beyond it the blobs go without `url`, and the
+/// How long an answer waits for DID documents that are not cached. After that, blobs have no `url`, and the
 /// documents are there for the next request.
 const PATIENCE: Duration = Duration::from_millis(1500);
 

@@ -15,8 +15,8 @@ const FIELD: &str = "delegateDid";
 /// The account that a body names, which is taken out of it.
 ///
 /// # Errors
-/// 400 for what is no DID, 403 or 404 when the caller does not write for it, 403 for a caller that proved no session of
-/// an application: the delegation is between that application's users.
+/// 400 when it is not a DID, 403 or 404 when the caller does not write for it, 403 for a caller that proved no session
+/// of an application: the delegation is between that application's users.
 pub(super) async fn take(
     app: &App,
     caller: &Caller,
@@ -35,7 +35,7 @@ pub(super) async fn take(
     Ok(Some(account))
 }
 
-/// As [`take`], of a body as it came: the rest of it, when there was anything to take.
+/// As [`take`], for an unparsed body; returns the body without the field.
 ///
 /// # Errors
 /// As [`take`].
@@ -44,7 +44,7 @@ pub(super) async fn take_from(
     caller: &Caller,
     body: &[u8],
 ) -> Result<Option<(Did, Vec<u8>)>, Error> {
-    // Nearly every body ends here, unread.
+    // Most bodies don't contain the field and are not parsed.
     if memmem::find(body, FIELD.as_bytes()).is_none() {
         return Ok(None);
     }

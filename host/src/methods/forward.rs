@@ -5,27 +5,23 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use serde::de::IgnoredAny;
 
-use super::Failure;
+use super::{Failure, json_input};
 use crate::app::App;
 use crate::atproto::Nsid;
-use crate::http::Error;
+use crate::http::{Error, response};
 use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
 use crate::lexicons::{AuthorityError, ForwardingRules};
 use crate::net::{Limits, NetError};
 use crate::store::StoreError;
-use crate::xrpc::{Answer, Call, Origin, Verb};
+use crate::xrpc::{Answer, Call, Origin};
 
 /// The longest an authority may take. Callers give up about then.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-/// Asks the authority of the called method, at the expense of the caller's tenant.
+/// Calls the method's authority; charged to the caller's tenant.
 pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     let unknown = || Error::not_found("method not found");
     let nsid = Nsid::try_from(call.nsid.as_str()).map_err(|_| unknown())?;
@@ -36,7 +32,7 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     if !rules.allow(nsid.as_str()) {
         return Err(Error::forbidden("NSID not allowed by proxy policy").into());
     }
-    let body = body(call)?;
+    let body = json_input(call)?.cloned();
     let _place = app.outbound.forwarding.enter(&call.caller.tenant).await.map_err(|full| {
         let text = format!("too many calls are being forwarded: {full}");
         Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
@@ -48,7 +44,7 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     let url = url(&authority.pds, &nsid, &call.params);
     let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("*/*"))]);
     if body.is_some() {
-        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(CONTENT_TYPE, response::JSON);
     }
     let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, total: PATIENCE };
     let fetched = app.outbound.net.request(call.verb.http_method(), &url, headers, body, limits).await;
@@ -70,14 +66,6 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
 fn is_own(app: &App, nsid: &Nsid) -> bool {
     let namespace = app.config.auth.service_namespace.as_str();
     nsid.as_str().strip_prefix(namespace).is_some_and(|rest| rest.starts_with('.'))
-}
-
-/// The body of a procedure: JSON, or none.
-fn body(call: &Call) -> Result<Option<Bytes>, Error> {
-    let (Verb::Procedure, Some(input)) = (call.verb, &call.input) else { return Ok(None) };
-    serde_json::from_slice::<IgnoredAny>(input)
-        .map_err(|error| Error::bad_request(format!("the body is not JSON: {error}")))?;
-    Ok(Some(input.clone()))
 }
 
 fn url(pds: &str, nsid: &Nsid, params: &[(String, String)]) -> String {

@@ -6,21 +6,21 @@ use std::sync::{Arc, OnceLock, Weak};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::{Failure, answer};
+use super::{Failure, WrongKind, dispatch, lexicon_of};
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::http::{Error, nul};
-use crate::scripts::{Lineage, Xrpc, XrpcError};
-use crate::xrpc::{Answer, Call, Origin, Verb};
+use crate::scripts::{CallOutcome, Lineage, Xrpc, XrpcError};
+use crate::xrpc::{Answer, Call, Verb};
 
-/// Passes the calls of scripts to the server that runs them. Made before the server, because event scripts are among the
-/// first things that it needs; calls are refused until [`InProcess::open`].
+/// Passes the calls of scripts to the server that runs them. Made before the server, because event scripts are among
+/// the first things that it needs; calls are refused until [`InProcess::open`].
 #[derive(Debug, Default)]
 pub struct InProcess(OnceLock<Weak<App>>);
 
 impl InProcess {
-    /// From here on calls reach `app`.
+    /// Passes later calls to `app`.
     pub fn open(&self, app: &Arc<App>) {
         // Opened once, at the start.
         let _ = self.0.set(Arc::downgrade(app));
@@ -28,7 +28,7 @@ impl InProcess {
 }
 
 impl Xrpc for InProcess {
-    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>> {
         async move {
             let app = self.0.get().and_then(Weak::upgrade);
             let app =
@@ -39,44 +39,42 @@ impl Xrpc for InProcess {
     }
 }
 
-async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Answer, XrpcError> {
-    call.params.retain(|(name, _)| name != CLIENT_KEY_PARAM);
-    Nsid::try_from(call.nsid.as_str())
+async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<CallOutcome, XrpcError> {
+    let nsid = Nsid::try_from(call.nsid.as_str())
         .map_err(|_| XrpcError::Invalid(format!("{:?} is not an NSID", call.nsid)))?;
-    let lexicon = app.registry.get(&call.nsid);
-    if lexicon.as_ref().is_some_and(|lexicon| lexicon.kind != call.verb.kind()) {
+    // In lower case, as lexicons are stored.
+    call.nsid = nsid.to_string();
+    call.params.retain(|(name, _)| name != CLIENT_KEY_PARAM);
+    let lexicon = lexicon_of(app, &call).map_err(|WrongKind| {
         let kind = match call.verb {
             Verb::Query => "query",
             Verb::Procedure => "procedure",
         };
-        return Err(XrpcError::Invalid(format!("{} is no {kind}", call.nsid)));
-    }
+        XrpcError::Invalid(format!("{nsid} is not a {kind}"))
+    })?;
     // The router refuses NUL characters in requests; these calls do not pass it.
     let has_nul = call.params.iter().any(|(name, value)| name.contains('\0') || value.contains('\0'));
     if has_nul || call.input.as_deref().is_some_and(nul::in_json) {
         return Err(XrpcError::Invalid("params and input can't hold a NUL character (U+0000)".to_owned()));
     }
+    let is_remote = lexicon.is_none();
     if let Err(error) = app.access.charge_nested(&call.caller, &call.nsid) {
-        return Ok(refused(&error, &call));
+        return Ok(CallOutcome { answer: refused(&error, &call), is_remote });
     }
     // A run that waits for another server takes one of the places for such runs.
-    let _place = match &lexicon {
-        Some(_) => None,
-        None => Some(app.scripting.web.place(&call.caller.tenant).await.map_err(|full| {
+    let _place = if is_remote {
+        Some(app.scripting.web.place(&call.caller.tenant).await.map_err(|full| {
             XrpcError::Unavailable(format!("too many scripts are waiting for other servers: {full}"))
-        })?),
+        })?)
+    } else {
+        None
     };
-    match answer(app, &call, Some(lineage)).await {
-        Ok(answer) => Ok(answer),
-        Err(Failure::Unreachable(cause)) => Err(XrpcError::Unavailable(cause.to_string())),
-        Err(Failure::Refused(error)) => {
-            let answer = refused(&error, &call);
-            // The run waited for another server, whatever came of it.
-            let origin =
-                if lexicon.is_none() { Origin::Forwarded { content_type: None } } else { Origin::Local };
-            Ok(Answer { origin, ..answer })
-        }
-    }
+    let answer = match dispatch(app, &call, lexicon, Some(lineage)).await {
+        Ok(answer) => answer,
+        Err(Failure::Unreachable(cause)) => return Err(XrpcError::Unavailable(cause.to_string())),
+        Err(Failure::Refused(error)) => refused(&error, &call),
+    };
+    Ok(CallOutcome { answer, is_remote })
 }
 
 /// The answer that the caller would have got over HTTP.

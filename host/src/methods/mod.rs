@@ -1,4 +1,4 @@
-//! Answers XRPC calls: by the script bound to the method, or else by what is built in, or through the method's authority.
+//! Answers XRPC calls: by the method's script, by the built-in behaviour, or through the method's authority.
 //!
 //! HTTP (`api/xrpc`) and scripts ([`InProcess`]) make a [`Call`] each and pass its [`Answer`] on.
 
@@ -13,18 +13,22 @@ mod write;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::http::Error;
+use crate::lexicons::Lexicon;
 use crate::scripts::{CompiledScript, Lineage};
 use crate::xrpc::{Answer, Call, Verb};
 
 pub use in_process::InProcess;
 
-/// Why a method gave no answer.
+/// Why a call failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The caller gets an answer all the same: the status and text of this.
+    /// The caller receives this status and text.
     Refused(Error),
     /// The method's authority can't be reached.
     Unreachable(Box<dyn std::error::Error + Send + Sync>),
@@ -47,20 +51,41 @@ impl From<Failure> for Error {
     }
 }
 
-/// Answers a call that has been admitted and paid for. `lineage` is that of the run that calls, for calls of scripts.
-///
-/// # Errors
-/// As the method says; 404 for a method of another kind, 401 for an anonymous call of a procedure.
-pub async fn answer(app: &Arc<App>, call: &Call, lineage: Option<&Lineage>) -> Result<Answer, Failure> {
+/// The method has a lexicon here, of another kind than the call.
+#[derive(Debug)]
+struct WrongKind;
+
+/// The lexicon of the called method; `None` for a method without one here.
+fn lexicon_of(app: &App, call: &Call) -> Result<Option<Arc<Lexicon>>, WrongKind> {
     let lexicon = app.registry.get(&call.nsid);
     if lexicon.as_ref().is_some_and(|lexicon| lexicon.kind != call.verb.kind()) {
-        return Err(Error::not_found("method not found").into());
+        Err(WrongKind)
+    } else {
+        Ok(lexicon)
     }
+}
+
+/// Answers a call over HTTP that has been admitted and charged.
+///
+/// # Errors
+/// The method's own errors; 404 for a method of another kind, 401 for an anonymous call of a procedure.
+pub async fn answer(app: &Arc<App>, call: &Call) -> Result<Answer, Failure> {
+    let lexicon = lexicon_of(app, call).map_err(|WrongKind| Error::not_found("method not found"))?;
+    dispatch(app, call, lexicon, None).await
+}
+
+/// Answers a call of a method with this lexicon. `lineage` is that of the run that answers, for calls of scripts.
+async fn dispatch(
+    app: &Arc<App>,
+    call: &Call,
+    lexicon: Option<Arc<Lexicon>>,
+    lineage: Option<&Lineage>,
+) -> Result<Answer, Failure> {
     if call.verb == Verb::Procedure && call.caller.did.is_none() {
         return Err(Error::unauthorized("authentication required").into());
     }
     let Some(lexicon) = lexicon else { return forward::answer(app, call).await };
-    // One lookup a call; the key is the trigger as it is stored.
+    // One lookup per call; the key is the trigger as it is stored.
     let script = app.scripting.library.get(&format!("{}:{}", call.verb.trigger().as_str(), lexicon.id));
     let answer = match (script, call.verb) {
         (Some(script), Verb::Procedure) if call.caller.method_bound && calls_others(&script, &lexicon.id) => {
@@ -72,6 +97,15 @@ pub async fn answer(app: &Arc<App>, call: &Call, lineage: Option<&Lineage>) -> R
         (None, Verb::Procedure) => write::answer(app, &lexicon, call).await,
     };
     Ok(answer?)
+}
+
+/// The input of a call, checked to be JSON.
+fn json_input(call: &Call) -> Result<Option<&Bytes>, Error> {
+    if let Some(input) = &call.input {
+        serde_json::from_slice::<IgnoredAny>(input)
+            .map_err(|error| Error::bad_request(format!("the body is not JSON: {error}")))?;
+    }
+    Ok(call.input.as_ref())
 }
 
 /// Whether the script of `method` names any other method.

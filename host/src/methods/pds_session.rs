@@ -29,8 +29,8 @@ pub async fn of(app: &App, caller: &Caller, account: Option<&Did>) -> Result<Arc
     session.ok_or_else(|| Error::unauthorized(missing))
 }
 
-/// What a failed call to a PDS becomes: its own answer where it refused (service.md, Errors), else 502 for what the caller
-/// can't repair.
+/// What a failed call to a PDS becomes: its own answer where it refused (service.md, Errors), else 502 for what the
+/// caller can't repair.
 ///
 /// # Errors
 /// For everything but a refusal.

@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::delegate;
+use super::{delegate, json_input};
 use crate::app::App;
 use crate::atproto::{Did, Nsid};
 use crate::events::{Event, ScriptError, redact};
@@ -23,11 +22,7 @@ pub(super) async fn answer(
     call: &Call,
     lineage: Option<&Lineage>,
 ) -> Result<Answer, Error> {
-    let body = call.input.as_deref().unwrap_or_default();
-    if !body.is_empty() {
-        serde_json::from_slice::<IgnoredAny>(body)
-            .map_err(|error| Error::bad_request(format!("the body is not JSON: {error}")))?;
-    }
+    let body = json_input(call)?.map(|input| &input[..]).unwrap_or_default();
     let delegated = delegate::take_from(app, &call.caller, body).await?;
     let (delegate, input) = match &delegated {
         Some((account, rest)) => (Some(account), &rest[..]),
@@ -76,7 +71,8 @@ struct FailedRun<'a> {
     duration: Duration,
 }
 
-/// Records the failure in the event log, within the tenant's share of it, and maps it to one of the specification's texts.
+/// Records the failure in the event log, within the tenant's share of it, and maps it to one of the specification's
+/// texts.
 fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
     if let Some(wait) = failure.retry_after {
         let seconds = wait.as_secs().saturating_add(1);

@@ -79,14 +79,15 @@ impl DpopClient {
         &self,
         key: &PrivateKey,
         token: Option<&str>,
-        parcel: &DpopRequest<'_>,
+        request: &DpopRequest<'_>,
     ) -> Result<FetchedResponse, NetError> {
         let mut attempt = 1;
         loop {
-            let body = parcel.body.clone().map(OutboundBody::from);
-            let headers = parcel.headers.clone();
-            let fetched =
-                self.send_once(key, token, &parcel.method, parcel.url, headers, body, parcel.limits).await?;
+            let body = request.body.clone().map(OutboundBody::from);
+            let headers = request.headers.clone();
+            let fetched = self
+                .send_once(key, token, &request.method, request.url, headers, body, request.limits)
+                .await?;
             if attempt == MAX_ATTEMPTS || !demands_nonce(&fetched) {
                 return Ok(fetched);
             }

@@ -178,8 +178,8 @@ async fn post(
         (ACCEPT, HeaderValue::from_static("application/json")),
     ]);
     let body = Some(form_body(dpop_client, server, client, form));
-    let parcel = DpopRequest { method: Method::POST, url, headers, body, limits: Limits::DOCUMENT };
-    let fetched = dpop_client.send(key, None, &parcel).await?;
+    let request = DpopRequest { method: Method::POST, url, headers, body, limits: Limits::DOCUMENT };
+    let fetched = dpop_client.send(key, None, &request).await?;
     if fetched.status.is_success() {
         return Ok(fetched);
     }

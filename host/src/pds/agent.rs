@@ -147,13 +147,13 @@ impl<'a> Agent<'a> {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, mime_type)]);
         let url = self.url("com.atproto.repo.uploadBlob");
         let limits = UPLOAD_LIMITS;
-        let parcel = DpopRequest { method: Method::POST, url: &url, headers, body: None, limits };
+        let request = DpopRequest { method: Method::POST, url: &url, headers, body: None, limits };
         let url = self.url("com.atproto.server.getSession");
         let limits = WRITE_LIMITS;
         let probe =
             DpopRequest { method: Method::GET, url: &url, headers: HeaderMap::new(), body: None, limits };
         let call = async {
-            answer::success(self.session.credential.send_stream(self.net, &probe, parcel, body).await?)
+            answer::success(self.session.credential.send_stream(self.net, &probe, request, body).await?)
         };
         self.with_deadline(CallKind::Upload, call).await
     }
@@ -220,8 +220,8 @@ impl<'a> Agent<'a> {
             body
         });
         let url = self.url(method);
-        let parcel = DpopRequest { method: verb, url: &url, headers, body, limits };
-        answer::success(self.session.credential.send(self.net, parcel).await?)
+        let request = DpopRequest { method: verb, url: &url, headers, body, limits };
+        answer::success(self.session.credential.send(self.net, request).await?)
     }
 
     fn url(&self, method: &str) -> String {

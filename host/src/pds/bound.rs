@@ -53,10 +53,10 @@ impl BoundSession {
     }
 
     /// Sends a request; renews the tokens and repeats it when the PDS rejects the access token.
-    pub(super) async fn send(&self, parcel: &DpopRequest<'_>) -> Result<FetchedResponse, PdsError> {
+    pub(super) async fn send(&self, request: &DpopRequest<'_>) -> Result<FetchedResponse, PdsError> {
         let tokens = self.valid_tokens().await?;
         let dpop_client = self.vault.dpop_client();
-        let fetched = dpop_client.send(&self.key, Some(tokens.access.reveal()), parcel).await?;
+        let fetched = dpop_client.send(&self.key, Some(tokens.access.reveal()), request).await?;
         if !rejects_token(&fetched) {
             return Ok(fetched);
         }
@@ -64,7 +64,7 @@ impl BoundSession {
             return Err(PdsError::Ended);
         }
         let tokens = self.renew(&tokens).await?;
-        Ok(dpop_client.send(&self.key, Some(tokens.access.reveal()), parcel).await?)
+        Ok(dpop_client.send(&self.key, Some(tokens.access.reveal()), request).await?)
     }
 
     /// Sends a request whose body is a stream and can't be repeated. The small request `probe` is sent first: it renews
@@ -72,7 +72,7 @@ impl BoundSession {
     pub(super) async fn send_stream(
         &self,
         probe: &DpopRequest<'_>,
-        parcel: DpopRequest<'_>,
+        request: DpopRequest<'_>,
         body: OutboundBody,
         limits: Limits,
     ) -> Result<FetchedResponse, PdsError> {
@@ -83,7 +83,7 @@ impl BoundSession {
         let tokens = self.cached_tokens();
         let token = Some(tokens.access.reveal().as_str());
         let dpop_client = self.vault.dpop_client();
-        let DpopRequest { method, url, headers, .. } = parcel;
+        let DpopRequest { method, url, headers, .. } = request;
         Ok(dpop_client.send_once(&self.key, token, &method, url, headers, Some(body), limits).await?)
     }
 }

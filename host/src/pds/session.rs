@@ -37,15 +37,15 @@ impl Credential {
     pub(super) async fn send(
         &self,
         net: &Client,
-        mut parcel: DpopRequest<'_>,
+        mut request: DpopRequest<'_>,
     ) -> Result<FetchedResponse, PdsError> {
         match self {
             Self::Bearer(token) => {
-                parcel.headers.insert(AUTHORIZATION, bearer(token)?);
-                let DpopRequest { method, url, headers, body, limits } = parcel;
+                request.headers.insert(AUTHORIZATION, bearer(token)?);
+                let DpopRequest { method, url, headers, body, limits } = request;
                 Ok(net.request(method, url, headers, body, limits).await?)
             }
-            Self::Dpop(bound) => bound.send(&parcel).await,
+            Self::Dpop(bound) => bound.send(&request).await,
         }
     }
 
@@ -54,16 +54,16 @@ impl Credential {
         &self,
         net: &Client,
         probe: &DpopRequest<'_>,
-        mut parcel: DpopRequest<'_>,
+        mut request: DpopRequest<'_>,
         body: OutboundBody,
     ) -> Result<FetchedResponse, PdsError> {
-        let limits = parcel.limits;
+        let limits = request.limits;
         match self {
             Self::Bearer(token) => {
-                parcel.headers.insert(AUTHORIZATION, bearer(token)?);
-                Ok(net.send(parcel.method, parcel.url, parcel.headers, Some(body), limits).await?)
+                request.headers.insert(AUTHORIZATION, bearer(token)?);
+                Ok(net.send(request.method, request.url, request.headers, Some(body), limits).await?)
             }
-            Self::Dpop(bound) => bound.send_stream(probe, parcel, body, limits).await,
+            Self::Dpop(bound) => bound.send_stream(probe, request, body, limits).await,
         }
     }
 }

@@ -1,14 +1,14 @@
 //! How many rows a page of a list has.
 
-/// The default and the largest page size of a list. The specification gives one default for records and one for logs, and
-/// the same upper bound for all, so that no page can be large enough to hurt.
+/// The default and the largest page size of a list. The specification (service.md, Limits) gives one default for
+/// records and one for logs, and the same maximum for all, which bounds the cost of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSize {
     pub default: u32,
     pub max: u32,
 }
 
-/// Why a text is no page size.
+/// An invalid `limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limit must be a number from 1 to {max}")]
 pub struct InvalidLimit {
@@ -20,15 +20,22 @@ impl PageSize {
     pub const RECORDS: Self = Self { default: 20, max: 100 };
     /// The event log and other logs.
     pub const LOGS: Self = Self { default: 50, max: 100 };
+    /// `db.search`.
+    pub const SEARCH: Self = Self { default: 10, max: 100 };
 
-    /// Reads `limit`, clamped to what is allowed.
+    /// The page size for a requested one, clamped to the allowed range.
+    pub fn clamp(self, limit: Option<i64>) -> u32 {
+        let clamped = limit.map(|limit| limit.clamp(1, i64::from(self.max)));
+        clamped.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(self.default)
+    }
+
+    /// Reads `limit`, clamped to the allowed range.
     ///
     /// # Errors
     /// When it is not a number.
     pub fn read(self, limit: Option<&str>) -> Result<u32, InvalidLimit> {
-        let Some(text) = limit else { return Ok(self.default) };
-        let number: i64 = text.parse().map_err(|_| InvalidLimit { max: self.max })?;
-        Ok(u32::try_from(number.clamp(1, i64::from(self.max))).unwrap_or(self.default))
+        let number = limit.map(str::parse).transpose().map_err(|_| InvalidLimit { max: self.max })?;
+        Ok(self.clamp(number))
     }
 }
 

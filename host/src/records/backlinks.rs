@@ -16,7 +16,7 @@ pub struct Backlinks {
     /// The target's AT URI, spelled as in the records.
     pub uri: String,
     pub did: Option<Did>,
-    /// Already clamped, see [`super::page::clamp_limit`].
+    /// Clamped, see [`PageSize::clamp`](crate::query::PageSize::clamp).
     pub limit: u32,
     pub cursor: Option<String>,
 }

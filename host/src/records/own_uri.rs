@@ -32,20 +32,23 @@ pub(super) fn find(text: &[u8]) -> OwnUri {
     let members = start..(start + inner.trim_ascii().len());
     // A key can be written with escapes, `"\u0075ri"`.
     let may_have = URI.find(text.as_bytes()).is_some() || memchr::memchr(b'\\', text.as_bytes()).is_some();
-    let uris = may_have.then(|| {
+    let mut uris = Vec::new();
+    if may_have {
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        deserializer.deserialize_map(UriFields { text }).unwrap_or_default()
-    });
-    OwnUri { members, uris: uris.unwrap_or_default() }
+        // An error ends the search; what was found before it stays.
+        let _ = deserializer.deserialize_map(UriFields { text, found: &mut uris });
+    }
+    OwnUri { members, uris }
 }
 
 /// Collects the positions of the fields named `uri`.
-struct UriFields<'a> {
+struct UriFields<'a, 'f> {
     text: &'a str,
+    found: &'f mut Vec<Range<usize>>,
 }
 
-impl<'a> Visitor<'a> for UriFields<'a> {
-    type Value = Vec<Range<usize>>;
+impl<'a> Visitor<'a> for UriFields<'a, '_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -54,13 +57,12 @@ impl<'a> Visitor<'a> for UriFields<'a> {
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         // Raw values are slices of the text, so their addresses give their positions.
         let position = |part: &str| part.as_ptr().addr() - self.text.as_ptr().addr();
-        let mut found = Vec::new();
         while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
             if is_uri(key.get()) {
-                found.push(position(key.get())..position(value.get()) + value.get().len());
+                self.found.push(position(key.get())..position(value.get()) + value.get().len());
             }
         }
-        Ok(found)
+        Ok(())
     }
 }
 

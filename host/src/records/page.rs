@@ -4,22 +4,17 @@
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 use crate::http::Error;
-use crate::query::{Filter, InvalidCursor, Keyset, Sort, cursor};
+use crate::query::{Filter, InvalidCursor, Keyset, PageSize, Sort, cursor};
 use crate::store::query::{self, Order, QueryArgs, QueryRow};
 use crate::store::records::{self, FullRecordRow, ListArgs, RecordRow, Slice};
 use crate::store::{Db, StoreError};
-
-/// The page size when the caller gives no limit (service.md, Limits).
-pub const DEFAULT_LIMIT: u32 = 20;
-/// The largest page size (service.md, Limits).
-pub const MAX_LIMIT: u32 = 100;
 
 /// The arguments of a query for a page of records.
 #[derive(Clone, Debug)]
 pub struct Query {
     pub collection: Nsid,
     pub did: Option<Did>,
-    /// Already clamped, see [`clamp_limit`].
+    /// Clamped, see [`PageSize::clamp`].
     pub limit: u32,
     pub cursor: Option<String>,
     pub filter: Option<Filter>,
@@ -54,7 +49,14 @@ impl From<ReadError> for Error {
 impl Query {
     /// The first page of a collection, newest first.
     pub fn of(collection: Nsid) -> Self {
-        Self { collection, did: None, limit: DEFAULT_LIMIT, cursor: None, filter: None, sort: None }
+        Self {
+            collection,
+            did: None,
+            limit: PageSize::RECORDS.default,
+            cursor: None,
+            filter: None,
+            sort: None,
+        }
     }
 
     fn after(&self) -> Result<Option<Keyset>, InvalidCursor> {
@@ -69,11 +71,6 @@ impl Query {
             after: self.after()?,
         })
     }
-}
-
-/// Clamps a limit to 1..=100; 20 when absent.
-pub fn clamp_limit(limit: Option<i64>) -> u32 {
-    limit.map_or(DEFAULT_LIMIT, |n| n.clamp(1, i64::from(MAX_LIMIT)) as u32)
 }
 
 /// Reads a page. A filter or sort that scans many records takes a place of `tenant`'s share.
@@ -178,7 +175,7 @@ mod tests {
             (Some(101), 100),
             (Some(i64::MAX), 100),
         ] {
-            assert_eq!(clamp_limit(limit), expected);
+            assert_eq!(PageSize::RECORDS.clamp(limit), expected);
         }
     }
 

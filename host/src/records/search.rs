@@ -2,15 +2,11 @@
 
 use crate::atproto::Nsid;
 use crate::fair_share::Tenant;
-use crate::query::Path;
+use crate::query::{PageSize, Path};
 use crate::store::records::RecordRow;
 use crate::store::search::{self, SearchArgs};
 use crate::store::{Db, StoreError};
 
-use super::page::MAX_LIMIT;
-
-/// The number of rows when the caller gives no limit.
-pub const DEFAULT_LIMIT: u32 = 10;
 /// Longer texts are rejected: they match nothing sensible and cost time for every record.
 const MAX_TEXT_BYTES: usize = 1_024;
 
@@ -56,8 +52,7 @@ impl Search {
         if text.contains('\0') {
             return Err(SearchError::Nul);
         }
-        let limit = limit.map_or(DEFAULT_LIMIT, |n| n.clamp(1, i64::from(MAX_LIMIT)) as u32);
-        Ok(Self { collection, field: path, text, limit })
+        Ok(Self { collection, field: path, text, limit: PageSize::SEARCH.clamp(limit) })
     }
 }
 

@@ -22,6 +22,6 @@ pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent, Usage};
 pub use library::{CompiledScript, Library, TallySnapshot};
 pub use scheduling::Lineage;
 pub use services::{
-    Index, IndexError, LogLine, LogSink, OutboundHttp, Page, Query, Row, Search, ServerIndex, ServerLabels,
-    ServerLog, Services, Variables, Xrpc, XrpcError,
+    CallOutcome, Index, IndexError, LogLine, LogSink, OutboundHttp, Page, Query, Row, Search, ServerIndex,
+    ServerLabels, ServerLog, Services, Variables, Xrpc, XrpcError,
 };

@@ -1,11 +1,11 @@
 //! `/admin/events`
 
+use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::json;
 
 use crate::fixtures::{ALICE, LIST, NOTES};
 use crate::support::instance::{OPERATOR, query_lexicon};
-use belvedere_standins::jetstream::{Frame, Place};
 
 crate::in_both_worlds! {
     async fn admin_actions_are_logged_and_can_be_filtered(world) {

@@ -1,10 +1,10 @@
 //! Changes on one host take effect on the other without waiting for caches to expire.
 
 use belvedere::testing::clock::Clock;
+use belvedere_standins::jetstream::Frame;
 
 use crate::fixtures::{ALICE, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};
-use belvedere_standins::jetstream::Frame;
 
 use super::*;
 

@@ -1,10 +1,10 @@
 //! One host at a time follows the stream; when it stops, another takes over.
 
 use belvedere::testing::clock::Clock;
+use belvedere_standins::jetstream::{Frame, Place, tid};
 
 use crate::fixtures::{ALICE, LIST, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};
-use belvedere_standins::jetstream::{Frame, Place, tid};
 
 use super::*;
 

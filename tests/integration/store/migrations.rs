@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use belvedere::testing::store::{Db, StoreError};
+use belvedere_standins::postgres;
 
 use crate::support::db;
-use belvedere_standins::postgres;
 
 fn names(folder: &str) -> BTreeSet<String> {
     std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(folder))

@@ -1,11 +1,11 @@
 //! `GET /xrpc/{nsid}` without a script.
 
 use belvedere::testing::crypto::Algorithm;
+use belvedere_standins::jetstream::{Frame, Place};
 use serde_json::json;
 
 use crate::fixtures::{ALICE, BOB, LIST, NOTES};
 use crate::support::instance::query_lexicon;
-use belvedere_standins::jetstream::{Frame, Place};
 
 crate::in_both_worlds! {
     async fn records_are_listed_in_pages_and_by_author(mut world) {

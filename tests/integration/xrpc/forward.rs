@@ -1,13 +1,13 @@
 //! `/xrpc/{nsid}` without a lexicon: requests are forwarded to the lexicon authority that DNS names.
 
 use belvedere::testing::crypto::Algorithm;
+use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, World};
 use crate::support::app::App;
-use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 
 const AUTHORITY: &str = "did:plc:authorityauthorityautho";
 /// An account whose PDS refuses connections.

@@ -1,13 +1,13 @@
 //! `xrpc.*` in scripts: methods of this server in process, and of others.
 
 use belvedere::testing::crypto::Algorithm;
+use belvedere_standins::upstream::respond;
 use http::Method;
 use serde_json::json;
 
 use super::forward::authority;
 use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::support::instance::{procedure_lexicon, query_lexicon};
-use belvedere_standins::upstream::respond;
 
 const OUTER: &str = "com.example.outer";
 const INNER: &str = "com.example.inner";
@@ -79,6 +79,18 @@ crate::in_both_worlds! {
         query_scripts(&world, &source, "function handle() end").await;
         let answer = world.server.xrpc(OUTER).await;
         assert_eq!(answer.body, json!({ "depth": 8, "code": "limit" }), "{}", answer.text);
+    }
+
+    async fn names_and_params_are_those_of_a_request(world) {
+        let outer = format!("function handle()
+            local function code(params) local _, e = pcall(xrpc.query, '{INNER}', params) return e.code end
+            local upper = xrpc.query('COM.EXAMPLE' .. ('{INNER}'):sub(12), {{ client_key = 'secret', n = 1 }})
+            return {{ upper = json.decode(upper.body), nul = code({{ n = 'a\\0b' }}),
+                large = code({{ [('n'):rep(2000)] = toarray({{ ('x'):rep(30000), ('x'):rep(30000), 'x' }}) }}) }} end");
+        query_scripts(&world, &outer, "function handle() return params end").await;
+        let answer = world.server.xrpc(OUTER).await;
+        let expected = json!({ "upper": { "n": "1" }, "nul": "bad-input", "large": "bad-input" });
+        assert_eq!(answer.body, expected, "{}", answer.text);
     }
 
     async fn each_call_is_charged(world) {

@@ -11,7 +11,6 @@ use crate::http::{Error, Request, Response, response};
 use crate::methods;
 use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NOSNIFF: (HeaderName, HeaderValue) = (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 /// A page of another server that a browser opens from our origin runs no script and belongs to no origin.
 const SANDBOX: (HeaderName, HeaderValue) =
@@ -34,7 +33,7 @@ async fn call(app: &Arc<App>, verb: Verb, caller: Caller, request: &Request) -> 
         input: has_input.then(|| request.body.clone()),
         caller,
     };
-    Ok(rendered(methods::answer(app, &call, None).await?))
+    Ok(rendered(methods::answer(app, &call).await?))
 }
 
 /// Names and values in order, decoded; a key without `=` has an empty value. The client's key is not among them.
@@ -51,7 +50,7 @@ pub(super) fn rendered(answer: Answer) -> Response {
     let Origin::Forwarded { content_type } = origin else { return response::json_bytes(status, body) };
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
-    response.headers_mut().extend([(CONTENT_TYPE, content_type.unwrap_or(JSON)), NOSNIFF, SANDBOX]);
+    response.headers_mut().extend([(CONTENT_TYPE, content_type.unwrap_or(response::JSON)), NOSNIFF, SANDBOX]);
     response
 }
 

@@ -3,8 +3,8 @@
 pub(super) mod address;
 mod backoff;
 mod connect;
-mod servers;
 mod inflate;
+mod servers;
 mod session;
 mod skip;
 mod wanted;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use belvedere_standins::jetstream::{FakeJetstream, eventually, synthetic, synthetic_record};
 use tempfile::tempdir;
 
 use crate::random::Random;
 use crate::store::cursors;
-use belvedere_standins::jetstream::{FakeJetstream, eventually, synthetic, synthetic_record};
 
 use super::{BASE, NOTE, address, database, run, visible};
 

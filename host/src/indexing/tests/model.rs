@@ -1,11 +1,11 @@
 //! Model tests: random events in random chunks over a random number of shards, with a database that fails at random,
 //! result in the same index as the same events applied one by one.
 
-use belvedere_standins::postgres;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use belvedere_standins::jetstream::{Frame, Place, tid};
+use belvedere_standins::postgres;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -30,7 +30,6 @@ use crate::store::Db;
 use crate::store::index::Batch;
 use crate::store::index::Change;
 use crate::store::lease::Term;
-use belvedere_standins::jetstream::{Frame, Place, tid};
 
 use super::{BASE, NOTE, database, migrated, nsids, visible};
 

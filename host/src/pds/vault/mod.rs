@@ -65,7 +65,7 @@ struct Inner {
     locks: Cache<String, Arc<Mutex<()>>>,
     /// Public keys of deleted clients whose sessions are being revoked, by client.
     deleted_clients_keys: Cache<String, Vec<String>>,
-    ceilings: EffectiveScopesCache,
+    effective_scopes: EffectiveScopesCache,
 }
 
 /// The decrypted tokens of one version of a session.
@@ -132,7 +132,7 @@ impl Vault {
         let revocations = FairPool::new("revocations", REVOCATIONS);
         let deleted_clients_keys =
             Cache::builder().max_capacity(MAX_DELETED_CLIENTS).time_to_live(DELETED_CLIENT_TIME).build();
-        let ceilings = EffectiveScopesCache::new(db.clone());
+        let effective_scopes = EffectiveScopesCache::new(db.clone());
         Self(Arc::new(Inner {
             db,
             sealing,
@@ -143,7 +143,7 @@ impl Vault {
             revocations,
             locks,
             deleted_clients_keys,
-            ceilings,
+            effective_scopes,
         }))
     }
 
@@ -152,8 +152,8 @@ impl Vault {
     }
 
     /// Computes the effective scopes of sessions.
-    pub fn ceilings(&self) -> &EffectiveScopesCache {
-        &self.0.ceilings
+    pub fn effective_scopes(&self) -> &EffectiveScopesCache {
+        &self.0.effective_scopes
     }
 
     pub(super) fn tasks(&self) -> &TaskTracker {
@@ -226,9 +226,9 @@ impl Vault {
         let permits = match &row.client_scopes {
             None => None,
             Some(client) => {
-                let ceilings: Vec<&str> =
+                let effective_scopes: Vec<&str> =
                     [client].into_iter().chain(&row.parent_scopes).map(String::as_str).collect();
-                Some(self.0.ceilings.permits(&row.scopes, &ceilings).await?)
+                Some(self.0.effective_scopes.permits(&row.scopes, &effective_scopes).await?)
             }
         };
         let credential = Credential::Dpop(Arc::new(bound));

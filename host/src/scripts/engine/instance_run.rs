@@ -11,8 +11,7 @@ use crate::scripts::failure::{FailureKind, ScriptFailure};
 use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
 use crate::scripts::invocation::Usage;
 use crate::scripts::limits;
-use crate::scripts::scheduling::Lineage;
-use crate::scripts::scheduling::{ProcessorPool, RunBounds};
+use crate::scripts::scheduling::{Lineage, ProcessorPool, RunBounds};
 
 /// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a place, but it searches
 /// its shards one after the other, and a slot may become free in one that was already searched.

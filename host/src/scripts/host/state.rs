@@ -80,7 +80,8 @@ impl RunState {
         }
     }
 
-    /// For a script that is compiled or checked: log lines are discarded, and every function but the clock's is refused.
+    /// For a script that is compiled or checked: log lines are discarded, and every function but the clock's is
+    /// refused.
     pub(in crate::scripts) fn without_services(info: RunInfo, clock: Clock, tids: Arc<TidClock>) -> Self {
         let factor = if info.kind == TriggerKind::JobRun { limits::JOB_FACTOR } else { 1 };
         Self {

@@ -10,7 +10,7 @@ use super::bindings::belvedere::script::xrpc::{Answer, Host};
 use super::state::{RunInfo, RunState};
 use super::{allowances, fault, json};
 use crate::scripts::limits;
-use crate::scripts::services::XrpcError;
+use crate::scripts::services::{CallOutcome, XrpcError};
 use crate::xrpc::{Call, Verb};
 
 impl Host for RunState {
@@ -65,14 +65,13 @@ async fn call(
     lineage.count_call().map_err(|most| fault::limit("too many calls of methods", most))?;
     state.outbound.time_left()?;
     let started = Instant::now();
-    let answer = xrpc.call(call, nested).await;
-    // A method of our own takes processor time, which is the script's own bound to keep; another's takes waiting.
-    let (forwarded, bytes) =
-        answer.as_ref().map_or((true, 0), |answer| (answer.is_forwarded(), answer.body.len()));
-    if forwarded {
+    let outcome = xrpc.call(call, nested).await;
+    // A local method uses processor time, which has its own limit; a remote one makes the run wait.
+    if outcome.as_ref().map_or(true, |outcome| outcome.is_remote) {
         state.outbound.charge(0, started.elapsed());
     }
-    let answer = answer.map_err(|error| xrpc_fault(function, error))?;
+    let CallOutcome { answer, .. } = outcome.map_err(|error| xrpc_fault(function, error))?;
+    let bytes = answer.body.len();
     if bytes > limits::HTTP_BODY_BYTES {
         let max = limits::HTTP_BODY_BYTES;
         return Err(fault::new(
@@ -110,7 +109,7 @@ fn parse_query_params(function: &str, json: &[u8]) -> Result<Vec<(String, String
     let Ok(Value::Object(params)) = serde_json::from_slice(json) else {
         return Err(bad("a table with names is expected"));
     };
-    let mut pairs = Vec::with_capacity(params.len());
+    let (mut pairs, mut bytes) = (Vec::with_capacity(params.len()), 0);
     for (name, value) in params {
         let values = match value {
             Value::Array(values) => values,
@@ -125,6 +124,14 @@ fn parse_query_params(function: &str, json: &[u8]) -> Result<Vec<(String, String
                     return Err(bad(&format!("{name} is neither text nor number nor boolean")));
                 }
             };
+            // An array repeats its name for each value.
+            bytes += name.len() + text.len();
+            if bytes > limits::XRPC_PARAMS_BYTES {
+                return Err(bad(&format!(
+                    "more than {} bytes of names and values",
+                    limits::XRPC_PARAMS_BYTES
+                )));
+            }
             pairs.push((name.clone(), text));
         }
     }
@@ -147,5 +154,8 @@ mod tests {
         for bad in [&b"[]"[..], b"7", br#"{"a":{}}"#, br#"{"a":[[]]}"#] {
             assert_eq!(parse_query_params("xrpc.query", bad).unwrap_err().code, FaultCode::BadInput);
         }
+        let repeated = format!(r#"{{"{}":[{}0]}}"#, "n".repeat(1000), "0,".repeat(100));
+        let fault = parse_query_params("xrpc.query", repeated.as_bytes()).unwrap_err();
+        assert!(fault.message.contains("more than 65536 bytes"), "{}", fault.message);
     }
 }

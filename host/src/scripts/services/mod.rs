@@ -269,10 +269,18 @@ pub enum XrpcError {
     Unavailable(String),
 }
 
+/// A method's answer to a script.
+#[derive(Clone, Debug)]
+pub struct CallOutcome {
+    pub answer: Answer,
+    /// Whether the method has no lexicon here: the call's time counts as waiting for other servers.
+    pub is_remote: bool,
+}
+
 /// Calls methods, for `xrpc.*`.
 pub trait Xrpc: Send + Sync {
     /// Calls a method on behalf of the caller of a run. `lineage` is that of the run that answers.
-    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>>;
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::atproto::{Did, Nsid, RecordUri};
 use crate::clock::{Clock, Timestamp};
 use crate::events::{Event, EventLog};
 use crate::fair_share::Tenant;
-use crate::query::{Direction, Filter, Sort};
+use crate::query::{Direction, Filter, PageSize, Sort};
 use crate::records::{self, ReadError, page};
 use crate::scripts::Variables;
 use crate::store::records::RecordRow;
@@ -62,7 +62,7 @@ impl Index for ServerIndex {
                 collection: parse_nsid(&links.collection)?,
                 uri: links.uri,
                 did: links.did.as_deref().map(parse_did).transpose()?,
-                limit: page::clamp_limit(links.limit),
+                limit: PageSize::RECORDS.clamp(links.limit),
                 cursor: links.cursor,
             };
             if !links.uri.starts_with("at://") || links.uri.contains('\0') {
@@ -117,7 +117,7 @@ fn parse_query(query: Query) -> Result<records::Query, IndexError> {
     Ok(records::Query {
         collection: parse_nsid(&query.collection)?,
         did: query.did.as_deref().map(parse_did).transpose()?,
-        limit: page::clamp_limit(query.limit),
+        limit: PageSize::RECORDS.clamp(query.limit),
         cursor: query.cursor,
         filter,
         sort: sort.transpose()?,

@@ -13,7 +13,7 @@ use crate::reloadable::Reloadable;
 use crate::store::script_variables::{self, VariableRow};
 use crate::store::{Db, StoreError};
 
-/// Shorter values are not redacted: they may be any word of a message, and are no secrets.
+/// Shorter values are not redacted: they may be any word of a message, and are not treated as secrets.
 const MIN_REDACTED_BYTES: usize = 6;
 
 /// Bytes of a value: enough for a key pair or a small document.

@@ -13,15 +13,15 @@ use crate::identity::Resolver;
 use crate::keys::attestation::Attestation;
 use crate::net::tests::loopback;
 use crate::scripts::services::{ActiveLabel, Labels};
-use crate::scripts::{IndexError, Lineage, Xrpc, XrpcError};
+use crate::scripts::{CallOutcome, IndexError, Lineage, Xrpc, XrpcError};
 use crate::trigger::Trigger;
-use crate::xrpc::{Answer, Call};
+use crate::xrpc::Call;
 
 /// Panics when a method is called: every call in these tests is refused before that.
 struct NoCalls;
 
 impl Xrpc for NoCalls {
-    fn call(&self, call: Call, _lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
+    fn call(&self, call: Call, _lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>> {
         async move { panic!("{} was called with {:?} bytes", call.nsid, call.input.map(|input| input.len())) }
             .boxed()
     }

@@ -15,8 +15,8 @@ use super::{EngineConfig, Invocation, Stage, TRIGGER, cache_dir, of_client};
 use crate::fair_share::Tenant;
 use crate::scripts::services::{Backlinks, RawAnswer};
 use crate::scripts::{
-    CompiledScript, Engine, FailureKind, Index, IndexError, Lineage, Page, Query, Row, ScriptFailure, Search,
-    Services, Xrpc, XrpcError, limits,
+    CallOutcome, CompiledScript, Engine, FailureKind, Index, IndexError, Lineage, Page, Query, Row,
+    ScriptFailure, Search, Services, Xrpc, XrpcError, limits,
 };
 use crate::trigger::Trigger;
 use crate::xrpc::{Answer, Call};
@@ -175,7 +175,7 @@ impl Recursive {
 }
 
 impl Xrpc for Recursive {
-    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>> {
         async move {
             self.calls.fetch_add(1, Ordering::SeqCst);
             let invocation =
@@ -186,7 +186,8 @@ impl Xrpc for Recursive {
                 Err(failure) if failure.kind == FailureKind::Busy => (503, Bytes::from_static(b"{}")),
                 Err(_) => (500, Bytes::from_static(b"{}")),
             };
-            Ok(Answer::json(StatusCode::from_u16(status).unwrap(), body))
+            let answer = Answer::json(StatusCode::from_u16(status).unwrap(), body);
+            Ok(CallOutcome { answer, is_remote: false })
         }
         .boxed()
     }

@@ -4,10 +4,9 @@ mod local;
 mod objects;
 mod saving;
 
-use belvedere_standins::postgres;
-
 use std::sync::Arc;
 
+use belvedere_standins::postgres;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

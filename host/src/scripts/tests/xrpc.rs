@@ -12,27 +12,24 @@ use super::{Invocation, Stage, account, of_client};
 use crate::fair_share::Tenant;
 use crate::pds::SessionAuthority;
 use crate::scripts::failure::FaultCode;
-use crate::scripts::{Lineage, Xrpc, XrpcError};
+use crate::scripts::{CallOutcome, Lineage, Xrpc, XrpcError};
 use crate::trigger::{Trigger, TriggerKind};
-use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
+use crate::xrpc::{Answer, Call, Caller, Verb};
 
 /// Answers every method, or fails as its name says, and records the calls.
 #[derive(Default)]
 struct FakeXrpc(Mutex<Vec<(Call, Lineage)>>);
 
 impl Xrpc for FakeXrpc {
-    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<Answer, XrpcError>> {
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>> {
         let answer = match call.nsid.as_str() {
-            "com.example.wrong" => Err(XrpcError::Invalid("com.example.wrong is no query".to_owned())),
+            "com.example.wrong" => Err(XrpcError::Invalid("com.example.wrong is not a query".to_owned())),
             "com.example.down" => Err(XrpcError::Unavailable("timed out".to_owned())),
-            "com.example.large" => {
-                let origin = Origin::Forwarded { content_type: None };
-                Ok(Answer { status: StatusCode::OK, body: Bytes::from(vec![b'x'; 4 << 20]), origin })
-            }
+            "com.example.large" => Ok(Answer::json(StatusCode::OK, Bytes::from(vec![b'x'; 4 << 20]))),
             _ => Ok(Answer::json(StatusCode::IM_A_TEAPOT, Bytes::from_static(b"\"tea\""))),
         };
         self.0.lock().unwrap().push((call, lineage));
-        async move { answer }.boxed()
+        async move { answer.map(|answer| CallOutcome { answer, is_remote: true }) }.boxed()
     }
 }
 
@@ -89,7 +86,11 @@ async fn calls_are_passed_on_with_their_caller() {
 async fn missing_and_too_large_answers_are_errors() {
     let (stage, _) = stage().await;
     for (call, code, message) in [
-        ("xrpc.query('com.example.wrong')", FaultCode::BadInput, "xrpc.query: com.example.wrong is no query"),
+        (
+            "xrpc.query('com.example.wrong')",
+            FaultCode::BadInput,
+            "xrpc.query: com.example.wrong is not a query",
+        ),
         ("xrpc.query('com.example.down')", FaultCode::Unavailable, "xrpc.query: no answer: timed out"),
         ("xrpc.procedure('com.example.do')", FaultCode::Forbidden, "needs an authenticated caller"),
         (

@@ -1,7 +1,7 @@
 //! Tracks the record fields that queries filter, sort and search by: how often, at what cost, and which have indexes.
 //!
-//! [`FieldUsage`] is kept in memory: reads record their use of fields in it and look up indexes. [`table`] stores the same
-//! in the database, [`build`] builds and drops indexes, and `jobs::field_indexes` decides which.
+//! [`FieldUsage`] is kept in memory: reads record their use of fields in it and look up indexes. [`table`] stores the
+//! same in the database, [`build`] builds and drops indexes, and `jobs::field_indexes` decides which.
 
 pub mod build;
 pub mod table;

@@ -42,8 +42,8 @@ pub(super) fn class(value: &Scalar) -> Class {
     }
 }
 
-/// Adds the conditions for the rows within the bounds. The collection is a literal, because the databases use an index of
-/// one collection only for a statement with its literal id.
+/// Adds the conditions for the rows within the bounds. The collection is a literal, because the databases use an index
+/// of one collection only for a statement with its literal id.
 pub(super) fn within<D: Dialect>(sql: &mut Sql, collection: i64, bounds: &Bounds<'_>) {
     let classes = Classes::INDEXED;
     let Keys { class, num, txt } = D::keys("r.record", bounds.path, classes);

@@ -72,7 +72,8 @@ impl Deadline {
 pub(super) struct ConnectionSetup {
     statements: Vec<String>,
     limits: &'static [SqliteLimit],
-    /// SQLite: whether the memory and the temporary files of each statement are limited (`script_sql::statement_limits`).
+    /// SQLite: whether the memory and the temporary files of each statement are limited
+    /// (`script_sql::statement_limits`).
     limits_memory: bool,
     /// PostgreSQL: a query that returns what is wrong with the connection's role, or NULL.
     role_check: Option<String>,

@@ -1,7 +1,6 @@
+use belvedere_standins::postgres;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnectOptions;
-
-use belvedere_standins::postgres;
 
 use super::*;
 use crate::store::Db;

@@ -8,8 +8,8 @@
 pub mod guard;
 pub(super) mod postgres;
 pub mod role;
-pub(super) mod statement_limits;
 mod sqlite;
+pub(super) mod statement_limits;
 mod views;
 
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl From<sqlx::Error> for ScriptSqlError {
 
 /// Whether the statement ran out of memory. PostgreSQL has no specific code for a value larger than a gigabyte.
 fn is_out_of_memory(code: &str, message: &str) -> bool {
-    // 53200: PostgreSQL's out_of_memory. 7: SQLITE_NOMEM, also when a statement exceeds its limit (`room`).
+    // 53200: PostgreSQL's out_of_memory. 7: SQLITE_NOMEM, also when a statement exceeds its limit (`statement_limits`).
     code == "53200"
         || code == "7"
         || (code == "XX000" && message.starts_with("invalid memory alloc request size"))
@@ -153,7 +153,7 @@ pub enum ScriptIsolation {
 ///
 /// # Errors
 /// [`ScriptSqlError::RoleError`] when `db.raw` can't be used.
-pub async fn walls(db: &Db) -> Result<ScriptIsolation, ScriptSqlError> {
+pub async fn isolation(db: &Db) -> Result<ScriptIsolation, ScriptSqlError> {
     match db {
         Db::Sqlite(_) => Ok(ScriptIsolation::Sqlite),
         Db::Postgres(db) => db.script_isolation().await,

@@ -40,7 +40,7 @@ impl Connections<SqliteConnection> {
             .create_if_missing(true)
             .pragma("page_size", PAGE_BYTES.to_string())
             .pragma("max_page_count", (MAX_OWN_BYTES / PAGE_BYTES).to_string())
-            // Temporary tables and sorts go to files, whose size is limited (`room`).
+            // Temporary tables and sorts go to files, whose size is limited (`statement_limits`).
             .pragma("temp_store", "file")
             .vfs(super::statement_limits::VFS)
             // Defaults and checks of own tables come from scripts and must not call unsafe functions.

@@ -1,8 +1,9 @@
 //! Runs some hundred generated statements: none of them reveals the content of another table. The fuzz target
 //! `script_sql` does the same without a limit.
 
-use super::*;
 use belvedere_standins::sql_statements::{Choices, SECRET};
+
+use super::*;
 
 /// Number of statements per database. They take some seconds.
 const STATEMENTS: u64 = 800;

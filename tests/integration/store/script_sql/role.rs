@@ -2,10 +2,10 @@
 
 use belvedere::testing::store::script_sql::ScriptIsolation;
 use belvedere::testing::store::script_sql::role::{RoleError, ScriptRole};
+use belvedere_standins::postgres;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::*;
-use belvedere_standins::postgres;
 
 const OWN: ScriptRole = ScriptRole::Own { password: None };
 
@@ -64,7 +64,7 @@ async fn a_server_that_can_create_roles_creates_it() {
     let owned = OwnedDatabase::make("CREATEROLE").await;
     let db = owned.open(&OWN).await;
     let walls = ScriptIsolation::GuardAndRole { name: owned.scripts.clone(), limits_temp_files: false };
-    assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
+    assert_eq!(script_sql::isolation(&db).await.unwrap(), walls);
     ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
     assert_eq!(owner_of(&db, "script_x").await, owned.scripts);
     ask(&db, "INSERT INTO script_x VALUES (1)", &[]).await.unwrap();
@@ -84,7 +84,7 @@ async fn temporary_files_are_bounded() {
     execute(&owned.admin, &grant).await;
     let db = owned.open(&OWN).await;
     let walls = ScriptIsolation::GuardAndRole { name: owned.scripts.clone(), limits_temp_files: true };
-    assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
+    assert_eq!(script_sql::isolation(&db).await.unwrap(), walls);
     // A sort of 300 MB, and of a hundredth of it.
     let sort = async |rows: u32| {
         let sql = format!(
@@ -102,7 +102,7 @@ async fn temporary_files_are_bounded() {
     // When the server can no longer change roles, the existing role still works.
     execute(&owned.admin, &format!("ALTER ROLE {} NOCREATEROLE", owned.role)).await;
     let db = owned.open(&OWN).await;
-    assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
+    assert_eq!(script_sql::isolation(&db).await.unwrap(), walls);
     db.close().await;
 }
 
@@ -113,14 +113,14 @@ async fn without_the_role_db_raw_says_what_to_do() {
     let refused = error(&db, "SELECT rkey FROM records").await;
     assert!(matches!(refused, ScriptSqlError::RoleError(_)), "{refused:?}");
     assert!(refused.to_string().contains("belvedere doctor"), "{refused}");
-    assert!(matches!(script_sql::walls(&db).await, Err(ScriptSqlError::RoleError(_))));
+    assert!(matches!(script_sql::isolation(&db).await, Err(ScriptSqlError::RoleError(_))));
     // Everything else still works.
     fill(&db).await;
     db.close().await;
 
     // The operator can accept the guard alone.
     let db = owned.open(&ScriptRole::Guarded).await;
-    assert_eq!(script_sql::walls(&db).await.unwrap(), ScriptIsolation::Guard);
+    assert_eq!(script_sql::isolation(&db).await.unwrap(), ScriptIsolation::Guard);
     ask(&db, "CREATE TABLE script_x (n integer)", &[]).await.unwrap();
     assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 2 }]));
     assert_eq!(owner_of(&db, "script_x").await, owned.role);
@@ -132,7 +132,7 @@ async fn without_the_role_db_raw_says_what_to_do() {
     let given = ScriptRole::Given { url: owned.url.replace(&format!("{}@", owned.role), &format!("{lua}@")) };
     let db = owned.open(&given).await;
     let walls = ScriptIsolation::GuardAndRole { name: lua.clone(), limits_temp_files: false };
-    assert_eq!(script_sql::walls(&db).await.unwrap(), walls);
+    assert_eq!(script_sql::isolation(&db).await.unwrap(), walls);
     assert_eq!(owner_of(&db, "script_x").await, lua);
     ask(&db, "ALTER TABLE script_x ADD COLUMN m integer", &[]).await.unwrap();
     assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 2 }]));

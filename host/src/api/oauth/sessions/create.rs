@@ -180,9 +180,9 @@ async fn verify_owner(
     }
     let url = format!("{}/xrpc/com.atproto.server.getSession", account.pds);
     let headers = HeaderMap::new();
-    let parcel =
+    let request =
         DpopRequest { method: Method::GET, url: &url, headers, body: None, limits: Limits::DOCUMENT };
-    let fetched = app.sessions.dpop.send(key, Some(token.reveal()), &parcel).await.map_err(|error| {
+    let fetched = app.sessions.dpop.send(key, Some(token.reveal()), &request).await.map_err(|error| {
         Error::new(StatusCode::BAD_GATEWAY, format!("the account's PDS does not answer: {error}"))
     })?;
     if !fetched.status.is_success() {

@@ -23,13 +23,13 @@ struct Device {
 }
 
 /// `GET /oauth/sessions/{did}/devices`: the user's sessions under the client, oldest first.
-pub async fn list(app: Arc<App>, holder: SessionAccess, request: Request) -> Result<Response, Error> {
+pub async fn list(app: Arc<App>, caller: SessionAccess, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
-    holder.check_access_to(&did)?;
-    let rows = oauth_sessions::devices(&app.db, &holder.client().id, did.as_str()).await?;
+    caller.check_access_to(&did)?;
+    let rows = oauth_sessions::devices(&app.db, &caller.client().id, did.as_str()).await?;
     let mut devices = Vec::with_capacity(rows.len());
     for row in rows {
-        let left = scopes::remaining(&app.access, holder.client(), &row.scopes).await?;
+        let left = scopes::remaining(&app.access, caller.client(), &row.scopes).await?;
         devices.push(Device {
             id: row.id,
             dpop_key_id: row.key_id,
@@ -42,11 +42,11 @@ pub async fn list(app: Arc<App>, holder: SessionAccess, request: Request) -> Res
 }
 
 /// `DELETE /oauth/sessions/{did}/devices/{session_id}`: logs out one of the user's devices.
-pub async fn delete(app: Arc<App>, holder: SessionAccess, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, caller: SessionAccess, request: Request) -> Result<Response, Error> {
     let did = did(&request)?;
-    holder.check_access_to(&did)?;
+    caller.check_access_to(&did)?;
     let id = request.param("session_id");
-    let client = holder.client();
+    let client = caller.client();
     let devices = oauth_sessions::devices(&app.db, &client.id, did.as_str()).await?;
     let known = devices.iter().any(|device| device.id == id);
     if !known || !app.sessions.vault.end(id).await? {
