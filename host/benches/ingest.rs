@@ -18,7 +18,7 @@ use belvedere::testing::indexing::{
 };
 use belvedere::testing::random::Random;
 use belvedere::testing::scripts::{
-    Engine, EngineConfig, Library, ServerIndex, ServerLog, Services, Variables,
+    Engine, EngineConfig, Library, ScriptRuntime, ServerIndex, ServerLog, Services, Variables,
 };
 use belvedere::testing::store::{Db, cursors};
 use tokio::runtime::{Builder, Runtime};
@@ -104,7 +104,7 @@ async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<EventScripts> {
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
     let log = ServerLog::new(events.clone(), Variables::default());
     let services = Services::new(Arc::new(ServerIndex(db.clone())), Arc::new(log), clock.clone(), random);
-    Ok(EventScripts::new(engine, Arc::new(library), services, events, db.clone()))
+    Ok(EventScripts::new(ScriptRuntime { engine, library: Arc::new(library), services }, events, db.clone()))
 }
 
 fn runtime(name: &str, threads: usize) -> std::io::Result<Runtime> {

@@ -1,5 +1,4 @@
-//! The parts of the rooms that integration tests, benchmarks and fuzz targets use. Not an API: it changes with the
-//! rooms.
+//! The parts of the rooms that integration tests, benchmarks and fuzz targets use. Not an API: it changes with the rooms.
 
 pub mod clock {
     pub use crate::clock::{Clock, Timestamp};
@@ -8,10 +7,10 @@ pub mod random {
     pub use crate::random::Random;
 }
 pub mod fair_share {
-    pub use crate::fair_share::{Full, Tenant};
+    pub use crate::fair_share::Tenant;
 }
 pub mod atproto {
-    pub use crate::atproto::{Cid, Did, LexiconDoc, Nsid, RecordKey, RecordUri, Tid, blobs, record, scope};
+    pub use crate::atproto::{Did, LexiconDoc, Nsid, RecordKey, RecordUri, Tid, blobs, record, scope};
 }
 pub mod crypto {
     pub use crate::crypto::{Algorithm, HighS, PrivateKey, SealingKey, dpop, jwk, jws, sha256};
@@ -23,17 +22,13 @@ pub mod net {
     pub use crate::net::{Client, OutboundPolicy, install_tls_provider};
 }
 pub mod query {
-    pub use crate::query::{Direction, Filter, Keyset, Path, Sort, cursor, sort};
+    pub use crate::query::{Filter, Path, cursor};
 }
 pub mod config {
-    pub use crate::config::{Args, Secret};
+    pub use crate::config::Secret;
 }
 pub mod store {
-    pub use crate::store::{
-        Backend, Db, Patch, StoreError, api_clients, api_keys, cursors, dpop_keys, events, fields, index,
-        instance_keys, jobs, labels, lease, lexicons, oauth_states, query, records, script_sql, scripts,
-        settings, users,
-    };
+    pub use crate::store::{Backend, Db, cursors, dpop_keys, script_sql};
 }
 pub mod identity {
     pub use crate::identity::Resolver;
@@ -41,17 +36,8 @@ pub mod identity {
 pub mod events {
     pub use crate::events::EventLog;
 }
-pub mod records {
-    pub use crate::records::{Page, Query, ReadError, backlinks, page, search};
-}
-pub mod jobs {
-    pub use crate::jobs::{field_indexes, retention};
-}
 pub mod oauth {
     pub use crate::oauth::{Discovery, DpopClient, OwnKey};
-}
-pub mod keys {
-    pub use crate::keys::{attestation, instance};
 }
 pub mod indexing {
     pub use crate::indexing::{
@@ -66,11 +52,8 @@ pub mod pds {
 pub mod scripts {
     pub use crate::scripts::{
         Engine, EngineConfig, Index, IndexError, Invocation, Library, LogLine, LogSink, Page, Query, Row,
-        Search, ServerIndex, ServerLog, Services, Variables, services,
+        ScriptRuntime, Search, ServerIndex, ServerLog, Services, Variables, services,
     };
-}
-pub mod access {
-    pub use crate::access::Clients;
 }
 pub mod event_scripts {
     pub use crate::event_scripts::EventScripts;

@@ -16,7 +16,7 @@ use crate::fair_share::{Bounds, FairPool, Tenant};
 use crate::jobs::{JobQueue, RunningJob};
 use crate::pds::SessionAuthority;
 use crate::random::Random;
-use crate::scripts::{Engine, FailureKind, Invocation, Library, ScriptFailure, Services};
+use crate::scripts::{FailureKind, Invocation, ScriptFailure, ScriptRuntime};
 use crate::store::jobs::{self, End, JobRow, Worker};
 use crate::store::{Db, StoreError};
 use crate::trigger::TriggerKind;
@@ -60,10 +60,7 @@ const MAX_RESULT_BYTES: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub struct Workers {
     pub db: Db,
-    pub engine: Engine,
-    pub library: Arc<Library>,
-    /// The services that the scripts of jobs may use.
-    pub services: Services,
+    pub runtime: ScriptRuntime,
     pub events: EventLog,
     pub clock: Clock,
     pub random: Random,
@@ -204,7 +201,7 @@ impl Workers {
         shutdown: &watch::Receiver<bool>,
     ) -> RunEnd {
         let id = format!("{}:{}", TriggerKind::JobRun.as_str(), job.job_type);
-        let Some(script) = self.library.get(&id) else {
+        let Some(script) = self.runtime.library.get(&id) else {
             return RunEnd::Failed(format!("no script is bound to {id}"));
         };
         let authority = authority(job);
@@ -212,7 +209,7 @@ impl Workers {
             return RunEnd::Failed("no PDS session is stored for the job's creator".to_owned());
         }
         let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), shutdown.clone());
-        let services = self.services.clone().with_job(running);
+        let services = self.runtime.services.clone().with_job(running);
         let caller = Caller {
             did: Did::try_from(job.created_by.as_str()).ok(),
             client: job.client.as_deref().map(Arc::from),
@@ -226,20 +223,23 @@ impl Workers {
             inherit_auth: job.inherit_auth,
             ..Invocation::default()
         };
-        match self.engine.run(&script, invocation, &services).await {
+        match self.runtime.engine.run(&script, invocation, &services).await {
             _ if *shutdown.borrow() => RunEnd::Requeue,
             Ok(outcome) if outcome.body.len() > MAX_RESULT_BYTES => {
                 RunEnd::Failed(format!("the result is larger than {MAX_RESULT_BYTES} bytes"))
             }
             Ok(outcome) => RunEnd::Completed(String::from_utf8_lossy(&outcome.body).into_owned()),
             Err(ScriptFailure { kind: FailureKind::Busy, .. }) => RunEnd::Requeue,
-            Err(failure) => RunEnd::Failed(self.services.variables.redact(&failure.message).into_owned()),
+            Err(failure) => {
+                RunEnd::Failed(self.runtime.services.variables.redact(&failure.message).into_owned())
+            }
         }
     }
 
     /// Whether the job's creator still has a session. `true` when that can't be read: then the run reports the error.
     async fn has_session(&self, job: &JobRow, authority: &SessionAuthority) -> bool {
-        let (Some(repos), Ok(creator)) = (&self.services.repos, Did::try_from(job.created_by.as_str()))
+        let (Some(repos), Ok(creator)) =
+            (&self.runtime.services.repos, Did::try_from(job.created_by.as_str()))
         else {
             return false;
         };

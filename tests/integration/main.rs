@@ -27,5 +27,4 @@ mod record_events;
 mod script_command;
 mod several_hosts;
 mod slow_readers;
-mod store;
 mod xrpc;

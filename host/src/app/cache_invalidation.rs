@@ -122,11 +122,13 @@ impl App {
                 Ok(())
             }
             Topic::Lexicons => self.registry.reload(db).await,
-            Topic::Scripts => self.scripting.library.reload(&self.scripting.engine, db).await,
+            Topic::Scripts => self.scripting.runtime.library.reload(&self.scripting.runtime.engine, db).await,
             Topic::Script(trigger) => {
-                self.scripting.library.reload_one(&self.scripting.engine, db, trigger).await
+                self.scripting.runtime.library.reload_one(&self.scripting.runtime.engine, db, trigger).await
             }
-            Topic::ScriptVariables => self.scripting.services.variables.reload(&self.sealing, db).await,
+            Topic::ScriptVariables => {
+                self.scripting.runtime.services.variables.reload(&self.sealing, db).await
+            }
             Topic::Settings => {
                 let derive = |settings: &Settings| {
                     self.access.costs.reload(settings);

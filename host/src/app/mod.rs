@@ -186,7 +186,7 @@ impl App {
             while drain.run_until_cancelled(pause()).await.is_some() {
                 app.access.buckets.sweep(app.clock.now());
                 app.access.sender_buckets.sweep(app.clock.now());
-                app.scripting.services.log.report_dropped(app.clock.now());
+                app.scripting.runtime.services.log.report_dropped(app.clock.now());
             }
         });
     }

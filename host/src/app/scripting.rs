@@ -11,16 +11,14 @@ use crate::keys::attestation::Attestation;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
 use crate::scripts::{
-    Engine, Library, OutboundHttp, ServerIndex, ServerLabels, ServerLog, Services, Variables, Xrpc,
+    Engine, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog, Services, Variables,
+    Xrpc,
 };
 use crate::worker::{self, Workers};
 
 #[derive(Debug)]
 pub struct Scripting {
-    pub engine: Engine,
-    pub library: Arc<Library>,
-    /// The services that runs may use.
-    pub services: Services,
+    pub runtime: ScriptRuntime,
     /// Places of runs that wait for other servers.
     pub web: OutboundHttp,
     /// Scripts of records and labels.
@@ -70,18 +68,16 @@ impl Scripting {
             .with_atproto(outbound.resolver.clone(), labels, Arc::new(attestation(ground).await?))
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone());
-        let scripts = Arc::clone(&library);
-        let events = EventScripts::new(engine.clone(), scripts, services.clone(), events.clone(), db.clone());
-        Ok(Self { engine, library, services, web, events, jobs })
+        let runtime = ScriptRuntime { engine, library, services };
+        let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());
+        Ok(Self { runtime, web, events, jobs })
     }
 
     /// The workers that run background jobs.
     pub(super) fn workers(&self, app: &super::App) -> Workers {
         Workers {
             db: app.db.clone(),
-            engine: self.engine.clone(),
-            library: Arc::clone(&self.library),
-            services: self.services.clone(),
+            runtime: self.runtime.clone(),
             events: app.events.clone(),
             clock: app.clock.clone(),
             random: app.random.clone(),

@@ -26,6 +26,7 @@ impl Problems {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
 
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter()
     }

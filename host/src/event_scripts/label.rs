@@ -42,7 +42,7 @@ impl EventScripts {
     /// the label is kept unmodified.
     pub async fn apply_label(&self, label: Label) -> LabelVerdict {
         let id = format!("{}:{}", TriggerKind::LabelApply.as_str(), subject(&label.uri));
-        let Some(script) = self.0.library.get(&id) else { return LabelVerdict::Keep(label) };
+        let Some(script) = self.0.runtime.library.get(&id) else { return LabelVerdict::Keep(label) };
         match retry::with_retries(|| self.attempt_label(&script, &label)).await {
             Ok((verdict, attempts)) => {
                 self.0.events.record_verbose(|| Event::EventScriptExecuted {

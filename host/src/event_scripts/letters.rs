@@ -45,11 +45,11 @@ impl EventScripts {
     /// Stores a dead letter; waits while the database is unreachable.
     pub(super) async fn dead_letter(&self, details: FailureDetails, new: NewLetter) {
         let FailureDetails { trigger, error, attempts } = details;
-        let error = self.0.services.variables.redact(&error).into_owned();
+        let error = self.0.runtime.services.variables.redact(&error).into_owned();
         let NewLetter { event_key, letter } = new;
         tracing::warn!(trigger, subject = letter.uri, attempts, error, "an event script failed for good");
         loop {
-            let now = self.0.services.clock.now();
+            let now = self.0.runtime.services.clock.now();
             match dead_letters::insert(&self.0.db, &event_key, &letter, &error, attempts, now).await {
                 Ok(true) => break,
                 // Already stored: the stream replayed the event after a crash.

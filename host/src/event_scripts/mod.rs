@@ -20,9 +20,7 @@ use tokio::sync::Semaphore;
 pub use letters::{RetryError, original_event};
 
 use crate::events::EventLog;
-use crate::scripts::{
-    CompiledScript, Engine, FailureKind, Invocation, Library, Outcome, ScriptFailure, Services,
-};
+use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, ScriptRuntime};
 use crate::store::Db;
 
 /// Event scripts that run at the same time: a few per core, which leaves most instances of the guest to requests, but
@@ -37,9 +35,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct EventScripts(Arc<Inner>);
 
 struct Inner {
-    engine: Engine,
-    library: Arc<Library>,
-    services: Services,
+    runtime: ScriptRuntime,
     events: EventLog,
     db: Db,
     runs: Semaphore,
@@ -52,8 +48,8 @@ impl fmt::Debug for EventScripts {
 }
 
 impl EventScripts {
-    pub fn new(engine: Engine, library: Arc<Library>, services: Services, events: EventLog, db: Db) -> Self {
-        Self(Arc::new(Inner { engine, library, services, events, db, runs: Semaphore::new(MAX_RUNS) }))
+    pub fn new(runtime: ScriptRuntime, events: EventLog, db: Db) -> Self {
+        Self(Arc::new(Inner { runtime, events, db, runs: Semaphore::new(MAX_RUNS) }))
     }
 
     /// Runs a script once, within the limits on concurrency and time.
@@ -64,7 +60,7 @@ impl EventScripts {
     ) -> Result<Outcome, ScriptFailure> {
         // Fails only when the semaphore is closed, which never happens.
         let _permit = self.0.runs.acquire().await;
-        let run = self.0.engine.run(script, *invocation, &self.0.services);
+        let run = self.0.runtime.engine.run(script, *invocation, &self.0.runtime.services);
         tokio::time::timeout(ATTEMPT_TIMEOUT, run).await.unwrap_or_else(|_| {
             Err(ScriptFailure::new(FailureKind::Limit, format!("took longer than {ATTEMPT_TIMEOUT:?}")))
         })

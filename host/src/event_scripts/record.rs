@@ -58,7 +58,7 @@ impl EventScripts {
         collection: &str,
         action: RecordAction,
     ) -> Option<std::sync::Arc<CompiledScript>> {
-        self.0.library.for_record(collection, action.trigger())
+        self.0.runtime.library.for_record(collection, action.trigger())
     }
 
     /// Runs a script once on an event.
@@ -145,7 +145,7 @@ impl EventScripts {
 
 impl RecordScriptRunner for EventScripts {
     fn is_idle(&self) -> bool {
-        self.0.library.has_no_record_scripts()
+        self.0.runtime.library.has_no_record_scripts()
     }
 
     fn wants(&self, action: RecordAction, change: &Change) -> bool {

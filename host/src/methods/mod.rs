@@ -86,7 +86,8 @@ async fn dispatch(
     }
     let Some(lexicon) = lexicon else { return forward::answer(app, call).await };
     // One lookup per call; the key is the trigger as it is stored.
-    let script = app.scripting.library.get(&format!("{}:{}", call.verb.trigger().as_str(), lexicon.id));
+    let script =
+        app.scripting.runtime.library.get(&format!("{}:{}", call.verb.trigger().as_str(), lexicon.id));
     let answer = match (script, call.verb) {
         (Some(script), Verb::Procedure) if call.caller.method_bound && calls_others(&script, &lexicon.id) => {
             let text = "the token is for this method only, and its script calls others";

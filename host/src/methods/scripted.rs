@@ -39,7 +39,7 @@ pub(super) async fn answer(
         ..Invocation::default()
     };
     let started = Instant::now();
-    let result = app.scripting.engine.run(script, invocation, &app.scripting.services).await;
+    let result = app.scripting.runtime.engine.run(script, invocation, &app.scripting.runtime.services).await;
     let duration = started.elapsed();
     match result {
         Ok(outcome) => {
@@ -87,10 +87,10 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
     // The event keeps message, source and input, each cut to some KiB.
     let bytes = failure.message.len() + script.source().len().min(EVENT_BYTES) + EVENT_BYTES;
     let trigger = script.trigger().id().into();
-    if !app.scripting.services.log.admit(&call.caller.tenant, &trigger, bytes, app.clock.now()) {
+    if !app.scripting.runtime.services.log.admit(&call.caller.tenant, &trigger, bytes, app.clock.now()) {
         return public;
     }
-    let variables = &app.scripting.services.variables;
+    let variables = &app.scripting.runtime.services.variables;
     tracing::warn!(
         method = method.as_str(),
         kind = failure.kind.as_str(),

@@ -70,19 +70,6 @@ impl Sort {
     }
 }
 
-impl Direction {
-    /// `asc` or `desc`, in any letter case.
-    pub fn parse(text: &str) -> Option<Self> {
-        if text.eq_ignore_ascii_case("asc") {
-            Some(Self::Asc)
-        } else if text.eq_ignore_ascii_case("desc") {
-            Some(Self::Desc)
-        } else {
-            None
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +80,5 @@ mod tests {
         assert_eq!(key("uri"), Ok(SortKey::Uri));
         assert_eq!(key("a.b"), Ok(SortKey::Field(Path::parse("a.b").unwrap())));
         assert_eq!(key("$type"), Err(InvalidPath));
-        assert_eq!(Direction::parse("DESC"), Some(Direction::Desc));
-        assert_eq!(Direction::parse("down"), None);
     }
 }

@@ -11,6 +11,7 @@ mod host;
 mod invocation;
 mod library;
 mod limits;
+mod runtime;
 mod scheduling;
 pub mod services;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use engine::{Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent, Usage};
 pub use library::{CompiledScript, Library, TallySnapshot};
+pub use runtime::ScriptRuntime;
 pub use scheduling::Lineage;
 pub use services::{
     CallOutcome, Index, IndexError, LogLine, LogSink, OutboundHttp, Page, Query, Row, Search, ServerIndex,

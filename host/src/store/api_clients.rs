@@ -87,12 +87,6 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<ApiClientRow>, StoreError> 
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
 }
 
-/// Also returns inactive clients: the caller checks `is_active`.
-pub async fn get_by_key(db: &Db, client_key: &str) -> Result<Option<ApiClientRow>, StoreError> {
-    let sql = select!("WHERE client_key = $1");
-    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_key).fetch_optional(pool).await)?)
-}
-
 /// Limits on the number of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {

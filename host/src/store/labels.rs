@@ -49,6 +49,10 @@ const PUT_POSTGRES: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, ex
         exp = excluded.exp WHERE excluded.cts >= labels.cts";
 
 /// Stores labels of labelers in one statement.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "for subscriptions to labelers; until then only tests store labels")
+)]
 pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
     // One upsert statement can't change the same row twice on PostgreSQL.
     let mut newest: HashMap<(&str, &str, &str), &Label> = HashMap::new();
@@ -71,6 +75,10 @@ pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
 }
 
 /// Removes all labels of a labeler. Returns how many.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "for subscriptions to labelers; until then only tests store labels")
+)]
 pub async fn delete_src(db: &Db, src: &str) -> Result<u64, StoreError> {
     let sql = "DELETE FROM labels WHERE src = $1";
     Ok(on!(db, writer, |pool| sqlx::query(sql).bind(src).execute(pool).await?.rows_affected()))

@@ -48,6 +48,9 @@ pub mod used_proofs;
 pub mod users;
 pub mod web_sessions;
 
+#[cfg(test)]
+mod tests;
+
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 pub use error::StoreError;

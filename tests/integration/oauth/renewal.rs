@@ -19,7 +19,6 @@ use tokio_util::task::TaskTracker;
 
 use super::device::{App, pds};
 use crate::fixtures::{ALICE, NOTES};
-use crate::on_both;
 use crate::support::db::TestDb;
 use crate::support::instance::procedure_lexicon;
 use crate::support::oauth_pds::OauthPds;
@@ -176,13 +175,21 @@ async fn renew_all(db: TestDb, hosts: usize) {
     assert_eq!((pds.refreshes() as usize, pds.reused()), (MANY, 0));
 }
 
-on_both! {
-    async fn a_thousand_sessions_are_renewed_a_thousand_times(db) {
-        renew_all(db, 1).await;
+mod a_thousand_sessions_are_renewed_a_thousand_times {
+    use super::{TestDb, renew_all};
+
+    #[tokio::test]
+    async fn sqlite() {
+        renew_all(TestDb::sqlite().await, 1).await;
+    }
+
+    #[tokio::test]
+    async fn postgres() {
+        renew_all(TestDb::postgres().await, 1).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hosts_renew_each_session_once() {
-    renew_all(crate::support::db::postgres().await, 2).await;
+    renew_all(TestDb::postgres().await, 2).await;
 }

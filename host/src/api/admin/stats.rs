@@ -117,7 +117,7 @@ struct Script {
 ///
 /// The most expensive first.
 pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let mut tallies = app.scripting.library.tallies();
+    let mut tallies = app.scripting.runtime.library.tallies();
     tallies.sort_by(|(a_id, a), (b_id, b)| b.guest_time.cmp(&a.guest_time).then_with(|| a_id.cmp(b_id)));
     let scripts = tallies.into_iter().map(|(id, tallied)| Script::new(id, &tallied)).collect();
     Ok(response::json(StatusCode::OK, &ScriptsAnswer { scripts }))

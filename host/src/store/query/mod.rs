@@ -28,7 +28,7 @@ use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
 use super::records::{HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, packed};
 use super::scans::SCAN_TIME_LIMIT;
-use super::{Backend, Db, StoreError, intern, read_pool};
+use super::{Db, StoreError, intern, read_pool};
 
 pub(super) use postgres::Dialect as PostgresDialect;
 pub(super) use sql::{Classes, Dialect, Keys, Sql, Value};
@@ -137,6 +137,7 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, Sto
 ///
 /// # Errors
 /// As [`query`].
+#[cfg(test)]
 pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError> {
     let Some(collection) = intern::collection_id(db, args.collection).await? else {
         return Ok(String::new());
@@ -149,8 +150,8 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
         access::AccessPath::Sort(walk) => walk.first(db.backend(), collection, args),
     };
     let (word, column) = match db.backend() {
-        Backend::Sqlite => ("EXPLAIN QUERY PLAN", 3),
-        Backend::Postgres => ("EXPLAIN", 0),
+        super::Backend::Sqlite => ("EXPLAIN QUERY PLAN", 3),
+        super::Backend::Postgres => ("EXPLAIN", 0),
     };
     sql.text = format!("{word} {}", sql.text);
     macro_rules! fetch {

@@ -83,6 +83,7 @@ impl Walk<'_> {
     }
 
     /// The statement for the first range.
+    #[cfg(test)]
     pub(super) fn first(&self, backend: Backend, collection: i64, args: &QueryArgs<'_>) -> Sql {
         let first = index_ranges(self.direction, self.after)[0];
         self.statement(backend, collection, args, first, args.rows() as usize)

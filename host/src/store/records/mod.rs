@@ -241,7 +241,9 @@ macro_rules! get_sql {
 }
 const GET_SQLITE: &str = get_sql!(columns!(sqlite whole));
 const GET_POSTGRES: &str = get_sql!(columns!(postgres whole));
+#[cfg(test)]
 const GET_FULL_SQLITE: &str = get_sql!(columns!(sqlite whole full));
+#[cfg(test)]
 const GET_FULL_POSTGRES: &str = get_sql!(columns!(postgres whole full));
 
 macro_rules! fetch_one {
@@ -270,6 +272,7 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
     Ok(row.transpose()?.map(|found| found.row))
 }
 
+#[cfg(test)]
 pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {

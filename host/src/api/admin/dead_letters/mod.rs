@@ -68,7 +68,7 @@ async fn record_failure(app: &App, row: &LetterRow, error: RetryError) -> Error 
         RetryError::NoScript => Error::not_found(error.to_string()),
         RetryError::Unreadable(what) => Error::internal(format!("dead letter {}: {what}", row.id)),
         RetryError::Failed(failure) => {
-            let message = app.scripting.services.variables.redact(&failure.message);
+            let message = app.scripting.runtime.services.variables.redact(&failure.message);
             match dead_letters::failed_again(&app.db, row.id, &message).await {
                 Ok(()) => Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text()),
                 Err(error) => Error::from(error),

@@ -78,7 +78,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     check_type(&body.script_type)?;
     let description = check_description(body.description)?;
-    let compiled = check_source(&app.scripting.engine, trigger, &body.body).await?;
+    let compiled = check_source(&app.scripting.runtime.engine, trigger, &body.body).await?;
 
     let script = NewScript {
         id: body.id.clone(),
@@ -128,7 +128,7 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let compiled = match &body.body {
         Some(source) => {
             let trigger = Trigger::parse(id).map_err(|_| Error::not_found("script not found"))?;
-            Some(check_source(&app.scripting.engine, trigger, source).await?)
+            Some(check_source(&app.scripting.runtime.engine, trigger, source).await?)
         }
         None => None,
     };

@@ -1,0 +1,13 @@
+//! Everything that running stored scripts takes.
+
+use std::sync::Arc;
+
+use super::{Engine, Library, Services};
+
+/// The engine, the stored scripts, and the services that their runs may use. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ScriptRuntime {
+    pub engine: Engine,
+    pub library: Arc<Library>,
+    pub services: Services,
+}

@@ -1,0 +1,303 @@
+//! Indexes of record fields: expensive queries get one, and return the same as without it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::fixtures::*;
+
+use crate::clock::{Clock, Timestamp};
+use crate::jobs::field_indexes::advise;
+use crate::query::{Direction, Filter, Sort};
+use crate::records::{Query, page};
+use crate::store::Db;
+use crate::store::fields::build;
+use crate::store::fields::table::{self, State};
+use crate::store::query::{self, Order, QueryArgs};
+use crate::store::tests::db::{postgres, sqlite};
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+pub(super) async fn execute(db: &Db, sql: &'static str) {
+    match db {
+        Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
+        Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
+    }
+}
+
+/// Makes all queries so far count as expensive enough, and builds the missing indexes.
+pub(super) async fn build_all(db: &Db) {
+    let clock = Clock::fixed(NOW);
+    advise(db, &clock, 0).await.unwrap();
+    execute(db, "UPDATE field_indexes SET scans = 1, scan_micros = 9000000 - id WHERE state = 0").await;
+    loop {
+        advise(db, &clock, 100).await.unwrap();
+        let entries = table::list(db).await.unwrap();
+        if let Some(failed) = entries.iter().find(|entry| entry.state == State::Failed) {
+            panic!("{failed:?}");
+        }
+        if entries.iter().all(|entry| entry.state == State::Ready) {
+            return;
+        }
+    }
+}
+
+async fn states(db: &Db) -> Vec<(String, &'static str, &'static str)> {
+    let entries = table::list(db).await.unwrap();
+    let mut states: Vec<_> =
+        entries.iter().map(|e| (e.key.path.to_string(), e.key.kind.as_str(), e.state.as_str())).collect();
+    states.sort();
+    states
+}
+
+/// Values of every type, several of each, some larger than an index key.
+fn values() -> Vec<Value> {
+    let long = "ä".repeat(300);
+    let mut values = vec![
+        json!({"v": 5}),
+        json!({"v": 5.0}),
+        json!({"v": 50}),
+        json!({"v": -1.5}),
+        json!({"v": 0.1}),
+        json!({"v": 9_007_199_254_740_993_i64}),
+        json!({"v": i64::MIN}),
+        json!({"v": 1e300}),
+        json!({"v": "5"}),
+        json!({"v": ""}),
+        json!({"v": "apple"}),
+        json!({"v": "Apple"}),
+        json!({"v": "äpfel"}),
+        json!({"v": long}),
+        json!({"v": format!("{long}a")}),
+        json!({"v": format!("{long}b")}),
+        json!({"v": true}),
+        json!({"v": false}),
+        json!({"v": null}),
+        json!({}),
+        json!({"v": [5]}),
+        json!({"v": {"a": 5}}),
+    ];
+    for n in 0..40 {
+        values.push(json!({"v": n % 7, "w": {"x": [format!("w{}", n % 5)]}}));
+    }
+    values
+}
+
+async fn store(db: &Db, first: usize, values: &[Value]) {
+    for (n, value) in values.iter().enumerate() {
+        let n = first + n;
+        let at = i64::try_from(n / 3).unwrap();
+        apply(db, at, vec![put(&uri(n as u32 % 4, NOTE, &format!("r{n}")), 1, &value.to_string())]).await;
+    }
+}
+
+fn queries() -> Vec<Query> {
+    let operands: Vec<Value> =
+        values().iter().filter_map(|value| value.get("v")).filter(|v| !v.is_null()).cloned().collect();
+    let mut filters = vec![None];
+    for value in operands.iter().filter(|value| !value.is_array() && !value.is_object()) {
+        for op in ["=", "<", "<=", ">", ">=", "!="] {
+            filters.push(Some(json!({"field": "v", "op": op, "value": value})));
+        }
+    }
+    filters.extend([
+        Some(json!([{"field": "v", "op": ">", "value": 2}, {"field": "v", "op": "<", "value": 5}])),
+        Some(json!([{"field": "v", "value": 3}, {"field": "w.x[0]", "value": "w3"}])),
+        Some(
+            json!({"combine": "OR", "1": {"field": "v", "value": 3}, "2": {"field": "v", "value": "apple"}}),
+        ),
+        Some(json!([{"field": "v", "value": 3}, {"field": "v", "value": "apple"}])),
+        Some(json!([{"field": "v", "op": ">", "value": 3}, {"field": "v", "op": "<", "value": "z"}])),
+    ]);
+    let sort = |key, direction| Some(Sort::parse(key, direction).unwrap());
+    let sorts = [
+        None,
+        sort("indexed_at", Direction::Asc),
+        sort("v", Direction::Asc),
+        sort("v", Direction::Desc),
+        sort("w.x[0]", Direction::Desc),
+        sort("uri", Direction::Asc),
+    ];
+    let mut queries = Vec::new();
+    for filter in &filters {
+        for sort in &sorts {
+            let filter = filter.as_ref().map(|filter| Filter::from_json(filter).unwrap());
+            queries.push(Query { filter, sort: sort.clone(), limit: 7, ..Query::of(nsid(NOTE)) });
+        }
+    }
+    queries
+}
+
+/// All pages of a query.
+async fn pages(db: &Db, query: &Query) -> Vec<String> {
+    let (mut query, mut found) = (query.clone(), Vec::new());
+    loop {
+        let page = page::read(db, &query, &US).await.unwrap_or_else(|error| panic!("{query:?}: {error}"));
+        found.extend(page.rows.into_iter().map(|row| row.rkey));
+        if page.cursor.is_none() {
+            return found;
+        }
+        query.cursor = page.cursor;
+    }
+}
+
+on_both! {
+    async fn queries_return_the_same_with_an_index(db) {
+        store(&db, 0, &values()).await;
+        let queries = queries();
+        let mut expected = Vec::new();
+        for query in &queries {
+            expected.push(pages(&db, query).await);
+        }
+        build_all(&db).await;
+        let kinds = states(&db).await;
+        let index = |path: &str, kind| (path.to_owned(), kind, "ready");
+        assert_eq!(
+            kinds,
+            [index("v", "filter"), index("v", "sort"), index("w.x[0]", "filter"), index("w.x[0]", "sort")]
+        );
+        for (query, expected) in queries.iter().zip(&expected) {
+            assert_eq!(pages(&db, query).await, *expected, "{query:?}");
+        }
+
+        // A page read by the collection and the next read by the index fit together, and indexes follow later writes.
+        apply(&db, 90, vec![take(&uri(0, NOTE, "r0"), 2), put(&uri(2, NOTE, "r2"), 2, r#"{"v":"apple"}"#)]).await;
+        let apples = Query {
+            filter: Some(Filter::from_json(&json!({"field": "v", "value": "apple"})).unwrap()),
+            ..Query::of(nsid(NOTE))
+        };
+        assert_eq!(pages(&db, &apples).await, ["r10", "r2"]);
+        let fives = Filter::from_json(&json!({"field": "v", "value": 5})).unwrap();
+        let fives = Query { filter: Some(fives), ..Query::of(nsid(NOTE)) };
+        let found = pages(&db, &fives).await;
+        assert!(!found.contains(&"r0".to_owned()) && found.contains(&"r1".to_owned()), "{found:?}");
+    }
+
+    async fn hidden_accounts_stay_hidden(db) {
+        store(&db, 0, &values()).await;
+        let by_value = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
+        pages(&db, &by_value).await;
+        build_all(&db).await;
+        let before = pages(&db, &by_value).await.len();
+        set_status(&db, 1, crate::store::index::AccountStatus::Deactivated).await;
+        assert_eq!(pages(&db, &by_value).await.len(), before - values().len().div_ceil(4));
+    }
+
+    async fn the_plan_is_the_index(db) {
+        let changes = (0..20_000_u32).map(|n| {
+            let (author, flag, pad) = (n % 500, n % 100 == 0, "x".repeat(200));
+            let record = format!(r#"{{"n":{n},"author":"a{author}","flag":{flag},"pad":"{pad}"}}"#);
+            put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record)
+        });
+        apply(&db, 1, changes.collect()).await;
+        let note = nsid(NOTE);
+        let filters = [
+            json!({"field": "author", "value": "a7"}),
+            json!([{"field": "n", "op": ">=", "value": 19_950}]),
+            json!({"field": "n", "value": 7}),
+            json!({"field": "flag", "value": true}),
+        ].map(|filter| Filter::from_json(&filter).unwrap());
+        let sorts = ["n", "author", "flag"]
+            .map(|key| [Direction::Asc, Direction::Desc].map(|d| Sort::parse(key, d).unwrap()))
+            .concat();
+        let newest = |filter| QueryArgs {
+            collection: &note, did: None, filter: Some(filter), order: Order::Newest { after: None }, limit: 20, tenant: &US,
+        };
+        let sorted = |sort| QueryArgs {
+            collection: &note, did: None, filter: None, order: Order::By { sort, after: None }, limit: 20, tenant: &US,
+        };
+        let all: Vec<_> = filters.iter().map(newest).chain(sorts.iter().map(sorted)).collect();
+        for args in &all {
+            query::query(&db, args).await.unwrap();
+        }
+        build_all(&db).await;
+        for (n, args) in all.iter().enumerate() {
+            let plan = query::explain(&db, args).await.unwrap();
+            assert!(plan.contains("field_index_"), "{n}: {plan}");
+            assert!(!plan.contains("Seq Scan on records") && !plan.contains("SCAN r"), "{n}: {plan}");
+            // Only a range needs a sort: its few rows are in the order of the value, not of the time.
+            let in_order = n != 1;
+            // The page itself is sorted once more after the index was read.
+            let sorts = plan.matches("TEMP B-TREE").count() + plan.matches("Sort  (").count();
+            assert!(!in_order || sorts <= usize::from(n >= filters.len()), "{n}: {plan}");
+            let found = query::query(&db, args).await.unwrap().rows.len();
+            assert_eq!(found, if n == 2 { 1 } else { 20 }, "{n}");
+        }
+    }
+
+    async fn an_interrupted_build_is_repeated(db) {
+        store(&db, 0, &values()).await;
+        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
+        let expected = pages(&db, &query).await;
+        build_all(&db).await;
+        // The state after a kill in the middle of a build: an incomplete index, and the state `building`.
+        execute(&db, "UPDATE field_indexes SET state = 1").await;
+        let clock = Clock::fixed(NOW);
+        advise(&db, &clock, 9).await.unwrap();
+        assert_eq!(states(&db).await, [("v".to_owned(), "sort", "candidate")]);
+        assert_eq!(pages(&db, &query).await, expected);
+        advise(&db, &clock, 9).await.unwrap();
+        assert_eq!(states(&db).await, [("v".to_owned(), "sort", "ready")]);
+        assert_eq!(pages(&db, &query).await, expected);
+    }
+
+    async fn unused_indexes_and_those_over_the_limit_are_dropped(db) {
+        store(&db, 0, &values()).await;
+        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
+        let expected = pages(&db, &query).await;
+        build_all(&db).await;
+        advise(&db, &Clock::fixed(NOW.plus_seconds(13 * 86_400)), 9).await.unwrap();
+        assert_eq!(states(&db).await.len(), 1);
+        advise(&db, &Clock::fixed(NOW.plus_seconds(15 * 86_400)), 9).await.unwrap();
+        assert_eq!(states(&db).await, []);
+        assert_eq!(pages(&db, &query).await, expected);
+
+        build_all(&db).await;
+        advise(&db, &Clock::fixed(NOW), 0).await.unwrap();
+        assert_eq!(states(&db).await, []);
+        assert_eq!(pages(&db, &query).await, expected);
+    }
+
+    async fn an_index_that_another_process_dropped_is_no_error(db) {
+        store(&db, 0, &values()).await;
+        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
+        let expected = pages(&db, &query).await;
+        build_all(&db).await;
+        let other = Db::open(&db.url, 2).await.unwrap();
+        advise(&other, &Clock::fixed(NOW), 0).await.unwrap();
+        other.close().await;
+        assert_eq!(pages(&db, &query).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn one_host_at_a_time() {
+    let db = postgres().await;
+    let other = Db::open(&db.url, 2).await.unwrap();
+    let turn = build::lock(&db).await.unwrap().unwrap();
+    assert!(build::lock(&other).await.unwrap().is_none());
+    turn.release().await.unwrap();
+    let turn = build::lock(&other).await.unwrap().unwrap();
+    drop(turn);
+    // When a host just disconnects, as after a kill, PostgreSQL detects that after a while.
+    let freed = async {
+        while build::lock(&db).await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), freed).await.unwrap();
+    other.close().await;
+}
+
+#[tokio::test]
+async fn an_index_has_no_entries_of_other_collections() {
+    let db = sqlite().await;
+    store(&db, 0, &values()).await;
+    let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
+    pages(&db, &query).await;
+    build_all(&db).await;
+    apply(&db, 1, vec![put(&uri(1, LIKE, "x"), 1, r#"{"v":1}"#)]).await;
+    let likes = Query { sort: query.sort.clone(), ..Query::of(nsid(LIKE)) };
+    assert_eq!(pages(&db, &likes).await, ["x"]);
+    assert!(!pages(&db, &query).await.contains(&"x".to_owned()));
+}

@@ -1,0 +1,113 @@
+//! Helpers to create records and batches.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
+use crate::clock::Timestamp;
+use crate::fair_share::Tenant;
+use crate::query::Keyset;
+use crate::store::Db;
+use crate::store::index::{
+    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert,
+};
+use crate::store::records::{self, ListArgs, RecordRow};
+
+pub const NOTE: &str = "com.example.note";
+pub const LIKE: &str = "com.example.like";
+
+/// A tenant for tests in which it does not matter.
+pub static US: Tenant = Tenant::Instance;
+
+pub fn did(n: u32) -> Did {
+    Did::try_from(format!("did:plc:{n:024}").as_str()).unwrap()
+}
+
+pub fn nsid(text: &str) -> Nsid {
+    Nsid::try_from(text).unwrap()
+}
+
+pub fn uri(n: u32, collection: &str, rkey: &str) -> RecordUri {
+    RecordUri { did: did(n), collection: nsid(collection), rkey: RecordKey::try_from(rkey).unwrap() }
+}
+
+/// A rev; revs are in the order of `n`.
+pub fn rev(n: u64) -> Tid {
+    Tid::new(1_700_000_000_000_000 + n, 0).unwrap()
+}
+
+pub fn put(uri: &RecordUri, n: u64, record: &str) -> Change {
+    put_with_refs(uri, n, record, &[])
+}
+
+pub fn put_with_refs(uri: &RecordUri, n: u64, record: &str, refs: &[&str]) -> Change {
+    Change::Upsert(Upsert {
+        did: uri.did.clone(),
+        collection: uri.collection.clone(),
+        rkey: uri.rkey.clone(),
+        rev: rev(n),
+        cid: None,
+        cid_verified: false,
+        record: Bytes::copy_from_slice(record.as_bytes()),
+        refs: refs.iter().map(|&r| r.to_owned()).collect(),
+    })
+}
+
+pub fn take(uri: &RecordUri, n: u64) -> Change {
+    Change::Delete(Delete {
+        did: uri.did.clone(),
+        collection: uri.collection.clone(),
+        rkey: uri.rkey.clone(),
+        rev: rev(n),
+    })
+}
+
+pub async fn apply(db: &Db, now: i64, changes: Vec<Change>) -> ApplyReport {
+    let batch = Batch { changes, now: Timestamp(now), ..Batch::default() };
+    index::apply(db, &batch).await.unwrap()
+}
+
+pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> ApplyReport {
+    let accounts = vec![AccountChange { did: did(n), status }];
+    index::apply(db, &Batch { accounts, now: Timestamp(9), ..Batch::default() }).await.unwrap()
+}
+
+pub fn cursor(n: i64) -> StreamCursor {
+    StreamCursor { source: "jetstream".into(), cursor: n }
+}
+
+/// The record's JSON, or `None` when it is missing or hidden.
+pub async fn get(db: &Db, uri: &RecordUri) -> Option<Value> {
+    records::get(db, uri).await.unwrap().map(|row| json(&row))
+}
+
+pub fn json(row: &RecordRow) -> Value {
+    serde_json::from_slice(&row.record).unwrap()
+}
+
+/// The URIs of a collection, newest first.
+pub async fn list(db: &Db, collection: &str) -> Vec<String> {
+    let collection = nsid(collection);
+    let mut args = ListArgs { collection: &collection, did: None, limit: 10_000, after: None };
+    let mut uris = Vec::new();
+    loop {
+        let page = records::list(db, &args).await.unwrap();
+        args.after = page.rows.last().map(|row| Keyset { indexed_at: row.indexed_at, id: row.id });
+        uris.extend(page.rows.iter().map(RecordRow::uri));
+        if !page.more {
+            return uris;
+        }
+    }
+}
+
+/// (target, rkey of the source) of all references, sorted, read directly from the table.
+pub async fn refs(db: &Db) -> Vec<(String, String)> {
+    let sql = "SELECT f.target, r.rkey FROM record_refs f LEFT JOIN records r ON r.id = f.record_id \
+               ORDER BY f.target, r.rkey";
+    let rows: Vec<(String, Option<String>)> = match db {
+        Db::Sqlite(db) => sqlx::query_as(sql).fetch_all(&db.reader).await,
+        Db::Postgres(db) => sqlx::query_as(sql).fetch_all(&db.pool).await,
+    }
+    .unwrap();
+    rows.into_iter().map(|(target, rkey)| (target, rkey.unwrap_or_else(|| "dangling".into()))).collect()
+}

@@ -1,0 +1,50 @@
+//! The store on both databases.
+
+/// Turns each test function into two tests: `name::sqlite` and `name::postgres`.
+macro_rules! on_both {
+    ($($(#[$meta:meta])* async fn $name:ident($db:ident) $body:block)*) => {
+        $(mod $name {
+            use super::*;
+
+            $(#[$meta])*
+            async fn run($db: $crate::store::tests::db::TestDb) $body
+
+            #[tokio::test]
+            async fn sqlite() {
+                run($crate::store::tests::db::sqlite().await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                run($crate::store::tests::db::postgres().await).await;
+            }
+        })*
+    };
+}
+
+mod accounts;
+mod admin;
+mod api_clients;
+mod apply;
+mod backlinks;
+mod db;
+mod events;
+mod field_indexes;
+mod fixtures;
+mod instance_keys;
+mod jobs;
+mod labels;
+mod large;
+mod lease;
+mod migrations;
+mod model;
+mod oauth_states;
+mod paging;
+mod plans;
+mod poison;
+mod query;
+mod scans;
+mod script_sql;
+mod search;
+mod sort;
+mod users;

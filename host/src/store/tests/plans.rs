@@ -1,0 +1,119 @@
+//! The frequent statements use an index: their plans have no table scan and no sort.
+
+use super::fixtures::*;
+
+use crate::store::Db;
+use crate::store::tests::db::{TestDb, postgres, sqlite};
+
+async fn fill(db: &TestDb) {
+    for batch in 0..4_u32 {
+        let changes = (0..2_500)
+            .map(|n| {
+                let n = batch * 2_500 + n;
+                let collection = if n % 3 == 0 { LIKE } else { NOTE };
+                put_with_refs(
+                    &uri(n % 500, collection, &format!("r{n}")),
+                    1,
+                    &format!(r#"{{"n":{n}}}"#),
+                    &["at://x"],
+                )
+            })
+            .collect();
+        apply(db, i64::from(batch), changes).await;
+    }
+}
+
+/// The join that makes each database look up the account of each row, see `store::records`.
+const SQLITE: &str = "FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0";
+const POSTGRES: &str = "FROM records r CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id \
+                        LIMIT 1) d WHERE d.status = 0";
+
+fn lists(from: &str) -> [String; 4] {
+    [
+        "ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
+        "AND (r.indexed_at, r.id) < (2, 5000) ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
+        "AND r.did_id = (SELECT id FROM dids WHERE did = 'x') ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
+        "AND (r.indexed_at, r.id) > (2, 5000) ORDER BY r.indexed_at ASC, r.id ASC LIMIT 21",
+    ]
+    .map(|rest| format!("SELECT r.id, d.did {from} AND r.collection_id = 1 {rest}"))
+}
+
+const GET: &str = "SELECT r.id FROM dids d CROSS JOIN records r WHERE d.did = 'x' AND d.status = 0 \
+                   AND r.collection_id = 1 AND r.did_id = d.id AND r.rkey = 'r1'";
+
+async fn plan(db: &Db, sql: &str) -> String {
+    match db {
+        Db::Sqlite(db) => {
+            let sql = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+            let rows: Vec<(i64, i64, i64, String)> = sqlx::query_as(sql).fetch_all(&db.reader).await.unwrap();
+            rows.into_iter().map(|row| row.3).collect::<Vec<_>>().join("\n")
+        }
+        Db::Postgres(db) => {
+            let sql = sqlx::AssertSqlSafe(format!("EXPLAIN {sql}"));
+            // The setting of the connections for frequent reads.
+            let mut conn = db.pool.acquire().await.unwrap();
+            sqlx::query("SET enable_bitmapscan = off").execute(&mut *conn).await.unwrap();
+            let rows: Vec<(String,)> = sqlx::query_as(sql).fetch_all(&mut *conn).await.unwrap();
+            rows.into_iter().map(|row| row.0).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+#[tokio::test]
+async fn sqlite_reads_use_indexes() {
+    let db = sqlite().await;
+    fill(&db).await;
+    for (n, sql) in lists(SQLITE).iter().enumerate() {
+        let plan = plan(&db, sql).await;
+        assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{sql}\n{plan}");
+        let index = if n == 2 { "records_list_did" } else { "records_list " };
+        assert!(plan.contains(index), "{sql}\n{plan}");
+    }
+    let plan = plan(&db, GET).await;
+    assert!(plan.contains("records_key") && !plan.contains("SCAN"), "{plan}");
+}
+
+#[tokio::test]
+async fn sqlite_writes_use_indexes() {
+    let db = sqlite().await;
+    fill(&db).await;
+    for sql in [
+        "UPDATE records SET rev = v.column2 FROM (VALUES (1, 2), (3, 4)) AS v WHERE records.id = v.column1",
+        "SELECT v.column1 AS n, r.id, r.rev FROM (VALUES (1, 1, 1, 'a')) AS v CROSS JOIN records r \
+         WHERE v.column1 IS NOT NULL AND r.collection_id = v.column2 AND r.did_id = v.column3 AND r.rkey = v.column4",
+        "DELETE FROM record_refs WHERE record_id IN (SELECT value FROM json_each('[1]'))",
+        "DELETE FROM records WHERE id IN (SELECT value FROM json_each('[1]'))",
+        "UPDATE dids SET status = v.value ->> 1 FROM json_each('[]') AS v \
+         WHERE dids.did = v.value ->> 0 AND dids.status <> v.value ->> 1",
+        "DELETE FROM records WHERE collection_id IN (SELECT id FROM collections) AND did_id IN \
+         (SELECT d.id FROM dids d WHERE d.did IN (SELECT value FROM json_each('[]')))",
+    ] {
+        let plan = plan(&db, sql).await;
+        for line in plan.lines() {
+            let fine = !line.contains("SCAN")
+                || ["SCAN v", "VALUES CLAUSE", "json_each", "collections", "CONSTANT"]
+                    .iter()
+                    .any(|t| line.contains(t));
+            assert!(fine && !line.contains("AUTOMATIC"), "{sql}\n{plan}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn postgres_reads_use_indexes() {
+    let db = postgres().await;
+    fill(&db).await;
+    // A new database has no statistics.
+    for statement in ["SELECT 1", "ANALYZE"] {
+        if let Db::Postgres(db) = &*db {
+            sqlx::query(statement).execute(&db.pool).await.unwrap();
+        }
+        for sql in lists(POSTGRES) {
+            let plan = plan(&db, &sql).await;
+            assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{statement}: {sql}\n{plan}");
+            assert!(plan.contains("records_list"), "{statement}: {sql}\n{plan}");
+        }
+        let plan = plan(&db, GET).await;
+        assert!(plan.contains("records_key") && !plan.contains("Seq Scan"), "{statement}: {plan}");
+    }
+}

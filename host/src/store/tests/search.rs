@@ -1,0 +1,107 @@
+//! `db.search`: the same matches in the same order with and without an index, on both databases.
+
+use super::field_indexes::build_all;
+use super::fixtures::*;
+
+use crate::records::search::{self, Search};
+use crate::store::Db;
+use crate::store::index::AccountStatus;
+
+const TEXTS: [&str; 14] = [
+    "apple",
+    "Apple pie",
+    "APPLE",
+    "an apple a day",
+    "pineapple",
+    "50% off_x",
+    "50 percent off x",
+    r#"say "apple" AND NOT pear"#,
+    r"back\slash",
+    "Ärger",
+    "ärger",
+    "ap",
+    "日本語のテキスト",
+    "NEAR(a b) OR *",
+];
+
+async fn store(db: &Db) {
+    let put_text = |(n, text): (usize, &&str)| {
+        let record = serde_json::json!({"text": text, "deep": {"list": [text]}, "n": n});
+        put(&uri(n as u32, NOTE, &format!("r{n}")), 1, &record.to_string())
+    };
+    let mut changes: Vec<_> = TEXTS.iter().enumerate().map(put_text).collect();
+    changes.push(put(&uri(50, NOTE, "number"), 1, r#"{"text":5,"deep":{"list":["apple"]}}"#));
+    changes.push(put(&uri(51, NOTE, "list"), 1, r#"{"text":["apple"]}"#));
+    changes.push(put(&uri(52, NOTE, "object"), 1, r#"{"text":{"a":"apple"}}"#));
+    changes.push(put(&uri(53, LIKE, "like"), 1, r#"{"text":"apple"}"#));
+    apply(db, 1, changes).await;
+}
+
+async fn find(db: &Db, field: &str, text: &str) -> Vec<String> {
+    let search = Search::parse(nsid(NOTE), field, text.to_owned(), Some(100)).unwrap();
+    search::read(db, &search, &US).await.unwrap().into_iter().map(|row| row.rkey).collect()
+}
+
+async fn assert_finds(db: &Db) {
+    for (field, text, expected) in [
+        // Exact matches by value (upper case first), then prefixes, then the rest.
+        ("text", "apple", &["r2", "r0", "r1", "r3", "r4", "r7"][..]),
+        ("text", "APPLE", &["r2", "r0", "r1", "r3", "r4", "r7"]),
+        ("deep.list[0]", "apple", &["r2", "r0", "number", "r1", "r3", "r4", "r7"]),
+        ("text", "50%", &["r5"]),
+        ("text", "off_x", &["r5"]),
+        ("text", "%%%", &[]),
+        ("text", r"k\s", &["r8"]),
+        ("text", r#""apple""#, &["r7"]),
+        ("text", "NOT pear", &["r7"]),
+        ("text", "(a b) or *", &["r13"]),
+        // Only ASCII letters match regardless of case.
+        ("text", "Ärger", &["r9"]),
+        ("text", "本語の", &["r12"]),
+        // Too short for an index.
+        ("text", "p", &["r11", "r0", "r1", "r2", "r3", "r4", "r6", "r7"]),
+        ("text", "ap", &["r11", "r2", "r1", "r0", "r3", "r4", "r7"]),
+        ("missing", "apple", &[]),
+    ] {
+        let mut found = find(db, field, text).await;
+        let mut expected = expected.to_vec();
+        if text == "p" {
+            found.sort();
+            expected.sort_unstable();
+        }
+        assert_eq!(found, expected, "{field} {text}");
+    }
+}
+
+on_both! {
+    async fn finds_the_same_with_an_index(db) {
+        store(&db).await;
+        assert_finds(&db).await;
+        build_all(&db).await;
+        assert_finds(&db).await;
+    }
+
+    async fn the_index_follows_later_writes(db) {
+        store(&db).await;
+        find(&db, "text", "apple").await;
+        build_all(&db).await;
+        apply(&db, 2, vec![
+            put(&uri(0, NOTE, "r0"), 2, r#"{"text":"pear"}"#),
+            take(&uri(2, NOTE, "r2"), 2),
+            put(&uri(5, NOTE, "r5"), 2, r#"{"text":"apple"}"#),
+            put(&uri(60, NOTE, "new"), 2, r#"{"text":"apple"}"#),
+            put(&uri(61, NOTE, "none"), 2, "{}"),
+        ]).await;
+        set_status(&db, 1, AccountStatus::Suspended).await;
+        set_status(&db, 3, AccountStatus::Deleted).await;
+        assert_eq!(find(&db, "text", "apple").await, ["r5", "new", "r4", "r7"]);
+        assert_eq!(find(&db, "text", "pear").await, ["r0", "r7"]);
+    }
+
+    async fn the_limit_keeps_the_best_matches(db) {
+        store(&db).await;
+        let search = Search::parse(nsid(NOTE), "text", "apple".to_owned(), Some(2)).unwrap();
+        let rows = search::read(&db, &search, &US).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["r2", "r0"]);
+    }
+}
