@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
 
-use crate::atproto::{Did, LexiconKind};
+use crate::atproto::{Did, LexiconKind, Nsid};
 use crate::fair_share::Tenant;
 use crate::pds::SessionAuthority;
 use crate::trigger::TriggerKind;
@@ -85,8 +85,7 @@ impl Caller {
 #[derive(Clone, Debug)]
 pub struct Call {
     pub verb: Verb,
-    /// As the caller wrote it: not checked to be an NSID.
-    pub nsid: String,
+    pub nsid: Nsid,
     /// Names and values in order, decoded. A name may repeat.
     pub params: Vec<(String, String)>,
     /// The body of a procedure, not checked to be JSON; `None` when it has none.

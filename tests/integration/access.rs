@@ -1,11 +1,11 @@
 //! Authentication and authorization: admin keys, service tokens, API clients, permissions, rate limits.
 
 use belvedere::testing::crypto::Algorithm;
+use belvedere_standins::database::sqlite_url;
 use belvedere_standins::postgres;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::db;
 use crate::support::instance::{Answer, Instance, procedure_lexicon, query_lexicon};
 use crate::support::plc::{Person, Plc};
 
@@ -26,7 +26,7 @@ fn header(answer: &Answer, name: &str) -> i64 {
 }
 
 async fn sqlite_server(more: &[(&'static str, &str)]) -> (Instance, tempfile::TempDir) {
-    let (url, directory) = db::sqlite_url();
+    let (url, directory) = sqlite_url();
     (Instance::start_with(&url, "none", more).await, directory)
 }
 
@@ -122,7 +122,7 @@ async fn bootstrap(url: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_caller_becomes_the_super_user_on_sqlite() {
-    let (url, _directory) = db::sqlite_url();
+    let (url, _directory) = sqlite_url();
     bootstrap(&url).await;
 }
 

@@ -2,12 +2,12 @@
 
 use belvedere::testing::clock::Clock;
 use belvedere::testing::store::Db;
+use belvedere_standins::database::sqlite_url;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, tid};
 use belvedere_standins::postgres;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::db;
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 use crate::support::plc::Plc;
 
@@ -30,7 +30,7 @@ pub struct World {
 
 impl World {
     pub async fn sqlite() -> Self {
-        let (url, directory) = db::sqlite_url();
+        let (url, directory) = sqlite_url();
         Self::on(&url, Some(directory)).await
     }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use belvedere_standins::database::sqlite_url;
 use belvedere_standins::postgres;
 use http::{Method, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::db;
 use crate::support::instance::Instance;
 
 crate::in_both_worlds! {
@@ -28,7 +28,7 @@ crate::in_both_worlds! {
 
 #[tokio::test]
 async fn a_restart_is_fast() {
-    let (url, _directory) = db::sqlite_url();
+    let (url, _directory) = sqlite_url();
     let mut server = Instance::start(&url, "none").await;
     server.stop();
     let took = server.start_again().await;
@@ -106,7 +106,7 @@ async fn without_its_database_it_is_not_ready_and_it_recovers_by_itself() {
 #[tokio::test]
 async fn scripts_do_not_reach_our_own_listeners() {
     let metrics = crate::support::process::free_address();
-    let (url, _directory) = db::sqlite_url();
+    let (url, _directory) = sqlite_url();
     let address = metrics.to_string();
     let server = Instance::start_with(&url, "none", &[("METRICS_ADDR", &address)]).await;
     let other = belvedere_standins::upstream::Upstream::start(|_| {
@@ -156,7 +156,7 @@ async fn becomes(server: &Instance, status: StatusCode, reason: &str) {
 
 #[tokio::test]
 async fn a_missing_or_replaced_database_file_is_detected() {
-    let (url, directory) = db::sqlite_url();
+    let (url, directory) = sqlite_url();
     let server = Instance::start(&url, "none").await;
     assert_eq!(database(&server).await.0, StatusCode::OK);
     let (file, away) = (directory.path().join("test.db"), directory.path().join("away.db"));
@@ -171,7 +171,7 @@ async fn a_missing_or_replaced_database_file_is_detected() {
 
 #[tokio::test]
 async fn a_corrupt_database_is_detected() {
-    let (url, directory) = db::sqlite_url();
+    let (url, directory) = sqlite_url();
     let mut server = Instance::start(&url, "none").await;
     // Checkpoint, so that all data is in the file instead of the write-ahead log.
     assert_eq!(server.stop(), Some(0));
@@ -209,7 +209,7 @@ async fn a_read_only_database_is_detected() {
 #[tokio::test]
 async fn metrics_are_served_on_a_separate_listener() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (url, _directory) = db::sqlite_url();
+    let (url, _directory) = sqlite_url();
     let more = [("METRICS_ADDR", address.to_string())];
     let more: Vec<(&'static str, &str)> = more.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let server = Instance::start_with(&url, "none", &more).await;

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use belvedere_standins::database::sqlite_url;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -11,12 +12,11 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::db;
 use crate::support::instance::Instance;
 
 /// A server without a stream, on SQLite only, since nothing here depends on the database.
 async fn server() -> (Instance, tempfile::TempDir) {
-    let (url, directory) = db::sqlite_url();
+    let (url, directory) = sqlite_url();
     (Instance::start(&url, "none").await, directory)
 }
 

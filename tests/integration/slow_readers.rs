@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belvedere_standins::database::sqlite_url;
 use belvedere_standins::http_client;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
@@ -10,7 +11,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::db;
 use crate::support::instance::{Instance, query_lexicon};
 use crate::support::process::free_address;
 
@@ -72,7 +72,7 @@ async fn closed_window(server: &Instance) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_readers_are_bounded_and_disconnected() {
-    let (url, _directory) = db::sqlite_url();
+    let (url, _directory) = sqlite_url();
     let metrics = free_address();
     let listens = metrics.to_string();
     let server = Instance::start_with(&url, "none", &[("METRICS_ADDR", listens.as_str())]).await;

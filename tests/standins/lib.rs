@@ -9,3 +9,4 @@ pub mod jetstream;
 pub mod postgres;
 pub mod sql_statements;
 pub mod upstream;
+pub mod vectors;

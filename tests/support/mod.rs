@@ -1,8 +1,7 @@
-//! Support for tests: databases, server processes, and stand-ins that depend on the server's own code. Those that don't are
+//! Support for tests: server processes, and stand-ins that depend on the server's own code. Those that don't are
 //! in `tests/standins`.
 
 pub mod app;
-pub mod db;
 pub mod instance;
 pub mod oauth_pds;
 pub mod plc;

@@ -11,6 +11,7 @@ use crate::access::{
     Admin, Admission, ApiClient, ClientUser, PermissionSet, PublicLimit, Rejected, Sender, SessionAccess,
 };
 use crate::app::App;
+use crate::atproto::Nsid;
 use crate::http::body::UnreadBody;
 use crate::http::router::{Endpoint, Handler};
 use crate::http::{Error, Request, Response, limits};
@@ -193,7 +194,13 @@ impl Route {
         H: Fn(Arc<App>, Caller, Request, UnreadBody) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, request, unread: UnreadBody| async move {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            // The domain of an NSID has no letter case, and lexicons are stored in lower case.
+            if let Some((_, nsid)) = request.params.first_mut()
+                && let Ok(parsed) = Nsid::try_from(nsid.as_str())
+            {
+                *nsid = parsed.to_string();
+            }
             let nsid = request
                 .params
                 .first()

@@ -154,10 +154,10 @@ impl App {
             let heard = tokio::select! {
                 () = self.lifecycle.drain.cancelled() => return,
                 heard = notices.next() => heard,
-                _ = refresh.tick() => ListenerEvent::Began,
+                _ = refresh.tick() => ListenerEvent::Connected,
             };
             match heard {
-                ListenerEvent::Began => self.reload_each(&Topic::EVERYTHING).await,
+                ListenerEvent::Connected => self.reload_each(&Topic::EVERYTHING).await,
                 ListenerEvent::Notice(text) => {
                     if let Some(topic) = Topic::parse(&text) {
                         self.reload_each(&[topic]).await;

@@ -9,8 +9,6 @@ pub mod lexicon;
 pub mod record;
 pub mod record_uri;
 pub mod scope;
-#[cfg(test)]
-pub(crate) mod vectors;
 
 pub use did::Did;
 pub use lexicon::{LexiconDoc, LexiconKind};
@@ -20,6 +18,8 @@ pub use shrike::syntax::{Handle, Nsid, RecordKey, SyntaxError, Tid};
 
 #[cfg(test)]
 mod tests {
+    use belvedere_standins::vectors;
+
     use super::*;
 
     /// Whether a type accepts a text.

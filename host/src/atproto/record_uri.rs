@@ -47,11 +47,11 @@ impl fmt::Display for RecordUri {
 
 #[cfg(test)]
 mod tests {
+    use belvedere_standins::vectors;
     use proptest::prelude::*;
 
     use shrike::syntax::AtUri;
 
-    use super::super::vectors;
     use super::*;
 
     #[test]

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::jws::{JwsError, MAX_TOKEN_BYTES, ServiceClaims};
 use super::*;
-use crate::atproto::vectors;
 use crate::random::Random;
+use belvedere_standins::vectors;
 
 fn vectors(name: &str) -> Vec<Value> {
     vectors::read(&format!("crypto/{name}"))

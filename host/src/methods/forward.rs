@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Calls the method's authority; charged to the caller's tenant.
 pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     let unknown = || Error::not_found("method not found");
-    let nsid = Nsid::try_from(call.nsid.as_str()).map_err(|_| unknown())?;
-    if is_own(app, &nsid) {
+    let nsid = &call.nsid;
+    if is_own(app, nsid) {
         return Err(unknown().into());
     }
     let rules = ForwardingRules::load(&app.db).await.map_err(|error: StoreError| Error::from(error))?;
@@ -37,11 +37,11 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
         let text = format!("too many calls are being forwarded: {full}");
         Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
     })?;
-    let authority = app.outbound.authorities.of(&nsid).await.map_err(|error| match error {
+    let authority = app.outbound.authorities.of(nsid).await.map_err(|error| match error {
         AuthorityError::Absent(_) => Failure::Refused(unknown()),
         AuthorityError::Unavailable(..) => Failure::Unreachable(Box::new(error)),
     })?;
-    let url = url(&authority.pds, &nsid, &call.params);
+    let url = url(&authority.pds, nsid, &call.params);
     let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("*/*"))]);
     if body.is_some() {
         headers.insert(CONTENT_TYPE, response::JSON);

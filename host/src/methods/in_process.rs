@@ -9,7 +9,6 @@ use futures_util::future::BoxFuture;
 use super::{Failure, WrongKind, dispatch, lexicon_of};
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::app::App;
-use crate::atproto::Nsid;
 use crate::http::{Error, nul};
 use crate::scripts::{CallOutcome, Lineage, Xrpc, XrpcError};
 use crate::xrpc::{Answer, Call, Verb};
@@ -40,17 +39,13 @@ impl Xrpc for InProcess {
 }
 
 async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<CallOutcome, XrpcError> {
-    let nsid = Nsid::try_from(call.nsid.as_str())
-        .map_err(|_| XrpcError::Invalid(format!("{:?} is not an NSID", call.nsid)))?;
-    // In lower case, as lexicons are stored.
-    call.nsid = nsid.to_string();
     call.params.retain(|(name, _)| name != CLIENT_KEY_PARAM);
     let lexicon = lexicon_of(app, &call).map_err(|WrongKind| {
         let kind = match call.verb {
             Verb::Query => "query",
             Verb::Procedure => "procedure",
         };
-        XrpcError::Invalid(format!("{nsid} is not a {kind}"))
+        XrpcError::Invalid(format!("{} is not a {kind}", call.nsid))
     })?;
     // The router refuses NUL characters in requests; these calls do not pass it.
     let has_nul = call.params.iter().any(|(name, value)| name.contains('\0') || value.contains('\0'));
@@ -58,7 +53,7 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
         return Err(XrpcError::Invalid("params and input can't hold a NUL character (U+0000)".to_owned()));
     }
     let is_remote = lexicon.is_none();
-    if let Err(error) = app.access.charge_nested(&call.caller, &call.nsid) {
+    if let Err(error) = app.access.charge_nested(&call.caller, call.nsid.as_str()) {
         return Ok(CallOutcome { answer: refused(&error, &call), is_remote });
     }
     // A run that waits for another server takes one of the places for such runs.
@@ -80,7 +75,7 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
 /// The answer that the caller would have got over HTTP.
 fn refused(error: &Error, call: &Call) -> Answer {
     if let Some(cause) = &error.cause {
-        tracing::error!(method = call.nsid, cause = cause.to_string(), "a nested call failed");
+        tracing::error!(method = call.nsid.as_str(), cause = cause.to_string(), "a nested call failed");
     }
     Answer::json(error.status, error.body(""))
 }

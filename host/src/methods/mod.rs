@@ -57,7 +57,7 @@ struct WrongKind;
 
 /// The lexicon of the called method; `None` for a method without one here.
 fn lexicon_of(app: &App, call: &Call) -> Result<Option<Arc<Lexicon>>, WrongKind> {
-    let lexicon = app.registry.get(&call.nsid);
+    let lexicon = app.registry.get(call.nsid.as_str());
     if lexicon.as_ref().is_some_and(|lexicon| lexicon.kind != call.verb.kind()) {
         Err(WrongKind)
     } else {

@@ -22,18 +22,20 @@ pub(super) struct OwnUri {
 
 /// The store holds JSON objects only. Of any other text nothing is found.
 pub(super) fn find(text: &[u8]) -> OwnUri {
-    let Ok(text) = std::str::from_utf8(text) else { return OwnUri::default() };
-    let (Some(open), Some(close)) = (text.find('{'), text.rfind('}')) else { return OwnUri::default() };
+    let (Some(open), Some(close)) = (memchr::memchr(b'{', text), memchr::memrchr(b'}', text)) else {
+        return OwnUri::default();
+    };
     if close <= open {
         return OwnUri::default();
     }
     let inner = &text[open + 1..close];
     let start = open + 1 + (inner.len() - inner.trim_ascii_start().len());
     let members = start..(start + inner.trim_ascii().len());
-    // A key can be written with escapes, `"\u0075ri"`.
-    let may_have = URI.find(text.as_bytes()).is_some() || memchr::memchr(b'\\', text.as_bytes()).is_some();
     let mut uris = Vec::new();
-    if may_have {
+    // A key can be written with escapes, `"\u0075ri"`.
+    if (URI.find(text).is_some() || memchr::memchr(b'\\', text).is_some())
+        && let Ok(text) = std::str::from_utf8(text)
+    {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         // An error ends the search; what was found before it stays.
         let _ = deserializer.deserialize_map(UriFields { text, found: &mut uris });

@@ -28,7 +28,7 @@ pub async fn announce(db: &Db, text: &str) -> Result<(), StoreError> {
 pub enum ListenerEvent {
     Notice(String),
     /// The listener has just connected: earlier notices are lost to it.
-    Began,
+    Connected,
 }
 
 /// A listener for notices; it reconnects when its connection is lost.
@@ -62,7 +62,7 @@ impl Notices {
             match listening.await {
                 Ok(connection) => {
                     self.connection = Some(connection);
-                    return ListenerEvent::Began;
+                    return ListenerEvent::Connected;
                 }
                 Err(error) => tracing::warn!(%error, "can't listen for notices of other hosts"),
             }

@@ -1,9 +1,9 @@
 //! `/admin/settings/*`
 
+use belvedere_standins::database::sqlite_url;
 use http::Method;
 use serde_json::json;
 
-use crate::support::db;
 use crate::support::instance::{Instance, query_lexicon};
 
 const PATH: &str = "/admin/settings/xrpc-proxy";
@@ -153,7 +153,7 @@ crate::in_both_worlds! {
 
 #[tokio::test]
 async fn the_environment_has_the_defaults() {
-    let (url, _directory) = db::sqlite_url();
+    let (url, _directory) = sqlite_url();
     let more = [("APP_NAME", "From outside"), ("VERBOSE_EVENT_LOGGING", "yes")];
     let server = Instance::start_with(&url, "none", &more).await;
     let list = async || server.admin(Method::GET, "/admin/settings", None).await.body;

@@ -172,7 +172,7 @@ crate::in_both_worlds! {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nonces_are_required_if_configured() {
-    let (url, _directory) = crate::support::db::sqlite_url();
+    let (url, _directory) = belvedere_standins::database::sqlite_url();
     let plc = crate::support::plc::Plc::start().await;
     let more = [("PLC_URL", &*plc.url()), ("DPOP_NONCES", "required")];
     let server = Instance::start_with(&url, "none", &more).await;

@@ -13,13 +13,13 @@ use belvedere::testing::pds::{Agent, PdsPools, Registration, Vault};
 use belvedere::testing::random::Random;
 use belvedere::testing::store::Db;
 use belvedere::testing::store::dpop_keys::{self, DpopKeyRow};
+use belvedere_standins::database::Database;
 use http::Method;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::device::{App, pds};
 use crate::fixtures::{ALICE, NOTES};
-use crate::support::db::TestDb;
 use crate::support::instance::procedure_lexicon;
 use crate::support::oauth_pds::OauthPds;
 
@@ -143,12 +143,14 @@ async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
     vault.register(&registration).await.unwrap().unwrap()
 }
 
-async fn renew_all(db: TestDb, hosts: usize) {
+async fn renew_all(database: Database, hosts: usize) {
+    let db = Db::open(&database.url, 4).await.unwrap();
+    db.migrate().await.unwrap();
     let pds = OauthPds::start().await;
     // Each host has separate connections, like a separate process.
     let mut all = Vec::new();
     for _ in 0..hosts {
-        all.push(host(&Db::open(&db.url, 8).await.unwrap(), "http://127.0.0.1:9"));
+        all.push(host(&Db::open(&database.url, 8).await.unwrap(), "http://127.0.0.1:9"));
     }
     let mut ids = Vec::new();
     for n in 0..MANY {
@@ -176,20 +178,20 @@ async fn renew_all(db: TestDb, hosts: usize) {
 }
 
 mod a_thousand_sessions_are_renewed_a_thousand_times {
-    use super::{TestDb, renew_all};
+    use super::{Database, renew_all};
 
     #[tokio::test]
     async fn sqlite() {
-        renew_all(TestDb::sqlite().await, 1).await;
+        renew_all(Database::sqlite(), 1).await;
     }
 
     #[tokio::test]
     async fn postgres() {
-        renew_all(TestDb::postgres().await, 1).await;
+        renew_all(Database::postgres().await, 1).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hosts_renew_each_session_once() {
-    renew_all(TestDb::postgres().await, 2).await;
+    renew_all(Database::postgres().await, 2).await;
 }

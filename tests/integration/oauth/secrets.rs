@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use belvedere_standins::database::sqlite_url;
 use http::Method;
 use serde_json::json;
 
@@ -10,13 +11,13 @@ use crate::fixtures::{ALICE, NOTES};
 use crate::support::instance::{Instance, OPERATOR, procedure_lexicon, record_lexicon};
 use crate::support::oauth_pds::OauthPds;
 use crate::support::plc::Plc;
-use crate::support::{db, process};
+use crate::support::process;
 
 const PUT: &str = "com.example.putNote";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secrets_are_not_leaked() {
-    let (url, directory) = db::sqlite_url();
+    let (url, directory) = sqlite_url();
     let (plc, pds) = (Plc::start().await, OauthPds::start().await);
     for did in [ALICE, OPERATOR] {
         plc.host(did, &pds.url());

@@ -8,6 +8,15 @@ use crate::fixtures::{ALICE, BOB, LIST, NOTES};
 use crate::support::instance::query_lexicon;
 
 crate::in_both_worlds! {
+    async fn the_domain_of_a_method_has_no_letter_case(mut world) {
+        world = world.with_notes().await;
+        let (domain, name) = LIST.rsplit_once('.').unwrap();
+        let upper = world.server.xrpc(&format!("{}.{name}", domain.to_uppercase())).await;
+        assert_eq!((upper.status.as_u16(), &upper.body), (200, &json!({ "records": [] })), "{}", upper.text);
+        let malformed = world.server.xrpc("no-method").await;
+        assert_eq!((malformed.status.as_u16(), malformed.error()), (404, "method not found"));
+    }
+
     async fn records_are_listed_in_pages_and_by_author(mut world) {
         world = world.with_notes().await;
         for n in 0..5 {

@@ -7,6 +7,7 @@ use http_body_util::Full;
 
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::app::App;
+use crate::atproto::Nsid;
 use crate::http::{Error, Request, Response, response};
 use crate::methods;
 use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
@@ -25,14 +26,10 @@ pub async fn procedure(app: Arc<App>, caller: Caller, request: Request) -> Resul
 }
 
 async fn call(app: &Arc<App>, verb: Verb, caller: Caller, request: &Request) -> Result<Response, Error> {
+    let nsid = Nsid::try_from(request.param("nsid")).map_err(|_| Error::not_found("method not found"))?;
     let has_input = verb == Verb::Procedure && !request.body.is_empty();
-    let call = Call {
-        verb,
-        nsid: request.param("nsid").to_owned(),
-        params: params(request),
-        input: has_input.then(|| request.body.clone()),
-        caller,
-    };
+    let call =
+        Call { verb, nsid, params: params(request), input: has_input.then(|| request.body.clone()), caller };
     Ok(rendered(methods::answer(app, &call).await?))
 }
 

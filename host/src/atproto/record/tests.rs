@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use shrike::cbor::json::{Integers, json_slice_to_drisl};
 
-use super::super::vectors;
 use super::*;
+use belvedere_standins::vectors;
 
 fn cid(json: &str) -> Result<Cid, Unencodable> {
     inspect(json.as_bytes()).unwrap().cid

@@ -1,7 +1,8 @@
 //! Captured events of the real network: each is parsed, and every CID verifies.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+
+use belvedere_standins::vectors;
 
 use crate::atproto::Nsid;
 use crate::clock::Clock;
@@ -12,19 +13,9 @@ use crate::indexing::testing::Recorder;
 use crate::indexing::{envelope, frame};
 use crate::store::index::Change;
 
-/// The folder that `BELVEDERE_CORPUS` names. Captured events and the public dictionary are not in the repository,
-/// because we must not redistribute them.
-fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("BELVEDERE_CORPUS").map(PathBuf::from).filter(|folder| folder.is_dir());
-    if folder.is_none() {
-        tracing::warn!("skipped: BELVEDERE_CORPUS does not name a folder of captured events");
-    }
-    folder
-}
-
 #[test]
 fn every_cid_of_the_corpus_verifies() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = vectors::corpus() else { return };
     let (mut records, mut others) = (0, 0);
     for file in ["expected_v1.jsonl", "golden_v1.jsonl"] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
@@ -54,7 +45,7 @@ fn every_cid_of_the_corpus_verifies() {
 /// With the public servers' dictionary, frames that were compressed with it are decompressed.
 #[test]
 fn the_public_dictionary_inflates() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = vectors::corpus() else { return };
     let dictionary = std::fs::read(folder.join("legacy_subscribe.zdict")).unwrap();
     let text = std::fs::read_to_string(folder.join("expected_v1.jsonl")).unwrap();
     let mut compressor = zstd::bulk::Compressor::with_dictionary(1, &dictionary).unwrap();

@@ -9,6 +9,7 @@ use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::bindings::belvedere::script::xrpc::{Answer, Host};
 use super::state::{RunInfo, RunState};
 use super::{allowances, fault, json};
+use crate::atproto::Nsid;
 use crate::scripts::limits;
 use crate::scripts::services::{CallOutcome, XrpcError};
 use crate::xrpc::{Call, Verb};
@@ -55,6 +56,8 @@ async fn call(
     if nsid.len() > limits::NAME_BYTES {
         return Err(fault::new(FaultCode::BadInput, format!("{function}: the method's name is too long")));
     }
+    let nsid = Nsid::try_from(nsid.as_str())
+        .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {nsid:?} is not an NSID")))?;
     let params = params.map(|json| query_params(state, function, &json)).transpose()?.unwrap_or_default();
     if let Some(input) = &input {
         json::check(state, &format!("{function}: input"), input, limits::XRPC_INPUT_BYTES)?;

@@ -7,6 +7,7 @@ use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
 use crate::query::Keyset;
+use crate::records::Query;
 use crate::store::Db;
 use crate::store::index::{
     self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert,
@@ -110,4 +111,15 @@ pub async fn refs(db: &Db) -> Vec<(String, String)> {
     }
     .unwrap();
     rows.into_iter().map(|(target, rkey)| (target, rkey.unwrap_or_else(|| "dangling".into()))).collect()
+}
+
+/// Moves a query to its next page. Returns whether there is one.
+///
+/// # Panics
+/// When the next page begins where this one began.
+pub fn advance(query: &mut Query, cursor: Option<String>) -> bool {
+    let Some(cursor) = cursor else { return false };
+    assert_ne!(query.cursor.as_ref(), Some(&cursor), "the page after {cursor} begins where it began");
+    query.cursor = Some(cursor);
+    true
 }
