@@ -56,9 +56,6 @@ impl TriggerKind {
 pub trait ScriptBindings: fmt::Debug + Send + Sync {
     /// Whether a script is bound to the trigger with this id.
     fn has(&self, id: &str) -> bool;
-
-    /// Whether a script is bound to record events of this kind in a collection.
-    fn has_record_script(&self, collection: &str, kind: TriggerKind) -> bool;
 }
 
 /// A well-formed trigger id.

@@ -98,6 +98,15 @@ impl Call {
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
+
+    /// The path below `/xrpc/` and the query of a request that makes this call.
+    pub fn path_and_query(&self) -> String {
+        if self.params.is_empty() {
+            return self.nsid.to_string();
+        }
+        let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.params).finish();
+        format!("{}?{query}", self.nsid)
+    }
 }
 
 /// What a method answered, whatever its status.
@@ -121,5 +130,20 @@ impl Answer {
     /// A JSON answer of this server.
     pub fn json(status: StatusCode, body: Bytes) -> Self {
         Self { status, body, origin: Origin::Local }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_holds_the_query_and_nothing_can_leave_it() {
+        let params = [("a b", "1&2=3#"), ("é", "")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let nsid = Nsid::try_from("com.example.get").unwrap();
+        let call =
+            Call { verb: Verb::Query, nsid, params: params.into(), input: None, caller: Caller::default() };
+        assert_eq!(call.path_and_query(), "com.example.get?a+b=1%262%3D3%23&%C3%A9=");
+        assert_eq!(Call { params: Vec::new(), ..call }.path_and_query(), "com.example.get");
     }
 }

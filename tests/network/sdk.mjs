@@ -8,7 +8,7 @@ import { createAgent } from '@happyview/lex-agent'
 import { runOAuth } from './lib/oauth.mjs'
 import { signInAndConsent } from './lib/oauth-user.mjs'
 
-const { instance, plc, pds, user, page, confidential, methods } = JSON.parse(process.argv[2])
+const { instance, plc, pds, user, other, page, confidential, methods } = JSON.parse(process.argv[2])
 const origin = 'https://app.example'
 
 function browserFetch(input, init = {}) {
@@ -57,6 +57,26 @@ assert.equal(listed.record.text, 'from the SDK')
 const child = { name: 'child', clientIdUrl: `https://child.example/${Date.now()}`, clientUri: 'https://child.example', redirectUris: ['https://child.example/back'] }
 const made = await json(await post(agent, 'dev.happyview.createApiClient', child), 201)
 assert.equal((await json(await agent.fetchHandler('/xrpc/dev.happyview.listApiClients', { method: 'GET' }))).clients[0].id, made.client.id)
+
+// The standard methods go to the user's PDS, and what they write is indexed at once.
+const record = { $type: methods.note, text: 'standard' }
+const created = await json(await post(agent, 'com.atproto.repo.createRecord', { repo: user.did, collection: methods.note, record }))
+const read = async (uri) => agent.fetchHandler(`/xrpc/${methods.list}?uri=${encodeURIComponent(uri)}`, { method: 'GET' })
+assert.equal((await json(await read(created.uri))).record.text, 'standard')
+const rkey = created.uri.split('/').at(-1)
+await json(await post(agent, 'com.atproto.repo.putRecord', { repo: user.did, collection: methods.note, rkey, record: { ...record, text: 'put' } }))
+assert.equal((await json(await read(created.uri))).record.text, 'put')
+const upload = await agent.fetchHandler('/xrpc/com.atproto.repo.uploadBlob', { method: 'POST', headers: { 'content-type': 'image/png' }, body: new Uint8Array([1, 2, 3]) })
+assert.equal((await json(upload)).blob.mimeType, 'image/png')
+const stored = await json(await agent.fetchHandler(`/xrpc/com.atproto.repo.getRecord?repo=${user.did}&collection=${methods.note}&rkey=${rkey}`, { method: 'GET' }))
+assert.equal(stored.value.text, 'put')
+await json(await post(agent, 'com.atproto.repo.deleteRecord', { repo: user.did, collection: methods.note, rkey }))
+await json(await read(created.uri), 404)
+const foreign = await post(agent, 'com.atproto.repo.createRecord', { repo: other.did, collection: methods.note, record })
+await json(foreign, 400)
+const profile = async (query) => json(await agent.fetchHandler(`/xrpc/app.bsky.actor.getProfile${query}`, { method: 'GET' }))
+assert.equal((await profile('')).handle, user.handle)
+assert.equal((await profile(`?actor=${other.handle}`)).did, other.did)
 
 // The page restores the session, and logs in again, which ends the earlier session.
 const later = await new HappyViewBrowserClient(options).restore(user.did)

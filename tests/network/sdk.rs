@@ -34,10 +34,11 @@ async fn apps_written_with_the_sdks_work(database: Database) {
     let input = json!({
         "instance": server.url, "plc": network.plc, "pds": network.pds,
         "user": { "did": alice.did, "handle": alice.handle, "password": alice.password },
+        "other": { "did": admin.did, "handle": admin.handle },
         "page": { "clientKey": page["client_key"], "clientId": page_id, "redirectUri": redirect, "scopes": SCOPES },
         "confidential": { "clientKey": confidential.client_key, "clientSecret": confidential.secret,
             "clientId": confidential.client_id, "redirectUri": confidential.redirect, "scopes": SCOPES },
-        "methods": { "put": PUT, "list": LIST },
+        "methods": { "put": PUT, "list": LIST, "note": NOTE },
     });
     let answer: Value = serde_json::from_str(&node("sdk.mjs", &input).await).unwrap();
     let records = alice.records(NOTE).await;

@@ -3,11 +3,15 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
+
 use super::rate_limit::Budget;
-use super::{Access, Admission, ApiClient, Credential, Rejected};
+use super::{Access, Admission, ApiClient, CalledMethod, Credential, Rejected};
 use crate::atproto::Did;
 use crate::http::{Error, Request};
 use crate::pds::SessionAuthority;
+
+const NOT_DPOP: &str = "requires DPoP authentication";
 
 /// A user, and the API client that they are logged in with.
 #[derive(Clone, Debug)]
@@ -24,24 +28,39 @@ impl Access {
     ///
     /// # Errors
     /// 401 with the specification's texts, 429 when the bucket is empty.
-    pub async fn admit_management(&self, request: &Request, method: &str) -> Result<ClientUser, Rejected> {
+    pub async fn admit_management(
+        &self,
+        request: &Request,
+        method: CalledMethod<'_>,
+    ) -> Result<ClientUser, Rejected> {
         let refused = |error| Rejected { error, budget: None };
-        if !matches!(Credential::of(request.headers()), Credential::Dpop(_)) {
-            return Err(refused(Error::unauthorized("requires DPoP authentication")));
-        }
+        let is_dpop = matches!(Credential::of(request.headers()), Credential::Dpop(_));
         match self.clients.named_by(request) {
             Ok(Some(_)) => {}
+            _ if !is_dpop => return Err(refused(Error::unauthorized(NOT_DPOP))),
             Ok(None) => return Err(refused(Error::unauthorized("requires an API client key"))),
             Err(error) => return Err(refused(error)),
         }
-        let Admission { caller, client, budget } = self.admit_xrpc(request, method).await?;
+        // Charged before any rejection, as every procedure is (service.md, XRPC).
+        let admitted = self.admit_xrpc(request, method).await;
+        if !is_dpop {
+            let budget = match admitted {
+                Err(rejected) if rejected.error.status == StatusCode::TOO_MANY_REQUESTS => {
+                    return Err(rejected);
+                }
+                Err(rejected) => rejected.budget,
+                Ok(admission) => admission.budget,
+            };
+            return Err(Rejected { error: Error::unauthorized(NOT_DPOP), budget });
+        }
+        let Admission { caller, client, budget } = admitted?;
         let is_proven = caller.proven_client().is_some();
         match (client.filter(|_| is_proven), caller.did, caller.authority) {
             (Some(client), Some(did), SessionAuthority::Session { id: session, .. }) => {
                 Ok(ClientUser { client, did, session, budget })
             }
             // Not reached: a DPoP session has a client and a user.
-            _ => Err(refused(Error::unauthorized("requires DPoP authentication"))),
+            _ => Err(refused(Error::unauthorized(NOT_DPOP))),
         }
     }
 }

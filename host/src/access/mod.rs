@@ -65,7 +65,7 @@ pub use template::Template;
 pub use used_proofs::UsedProofs;
 pub use users::Users;
 pub use web::WebSessions;
-pub use xrpc::{Admission, Costs, Rejected};
+pub use xrpc::{Admission, CalledMethod, Costs, Rejected};
 
 /// What authentication and authorization of requests need.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use super::dpop;
 use super::rate_limit::{Budget, Exhausted, Limit};
 use super::service_jwt::{self, VerifiedToken};
 use super::{Access, ApiClient, ClientBuckets, Credential, Sender};
-use crate::atproto::{Did, LexiconKind};
+use crate::atproto::Did;
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
 use crate::pds::SessionAuthority;
 use crate::settings::Settings;
-use crate::xrpc::Caller;
+use crate::xrpc::{Caller, Verb};
 
 /// An admitted XRPC request.
 #[derive(Debug, Default)]
@@ -32,6 +32,15 @@ pub struct Admission {
 pub struct Rejected {
     pub error: Error,
     pub budget: Option<Budget>,
+}
+
+/// A called method, as far as its cost depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct CalledMethod<'a> {
+    pub nsid: &'a str,
+    pub verb: Verb,
+    /// The method is this server's own, whatever lexicons are uploaded.
+    pub is_fixed: bool,
 }
 
 /// Tokens that a call costs when its lexicon doesn't say (settings `rate_limit.default_*_cost`).
@@ -72,27 +81,33 @@ impl Costs {
         self.0.store(Arc::new(costs));
     }
 
-    fn of(&self, access: &Access, method: &str) -> u32 {
+    fn of(&self, access: &Access, method: &CalledMethod<'_>) -> u32 {
         let defaults = self.0.load();
-        match access.registry.get(method) {
-            None => defaults.proxy,
-            Some(lexicon) => lexicon.token_cost.unwrap_or(match lexicon.kind {
-                LexiconKind::Procedure => defaults.procedure,
-                _ => defaults.query,
-            }),
+        let default = || match method.verb {
+            Verb::Procedure => defaults.procedure,
+            Verb::Query => defaults.query,
+        };
+        if method.is_fixed {
+            return default();
         }
+        let lexicon = access.registry.get(method.nsid);
+        lexicon.map_or(defaults.proxy, |lexicon| lexicon.token_cost.unwrap_or_else(default))
     }
 }
 
 impl Access {
-    /// Identifies the caller of an XRPC request and charges the call. `method` is the NSID in the path.
+    /// Identifies the caller of an XRPC request and charges the call.
     ///
     /// An application that only names itself is charged at once. A proof is checked before, if the application could
     /// pay: for a proof that fails the sender's address is charged, and the application only for proofs that hold.
     ///
     /// # Errors
     /// 401 when client or user can't be identified, 429 when the bucket is empty.
-    pub async fn admit_xrpc(&self, request: &Request, method: &str) -> Result<Admission, Rejected> {
+    pub async fn admit_xrpc(
+        &self,
+        request: &Request,
+        method: CalledMethod<'_>,
+    ) -> Result<Admission, Rejected> {
         let mut admission = Admission::default();
         match identify(self, request, method, &mut admission).await {
             Ok(()) => Ok(admission),
@@ -105,8 +120,8 @@ impl Access {
     ///
     /// # Errors
     /// 401 when the client is no longer active, 429 when the bucket is empty.
-    pub fn charge_nested(&self, caller: &Caller, method: &str) -> Result<(), Error> {
-        let cost = self.costs.of(self, method);
+    pub fn charge_nested(&self, caller: &Caller, method: CalledMethod<'_>) -> Result<(), Error> {
+        let cost = self.costs.of(self, &method);
         if let Some(id) = &caller.client {
             let client = self.clients.by_id(id).ok_or_else(|| Error::unauthorized("Invalid client"))?;
             self.clients.pay(&buckets(self), &client, cost)?;
@@ -137,10 +152,10 @@ fn charge_user(access: &Access, kind: &str, did: &Did, cost: u32) -> Result<Budg
 async fn identify(
     access: &Access,
     request: &Request,
-    method: &str,
+    method: CalledMethod<'_>,
     admission: &mut Admission,
 ) -> Result<(), Error> {
-    let cost = access.costs.of(access, method);
+    let cost = access.costs.of(access, &method);
     let buckets = buckets(access);
     admission.client = access.clients.named_by(request)?;
     let client = admission.client.clone();
@@ -183,7 +198,7 @@ async fn identify(
         }
         // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
         Credential::Bearer(token) => {
-            let verified = access.tokens.verify(&access.resolver, &sender, token, Some(method)).await;
+            let verified = access.tokens.verify(&access.resolver, &sender, token, Some(method.nsid)).await;
             let VerifiedToken { did, method_bound } =
                 sender.charge_if_failure(verified, service_jwt::ServiceTokenError::is_failure)?;
             admission.budget = match pay()? {

@@ -8,14 +8,15 @@ use http::Method;
 
 use crate::access::rate_limit::Budget;
 use crate::access::{
-    Admin, Admission, ApiClient, ClientUser, PermissionSet, PublicLimit, Rejected, Sender, SessionAccess,
+    Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit, Rejected, Sender,
+    SessionAccess,
 };
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::http::body::UnreadBody;
 use crate::http::router::{Endpoint, Handler};
 use crate::http::{Error, Request, Response, limits};
-use crate::xrpc::Caller;
+use crate::xrpc::{Caller, Verb};
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
 type Bind = Box<dyn FnOnce(Arc<App>) -> Handler>;
@@ -201,11 +202,13 @@ impl Route {
             {
                 *nsid = parsed.to_string();
             }
-            let nsid = request
-                .params
-                .first()
-                .map_or_else(|| path.rsplit('/').next().unwrap_or_default(), |(_, nsid)| nsid.as_str());
-            match app.access.admit_xrpc(&request, nsid).await {
+            let nsid = request.params.first().map(|(_, nsid)| nsid.as_str());
+            let method = CalledMethod {
+                nsid: nsid.unwrap_or_else(|| path.rsplit('/').next().unwrap_or_default()),
+                verb: verb(request.method()),
+                is_fixed: nsid.is_none(),
+            };
+            match app.access.admit_xrpc(&request, method).await {
                 Ok(Admission { caller, budget, .. }) => {
                     with_budget(handler(app, caller, request, unread).await, budget)
                 }
@@ -223,7 +226,8 @@ impl Route {
     {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let nsid = format!("{}.{name}", app.config.auth.service_namespace);
-            let caller = match app.access.admit_management(&request, &nsid).await {
+            let method = CalledMethod { nsid: &nsid, verb: verb(request.method()), is_fixed: true };
+            let caller = match app.access.admit_management(&request, method).await {
                 Ok(caller) => caller,
                 Err(Rejected { error, budget }) => return Err(paid(error, budget)),
             };
@@ -266,6 +270,10 @@ impl Route {
         };
         Endpoint::new(self.method, path, (self.bind)(Arc::clone(app)))
     }
+}
+
+fn verb(method: &Method) -> Verb {
+    if *method == Method::POST { Verb::Procedure } else { Verb::Query }
 }
 
 /// Adds the remaining budget to a response that was charged.

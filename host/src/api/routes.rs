@@ -45,7 +45,7 @@ fn table() -> RouteTable {
         Route::public(&Limit::PICTURE, GET, "/settings/logo", settings::logo),
 
         Route::public(&Limit::PAGE, GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
-        Route::xrpc(GET, "/xrpc/app.bsky.actor.getProfile", xrpc::get_profile::handle),
+        Route::xrpc(GET, "/xrpc/app.bsky.actor.getProfile", xrpc::method::get_profile),
         Route::xrpc_upload(POST, "/xrpc/com.atproto.repo.uploadBlob", xrpc::upload_blob::handle),
         Route::management(GET, "listApiClients", xrpc::service::list_api_clients),
         Route::management(GET, "getApiClient", xrpc::service::get_api_client),

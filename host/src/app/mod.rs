@@ -105,7 +105,6 @@ impl App {
         let repos = Repos::new(
             ground.db.clone(),
             Arc::clone(&registry),
-            Arc::clone(&loaded.library) as _,
             Sessions::Stored(sessions.vault.clone()),
             outbound.net.clone(),
         );
@@ -130,7 +129,7 @@ impl App {
             config: stream_config,
             shutdown: ground.lifecycle.drain.child_token(),
         });
-        repos.attach(stream.writer());
+        repos.attach(stream.writer(), Arc::new(scripting.events.clone()));
 
         let Ground { config, identity, sealing, clock, random, db, events, tasks, lifecycle, .. } = ground;
         let readiness = Readiness::default();

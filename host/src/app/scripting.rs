@@ -30,7 +30,7 @@ pub struct Scripting {
 /// The engine, and every stored script compiled.
 pub(super) struct LoadedScripts {
     engine: Engine,
-    pub(super) library: Arc<Library>,
+    library: Arc<Library>,
 }
 
 impl LoadedScripts {

@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 pub use letters::{RetryError, original_event};
 
 use crate::events::EventLog;
+use crate::indexing::EarlyEvents;
 use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, ScriptRuntime};
 use crate::store::Db;
 
@@ -39,6 +40,7 @@ struct Inner {
     events: EventLog,
     db: Db,
     runs: Semaphore,
+    early: EarlyEvents,
 }
 
 impl fmt::Debug for EventScripts {
@@ -49,7 +51,13 @@ impl fmt::Debug for EventScripts {
 
 impl EventScripts {
     pub fn new(runtime: ScriptRuntime, events: EventLog, db: Db) -> Self {
-        Self(Arc::new(Inner { runtime, events, db, runs: Semaphore::new(MAX_RUNS) }))
+        Self(Arc::new(Inner {
+            runtime,
+            events,
+            db,
+            runs: Semaphore::new(MAX_RUNS),
+            early: EarlyEvents::default(),
+        }))
     }
 
     /// Runs a script once, within the limits on concurrency and time.

@@ -1,5 +1,7 @@
 //! Record events: runs the script that decides on one change of the index.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
@@ -8,13 +10,16 @@ use super::letters::{FailureDetails, NewLetter};
 use super::retry::{self, FinalFailure};
 use crate::atproto::{RecordUri, record};
 use crate::events::Event;
-use crate::indexing::{RecordAction, RecordEvent, RecordScriptRunner};
+use crate::indexing::{EarlyDecision, RecordAction, RecordEvent, RecordScriptRunner};
 use crate::scripts::{
     CompiledScript, FailureKind, Invocation, Outcome, ReturnKind, ScriptFailure, TriggerEvent,
 };
 use crate::store::dead_letters::Letter;
 use crate::store::index::{Change, Upsert};
 use crate::trigger::TriggerKind;
+
+/// How long a write waits for its record script. After that, the stream's event runs the script.
+const EARLY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a script decided on a record event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +93,9 @@ impl EventScripts {
 
     /// Runs the script of an event, with retries.
     async fn decide_record(&self, event: RecordEvent) -> Option<Change> {
+        if self.0.early.is_indexed(&event.change).await {
+            return None;
+        }
         let uri = event.change.uri();
         // The script may have been removed since the event was queued.
         let Some(script) = self.record_script(uri.collection.as_str(), event.action) else {
@@ -101,6 +109,23 @@ impl EventScripts {
             Err(final_failure) => {
                 self.dead_letter_record(&script, &event, &uri, final_failure).await;
                 Some(event.change)
+            }
+        }
+    }
+
+    /// Runs the script of an early event once.
+    async fn decide_record_early(&self, event: RecordEvent) -> Option<EarlyDecision> {
+        let uri = event.change.uri();
+        let script = self.record_script(uri.collection.as_str(), event.action)?;
+        let early = self.0.early.begin(&event.change).await;
+        match self.attempt(&script, &event).await {
+            Ok(verdict) => {
+                self.log_run(&script, &event, &uri, &verdict, 1);
+                Some(EarlyDecision { change: verdict.apply(event.change), event: early })
+            }
+            Err(failure) => {
+                tracing::debug!(%uri, error = failure.message, "an early run of an event script failed");
+                None
             }
         }
     }
@@ -154,6 +179,13 @@ impl RecordScriptRunner for EventScripts {
 
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
         Box::pin(self.decide_record(event))
+    }
+
+    fn decide_early(&self, event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>> {
+        Box::pin(async move {
+            let decision = tokio::time::timeout(EARLY_PATIENCE, self.decide_record_early(event));
+            decision.await.ok().flatten()
+        })
     }
 
     fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {

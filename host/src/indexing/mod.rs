@@ -27,6 +27,7 @@
 mod apply;
 mod batch;
 mod commit;
+mod early;
 mod envelope;
 pub mod fetch;
 pub mod frame;
@@ -52,6 +53,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use early::{EarlyDecision, EarlyEvents};
 pub use handle::StreamHandle;
 pub use launch::{Deps, start};
 pub use message::CURSOR_SOURCE;

@@ -214,6 +214,7 @@ mod tests {
     use futures_util::future::BoxFuture;
     use tokio::sync::Semaphore;
 
+    use super::super::early::EarlyDecision;
     use super::super::testing::delete;
     use super::*;
     use crate::store::index::{AccountChange, AccountStatus, Change};
@@ -242,6 +243,10 @@ mod tests {
                 }
                 Some(event.change)
             })
+        }
+
+        fn decide_early(&self, _event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>> {
+            Box::pin(async { None })
         }
 
         fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 
+use super::early::EarlyDecision;
 use crate::store::index::Change;
 
 /// What happened to a record.
@@ -56,6 +57,10 @@ pub trait RecordScriptRunner: Send + Sync + 'static {
     /// event is dead-lettered and its change returned unmodified.
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>>;
 
+    /// Runs the script once on a write that this server made itself, before the stream delivers it. `None` when it fails
+    /// or takes long: the stream's event runs it again, with retries.
+    fn decide_early(&self, event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>>;
+
     /// Dead-letters the event and returns its change unmodified. Called when too many changes are queued.
     fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change>;
 }
@@ -75,6 +80,10 @@ impl RecordScriptRunner for NoScripts {
 
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
         Box::pin(async move { Some(event.change) })
+    }
+
+    fn decide_early(&self, _event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>> {
+        Box::pin(async { None })
     }
 
     fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {

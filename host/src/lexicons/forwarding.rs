@@ -40,6 +40,19 @@ pub struct ForwardingRules {
     /// For `allowlist` and `blocklist`: NSIDs, or `prefix.*` for all NSIDs below a prefix.
     #[serde(default)]
     pub nsids: Vec<String>,
+    #[serde(default)]
+    pub routing: Routing,
+}
+
+/// Where allowed calls of callers with a session go. Other callers' calls go to the authority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Routing {
+    /// To the method's authority, anonymously.
+    #[default]
+    Authority,
+    /// To the caller's PDS, with their session.
+    ServiceProxy,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +147,8 @@ mod tests {
     use super::*;
 
     fn rules(mode: Mode, nsids: &[&str]) -> ForwardingRules {
-        ForwardingRules { mode, nsids: nsids.iter().map(|&n| n.to_owned()).collect() }
+        let nsids = nsids.iter().map(|&n| n.to_owned()).collect();
+        ForwardingRules { mode, nsids, routing: Routing::default() }
     }
 
     #[test]
@@ -169,7 +183,10 @@ mod tests {
             assert_eq!(refused, Err(InvalidRules::Pattern(bad.to_owned())));
         }
         let many: Vec<String> = (0..=MAX_PATTERNS).map(|n| format!("a.b.c{n}")).collect();
-        assert_eq!(ForwardingRules { mode: Mode::Open, nsids: many }.checked(), Err(InvalidRules::TooMany));
+        assert_eq!(
+            ForwardingRules { nsids: many, ..ForwardingRules::default() }.checked(),
+            Err(InvalidRules::TooMany)
+        );
         assert_eq!(rules(Mode::Disabled, &["a.b.c"]).checked().unwrap().nsids, Vec::<String>::new());
     }
 }

@@ -1,37 +1,57 @@
-//! Forwards methods without a lexicon here to the authority that the NSID's domain names, anonymously (service.md,
-//! overview 4; admin-api.md §8).
+//! Forwards methods without a lexicon here (service.md, overview 4; admin-api.md §8; auth-and-clients.md §8).
 //!
-//! Forwards only query and body; returns only status, content type and body.
+//! | Method | Caller with a session | Others |
+//! |---|---|---|
+//! | `com.atproto.*` | the caller's PDS | the authority; procedures are refused |
+//! | others, `routing` `authority` | the authority | the authority |
+//! | others, `routing` `serviceproxy` | the caller's PDS | the authority |
+//!
+//! The authority is the PDS of the account that the NSID's domain names; it is called anonymously. Forwards only query
+//! and body; returns only status, content type and body.
 
 use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 
-use super::{Failure, json_input};
+use super::{Failure, json_input, own_pds};
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::http::{Error, response};
 use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
+use crate::lexicons::forwarding::Routing;
 use crate::lexicons::{AuthorityError, ForwardingRules};
 use crate::net::{Limits, NetError};
+use crate::pds::StandardCall;
 use crate::store::StoreError;
-use crate::xrpc::{Answer, Call, Origin};
+use crate::xrpc::{Answer, Call, Origin, Verb};
 
 /// The longest an authority may take. Callers give up about then.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Calls the method's authority; charged to the caller's tenant.
+/// Answers a call of a method without a lexicon.
 pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
-    let unknown = || Error::not_found("method not found");
     let nsid = &call.nsid;
     if is_own(app, nsid) {
         return Err(unknown().into());
+    }
+    let has_session = call.caller.authority.is_some();
+    if StandardCall::is_standard(nsid) && (has_session || call.verb == Verb::Procedure) {
+        return own_pds::answer(app, call).await;
     }
     let rules = ForwardingRules::load(&app.db).await.map_err(|error: StoreError| Error::from(error))?;
     if !rules.allow(nsid.as_str()) {
         return Err(Error::forbidden("NSID not allowed by proxy policy").into());
     }
+    if has_session && rules.routing == Routing::ServiceProxy {
+        return own_pds::answer(app, call).await;
+    }
+    to_authority(app, call).await
+}
+
+/// Calls the method's authority; charged to the caller's tenant.
+async fn to_authority(app: &App, call: &Call) -> Result<Answer, Failure> {
+    let nsid = &call.nsid;
     let body = json_input(call)?.cloned();
     let _place = app.outbound.forwarding.enter(&call.caller.tenant).await.map_err(|full| {
         let text = format!("too many calls are being forwarded: {full}");
@@ -41,7 +61,7 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
         AuthorityError::Absent(_) => Failure::Refused(unknown()),
         AuthorityError::Unavailable(..) => Failure::Unreachable(Box::new(error)),
     })?;
-    let url = url(&authority.pds, nsid, &call.params);
+    let url = format!("{}/xrpc/{}", authority.pds, call.path_and_query());
     let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("*/*"))]);
     if body.is_some() {
         headers.insert(CONTENT_TYPE, response::JSON);
@@ -62,34 +82,12 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     Ok(Answer { status: fetched.status, body: fetched.body, origin: Origin::Forwarded { content_type } })
 }
 
+fn unknown() -> Error {
+    Error::not_found("method not found")
+}
+
 /// Whether a method belongs to the namespace of this instance. Its methods are all in the route table.
 fn is_own(app: &App, nsid: &Nsid) -> bool {
     let namespace = app.config.auth.service_namespace.as_str();
     nsid.as_str().strip_prefix(namespace).is_some_and(|rest| rest.starts_with('.'))
-}
-
-fn url(pds: &str, nsid: &Nsid, params: &[(String, String)]) -> String {
-    let mut url = format!("{pds}/xrpc/{nsid}");
-    if !params.is_empty() {
-        let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
-        url.push('?');
-        url.push_str(&query);
-    }
-    url
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_url_holds_the_query_and_nothing_can_leave_it() {
-        let nsid = Nsid::try_from("com.example.get").unwrap();
-        let params = [("a b", "1&2=3#"), ("é", "")].map(|(k, v)| (k.to_owned(), v.to_owned()));
-        assert_eq!(
-            url("https://pds.test", &nsid, &params),
-            "https://pds.test/xrpc/com.example.get?a+b=1%262%3D3%23&%C3%A9="
-        );
-        assert_eq!(url("https://pds.test", &nsid, &[]), "https://pds.test/xrpc/com.example.get");
-    }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
+use super::fixed::FixedMethod;
 use super::{Failure, WrongKind, dispatch, lexicon_of};
+use crate::access::CalledMethod;
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::app::App;
 use crate::http::{Error, nul};
@@ -40,6 +42,7 @@ impl Xrpc for InProcess {
 
 async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<CallOutcome, XrpcError> {
     call.params.retain(|(name, _)| name != CLIENT_KEY_PARAM);
+    let fixed = FixedMethod::of(call.verb, &call.nsid);
     let lexicon = lexicon_of(app, &call).map_err(|WrongKind| {
         let kind = match call.verb {
             Verb::Query => "query",
@@ -52,8 +55,10 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
     if has_nul || call.input.as_deref().is_some_and(nul::in_json) {
         return Err(XrpcError::Invalid("params and input can't hold a NUL character (U+0000)".to_owned()));
     }
-    let is_remote = lexicon.is_none();
-    if let Err(error) = app.access.charge_nested(&call.caller, call.nsid.as_str()) {
+    // The built-in profile comes from a PDS.
+    let is_remote = lexicon.is_none() || fixed == Some(FixedMethod::GetProfile);
+    let method = CalledMethod { nsid: call.nsid.as_str(), verb: call.verb, is_fixed: fixed.is_some() };
+    if let Err(error) = app.access.charge_nested(&call.caller, method) {
         return Ok(CallOutcome { answer: refused(&error, &call), is_remote });
     }
     // A run that waits for another server takes one of the places for such runs.
@@ -64,7 +69,11 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
     } else {
         None
     };
-    let answer = match dispatch(app, &call, lexicon, Some(lineage)).await {
+    let answered = match fixed {
+        Some(fixed) => fixed.answer(app, &call).await,
+        None => dispatch(app, &call, lexicon, Some(lineage)).await,
+    };
+    let answer = match answered {
         Ok(answer) => answer,
         Err(Failure::Unreachable(cause)) => return Err(XrpcError::Unavailable(cause.to_string())),
         Err(Failure::Refused(error)) => refused(&error, &call),

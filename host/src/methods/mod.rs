@@ -5,8 +5,12 @@
 mod blob_hosts;
 mod builtin;
 mod delegate;
+pub mod describe_server;
+mod fixed;
 mod forward;
+pub mod get_profile;
 mod in_process;
+mod own_pds;
 pub mod pds_session;
 mod scripted;
 mod write;

@@ -11,6 +11,7 @@ use crate::atproto::{Did, Nsid, RecordKey, RecordUri, record};
 use crate::http::{Error, request};
 use crate::lexicons::{Lexicon, ProcedureAction};
 use crate::pds::{Write, WriteAction};
+use crate::repos::RecordScripts;
 use crate::xrpc::{Answer, Call};
 
 pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
@@ -28,7 +29,7 @@ pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<
         Ok(done) => done,
         Err(error) => return pds_session::failed(error),
     };
-    app.repos.mirror_writes(&session.did, std::slice::from_ref(&write), committed).await;
+    app.repos.mirror_writes(&session.did, std::slice::from_ref(&write), committed, RecordScripts::Now).await;
     Ok(Answer::json(StatusCode::OK, body))
 }
 

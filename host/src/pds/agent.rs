@@ -13,11 +13,14 @@ use super::answer::{self, CommitResult, PdsError, Refusal};
 use super::{PdsPools, Session, Write, WriteAction};
 use crate::atproto::scope::{Need, RepoAction};
 use crate::fair_share::Tenant;
-use crate::net::{Client, Limits, NetError, OutboundBody};
+use crate::net::{Client, FetchedResponse, Limits, NetError, OutboundBody};
 use crate::oauth::DpopRequest;
 
 /// Limits of one request. A healthy PDS answers a write much faster.
-const WRITE_LIMITS: Limits = Limits { max_bytes: Limits::DOCUMENT_BYTES, total: Duration::from_secs(30) };
+pub(super) const WRITE_LIMITS: Limits =
+    Limits { max_bytes: Limits::DOCUMENT_BYTES, total: Duration::from_secs(30) };
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Deadline of a whole call. A call may take seven requests, each with its own time limit: three because of nonces, a
 /// token renewal, and three more.
@@ -30,7 +33,7 @@ const UPLOAD_LIMITS: Limits = Limits { total: UPLOAD_TIME, ..WRITE_LIMITS };
 
 /// Selects the pool and the deadline of a call.
 #[derive(Clone, Copy, Debug)]
-enum CallKind {
+pub(super) enum CallKind {
     Call,
     Upload,
 }
@@ -172,14 +175,18 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// As [`Self::write`].
     pub async fn procedure(&self, method: &str, body: Vec<u8>) -> Result<Bytes, PdsError> {
-        let json = HeaderValue::from_static("application/json");
-        let call = self.call(Method::POST, method, Some((json, body.into())), WRITE_LIMITS);
+        let call = self.call(Method::POST, method, Some((JSON, body.into())), WRITE_LIMITS);
         self.with_deadline(CallKind::Call, call).await
+    }
+
+    /// Whether the session's scopes are recorded, so that calls are checked here too.
+    pub(super) fn has_scopes(&self) -> bool {
+        self.session.permits.is_some()
     }
 
     /// Refuses a write that the session's scopes don't allow. A put without `swap` needs the permission to create too,
     /// because it creates the record where there is none.
-    fn check_write(&self, write: &Write) -> Result<(), PdsError> {
+    pub(super) fn check_write(&self, write: &Write) -> Result<(), PdsError> {
         let actions: &[RepoAction] = match (&write.action, &write.swap) {
             (WriteAction::Create(_), _) => &[RepoAction::Create],
             (WriteAction::Put(_), None) => &[RepoAction::Create, RepoAction::Update],
@@ -200,7 +207,7 @@ impl<'a> Agent<'a> {
         self.check(&Need::Blob { kind: &kind }, || format!("blob:{kind}"))
     }
 
-    fn check(&self, need: &Need<'_>, scope: impl Fn() -> String) -> Result<(), PdsError> {
+    pub(super) fn check(&self, need: &Need<'_>, scope: impl Fn() -> String) -> Result<(), PdsError> {
         match &self.session.permits {
             Some(permits) if !permits.allow(need) => Err(PdsError::Refused(Refusal::missing_scope(&scope()))),
             _ => Ok(()),
@@ -214,6 +221,17 @@ impl<'a> Agent<'a> {
         body: Option<(HeaderValue, Bytes)>,
         limits: Limits,
     ) -> Result<Bytes, PdsError> {
+        answer::success(self.request(verb, method, body, limits).await?)
+    }
+
+    /// Sends one request. Returns the response whatever its status.
+    pub(super) async fn request(
+        &self,
+        verb: Method,
+        method: &str,
+        body: Option<(HeaderValue, Bytes)>,
+        limits: Limits,
+    ) -> Result<FetchedResponse, PdsError> {
         let mut headers = HeaderMap::new();
         let body = body.map(|(kind, body)| {
             headers.insert(CONTENT_TYPE, kind);
@@ -221,7 +239,7 @@ impl<'a> Agent<'a> {
         });
         let url = self.url(method);
         let request = DpopRequest { method: verb, url: &url, headers, body, limits };
-        answer::success(self.session.credential.send(self.net, request).await?)
+        self.session.credential.send(self.net, request).await
     }
 
     fn url(&self, method: &str) -> String {
@@ -230,7 +248,7 @@ impl<'a> Agent<'a> {
 
     /// Waits for a place and makes a call, both within its deadline. A token renewal that is in progress at the
     /// deadline still completes and is stored ([`super::Vault`]).
-    async fn with_deadline<T>(
+    pub(super) async fn with_deadline<T>(
         &self,
         kind: CallKind,
         call: impl Future<Output = Result<T, PdsError>>,

@@ -71,6 +71,13 @@ impl Refusal {
         Self { status: StatusCode::FORBIDDEN, body: body.to_string().into() }
     }
 
+    /// The refusal of a call that no scope allows, so that no application may make it for a user.
+    pub(super) fn unscoped() -> Self {
+        let message = "applications may not call this method for a user: no OAuth scope allows it";
+        let body = json!({ "error": "ScopeMissingError", "message": message });
+        Self { status: StatusCode::FORBIDDEN, body: body.to_string().into() }
+    }
+
     /// The error name and message of the response.
     pub fn reason(&self) -> String {
         let ErrorBody { error, message } = self.error_body();

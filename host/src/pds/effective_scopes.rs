@@ -32,8 +32,8 @@ impl EffectiveScopes {
     /// the PDS decides.
     pub fn allow(&self, need: &Need<'_>) -> bool {
         let unknown = |scope: &Scope| match (scope, need) {
-            (Scope::Include(include), Need::Repo { collection: Some(collection), .. }) => {
-                include.may_grant(collection)
+            (Scope::Include(include), Need::Repo { collection: Some(name), .. } | Need::Method { name }) => {
+                include.may_grant(name)
             }
             _ => false,
         };

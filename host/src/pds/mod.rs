@@ -8,9 +8,11 @@ mod answer;
 mod authority;
 mod bound;
 mod effective_scopes;
+mod forward;
 mod places;
 mod revocation;
 mod session;
+mod standard;
 #[cfg(test)]
 pub(crate) mod standin;
 pub mod sweep;
@@ -25,6 +27,7 @@ pub use bound::BoundSession;
 pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_sets};
 pub use places::PdsPools;
 pub use session::{Credential, Session, SessionSelector, Sessions};
+pub use standard::{RepoWrites, StandardCall};
 pub use vault::{Registration, RenewError, Vault};
 
 use bytes::Bytes;

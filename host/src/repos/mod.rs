@@ -2,6 +2,9 @@
 //! records through this room.
 
 pub mod linked;
+mod mirror;
+
+pub use mirror::RecordScripts;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,16 +12,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::atproto::{Cid, Did, Nsid, RecordUri, Tid, record};
+use crate::atproto::{Cid, Nsid, RecordUri, Tid};
 use crate::fair_share::Tenant;
-use crate::indexing::WriterHandle;
+use crate::indexing::{RecordScriptRunner, WriterHandle};
 use crate::lexicons::Registry;
 use crate::net;
-use crate::pds::{Agent, CommitResult, PdsPools, Session, SessionSelector, Sessions, Write, WriteAction};
-use crate::store::index::{Change, Delete, Upsert};
+use crate::pds::{Agent, PdsPools, Session, SessionSelector, Sessions};
+use crate::store::index::{Change, Upsert};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
-use crate::trigger::{ScriptBindings, TriggerKind};
 
 /// How long a run waits for the index's writer. It commits within milliseconds unless the database is slow.
 const WRITER_PATIENCE: Duration = Duration::from_secs(5);
@@ -30,11 +32,16 @@ pub struct Repos(Arc<Inner>);
 struct Inner {
     db: Db,
     registry: Arc<Registry>,
-    scripts: Arc<dyn ScriptBindings>,
     sessions: Sessions,
     net: net::Client,
     places: PdsPools,
-    writer: OnceLock<WriterHandle>,
+    index: OnceLock<IndexAccess>,
+}
+
+/// What writes to the index need.
+struct IndexAccess {
+    writer: WriterHandle,
+    scripts: Arc<dyn RecordScriptRunner>,
 }
 
 impl fmt::Debug for Repos {
@@ -61,22 +68,16 @@ pub enum LocalError {
 }
 
 impl Repos {
-    pub fn new(
-        db: Db,
-        registry: Arc<Registry>,
-        scripts: Arc<dyn ScriptBindings>,
-        sessions: Sessions,
-        net: net::Client,
-    ) -> Self {
-        let (places, writer) = (PdsPools::default(), OnceLock::new());
-        Self(Arc::new(Inner { db, registry, scripts, sessions, net, places, writer }))
+    pub fn new(db: Db, registry: Arc<Registry>, sessions: Sessions, net: net::Client) -> Self {
+        let (places, index) = (PdsPools::default(), OnceLock::new());
+        Self(Arc::new(Inner { db, registry, sessions, net, places, index }))
     }
 
-    /// Sets the index's writer. It is set after construction, because event scripts use `Repos` and start before the
-    /// stream that owns the writer.
-    pub fn attach(&self, writer: WriterHandle) {
+    /// Sets the index's writer and the record scripts. They are set after construction, because event scripts use
+    /// `Repos` and start before the stream that owns the writer.
+    pub fn attach(&self, writer: WriterHandle, scripts: Arc<dyn RecordScriptRunner>) {
         // There is one stream, so a second writer is ignored.
-        let _ = self.0.writer.set(writer);
+        let _ = self.0.index.set(IndexAccess { writer, scripts });
     }
 
     /// Finds a session.
@@ -100,86 +101,6 @@ impl Repos {
     /// Reads those of `uris` that are in the index, up to `bytes` bytes.
     pub async fn load(&self, uris: &[RecordUri], bytes: usize) -> Result<Slice<FullRecordRow>, StoreError> {
         get_many_full(&self.0.db, uris, bytes).await
-    }
-
-    /// Mirrors `writes` to `repo` in the index, as the PDS has reported them in `committed`. Returns the record of each
-    /// write; `None` when neither the write nor the PDS names it. A reported record that does not fit its write is not
-    /// mirrored (invariant 5).
-    pub async fn mirror_writes(
-        &self,
-        repo: &Did,
-        writes: &[Write],
-        committed: CommitResult,
-    ) -> Vec<Option<WrittenRecord>> {
-        let mut all = Vec::with_capacity(writes.len());
-        for (write, reported) in writes.iter().zip(committed.records) {
-            let fits = write.fits(repo, reported.as_ref());
-            let Write { collection, rkey, action, .. } = write;
-            let written = match (reported, rkey) {
-                (Some((uri, cid)), _) => Some(WrittenRecord { uri, cid: Some(cid) }),
-                (None, Some(rkey)) => {
-                    let (did, collection, rkey) = (repo.clone(), collection.clone(), rkey.clone());
-                    Some(WrittenRecord { uri: RecordUri { did, collection, rkey }, cid: None })
-                }
-                (None, None) => None,
-            };
-            if let Some(WrittenRecord { uri, cid }) = &written
-                && fits
-            {
-                self.mirror(uri.clone(), action, *cid, committed.rev).await;
-            }
-            all.push(written);
-        }
-        all
-    }
-
-    /// Writes to the index what the PDS has accepted, so that the caller can read it immediately. The same write from
-    /// the stream has the same `rev` and changes nothing. When an event script decides about such records, the index
-    /// waits for the stream and the script. An untracked collection is not mirrored, because later changes would be
-    /// missed.
-    async fn mirror(&self, uri: RecordUri, action: &WriteAction, cid: Option<Cid>, rev: Option<Tid>) {
-        let kind = match action {
-            WriteAction::Create(_) => TriggerKind::RecordCreate,
-            WriteAction::Put(_) => TriggerKind::RecordUpdate,
-            WriteAction::Delete => TriggerKind::RecordDelete,
-        };
-        let inner = &self.0;
-        let collection = uri.collection.as_str();
-        if !inner.registry.snapshot().is_tracked(collection)
-            || inner.scripts.has_record_script(collection, kind)
-        {
-            return;
-        }
-        if let Err(error) = self.write_to_index(&uri, action, cid, rev).await {
-            tracing::warn!(%uri, %error, "a write could not be mirrored; it is indexed when the stream delivers it");
-        }
-    }
-
-    async fn write_to_index(
-        &self,
-        uri: &RecordUri,
-        action: &WriteAction,
-        cid: Option<Cid>,
-        rev: Option<Tid>,
-    ) -> Result<(), LocalError> {
-        let rev = match rev {
-            Some(rev) => rev,
-            None => self.local_rev(uri).await?,
-        };
-        match action {
-            WriteAction::Create(record) | WriteAction::Put(record) => {
-                let Ok(inspected) = record::inspect(record) else { return Ok(()) };
-                if cid.is_none() || inspected.cid.ok() != cid {
-                    // The PDS stored a different record than was sent; the stream delivers that one.
-                    return Ok(());
-                }
-                self.submit(upsert(uri, rev, cid, record, inspected.refs)).await
-            }
-            WriteAction::Delete => {
-                let RecordUri { did, collection, rkey } = uri.clone();
-                self.submit(Change::Delete(Delete { did, collection, rkey, rev })).await
-            }
-        }
     }
 
     /// Stores a record in the index only, without a write to a repo. `refs` are its references. Any later event for the
@@ -207,8 +128,8 @@ impl Repos {
     }
 
     async fn submit(&self, change: Change) -> Result<(), LocalError> {
-        let writer = self.0.writer.get().ok_or(LocalError::NoWriter)?;
-        match tokio::time::timeout(WRITER_PATIENCE, writer.submit(change)).await {
+        let index = self.0.index.get().ok_or(LocalError::NoWriter)?;
+        match tokio::time::timeout(WRITER_PATIENCE, index.writer.submit(change)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(LocalError::NoWriter),
         }

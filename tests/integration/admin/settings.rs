@@ -12,8 +12,8 @@ crate::in_both_worlds! {
     async fn forwarding_rules_are_stored(world) {
         let server = &world.server;
         let get = async || server.admin(Method::GET, PATH, None).await.body;
-        assert_eq!(get().await, json!({ "mode": "open", "nsids": [] }));
-        let rules = json!({ "mode": "allowlist", "nsids": ["com.example.get", "org.test.*"] });
+        assert_eq!(get().await, json!({ "mode": "open", "nsids": [], "routing": "authority" }));
+        let rules = json!({ "mode": "allowlist", "nsids": ["com.example.get", "org.test.*"], "routing": "serviceproxy" });
         let put = server.admin(Method::PUT, PATH, Some(&rules)).await;
         assert_eq!((put.status.as_u16(), put.text.as_str()), (204, ""));
         assert_eq!(get().await, rules);
@@ -35,7 +35,7 @@ crate::in_both_worlds! {
         assert_eq!(get().await, rules);
         let open = json!({ "mode": "open", "nsids": ["com.example.get"] });
         assert_eq!(server.admin(Method::PUT, PATH, Some(&open)).await.status, 204);
-        assert_eq!(get().await, json!({ "mode": "open", "nsids": [] }));
+        assert_eq!(get().await, json!({ "mode": "open", "nsids": [], "routing": "authority" }));
     }
 
     async fn a_stored_setting_overrides_the_environment_until_it_is_deleted(world) {

@@ -25,6 +25,13 @@ pub async fn procedure(app: Arc<App>, caller: Caller, request: Request) -> Resul
     call(&app, Verb::Procedure, caller, &request).await
 }
 
+/// `GET /xrpc/app.bsky.actor.getProfile`
+pub async fn get_profile(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
+    let nsid = Nsid::try_from("app.bsky.actor.getProfile").map_err(Error::internal)?;
+    let call = Call { verb: Verb::Query, nsid, params: params(&request), input: None, caller };
+    Ok(rendered(methods::get_profile::answer(&app, &call).await?))
+}
+
 async fn call(app: &Arc<App>, verb: Verb, caller: Caller, request: &Request) -> Result<Response, Error> {
     let nsid = Nsid::try_from(request.param("nsid")).map_err(|_| Error::not_found("method not found"))?;
     let has_input = verb == Verb::Procedure && !request.body.is_empty();

@@ -19,6 +19,10 @@ pub enum Need<'a> {
         /// A DID with a service fragment.
         audience: Option<&'a str>,
     },
+    /// A method of some other server; which one it is, is not known here.
+    Method {
+        name: &'a str,
+    },
     /// A media type in lower case without parameters, or a range like `image/*`.
     Blob {
         kind: &'a str,
@@ -84,6 +88,9 @@ impl<'a> Need<'a> {
                 method.is_some_and(|m| !m.starts_with(CHAT))
             }
             (Self::Rpc { method, .. }, Scope::TransitionChat) => method.is_some_and(|m| m.starts_with(CHAT)),
+            (Self::Method { name }, Scope::TransitionGeneric) => !name.starts_with(CHAT),
+            (Self::Method { name }, Scope::TransitionChat) => name.starts_with(CHAT),
+            (Self::Method { name }, Scope::Rpc(rpc)) => rpc.methods.has(Some(name)),
             (Self::Account { attribute, action }, Scope::TransitionEmail) => {
                 (*attribute, *action) == (AccountAttribute::Email, AccountAction::Read)
             }

@@ -23,7 +23,7 @@ use crate::indexing::status::LiveStatus;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::{FakeStore, Recorder};
 use crate::indexing::writer::{WRITER_QUEUE, Writer};
-use crate::indexing::{NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
+use crate::indexing::{EarlyDecision, NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
 use crate::indexing::{envelope, frame};
 use crate::random::Random;
 use crate::store::Db;
@@ -201,6 +201,10 @@ impl RecordScriptRunner for SlowScripts {
 
     fn wants(&self, action: RecordAction, change: &Change) -> bool {
         action != RecordAction::Delete || change.uri().rkey.as_str() == "k1"
+    }
+
+    fn decide_early(&self, _event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>> {
+        Box::pin(async { None })
     }
 
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {

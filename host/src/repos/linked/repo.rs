@@ -11,6 +11,7 @@ use crate::atproto::scope::{Need, RepoAction, Scopes};
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, record};
 use crate::fair_share::Tenant;
 use crate::pds::{Agent, PdsError, Session, Write, WriteAction};
+use crate::repos::RecordScripts;
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow};
 use crate::trigger::TriggerKind;
@@ -33,6 +34,7 @@ pub struct LinkedRepo {
     scopes: Scopes,
     session: std::sync::Arc<Session>,
     tenant: Tenant,
+    record_scripts: RecordScripts,
 }
 
 /// Why a use of a linked repo failed.
@@ -88,7 +90,15 @@ impl LinkedRepos {
         };
         let scopes = grant.scopes.parse().unwrap_or_default();
         let tenant = runner.tenant.clone();
-        Ok(LinkedRepo { grants: self.clone(), grant, scopes, session: session.into(), tenant })
+        let record_scripts = if runner.has_caller { RecordScripts::Now } else { RecordScripts::FromStream };
+        Ok(LinkedRepo {
+            grants: self.clone(),
+            grant,
+            scopes,
+            session: session.into(),
+            tenant,
+            record_scripts,
+        })
     }
 }
 
@@ -211,7 +221,9 @@ impl LinkedRepo {
         let answer = self.agent(patience).write(&write).await;
         let committed = self.store_if_ended(answer).await?;
         let repos = &self.grants.0.repos;
-        let written = repos.mirror_writes(&self.session.did, std::slice::from_ref(&write), committed).await;
+        let written = repos
+            .mirror_writes(&self.session.did, std::slice::from_ref(&write), committed, self.record_scripts)
+            .await;
         Ok(written.into_iter().flatten().find_map(|written| Some((written.uri, written.cid?))))
     }
 

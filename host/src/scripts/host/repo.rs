@@ -12,7 +12,7 @@ use super::state::RunState;
 use crate::atproto::record::{self, Inspection};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::pds::{self, CommitResult, PdsError, WriteAction};
-use crate::repos::{LocalError, Repos};
+use crate::repos::{LocalError, RecordScripts, Repos};
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::limits;
 use crate::store::StoreError;
@@ -186,7 +186,9 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
     }
     let committed = send(state, &repos, &session, &writes).await?;
     let mut written = Vec::with_capacity(writes.len());
-    for (write, done) in writes.iter().zip(repos.mirror_writes(&session.did, &writes, committed).await) {
+    for (write, done) in
+        writes.iter().zip(repos.mirror_writes(&session.did, &writes, committed, RecordScripts::Now).await)
+    {
         let Some(done) = done else { continue };
         let deleted = matches!(write.action, WriteAction::Delete);
         written.push(Written {

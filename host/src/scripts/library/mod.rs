@@ -92,10 +92,6 @@ impl ScriptBindings for Library {
     fn has(&self, id: &str) -> bool {
         self.0.load().by_trigger.contains_key(id)
     }
-
-    fn has_record_script(&self, collection: &str, kind: TriggerKind) -> bool {
-        self.for_record(collection, kind).is_some()
-    }
 }
 
 impl Library {

@@ -20,7 +20,7 @@ use crate::pds::standin::FakePds;
 use crate::pds::{SessionAuthority, Sessions};
 use crate::random::Random;
 use crate::repos::Repos;
-use crate::scripts::{Index, Library, OutboundHttp, ScriptFailure, ServerIndex};
+use crate::scripts::{Index, OutboundHttp, ScriptFailure, ServerIndex};
 use crate::store::index::{Change, Upsert};
 use crate::store::lexicons::{NewLexicon, upsert};
 use crate::store::records::{FullRecordRow, get_full};
@@ -37,7 +37,6 @@ pub(super) struct Stage {
     base: super::Stage,
     pub(super) db: Db,
     pub(super) pds: FakePds,
-    pub(super) library: Arc<Library>,
     stream: StreamHandle,
     url: String,
     _directory: Option<tempfile::TempDir>,
@@ -95,7 +94,7 @@ impl Stage {
         }
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.unwrap();
-        let (library, pds, net) = (Arc::new(Library::new()), FakePds::start().await, loopback());
+        let (pds, net) = (FakePds::start().await, loopback());
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
@@ -107,12 +106,12 @@ impl Stage {
             shutdown: CancellationToken::new(),
         });
         let sessions = Sessions::fixed([pds.session(ALICE)]);
-        let repos = Repos::new(db.clone(), registry, Arc::clone(&library) as _, sessions, net.clone());
-        repos.attach(stream.writer());
+        let repos = Repos::new(db.clone(), registry, sessions, net.clone());
+        repos.attach(stream.writer(), Arc::new(NoScripts));
         let mut base = super::Stage::set().await;
         base.services = base.services.with_repos(repos).with_web(OutboundHttp::new(net, 8));
         base.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
-        Self { base, db, pds, library, stream, url: url.to_owned(), _directory: directory }
+        Self { base, db, pds, stream, url: url.to_owned(), _directory: directory }
     }
 
     pub(super) async fn run_as(

@@ -73,7 +73,8 @@ impl<'a> DeleteRow<'a> {
 }
 
 impl Change {
-    fn rev(&self) -> Tid {
+    /// The revision of the commit that made the change.
+    pub fn rev(&self) -> Tid {
         match self {
             Self::Upsert(Upsert { rev, .. }) | Self::Delete(Delete { rev, .. }) => *rev,
         }

@@ -6,9 +6,8 @@ use serde_json::json;
 use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
 use crate::atproto::{Did, RecordUri, Tid, record};
 use crate::pds::{CommitResult, Write, WriteAction};
-use crate::repos::WrittenRecord;
+use crate::repos::{RecordScripts, WrittenRecord};
 use crate::scripts::failure::FaultCode;
-use crate::trigger::Trigger;
 
 fn uri(did: &str, rkey: &str) -> String {
     format!("at://{did}/{NOTE}/{rkey}")
@@ -170,18 +169,9 @@ on_both! {
             };
             let place = (RecordUri::parse(&answered).unwrap(), cid);
             let committed = CommitResult { rev, records: vec![Some(place.clone())] };
-            let written = repos.mirror_writes(&alice, &[write], committed).await;
+            let written = repos.mirror_writes(&alice, &[write], committed, RecordScripts::Now).await;
             assert_eq!(written, [Some(WrittenRecord { uri: place.0, cid: Some(cid) })], "the caller gets the PDS's answer");
             assert_eq!(stage.row(&answered).await.is_some(), answered == mine, "{answered}");
         }
-    }
-
-    async fn a_save_is_not_indexed_at_once_where_a_record_script_decides(stage) {
-        let script = stage.base.engine.compile(Trigger::parse("record.index:com.example.note").unwrap(), "function handle() end").await;
-        stage.library.insert(script);
-        let answer = stage.run(&format!(
-            "local r = Record('{NOTE}', {{ text = 'x' }}):save() return {{ r._cid ~= nil, db.get(r._uri) == nil }}"
-        )).await;
-        assert_eq!(answer, json!([true, true]));
     }
 }

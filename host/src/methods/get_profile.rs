@@ -1,16 +1,16 @@
-//! `GET /xrpc/app.bsky.actor.getProfile`: the caller's own profile, from their PDS.
-
-use std::sync::Arc;
+//! `app.bsky.actor.getProfile`: the profile of the caller, or of the `actor` that they name, from that account's PDS
+//! (service.md, Public and XRPC).
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::app::App;
-use crate::atproto::blobs;
-use crate::http::{Error, Request, Response, response};
+use crate::atproto::{Did, blobs};
+use crate::http::Error;
+use crate::identity::{HandleError, IdentityError};
 use crate::net::Limits;
-use crate::xrpc::Caller;
+use crate::xrpc::{Answer, Call};
 
 #[derive(Serialize)]
 struct Profile<'a> {
@@ -29,13 +29,16 @@ struct GetRecord {
     value: Value,
 }
 
-pub async fn handle(app: Arc<App>, caller: Caller, _request: Request) -> Result<Response, Error> {
-    let did = caller.did.ok_or_else(|| Error::unauthorized("authentication required"))?;
-    let did = &did;
-    let document = app.outbound.resolver.resolve(did).await.map_err(|error| {
-        let status = if error.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::NOT_FOUND };
-        Error::new(status, error.to_string())
-    })?;
+/// # Errors
+/// 401 for an anonymous call, 400 for a malformed `actor`, 404 for an account that does not exist, 502 when its PDS or
+/// its DID document can't be reached.
+pub async fn answer(app: &App, call: &Call) -> Result<Answer, Error> {
+    let caller = call.caller.did.as_ref().ok_or_else(|| Error::unauthorized("authentication required"))?;
+    let did = match call.param("actor") {
+        Some(actor) => actor_did(app, actor).await?,
+        None => caller.clone(),
+    };
+    let document = app.outbound.resolver.resolve(&did).await.map_err(unresolved)?;
     let pds = document.pds().ok_or_else(|| Error::not_found("the DID document names no PDS"))?;
     let url = format!(
         "{pds}/xrpc/com.atproto.repo.getRecord?repo={did}&collection=app.bsky.actor.profile&rkey=self"
@@ -58,5 +61,20 @@ pub async fn handle(app: Arc<App>, caller: Caller, _request: Request) -> Result<
         description: text("description"),
         avatar_url: avatar.map(|cid| blobs::url(pds, did.as_str(), cid)),
     };
-    Ok(response::json(StatusCode::OK, &profile))
+    let body = serde_json::to_vec(&profile).map_err(Error::internal)?;
+    Ok(Answer::json(StatusCode::OK, body.into()))
+}
+
+/// The account that `actor`, a handle or a DID, names.
+async fn actor_did(app: &App, actor: &str) -> Result<Did, Error> {
+    app.outbound.resolver.account(actor).await.map_err(|error| match error {
+        HandleError::Malformed => Error::bad_request("actor is neither a handle nor a DID"),
+        HandleError::Unknown | HandleError::Unclaimed(_) => Error::not_found(format!("actor: {error}")),
+        HandleError::Identity(error) => unresolved(error),
+    })
+}
+
+fn unresolved(error: IdentityError) -> Error {
+    let status = if error.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::NOT_FOUND };
+    Error::new(status, error.to_string())
 }

@@ -1,0 +1,52 @@
+//! Forwards a call to the caller's own PDS with their session, and indexes what it wrote (auth-and-clients.md §8).
+
+use super::{Failure, json_input, pds_session};
+use crate::app::App;
+use crate::http::Error;
+use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
+use crate::pds::{RepoWrites, Session, StandardCall};
+use crate::repos::RecordScripts;
+use crate::xrpc::{Answer, Call, Origin};
+use http::header::CONTENT_TYPE;
+
+/// Calls the caller's PDS. Its response is the answer, whatever its status.
+///
+/// # Errors
+/// 400 for a write to another repo, 401 without a session, 502 when the PDS does not answer. A call that the session's
+/// scopes don't allow is answered with 403 and not sent.
+pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
+    let session = pds_session::of(app, &call.caller, None).await?;
+    let input = json_input(call)?;
+    let requested = StandardCall::read(&call.nsid, &call.params, input.map(|input| &input[..]))
+        .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+    if let StandardCall::Write(writes) = &requested
+        && writes.is_foreign(&session.did)
+    {
+        return Err(Error::bad_request("repo must be the authenticated user").into());
+    }
+    let agent = app.repos.agent(&session, &call.caller.tenant);
+    let (verb, path) = (call.verb.http_method(), call.path_and_query());
+    let response = match agent.forward(verb, &path, input.cloned(), &requested, MAX_RESPONSE_BYTES).await {
+        Ok(response) => response,
+        Err(error) => return Ok(pds_session::failed(error)?),
+    };
+    if let StandardCall::Write(writes) = &requested
+        && response.status.is_success()
+    {
+        mirror(app, &session, writes, &response.body).await;
+    }
+    let content_type = response.headers.get(CONTENT_TYPE).cloned();
+    Ok(Answer { status: response.status, body: response.body, origin: Origin::Forwarded { content_type } })
+}
+
+/// Indexes what the PDS has accepted. A response that can't be read is left to the stream, which delivers the writes too.
+async fn mirror(app: &App, session: &Session, requested: &RepoWrites, response: &[u8]) {
+    match requested.committed(response) {
+        Ok(committed) => {
+            app.repos.mirror_writes(&session.did, &requested.writes, committed, RecordScripts::Now).await;
+        }
+        Err(error) => {
+            tracing::warn!(pds = session.endpoint, %error, "a write was forwarded and not mirrored");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Mirrors writes in the index: what a PDS has accepted can be read here at once. The same event from the stream has the
+//! same `rev` and changes nothing.
+
+use super::{IndexAccess, LocalError, Repos, WrittenRecord, upsert};
+use crate::atproto::{Cid, Did, RecordUri, Tid, record};
+use crate::indexing::{EarlyDecision, RecordAction, RecordEvent};
+use crate::pds::{CommitResult, Write, WriteAction};
+use crate::store::index::{Change, Delete};
+use crate::store::records::get;
+
+/// Whether a mirrored write runs the record script that decides about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordScripts {
+    /// At once, so that the caller can read the outcome.
+    Now,
+    /// When the stream delivers the event. For runs without a caller: record scripts are such runs, and run at once they
+    /// would call each other without an end.
+    FromStream,
+}
+
+impl Repos {
+    /// Mirrors `writes` to `repo` in the index, as the PDS has reported them in `committed`. Returns the record of each
+    /// write; `None` when neither the write nor the PDS names it. A reported record that does not fit its write is not
+    /// mirrored (invariant 5).
+    pub async fn mirror_writes(
+        &self,
+        repo: &Did,
+        writes: &[Write],
+        committed: CommitResult,
+        scripts: RecordScripts,
+    ) -> Vec<Option<WrittenRecord>> {
+        let mut all = Vec::with_capacity(writes.len());
+        for (write, reported) in writes.iter().zip(committed.records) {
+            let fits = write.fits(repo, reported.as_ref());
+            let Write { collection, rkey, action, .. } = write;
+            let written = match (reported, rkey) {
+                (Some((uri, cid)), _) => Some(WrittenRecord { uri, cid: Some(cid) }),
+                (None, Some(rkey)) => {
+                    let (did, collection, rkey) = (repo.clone(), collection.clone(), rkey.clone());
+                    Some(WrittenRecord { uri: RecordUri { did, collection, rkey }, cid: None })
+                }
+                (None, None) => None,
+            };
+            if let Some(WrittenRecord { uri, cid }) = &written
+                && fits
+                && let Err(error) = self.mirror(uri, action, *cid, committed.rev, scripts).await
+            {
+                tracing::warn!(%uri, %error, "a write could not be mirrored; it is indexed when the stream delivers it");
+            }
+            all.push(written);
+        }
+        all
+    }
+
+    /// An untracked collection is not mirrored, because later changes would be missed.
+    async fn mirror(
+        &self,
+        uri: &RecordUri,
+        action: &WriteAction,
+        cid: Option<Cid>,
+        rev: Option<Tid>,
+        scripts: RecordScripts,
+    ) -> Result<(), LocalError> {
+        if !self.0.registry.snapshot().is_tracked(uri.collection.as_str()) {
+            return Ok(());
+        }
+        let index = self.0.index.get().ok_or(LocalError::NoWriter)?;
+        let is_reported = rev.is_some();
+        let rev = match rev {
+            Some(rev) => rev,
+            None => self.local_rev(uri).await?,
+        };
+        let Some(change) = change(uri, action, cid, rev) else { return Ok(()) };
+        if index.scripts.is_idle() {
+            return self.submit(change).await;
+        }
+        let action = self.record_action(uri, action).await?;
+        match (index.scripts.wants(action, &change), scripts) {
+            (false, _) => self.submit(change).await,
+            // Without the commit's `rev` the event can't be recognised when the stream delivers it.
+            (true, RecordScripts::Now) if is_reported => {
+                self.decide(index, RecordEvent { action, change }).await
+            }
+            (true, _) => Ok(()),
+        }
+    }
+
+    /// The event that the stream will report. Whether a put creates a record or updates one is not known from the write.
+    async fn record_action(&self, uri: &RecordUri, action: &WriteAction) -> Result<RecordAction, LocalError> {
+        Ok(match action {
+            WriteAction::Create(_) => RecordAction::Create,
+            WriteAction::Put(_) if get(&self.0.db, uri).await?.is_none() => RecordAction::Create,
+            WriteAction::Put(_) => RecordAction::Update,
+            WriteAction::Delete => RecordAction::Delete,
+        })
+    }
+
+    /// Runs the record script, and indexes what it decides.
+    async fn decide(&self, index: &IndexAccess, event: RecordEvent) -> Result<(), LocalError> {
+        let Some(EarlyDecision { change, event }) = index.scripts.decide_early(event).await else {
+            return Ok(());
+        };
+        if let Some(change) = change {
+            self.submit(change).await?;
+        }
+        event.finish();
+        Ok(())
+    }
+}
+
+/// The change that a write makes; `None` when the PDS stored a different record than was sent: the stream delivers that
+/// one.
+fn change(uri: &RecordUri, action: &WriteAction, cid: Option<Cid>, rev: Tid) -> Option<Change> {
+    match action {
+        WriteAction::Create(record) | WriteAction::Put(record) => {
+            let inspected = record::inspect(record).ok()?;
+            if cid.is_none() || inspected.cid.ok() != cid {
+                return None;
+            }
+            Some(upsert(uri, rev, cid, record, inspected.refs))
+        }
+        WriteAction::Delete => {
+            let RecordUri { did, collection, rkey } = uri.clone();
+            Some(Change::Delete(Delete { did, collection, rkey, rev }))
+        }
+    }
+}
