@@ -37,14 +37,22 @@ pub async fn create(db: &Db, domain: &DomainRow) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes the origin of PUBLIC_URL the primary domain; adds it (under `id`) when it is new.
+/// Adds the origin of PUBLIC_URL under `id`. When it is new, it becomes the primary domain: at the first start, and
+/// after PUBLIC_URL was changed. At other starts the primary stays the one that an admin chose.
 pub async fn set_origin(db: &Db, id: &str, url: &str, now: Timestamp) -> Result<(), StoreError> {
     let add = "INSERT INTO domains (id, url, is_primary, created_at, updated_at) \
                VALUES ($1, $2, FALSE, $3, $3) ON CONFLICT (url) DO NOTHING";
-    let found = "SELECT id FROM domains WHERE url = $1";
-    on!(db, writer, |pool| sqlx::query(add).bind(id).bind(url).bind(now).execute(pool).await.map(drop))?;
-    let id: String = on!(db, writer, |pool| sqlx::query_scalar(found).bind(url).fetch_one(pool).await)?;
-    set_primary(db, &id, now).await.map(drop)
+    let added = on!(db, writer, |pool| {
+        sqlx::query(add).bind(id).bind(url).bind(now).execute(pool).await?.rows_affected()
+    });
+    let rows = list(db).await?;
+    let own = rows.iter().find(|row| row.url == url);
+    match own {
+        Some(own) if added > 0 || !rows.iter().any(|row| row.is_primary) => {
+            set_primary(db, &own.id, now).await.map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `false` when there is no such domain.
