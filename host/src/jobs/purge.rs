@@ -54,3 +54,14 @@ pub async fn run(
 fn result(deleted: u64) -> String {
     json!({ "deleted": deleted }).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::TYPE;
+    use crate::trigger::{Trigger, TriggerKind};
+
+    #[test]
+    fn scripts_can_neither_create_nor_be_such_a_job() {
+        assert!(Trigger::parse(&format!("{}:{TYPE}", TriggerKind::JobRun.as_str())).is_err());
+    }
+}
