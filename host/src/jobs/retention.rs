@@ -46,17 +46,15 @@ pub async fn run(
     mut retention: watch::Receiver<Retention>,
     shutdown: CancellationToken,
 ) {
-    retention.mark_unchanged();
-    // Without a sender the periods never change.
-    let mut due = async || match tokio::time::timeout(PERIOD, retention.changed()).await {
-        Ok(Err(_)) => {
-            tokio::time::sleep(PERIOD).await;
-            *retention.borrow()
+    loop {
+        let change = tokio::time::timeout(PERIOD, retention.changed());
+        match shutdown.run_until_cancelled(change).await {
+            // The server shuts down, or it is gone and with it the periods.
+            None | Some(Ok(Err(_))) => return,
+            Some(Ok(Ok(())) | Err(_)) => {}
         }
-        _ => *retention.borrow_and_update(),
-    };
-    while let Some(retention) = shutdown.run_until_cancelled(due()).await {
-        if let Err(error) = sweep(&db, clock.now(), retention).await {
+        let periods = *retention.borrow_and_update();
+        if let Err(error) = sweep(&db, clock.now(), periods).await {
             tracing::warn!(%error, "a retention sweep failed; the next one is in an hour");
         }
     }

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::flow::{self, FlowError, Tokens};
 use super::own::SCOPES;
-use super::{Account, ClientCredentials, Discovery, DiscoveryError, DpopClient, OwnClient, OwnKeys};
+use super::{Account, Discovery, DiscoveryError, DpopClient, OwnClient, OwnKeys};
 use crate::atproto::Did;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey, sha256, sha256_hex};
 use crate::fair_share::Tenant;
@@ -260,7 +260,8 @@ impl Authorizations {
             PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| AuthorizationError::Expired)?;
         let client = OwnClient::of(&pending.origin, declared_scopes(&pending.scope));
         let credentials = match &pending.kid {
-            None => ClientCredentials { client_id: client.client_id.clone(), key: None },
+            // A public client, or a flow that began in a version that had one key.
+            None => client.credentials(&self.keys).await?,
             Some(kid) => {
                 let key = self.keys.get(kid).await?.ok_or(AuthorizationError::Expired)?;
                 key.credentials(client.client_id.clone())
@@ -275,7 +276,8 @@ impl Authorizations {
         if !tokens.scope.split_ascii_whitespace().any(|scope| scope == "atproto") {
             return Err(AuthorizationError::Scope);
         }
-        let PendingFlow { did, kid, goal, .. } = pending;
+        let kid = credentials.key.map(|(kid, _)| kid);
+        let PendingFlow { did, goal, .. } = pending;
         Ok(CompletedFlow { did, account, client, kid, key, tokens, goal })
     }
 }

@@ -37,22 +37,22 @@ pub async fn create(db: &Db, domain: &DomainRow) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Adds the origin of PUBLIC_URL under `id`. When it is new, it becomes the primary domain: at the first start, and
-/// after PUBLIC_URL was changed. At other starts the primary stays the one that an admin chose.
+/// Adds the origin of PUBLIC_URL, under `id` if it is new. It becomes the primary domain unless it was PUBLIC_URL at the
+/// last start already: then the primary stays the one that an admin chose.
 pub async fn set_origin(db: &Db, id: &str, url: &str, now: Timestamp) -> Result<(), StoreError> {
     let add = "INSERT INTO domains (id, url, is_primary, created_at, updated_at) \
                VALUES ($1, $2, FALSE, $3, $3) ON CONFLICT (url) DO NOTHING";
-    let added = on!(db, writer, |pool| {
-        sqlx::query(add).bind(id).bind(url).bind(now).execute(pool).await?.rows_affected()
-    });
-    let rows = list(db).await?;
-    let own = rows.iter().find(|row| row.url == url);
-    match own {
-        Some(own) if added > 0 || !rows.iter().any(|row| row.is_primary) => {
-            set_primary(db, &own.id, now).await.map(drop)
-        }
-        _ => Ok(()),
+    let changed = "SELECT id FROM domains WHERE url = $1 AND is_public_url = FALSE";
+    let mark = "UPDATE domains SET is_public_url = (url = $1)";
+    on!(db, writer, |pool| sqlx::query(add).bind(id).bind(url).bind(now).execute(pool).await.map(drop))?;
+    let changed: Option<String> =
+        on!(db, writer, |pool| sqlx::query_scalar(changed).bind(url).fetch_optional(pool).await)?;
+    if let Some(id) = changed {
+        // Marked last: after a crash in between, the next start repeats both.
+        set_primary(db, &id, now).await?;
+        on!(db, writer, |pool| sqlx::query(mark).bind(url).execute(pool).await.map(drop))?;
     }
+    Ok(())
 }
 
 /// `false` when there is no such domain.

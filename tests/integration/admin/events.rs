@@ -109,7 +109,7 @@ crate::in_both_worlds! {
             server.admin(Method::GET, &format!("/admin/events/count?{query}"), None).await.body["count"].as_i64().unwrap()
         };
         assert_eq!(count("category=bulk").await, 2500);
-        let reader = server.create_key(&["--did", ALICE, "--permissions", "events:read,jobs:manage"]);
+        let reader = server.create_key(&["--did", BOB, "--permissions", "events:read,jobs:manage"]);
         let headers = [("authorization", &*format!("Bearer {reader}"))];
         let body = json!({ "event_type": "bulk.old" }).to_string();
         let refused = server.request(Method::POST, PURGE, &headers, Some(body.clone())).await;

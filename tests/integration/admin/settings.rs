@@ -256,7 +256,8 @@ crate::in_both_worlds! {
             "jetstream_url": world.stream.url(),
             "relay_url": "http://127.0.0.1:9",
             "plc_url": world.plc.url(),
-            "default_rate_limit_capacity": 100,
+            // That of the tests' servers.
+            "default_rate_limit_capacity": 1_000_000,
             "default_rate_limit_refill_rate": 2.0,
             "app_name": "Notes",
             "logo_url": null,

@@ -10,7 +10,7 @@ async fn shown(db: &Db) -> Vec<String> {
 }
 
 on_both! {
-    async fn a_new_public_url_becomes_the_primary_once(db) {
+    async fn a_changed_public_url_becomes_the_primary_once(db) {
         let (first, second) = ("https://a.example", "https://b.example");
         domains::set_origin(&db, "1", first, Timestamp(1)).await.unwrap();
         assert_eq!(shown(&db).await, ["https://a.example*"]);
@@ -21,5 +21,14 @@ on_both! {
         assert!(domains::set_primary(&db, "1", Timestamp(3)).await.unwrap());
         domains::set_origin(&db, "3", second, Timestamp(4)).await.unwrap();
         assert_eq!(shown(&db).await, ["https://a.example*", "https://b.example"]);
+        // Changed, to an origin that is known, and back.
+        for (url, expected) in [
+            (first, ["https://a.example*", "https://b.example"]),
+            (second, ["https://a.example", "https://b.example*"]),
+            (first, ["https://a.example*", "https://b.example"]),
+        ] {
+            domains::set_origin(&db, "4", url, Timestamp(5)).await.unwrap();
+            assert_eq!(shown(&db).await, expected);
+        }
     }
 }
