@@ -3,6 +3,22 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::fixtures::World;
+
+/// Where an invite leads, and which origin an unknown host is taken for.
+async fn bases(world: &World) -> [String; 2] {
+    let server = &world.server;
+    let grant =
+        server.admin(Method::POST, "/admin/linked-repos", Some(&json!({ "scopes": "atproto" }))).await;
+    let invite = format!("/admin/linked-repos/{}/invite", grant.body["id"].as_str().unwrap());
+    let invite =
+        server.admin(Method::POST, &invite, None).await.body["invite_url"].as_str().unwrap().to_owned();
+    let path = "/oauth-client-metadata.json";
+    let metadata = server.request(Method::GET, path, &[("host", "backend.internal")], None).await.body;
+    let redirect = metadata["redirect_uris"][0].as_str().unwrap();
+    [invite.split("/auth/").next().unwrap().to_owned(), redirect.replace("/auth/callback", "")]
+}
+
 crate::in_both_worlds! {
     async fn domains_are_added_and_removed(world) {
         let server = &world.server;
@@ -43,17 +59,6 @@ crate::in_both_worlds! {
     async fn the_primary_domain_is_the_base_of_links_and_survives_a_restart(mut world) {
         let own = format!("http://{}", world.server.address);
         let path = |id: &Value| format!("/admin/domains/{}", id.as_str().unwrap());
-        // Where an invite leads, and which origin an unknown host is taken for.
-        async fn bases(world: &crate::fixtures::World) -> [String; 2] {
-            let server = &world.server;
-            let grant = server.admin(Method::POST, "/admin/linked-repos", Some(&json!({ "scopes": "atproto" }))).await;
-            let invite = format!("/admin/linked-repos/{}/invite", grant.body["id"].as_str().unwrap());
-            let invite = server.admin(Method::POST, &invite, None).await.body["invite_url"].as_str().unwrap().to_owned();
-            let path = "/oauth-client-metadata.json";
-            let metadata = server.request(Method::GET, path, &[("host", "backend.internal")], None).await.body;
-            let redirect = metadata["redirect_uris"][0].as_str().unwrap();
-            [invite.split("/auth/").next().unwrap().to_owned(), redirect.replace("/auth/callback", "")]
-        }
         assert_eq!(bases(&world).await, [own.clone(), own.clone()]);
         let second = "https://second.example";
         let made = world.server.admin(Method::POST, "/admin/domains", Some(&json!({ "url": second }))).await.body;

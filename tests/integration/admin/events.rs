@@ -82,7 +82,7 @@ crate::in_both_worlds! {
         let first = "2023-11-14T22:13:20Z";
         let second = "2023-11-14T22:13:21Z";
         for (query, ids) in [
-            ("".to_owned(), vec!["b", "a"]),
+            (String::new(), vec!["b", "a"]),
             (format!("&after={first}"), vec!["b", "a"]),
             (format!("&after={second}"), vec!["b"]),
             (format!("&before={second}"), vec!["a"]),

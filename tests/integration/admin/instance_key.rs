@@ -69,7 +69,7 @@ crate::in_both_worlds! {
         assert_eq!(first.len(), 1);
         let (old, server) = (first[0]["kid"].clone(), &world.server);
         assert_eq!((&first[0]["status"], &first[0]["session_count"]), (&json!("current"), &json!(0)));
-        assert_eq!(published(&world).await, [old.clone()]);
+        assert_eq!(published(&world).await, std::slice::from_ref(&old));
         let grant = link(&world, &pds).await;
         assert_eq!(signed_with(&pds, "/oauth/par"), old);
         assert_eq!(keys(&world).await[0]["session_count"], 1);
@@ -109,7 +109,7 @@ crate::in_both_worlds! {
         assert_eq!(shown["last_error"], "the key of its session was deleted");
         server.eventually("the key is gone", async |_| keys(&world).await.len() == 1).await;
         assert_eq!(signed_with(&pds, "/oauth/revoke"), old, "its session was ended at the PDS");
-        assert_eq!(published(&world).await, [new.clone()]);
+        assert_eq!(published(&world).await, std::slice::from_ref(&new));
         assert_eq!(delete(&old).await.status, 404);
 
         let events = server.admin(Method::GET, "/admin/events?category=instance_key", None).await;
