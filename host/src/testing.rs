@@ -37,7 +37,7 @@ pub mod events {
     pub use crate::events::EventLog;
 }
 pub mod oauth {
-    pub use crate::oauth::{Discovery, DpopClient, OwnKey};
+    pub use crate::oauth::{Discovery, DpopClient, OwnKeys};
 }
 pub mod indexing {
     pub use crate::indexing::{

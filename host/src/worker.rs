@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -11,9 +12,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
-use crate::events::{Event, EventLog};
+use crate::events::{Event, EventLog, redact};
 use crate::fair_share::{Bounds, FairPool, Tenant};
-use crate::jobs::{JobQueue, RunningJob};
+use crate::jobs::{JobQueue, RunningJob, purge};
 use crate::pds::SessionAuthority;
 use crate::random::Random;
 use crate::scripts::{FailureKind, Invocation, ScriptFailure, ScriptRuntime};
@@ -172,21 +173,36 @@ impl Workers {
             end = self.keep_lease(&job.id, name) => end,
             () = shutdown_grace_over(shutdown) => RunEnd::Requeue,
         };
-        let end = match &run_end {
-            RunEnd::Completed(result) => End::Completed(result),
-            RunEnd::Failed(error) => End::Failed(error),
+        let end = match run_end {
+            RunEnd::Completed(result) => Ok(result),
+            RunEnd::Failed(error) => Err(error),
             RunEnd::Requeue => return jobs::release(&self.db, &job.id, name, self.clock.now()).await,
             RunEnd::LeaseLost => return Ok(()),
         };
-        let status = jobs::finish(&self.db, &job.id, name, end, self.clock.now()).await?;
+        let stored = match &end {
+            Ok(result) => End::Completed(result),
+            Err(error) => End::Failed(error),
+        };
+        let status = jobs::finish(&self.db, &job.id, name, stored, self.clock.now()).await?;
         jobs::delete_ended_beyond(&self.db, &job.tenant, MAX_ENDED_PER_TENANT, MAX_DELETED_PER_JOB).await?;
-        self.log_event(job, |actor, job_type, job_id| match (status.as_deref(), run_end) {
-            (Some("paused"), _) => Event::JobPaused { actor, job_type, job_id },
-            (Some("cancelled"), _) => Event::JobCancelled { actor, job_type, job_id },
-            (_, RunEnd::Failed(error)) => Event::JobFailed { actor, job_type, job_id, error },
-            _ => Event::JobCompleted { actor, job_type, job_id },
+        // Without a status another worker has claimed the job, and reports its end.
+        let Some(status) = status else { return Ok(()) };
+        self.log_event(job, |actor, job_type, job_id| match (status.as_str(), end) {
+            ("paused", _) => Event::JobPaused { actor, job_type, job_id },
+            ("cancelled", _) => Event::JobCancelled { actor, job_type, job_id },
+            (_, Ok(result)) => {
+                Event::JobCompleted { actor, job_type, job_id, result: self.redacted(&result) }
+            }
+            (_, Err(error)) => Event::JobFailed { actor, job_type, job_id, error },
         });
         Ok(())
+    }
+
+    /// A result for the event log, with secrets redacted.
+    fn redacted(&self, result: &str) -> Value {
+        let mut value = serde_json::from_str(result).unwrap_or_default();
+        redact::redact(&mut value, &|text| self.runtime.services.variables.redact(text));
+        value
     }
 
     fn log_event(&self, job: &JobRow, event: impl FnOnce(String, String, String) -> Event) {
@@ -200,6 +216,14 @@ impl Workers {
         name: &str,
         shutdown: &watch::Receiver<bool>,
     ) -> RunEnd {
+        let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), shutdown.clone());
+        if job.job_type == purge::TYPE {
+            return match purge::run(&self.db, &running, &job.input, job.created_at).await {
+                _ if *shutdown.borrow() => RunEnd::Requeue,
+                Ok(result) => RunEnd::Completed(result),
+                Err(error) => RunEnd::Failed(error.to_string()),
+            };
+        }
         let id = format!("{}:{}", TriggerKind::JobRun.as_str(), job.job_type);
         let Some(script) = self.runtime.library.get(&id) else {
             return RunEnd::Failed(format!("no script is bound to {id}"));
@@ -208,7 +232,6 @@ impl Workers {
         if authority.is_some() && !self.has_session(job, &authority).await {
             return RunEnd::Failed("no PDS session is stored for the job's creator".to_owned());
         }
-        let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), shutdown.clone());
         let services = self.runtime.services.clone().with_job(running);
         let caller = Caller {
             did: Did::try_from(job.created_by.as_str()).ok(),

@@ -167,9 +167,16 @@ crate::in_both_worlds! {
             assert_eq!(answer.status, status, "{body} {}", answer.text);
         }
         let id = grant(&world, json!({ "scopes": SCOPES })).await;
-        for (seconds, status) in [(59, 400), (2_592_001, 400), (60, 200)] {
-            assert_eq!(post(&world, &format!("/{id}/invite"), json!({ "expires_in": seconds })).await.status, status);
+        for (seconds, status) in [(json!(59), 400), (json!(59.9), 400), (json!(2_592_001), 400), (json!("60"), 400),
+            (json!(60), 200), (json!(86400.0), 200), (json!(90.5), 200), (json!(null), 200)] {
+            let answer = post(&world, &format!("/{id}/invite"), json!({ "expires_in": seconds })).await;
+            assert_eq!(answer.status, status, "{seconds} {}", answer.text);
         }
+        // Any white space separates scopes, and null is the same as absence.
+        let body = json!({ "scopes": "blob:*/*\tatproto\n repo:com.example.note", "scripts": null, "handle": null });
+        let id = grant(&world, body).await;
+        let shown = status_of(&world, &id).await;
+        assert_eq!((&shown["scopes"], &shown["scripts"]), (&json!("atproto blob:*/* repo:com.example.note"), &json!([])));
         assert_eq!(post(&world, "/unknown/invite", json!({})).await.status, 404);
         assert_eq!(post(&world, "/unknown/authorize", json!({})).await.status, 404);
     }

@@ -181,7 +181,9 @@ crate::in_both_worlds! {
         assert_eq!((failed[0]["id"].clone(), &failed[0]["error"]), (ids[3].clone(), &json!("script execution failed")));
         assert_eq!(post(&world, "bulk/dismiss", Some(&json!({ "all": true }))).await.body["ok"], true);
         assert!(letters(&world, "").await.is_empty());
-        assert_eq!(post(&world, "bulk/dismiss", Some(&json!({}))).await.status, 400);
+        for neither in [json!({}), json!({ "all": null, "ids": null })] {
+            assert_eq!(post(&world, "bulk/dismiss", Some(&neither)).await.error(), "send ids, or all: true");
+        }
         assert_eq!(post(&world, "7x/dismiss", None).await.status, 404);
         let events = world.server.admin(Method::GET, "/admin/events?category=dead_letter", None).await;
         assert_eq!(events.body["events"][0]["event_type"], "dead_letter.dismissed");

@@ -15,6 +15,10 @@ use crate::http::{Error, Request};
 /// application's own server sends the proofs of all its users, some of which have expired, but never twenty a second.
 const FAILURE_LIMIT: Limit = Limit { capacity: 300.0, refill_rate: 20.0 };
 
+/// Denied service tokens of one address that the event log records: enough to see what a misconfigured client does,
+/// without it filling the log.
+const DENIAL_LIMIT: Limit = Limit { capacity: 20.0, refill_rate: 0.1 };
+
 /// Look-ups of issuers of service tokens that one address may cause. A PDS sends the first tokens of all its users;
 /// each DID document is then cached for a quarter of an hour.
 const LOOK_UP_LIMIT: Limit = Limit { capacity: 100.0, refill_rate: 10.0 };
@@ -101,6 +105,11 @@ impl<'a> Sender<'a> {
                 self.charge_failure();
             }
         })
+    }
+
+    /// Whether a denial of this sender is recorded in the event log.
+    pub fn may_log_denial(&self) -> bool {
+        self.take("denial", &self.tenant, DENIAL_LIMIT).is_ok()
     }
 
     /// Charges a look-up of an issuer whose DID document is not cached.

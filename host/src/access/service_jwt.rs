@@ -2,7 +2,8 @@
 //! DID's key, which prove that the DID is calling this instance.
 //!
 //! No claim is trusted before the signature verifies. The checks that need no key come first, then a cached key is
-//! used; only then the issuer is looked up, which is charged to the sender.
+//! used; only then the issuer is looked up, which is charged to the sender. A method call with a token that is valid,
+//! but for another server or method, is a denial that the event log records with the verified issuer.
 
 use std::time::Duration;
 
@@ -56,10 +57,9 @@ pub enum ServiceTokenError {
     TooLong,
     #[error("the service token is not valid yet")]
     NotYetValid,
-    #[error("the service token is meant for another audience")]
-    Audience,
-    #[error("the service token is bound to another method")]
-    Method,
+    /// Its issuer signed it, but not for this call.
+    #[error("{}", .0.reason)]
+    Denied(Denial),
     #[error("the issuer of the service token is not a DID")]
     Issuer,
     #[error("the signing key of the issuer could not be found")]
@@ -80,6 +80,16 @@ impl ServiceTokenError {
     pub fn is_failure(&self) -> bool {
         !matches!(self, Self::Busy(_) | Self::LookUpLimit(_))
     }
+}
+
+/// A token of a DID that is not valid for the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The issuer. Verified where the call names a method; elsewhere what the token says.
+    pub did: Did,
+    /// The part of the audience behind `#`: the service that the caller meant.
+    pub fragment: Option<String>,
+    pub reason: &'static str,
 }
 
 /// The content of a verified token: its issuer, who is the caller.
@@ -128,8 +138,13 @@ impl ServiceTokens {
             return Err(ServiceTokenError::Type);
         }
         let claims: ServiceClaims = jws.claims()?;
-        self.check_claims(&claims, method)?;
+        self.check_times(&claims)?;
         let issuer = Did::try_from(claims.iss.as_str()).map_err(|_| ServiceTokenError::Issuer)?;
+        let denial = self.denial(&claims, &issuer, method);
+        // Without a method nobody logs the denial, so the signature does not matter.
+        if let (Some(denial), None) = (&denial, method) {
+            return Err(ServiceTokenError::Denied(denial.clone()));
+        }
 
         let key = self.key(keys, sender, &issuer, false).await?;
         // Some libraries emit high-S signatures. Malleability is harmless here: replays are detected by `jti`.
@@ -137,6 +152,9 @@ impl ServiceTokens {
             // The key may have been rotated since its document was cached.
             let key = self.key(keys, sender, &issuer, true).await?;
             jws.verify(&key, HighS::Accept).map_err(|_| ServiceTokenError::Signature)?;
+        }
+        if let Some(denial) = denial {
+            return Err(ServiceTokenError::Denied(denial));
         }
         if let Some(jti) = &claims.jti
             && !self.replay.first_use(issuer.as_str(), jti, claims.exp, self.clock.now().as_seconds())
@@ -167,7 +185,7 @@ impl ServiceTokens {
         })
     }
 
-    fn check_claims(&self, claims: &ServiceClaims, method: Option<&str>) -> Result<(), ServiceTokenError> {
+    fn check_times(&self, claims: &ServiceClaims) -> Result<(), ServiceTokenError> {
         let now = self.clock.now().as_seconds();
         if claims.exp <= now {
             return Err(ServiceTokenError::Expired);
@@ -178,16 +196,25 @@ impl ServiceTokens {
         if claims.nbf.is_some_and(|nbf| nbf > now + MAX_AHEAD_SECONDS) {
             return Err(ServiceTokenError::NotYetValid);
         }
+        Ok(())
+    }
+
+    /// Why a token is not valid for this call, whoever signed it.
+    fn denial(&self, claims: &ServiceClaims, issuer: &Did, method: Option<&str>) -> Option<Denial> {
         // Compared with the configured DID only: the caller chooses the Host header. Any service fragment is accepted
         // here: whether that service exists is checked where service entries are known.
-        let audience = claims.aud.split_once('#').map_or(claims.aud.as_str(), |(did, _)| did);
-        if audience != self.audience {
-            return Err(ServiceTokenError::Audience);
-        }
-        if claims.lxm.as_deref().is_some_and(|lxm| method != Some(lxm)) {
-            return Err(ServiceTokenError::Method);
-        }
-        Ok(())
+        let (audience, fragment) = match claims.aud.split_once('#') {
+            Some((did, fragment)) => (did, Some(format!("#{fragment}"))),
+            None => (claims.aud.as_str(), None),
+        };
+        let reason = if audience != self.audience {
+            "the service token is meant for another audience"
+        } else if claims.lxm.as_deref().is_some_and(|lxm| method != Some(lxm)) {
+            "the service token is bound to another method"
+        } else {
+            return None;
+        };
+        Some(Denial { did: issuer.clone(), fragment, reason })
     }
 }
 

@@ -7,9 +7,10 @@ use arc_swap::ArcSwap;
 
 use super::dpop;
 use super::rate_limit::{Budget, Exhausted, Limit};
-use super::service_jwt::{self, VerifiedToken};
+use super::service_jwt::{ServiceTokenError, VerifiedToken};
 use super::{Access, ApiClient, ClientBuckets, Credential, Sender};
 use crate::atproto::Did;
+use crate::events::Event;
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
 use crate::pds::SessionAuthority;
@@ -71,11 +72,8 @@ impl Costs {
             ("rate_limit.default_procedure_cost", &mut costs.procedure),
             ("rate_limit.default_proxy_cost", &mut costs.proxy),
         ] {
-            let Some(text) = settings.get(key) else { continue };
-            if let Ok(number) = text.trim().parse() {
+            if let Some(number) = settings.number(key) {
                 *cost = number;
-            } else {
-                tracing::warn!(key, "a setting is not a number, so its default is used");
             }
         }
         self.0.store(Arc::new(costs));
@@ -199,8 +197,18 @@ async fn identify(
         // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
         Credential::Bearer(token) => {
             let verified = access.tokens.verify(&access.resolver, &sender, token, Some(method.nsid)).await;
+            if let Err(ServiceTokenError::Denied(denial)) = &verified
+                && sender.may_log_denial()
+            {
+                access.events.record(Event::ServiceAuthDenied {
+                    caller: denial.did.to_string(),
+                    method: method.nsid.to_owned(),
+                    fragment: denial.fragment.clone(),
+                    reason: denial.reason.to_owned(),
+                });
+            }
             let VerifiedToken { did, method_bound } =
-                sender.charge_if_failure(verified, service_jwt::ServiceTokenError::is_failure)?;
+                sender.charge_if_failure(verified, ServiceTokenError::is_failure)?;
             admission.budget = match pay()? {
                 Some(budget) => Some(budget),
                 None => Some(charge_user(access, "service", &did, cost)?),

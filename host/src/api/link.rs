@@ -74,9 +74,10 @@ pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
         return page(&InvalidLinkPage { title: "This link is no longer valid", text });
     };
     let app_name = app.settings.get("app_name");
+    let origin = app.access.origins.of_host(request.headers());
     page(&StartPage {
-        app_name: app_name.as_deref().unwrap_or(&app.identity.origin),
-        logo: app.settings.get("logo_uri"),
+        app_name: app_name.as_deref().unwrap_or(&origin),
+        logo: app.settings.logo_url(&origin),
         reason: grant.reason,
         scopes: grant.scopes.split(' ').collect(),
         pinned: grant.handle.or(grant.did),

@@ -3,7 +3,9 @@
 
 pub mod admin;
 pub mod auth;
+pub mod body;
 mod clients;
+pub mod config;
 pub mod health;
 pub mod link;
 pub mod oauth;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::route::{Route, RouteTable};
-use super::{admin, auth, health, link, oauth, settings, well_known, xrpc};
+use super::{admin, auth, config, health, link, oauth, settings, well_known, xrpc};
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
@@ -31,6 +31,7 @@ fn table() -> RouteTable {
         Route::public(&Limit::FREE, GET, "/livez", health::livez),
         Route::public(&Limit::PROBE, GET, "/readyz", health::readyz),
 
+        Route::public(&Limit::PAGE, GET, "/config", config::handle),
         Route::public(&Limit::PAGE, GET, "/oauth-client-metadata.json", well_known::client_metadata),
         Route::public(&Limit::LOGIN, GET, "/auth/login", auth::login::handle),
         Route::public(&Limit::CALLBACK, GET, "/auth/callback", auth::callback::handle),
@@ -83,6 +84,8 @@ fn table() -> RouteTable {
         Route::admin(GET, "/admin/stats/indexes", P::StatsRead, admin::stats::indexes),
         Route::admin(GET, "/admin/stats/scripts", P::StatsRead, admin::stats::scripts),
         Route::admin(GET, "/admin/events", P::EventsRead, admin::events::list),
+        Route::admin(GET, "/admin/events/count", P::EventsRead, admin::events::count),
+        Route::admin(POST, "/admin/events/purge", P::EventsPurge, admin::events::purge),
 
         Route::admin(GET, "/admin/dead-letters", P::DeadLettersRead, admin::dead_letters::list),
         Route::admin(GET, "/admin/dead-letters/count", P::DeadLettersRead, admin::dead_letters::count),
@@ -114,6 +117,11 @@ fn table() -> RouteTable {
         Route::admin(DELETE, "/admin/settings/logo", P::SettingsManage, admin::settings::logo::delete),
         Route::admin(GET, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::get),
         Route::admin(PUT, "/admin/settings/xrpc-proxy", P::SettingsManage, admin::settings::xrpc_proxy::put),
+
+        Route::admin(GET, "/admin/feature-flags", P::SettingsManage, admin::feature_flags::list),
+        Route::admin(GET, "/admin/oauth/instance-key", P::SettingsManage, admin::oauth::instance_key::list),
+        Route::admin(POST, "/admin/oauth/instance-key/rotate", P::SettingsManage, admin::oauth::instance_key::rotate),
+        Route::admin(DELETE, "/admin/oauth/instance-key/{kid}", P::SettingsManage, admin::oauth::instance_key::delete),
 
         Route::admin(GET, "/admin/domains", P::SettingsManage, admin::domains::list),
         Route::admin(POST, "/admin/domains", P::SettingsManage, admin::domains::create),
@@ -180,12 +188,24 @@ pub fn router(app: &Arc<App>) -> Result<Router, InvalidRoute> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::PermissionSet;
 
     #[test]
     fn exactly_the_admin_routes_need_a_permission() {
         for route in table() {
             assert_eq!(route.path().starts_with("/admin"), route.permissions().is_some(), "{}", route.path());
             assert!(route.permissions().is_none_or(|p| !p.is_empty()), "{}", route.path());
+        }
+    }
+
+    #[test]
+    fn every_permission_is_needed_by_a_route_or_marked_as_reserved() {
+        // The super user's routes need all of them.
+        let table = table();
+        let sets = table.iter().filter_map(Route::permissions).filter(|set| *set != PermissionSet::all());
+        let needed: Vec<P> = sets.flat_map(PermissionSet::iter).collect();
+        for permission in P::ALL {
+            assert_eq!(needed.contains(permission), !permission.is_reserved(), "{permission}");
         }
     }
 
@@ -197,6 +217,7 @@ mod tests {
             ("/health", "free"),
             ("/livez", "free"),
             ("/readyz", "probe"),
+            ("/config", "page"),
             ("/oauth-client-metadata.json", "page"),
             ("/auth/login", "login"),
             ("/auth/callback", "callback"),

@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::oauth::{OwnClient, own};
+use crate::settings::{APP_NAME, CLIENT_URI, POLICY_URI, TOS_URI};
 use crate::store::{StoreError, linked_repos};
 
 /// `GET /oauth-client-metadata.json`: the instance's OAuth client metadata for the origin that the request came to.
@@ -14,15 +15,15 @@ pub async fn client_metadata(app: Arc<App>, request: Request) -> Result<Response
     let origin = app.access.origins.of_host(request.headers());
     let setting = |name: &str| app.settings.get(name);
     let texts = [
-        ("client_name", setting("app_name")),
-        ("client_uri", setting("client_uri")),
-        ("logo_uri", setting("logo_uri")),
-        ("tos_uri", setting("tos_uri")),
-        ("policy_uri", setting("policy_uri")),
+        ("client_name", setting(APP_NAME)),
+        ("client_uri", setting(CLIENT_URI)),
+        ("logo_uri", app.settings.logo_url(&origin)),
+        ("tos_uri", setting(TOS_URI)),
+        ("policy_uri", setting(POLICY_URI)),
     ];
     let scopes = declared_scopes(&app).await?;
-    let metadata =
-        OwnClient::of(&origin, &scopes).metadata(&origin, &scopes, app.sessions.authorizations.key(), &texts);
+    let keys = app.sessions.authorizations.keys().published().await?;
+    let metadata = OwnClient::of(&origin, &scopes).metadata(&origin, &scopes, &keys, &texts);
     Ok(response::json(StatusCode::OK, &metadata))
 }
 

@@ -11,6 +11,7 @@ use tokio::time::{Instant, interval_at};
 
 use crate::atproto::Did;
 use crate::http::Error;
+use crate::jobs::retention::Retention;
 use crate::settings::{self, Settings};
 use crate::store::notices::{ListenerEvent, Notices, announce};
 use crate::store::{self, StoreError};
@@ -36,7 +37,7 @@ pub enum Topic {
     /// One script, by its trigger.
     Script(String),
     ScriptVariables,
-    /// With the values derived from them: costs of calls, and whether the event log is verbose.
+    /// With the values derived from them: costs of calls, whether the event log is verbose, and how long it is kept.
     Settings,
     /// DID documents. They also expire by themselves.
     Identities(Vec<Did>),
@@ -114,7 +115,8 @@ impl App {
             Topic::ApiClient(id) => self.access.clients.reload_one(db, id).await,
             Topic::Domains => {
                 let domains = store::domains::list(db).await?;
-                self.access.origins.replace(domains.into_iter().map(|row| row.url));
+                let primary = domains.iter().find(|row| row.is_primary).map(|row| row.url.clone());
+                self.access.origins.replace(primary, domains.into_iter().map(|row| row.url));
                 Ok(())
             }
             Topic::Admins => {
@@ -133,6 +135,8 @@ impl App {
                 let derive = |settings: &Settings| {
                     self.access.costs.reload(settings);
                     self.events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
+                    let periods = Retention { event_days: settings.event_retention_days() };
+                    self.retention.send_if_modified(|current| std::mem::replace(current, periods) != periods);
                 };
                 self.settings.reload(db, derive).await
             }

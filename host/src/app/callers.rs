@@ -23,7 +23,6 @@ pub(super) async fn open(
     let Ground { config, identity, secrets, clock, random, db, events, tasks, lifecycle, .. } = ground;
     let clients = Clients::default();
     clients.reload(db).await.map_err(|error| ground.store_error(error))?;
-    // PUBLIC_URL says which domain is the primary, whatever was chosen before it was changed.
     domains::set_origin(db, &random.uuid(), &identity.origin, clock.now())
         .await
         .map_err(|error| ground.store_error(error))?;

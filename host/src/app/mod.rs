@@ -12,6 +12,7 @@ mod sessions;
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, Costs, rate_limit};
@@ -57,6 +58,8 @@ pub struct App {
     pub readiness: Readiness,
     pub events: EventLog,
     pub settings: Settings,
+    /// The retention periods, derived from the settings.
+    retention: watch::Sender<Retention>,
     pub registry: Arc<Registry>,
     pub outbound: Outbound,
     pub sessions: PdsSessions,
@@ -99,6 +102,7 @@ impl App {
             .await
             .map_err(|error| ground.store_error(error))?;
         ground.events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
+        let (retention, _) = watch::channel(Retention { event_days: settings.event_retention_days() });
 
         let outbound = Outbound::open(&ground)?;
         let sessions = PdsSessions::open(&ground, &outbound).await?;
@@ -143,6 +147,7 @@ impl App {
             readiness,
             events,
             settings,
+            retention,
             registry,
             outbound,
             sessions,
@@ -171,8 +176,8 @@ impl App {
     /// Starts periodic work, which runs until the server drains.
     fn start_sweeps(self: &Arc<Self>) {
         let (db, clock, drain) = (&self.db, &self.clock, &self.lifecycle.drain);
-        let keep = Retention { event_days: self.config.events.retention_days };
-        self.tasks.spawn(retention::run(db.clone(), clock.clone(), keep, drain.clone()));
+        let periods = self.retention.subscribe();
+        self.tasks.spawn(retention::run(db.clone(), clock.clone(), periods, drain.clone()));
         let vault = self.sessions.vault.clone();
         self.tasks.spawn(sweep::run(db.clone(), vault, clock.clone(), drain.clone()));
         self.tasks.spawn(linked::keep_alive(self.linked_repos.clone(), drain.clone()));

@@ -30,6 +30,9 @@ impl Observer for StreamObserver {
             Notice::CidMismatch { uri, claimed_cid, reason } => {
                 Event::RecordCidMismatch { uri, claimed_cid, reason }
             }
+            Notice::AccountStatus { did, status } => {
+                Event::AccountStatusChanged { did, status: status.as_str() }
+            }
             Notice::Rejected { uri, reason } => Event::RecordRejected { uri, reason },
         };
         self.events.record(event);

@@ -4,9 +4,10 @@ use clap::Args;
 
 use super::{Problems, parse};
 
-const DEFAULT_RETENTION_DAYS: u32 = 30;
+/// Days that events are kept if neither the environment nor an admin says otherwise (service.md, Limits).
+pub const DEFAULT_RETENTION_DAYS: u32 = 30;
 /// A century: a larger value is a mistake in the unit.
-const MAX_RETENTION_DAYS: u32 = 36_500;
+pub const MAX_RETENTION_DAYS: u32 = 36_500;
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Event log")]
@@ -26,21 +27,19 @@ pub struct EventsArgs {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Events {
-    /// 0 means forever.
-    pub retention_days: u32,
+    /// 0 means forever; `None` when the variable is not set.
+    pub retention_days: Option<u32>,
     pub verbose: bool,
 }
 
 impl EventsArgs {
     pub(super) fn check(self, problems: &mut Problems) -> Events {
+        let days = |text| {
+            let range = 0..=MAX_RETENTION_DAYS;
+            parse::number("EVENT_LOG_RETENTION_DAYS", Some(text), DEFAULT_RETENTION_DAYS, range, problems)
+        };
         Events {
-            retention_days: parse::number(
-                "EVENT_LOG_RETENTION_DAYS",
-                self.retention_days,
-                DEFAULT_RETENTION_DAYS,
-                0..=MAX_RETENTION_DAYS,
-                problems,
-            ),
+            retention_days: parse::text(self.retention_days).map(days),
             verbose: parse::flag("VERBOSE_EVENT_LOGGING", self.verbose, false, problems),
         }
     }

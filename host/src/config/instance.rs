@@ -24,6 +24,14 @@ pub struct InstanceArgs {
     /// URL of the privacy policy
     #[arg(long, env = "POLICY_URI", global = true, value_name = "URL")]
     pub policy_uri: Option<String>,
+    /// Offer the permissions of spaces; this version has no endpoints for spaces [default: false]
+    #[arg(
+        long = "feature-spaces-enabled",
+        env = "FEATURE_SPACES_ENABLED",
+        global = true,
+        value_name = "BOOL"
+    )]
+    pub spaces_enabled: Option<String>,
 }
 
 /// The given values, by the name of their setting.
@@ -50,6 +58,10 @@ impl InstanceArgs {
             if parse::url(variable, &text, &["http", "https"], problems).is_some() {
                 given.insert(key, text);
             }
+        }
+        if let Some(text) = parse::text(self.spaces_enabled) {
+            let enabled = parse::flag("FEATURE_SPACES_ENABLED", Some(text), false, problems);
+            given.insert("feature.spaces_enabled", enabled.to_string());
         }
         Instance(given)
     }

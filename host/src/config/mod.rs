@@ -7,7 +7,7 @@
 mod attestation;
 mod auth;
 mod database;
-mod events;
+pub mod events;
 mod indexing;
 mod instance;
 mod observe;
@@ -120,7 +120,7 @@ mod tests {
         let config = Args::default().check().unwrap();
         assert_eq!(config.server.address().to_string(), "127.0.0.1:3000");
         assert_eq!(config.database.url, "sqlite://data/belvedere.db");
-        assert_eq!(config.events.retention_days, 30);
+        assert_eq!(config.events.retention_days, None);
         assert!((config.rate_limit.refill_rate - 2.0).abs() < f64::EPSILON);
     }
 

@@ -121,10 +121,12 @@ impl Event {
                 row("dead_letter.reindexed", severity, Some(actor), Some(subject), detail)
             }
             Self::JobStarted { actor, job_type, job_id } => {
-                row("job.started", Info, Some(actor), Some(job_type), json!({ "job_id": job_id }))
+                let detail = json!({ "job_id": job_id, "job_type": job_type });
+                row("job.started", Info, Some(actor), Some(job_type), detail)
             }
-            Self::JobCompleted { actor, job_type, job_id } => {
-                row("job.completed", Info, Some(actor), Some(job_type), json!({ "job_id": job_id }))
+            Self::JobCompleted { actor, job_type, job_id, result } => {
+                let detail = json!({ "job_id": job_id, "result": truncate_json(result) });
+                row("job.completed", Info, Some(actor), Some(job_type), detail)
             }
             Self::JobPaused { actor, job_type, job_id } => {
                 row("job.paused", Info, Some(actor), Some(job_type), json!({ "job_id": job_id }))
@@ -135,6 +137,16 @@ impl Event {
             Self::JobFailed { actor, job_type, job_id, error } => {
                 let detail = json!({ "job_id": job_id, "error": truncate(error) });
                 row("job.failed", Error, Some(actor), Some(job_type), detail)
+            }
+            Self::EventLogPurged { actor, job_id, query } => {
+                row("event_logs.purged", Warn, Some(actor), Some(job_id), query)
+            }
+            Self::InstanceKeyRotated { actor, kid } => {
+                row("instance_key.rotated", Warn, Some(actor), Some(kid), json!({}))
+            }
+            Self::InstanceKeyDeleted { actor, kid, sessions_destroyed } => {
+                let detail = json!({ "sessions_destroyed": sessions_destroyed });
+                row("instance_key.deleted", Warn, Some(actor), Some(kid), detail)
             }
             Self::UserBootstrapped { did } => row("user.bootstrapped", Info, None, Some(did), json!({})),
             Self::UserCreated { actor, did, template, permissions } => {

@@ -114,6 +114,7 @@ pub enum Event {
         actor: String,
         job_type: String,
         job_id: String,
+        result: Value,
     },
     JobPaused {
         actor: String,
@@ -130,6 +131,23 @@ pub enum Event {
         job_type: String,
         job_id: String,
         error: String,
+    },
+
+    /// An admin asked for the removal of events.
+    EventLogPurged {
+        actor: String,
+        job_id: String,
+        /// The conditions.
+        query: Value,
+    },
+    InstanceKeyRotated {
+        actor: String,
+        kid: String,
+    },
+    InstanceKeyDeleted {
+        actor: String,
+        kid: String,
+        sessions_destroyed: usize,
     },
 
     UserBootstrapped {
@@ -259,6 +277,7 @@ pub enum Event {
     ServiceAuthDenied {
         caller: String,
         method: String,
+        /// Of the token's audience: the service that the caller meant.
         fragment: Option<String>,
         reason: String,
     },
@@ -292,9 +311,10 @@ pub enum Event {
         uri: RecordUri,
         reason: String,
     },
+    /// Of an account with records in the index.
     AccountStatusChanged {
         did: Did,
-        status: String,
+        status: &'static str,
     },
 
     JetstreamConnected {

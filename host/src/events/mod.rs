@@ -4,7 +4,9 @@
 mod describe;
 mod event;
 mod log;
+mod query;
 pub mod redact;
 
 pub use event::{Event, ScriptError};
 pub use log::EventLog;
+pub use query::{EventQuery, InvalidEventQuery};

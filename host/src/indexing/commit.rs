@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::atproto::RecordUri;
 use crate::clock::Clock;
 use crate::random::Random;
-use crate::store::index::{ApplyReport, Batch, Change, StreamCursor};
+use crate::store::index::{AccountChange, ApplyReport, Batch, Change, StreamCursor};
 use crate::store::lease::Lease;
 use crate::store::{Db, StoreError};
 
@@ -54,6 +54,11 @@ const MAX_REFUSALS: u32 = 5;
 const REJECTED_BURST: u32 = 20;
 const REJECTED_EVERY_US: i64 = 10_000_000;
 
+/// Changed account statuses that are reported in a burst, and the interval between reports after that: a takedown of
+/// many accounts is reported whole, a server that changes its accounts all the time does not fill the event log.
+const STATUS_BURST: u32 = 1_000;
+const STATUS_EVERY_US: i64 = 10_000_000;
+
 pub(super) struct Committer<S> {
     pub sink: S,
     pub live_status: Arc<LiveStatus>,
@@ -61,6 +66,7 @@ pub(super) struct Committer<S> {
     random: Random,
     timing: Timing,
     rejections: Throttle,
+    statuses: Throttle,
     /// Cancelled when shutdown has waited long enough for an unreachable database.
     give_up: CancellationToken,
 }
@@ -84,8 +90,9 @@ impl<S: Sink> Committer<S> {
         timing: Timing,
         give_up: CancellationToken,
     ) -> Self {
-        let rejections = Throttle::new(clock, REJECTED_BURST, REJECTED_EVERY_US);
-        Self { sink, live_status, observer, random, timing, rejections, give_up }
+        let rejections = Throttle::new(clock.clone(), REJECTED_BURST, REJECTED_EVERY_US);
+        let statuses = Throttle::new(clock, STATUS_BURST, STATUS_EVERY_US);
+        Self { sink, live_status, observer, random, timing, rejections, statuses, give_up }
     }
 
     /// Returns when the batch is committed.
@@ -183,6 +190,12 @@ impl<S: Sink> Committer<S> {
         add("deleted", applied.deleted);
         add("stale", applied.stale);
         add("purged", applied.purged);
+        for AccountChange { did, status } in applied.statuses {
+            if let Some(held_back) = self.statuses.pass() {
+                tracing::debug!(%did, status = status.as_str(), held_back, "an account's status has changed");
+                self.observer.notice(Notice::AccountStatus { did, status });
+            }
+        }
         for rejected in applied.rejected {
             self.reject(rejected.uri, rejected.reason);
         }

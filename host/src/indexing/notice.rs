@@ -2,7 +2,7 @@
 //! changes, and DIDs whose cached document is outdated.
 
 use crate::atproto::{Did, RecordUri};
-use crate::store::index::Change;
+use crate::store::index::{AccountStatus, Change};
 
 /// Something that the operator should know. The app writes each as a row of the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,11 @@ pub enum Notice {
         uri: RecordUri,
         claimed_cid: String,
         reason: String,
+    },
+    /// An account with records in the index has another status.
+    AccountStatus {
+        did: Did,
+        status: AccountStatus,
     },
     /// The database refused one record repeatedly; the rest of its batch was stored.
     Rejected {

@@ -1,6 +1,8 @@
-//! Background work that runs on a timer or as a job of a script: the job queue, retention, indexes of record fields.
+//! Background work that runs on a timer or as a job of a script: the job queue, retention, purges of
+//! the event log, indexes of record fields.
 
 pub mod field_indexes;
+pub mod purge;
 mod queue;
 pub mod retention;
 mod running;

@@ -1,10 +1,12 @@
-//! Adds jobs to the queue, for `jobs.create`.
+//! Adds jobs to the queue, for `jobs.create` and for purges of the event log.
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::purge;
 use crate::clock::Clock;
+use crate::events::EventQuery;
 use crate::fair_share::Tenant;
 use crate::random::Random;
 use crate::store::jobs::{self, NewJob, PendingLimits};
@@ -88,11 +90,37 @@ impl JobQueue {
         let (id, tenant) = (self.random.uuid(), tenant.to_string());
         let tenant = tenant.as_str();
         let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, tenant, inherit_auth };
+        self.add(&job).await?;
+        Ok(id)
+    }
+
+    /// Queues a purge of the event log for the admin `caller`. Returns the job's id.
+    ///
+    /// # Errors
+    /// When too many jobs wait.
+    pub async fn create_purge(&self, query: &EventQuery, caller: &str) -> Result<String, CreateError> {
+        let (id, tenant) = (self.random.uuid(), Tenant::of_did(caller).to_string());
+        // Cannot fail: texts always serialize.
+        let input = serde_json::to_string(query).unwrap_or_default();
+        let job = NewJob {
+            id: &id,
+            job_type: purge::TYPE,
+            input: &input,
+            created_by: caller,
+            client: None,
+            tenant: &tenant,
+            inherit_auth: false,
+        };
+        self.add(&job).await?;
+        Ok(id)
+    }
+
+    async fn add(&self, job: &NewJob<'_>) -> Result<(), CreateError> {
         let limits = PendingLimits { of_creator: MAX_WAITING_PER_CREATOR, of_tenant: MAX_WAITING_PER_TENANT };
-        if !jobs::create(&self.db, &job, limits, self.clock.now()).await? {
+        if !jobs::create(&self.db, job, limits, self.clock.now()).await? {
             return Err(CreateError::Full);
         }
         self.wake();
-        Ok(id)
+        Ok(())
     }
 }

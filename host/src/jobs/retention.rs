@@ -1,11 +1,15 @@
-//! Retention: deletes expired rows once an hour, in small steps.
+//! Retention: deletes expired rows once an hour and when a retention period changes, in small steps.
 
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::{Db, StoreError, api_client_keys, dead_letters, events, index, jobs, linked_repos};
+use crate::store::events::EventFilter;
+use crate::store::{
+    Db, StoreError, api_client_keys, dead_letters, events, index, instance_oauth_keys, jobs, linked_repos,
+};
 
 /// Time between sweeps. The first one runs one period after the start, so that it does not slow the start.
 const PERIOD: Duration = Duration::from_hours(1);
@@ -18,6 +22,10 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// How long a resolved dead letter is kept for inspection.
 const DEAD_LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
 
+/// How long a key of the instance that nothing uses any more is kept after its rotation: logins that began with it may
+/// still complete, and they take half an hour at most.
+const OAUTH_KEY_SECONDS: i64 = 60 * 60;
+
 /// How long an ended job is kept for inspection.
 const JOB_SECONDS: i64 = 7 * DAY_SECONDS;
 
@@ -25,16 +33,28 @@ const JOB_SECONDS: i64 = 7 * DAY_SECONDS;
 const ROWS_PER_STEP: u32 = 1000;
 
 /// The configurable retention periods.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Days that rows of the event log are kept; 0 keeps them forever (`EVENT_LOG_RETENTION_DAYS`).
+    /// Days that rows of the event log are kept; 0 keeps them forever.
     pub event_days: u32,
 }
 
-/// Sweeps every hour until `shutdown`.
-pub async fn run(db: Db, clock: Clock, retention: Retention, shutdown: CancellationToken) {
-    while shutdown.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_some() {
-        if let Err(error) = sweep(&db, clock.now(), retention).await {
+/// Sweeps every hour, and whenever the periods change, until `shutdown`.
+pub async fn run(
+    db: Db,
+    clock: Clock,
+    mut retention: watch::Receiver<Retention>,
+    shutdown: CancellationToken,
+) {
+    loop {
+        let change = tokio::time::timeout(PERIOD, retention.changed());
+        match shutdown.run_until_cancelled(change).await {
+            // The server shuts down, or it is gone and with it the periods.
+            None | Some(Ok(Err(_))) => return,
+            Some(Ok(Ok(())) | Err(_)) => {}
+        }
+        let periods = *retention.borrow_and_update();
+        if let Err(error) = sweep(&db, clock.now(), periods).await {
             tracing::warn!(%error, "a retention sweep failed; the next one is in an hour");
         }
     }
@@ -52,6 +72,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     }
     linked_repos::prune_invites(db, now).await?;
     api_client_keys::delete_retired(db).await?;
+    instance_oauth_keys::delete_unused(db, now.plus_seconds(-OAUTH_KEY_SECONDS)).await?;
     delete_expired(db, Table::DeadLetters, now.plus_seconds(-DEAD_LETTER_SECONDS)).await?;
     delete_expired(db, Table::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
@@ -76,7 +97,10 @@ async fn delete_expired(db: &Db, table: Table, before: Timestamp) -> Result<u64,
     let mut total = 0;
     loop {
         let removed = match table {
-            Table::Events => events::delete_before(db, before, ROWS_PER_STEP).await?,
+            Table::Events => {
+                let old = EventFilter { before: Some(before), ..EventFilter::default() };
+                events::delete(db, &old, ROWS_PER_STEP).await?
+            }
             Table::DeadLetters => dead_letters::delete_resolved_before(db, before, ROWS_PER_STEP).await?,
             Table::Jobs => jobs::delete_ended_before(db, before, ROWS_PER_STEP).await?,
             Table::Tombstones => index::prune_tombstones(db, before, ROWS_PER_STEP).await?,

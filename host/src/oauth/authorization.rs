@@ -2,7 +2,6 @@
 //! code of the callback for tokens.
 
 use std::fmt;
-use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::flow::{self, FlowError, Tokens};
 use super::own::SCOPES;
-use super::{Account, Discovery, DiscoveryError, DpopClient, OwnClient, OwnKey};
+use super::{Account, Discovery, DiscoveryError, DpopClient, OwnClient, OwnKeys};
 use crate::atproto::Did;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey, sha256, sha256_hex};
 use crate::fair_share::Tenant;
@@ -42,7 +41,7 @@ pub struct Authorizations {
     sealing: SealingKey,
     dpop_client: DpopClient,
     discovery: Discovery,
-    key: Arc<OwnKey>,
+    keys: OwnKeys,
 }
 
 /// What the server does after a flow. Sealed together with the pending flow.
@@ -72,6 +71,10 @@ struct PendingFlow {
     issuer: String,
     origin: String,
     scope: String,
+    /// Id of the key that the client authenticated with, which has to be the same until the flow ends. `None` for a
+    /// public client.
+    #[serde(default)]
+    kid: Option<String>,
     verifier: String,
     /// The DPoP key's scalar, in hex.
     key: String,
@@ -133,13 +136,13 @@ impl Authorizations {
         sealing: SealingKey,
         dpop_client: DpopClient,
         discovery: Discovery,
-        key: Arc<OwnKey>,
+        keys: OwnKeys,
     ) -> Self {
-        Self { db, sealing, dpop_client, discovery, key }
+        Self { db, sealing, dpop_client, discovery, keys }
     }
 
-    pub fn key(&self) -> &OwnKey {
-        &self.key
+    pub fn keys(&self) -> &OwnKeys {
+        &self.keys
     }
 
     fn purpose(id: &str) -> String {
@@ -179,7 +182,7 @@ impl Authorizations {
             ("code_challenge_method", "S256"),
             ("login_hint", did.as_str()),
         ];
-        let credentials = client.credentials(&self.key);
+        let credentials = client.credentials(&self.keys).await?;
         let request_uri =
             flow::push_request(&self.dpop_client, &account.server, &credentials, &key, &request).await?;
         let pending = PendingFlow {
@@ -187,6 +190,7 @@ impl Authorizations {
             issuer: account.server.issuer.clone(),
             origin: origin.to_owned(),
             scope: scope.to_owned(),
+            kid: credentials.key.map(|(kid, _)| kid),
             verifier,
             key: hex::encode(*key.to_bytes()),
             goal,
@@ -255,7 +259,14 @@ impl Authorizations {
         let key =
             PrivateKey::from_bytes(Algorithm::Es256, &scalar).map_err(|_| AuthorizationError::Expired)?;
         let client = OwnClient::of(&pending.origin, declared_scopes(&pending.scope));
-        let credentials = client.credentials(&self.key);
+        let credentials = match &pending.kid {
+            // A public client, or a flow that began in a version that had one key.
+            None => client.credentials(&self.keys).await?,
+            Some(kid) => {
+                let key = self.keys.get(kid).await?.ok_or(AuthorizationError::Expired)?;
+                key.credentials(client.client_id.clone())
+            }
+        };
         let redirect = client.redirect_uri.clone();
         let answer = (code, pending.verifier.as_str(), redirect.as_str());
         let tokens = flow::exchange(&self.dpop_client, &account.server, &credentials, &key, answer).await?;
@@ -265,8 +276,9 @@ impl Authorizations {
         if !tokens.scope.split_ascii_whitespace().any(|scope| scope == "atproto") {
             return Err(AuthorizationError::Scope);
         }
-        let kid = client.confidential.then(|| self.key.kid());
-        Ok(CompletedFlow { did: pending.did, account, client, kid, key, tokens, goal: pending.goal })
+        let kid = credentials.key.map(|(kid, _)| kid);
+        let PendingFlow { did, goal, .. } = pending;
+        Ok(CompletedFlow { did, account, client, kid, key, tokens, goal })
     }
 }
 

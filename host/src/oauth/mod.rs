@@ -10,6 +10,7 @@ mod discovery;
 mod dpop_client;
 pub mod flow;
 pub mod own;
+mod own_keys;
 
 pub use authorization::{
     AuthorizationError, Authorizations, Callback, CompletedFlow, FlowGoal, LinkedRepoGoal,
@@ -19,4 +20,5 @@ pub use discovery::{Account, AuthorizationServer, Discovery, DiscoveryError};
 pub(crate) use dpop_client::error_code;
 pub use dpop_client::{DpopClient, DpopRequest};
 pub use flow::{ClientCredentials, FlowError, Tokens};
-pub use own::{OwnClient, OwnKey};
+pub use own::OwnClient;
+pub use own_keys::OwnKeys;

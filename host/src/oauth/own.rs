@@ -7,8 +7,8 @@
 use serde_json::{Value, json};
 use url::Url;
 
-use super::ClientCredentials;
-use crate::crypto::{Algorithm, PrivateKey, jwk};
+use super::{ClientCredentials, OwnKeys};
+use crate::store::StoreError;
 
 /// The scopes that the instance requests when its users log in.
 pub const SCOPES: &str = "atproto transition:generic";
@@ -19,10 +19,6 @@ pub const CALLBACK: &str = "/auth/callback";
 /// The path of the client metadata.
 pub const METADATA: &str = "/oauth-client-metadata.json";
 
-/// The instance's key for `private_key_jwt`.
-#[derive(Debug)]
-pub struct OwnKey(PrivateKey);
-
 /// The instance, as the client of one origin.
 #[derive(Clone, Debug)]
 pub struct OwnClient {
@@ -30,30 +26,6 @@ pub struct OwnClient {
     pub redirect_uri: String,
     /// Whether it authenticates with the instance's key.
     pub confidential: bool,
-}
-
-impl OwnKey {
-    pub fn new(key: PrivateKey) -> Self {
-        Self(key)
-    }
-
-    /// The key's id: its JWK thumbprint.
-    pub fn kid(&self) -> String {
-        jwk::thumbprint(&self.0.public()).unwrap_or_default()
-    }
-
-    /// A copy of the key.
-    pub fn key(&self) -> Option<PrivateKey> {
-        PrivateKey::from_bytes(Algorithm::Es256, &*self.0.to_bytes()).ok()
-    }
-
-    fn public_jwk(&self) -> Option<Value> {
-        let mut jwk = jwk::public_jwk(&self.0.public())?;
-        jwk["kid"] = self.kid().into();
-        jwk["alg"] = "ES256".into();
-        jwk["use"] = "sig".into();
-        Some(jwk)
-    }
 }
 
 impl OwnClient {
@@ -71,18 +43,24 @@ impl OwnClient {
         Self { client_id: format!("http://localhost?{query}"), redirect_uri, confidential: false }
     }
 
-    /// How the client authenticates.
-    pub fn credentials(&self, key: &OwnKey) -> ClientCredentials {
-        let key = if self.confidential { key.key().map(|own| (key.kid(), own)) } else { None };
-        ClientCredentials { client_id: self.client_id.clone(), key }
+    /// How the client authenticates when it begins something new.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn credentials(&self, keys: &OwnKeys) -> Result<ClientCredentials, StoreError> {
+        let client_id = self.client_id.clone();
+        if !self.confidential {
+            return Ok(ClientCredentials { client_id, key: None });
+        }
+        Ok(keys.signing().await?.credentials(client_id))
     }
 
-    /// The metadata document. `texts` are the names and links that admins set.
+    /// The metadata document. `keys` are the public keys, `texts` the names and links that admins set.
     pub fn metadata(
         &self,
         origin: &str,
         scopes: &str,
-        key: &OwnKey,
+        keys: &[Value],
         texts: &[(&str, Option<String>)],
     ) -> Value {
         let mut metadata = json!({
@@ -99,7 +77,7 @@ impl OwnClient {
         if self.confidential {
             metadata["token_endpoint_auth_method"] = "private_key_jwt".into();
             metadata["token_endpoint_auth_signing_alg"] = "ES256".into();
-            metadata["jwks"] = json!({ "keys": [key.public_jwk()] });
+            metadata["jwks"] = json!({ "keys": keys });
         }
         for (name, text) in texts {
             if let Some(text) = text {
@@ -113,7 +91,6 @@ impl OwnClient {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
 
     #[test]
     fn on_loopback_the_client_id_contains_the_metadata() {
@@ -125,20 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn on_other_origins_it_is_confidential_and_publishes_its_key() {
+    fn on_other_origins_it_is_confidential_and_publishes_its_keys() {
         let own = OwnClient::of("https://a.example", SCOPES);
-        let key = OwnKey::new(PrivateKey::generate(Algorithm::Es256, &Random::seeded(1)));
+        let keys = [json!({ "kid": "new" }), json!({ "kid": "old" })];
         let metadata = own.metadata(
             "https://a.example",
             SCOPES,
-            &key,
+            &keys,
             &[("client_name", Some("A".to_owned())), ("tos_uri", None)],
         );
         assert_eq!(metadata["client_id"], "https://a.example/oauth-client-metadata.json");
         assert_eq!(metadata["redirect_uris"], json!(["https://a.example/auth/callback"]));
         assert_eq!((&metadata["client_name"], metadata.get("tos_uri")), (&json!("A"), None));
-        assert_eq!(metadata["jwks"]["keys"][0]["kid"], key.kid().as_str());
-        assert!(!metadata.to_string().contains("\"d\""));
-        assert!(own.credentials(&key).key.is_some());
+        assert_eq!(metadata["jwks"]["keys"], json!(keys));
+        assert_eq!(metadata["token_endpoint_auth_method"], "private_key_jwt");
     }
 }

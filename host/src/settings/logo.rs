@@ -5,6 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 
 pub const KEY: &str = "logo";
 
+/// The path that serves it.
+pub const PATH: &str = "/settings/logo";
+
 /// The maximum size of the picture, in bytes (admin-api.md §9).
 pub const MAX_BYTES: usize = 5 << 20;
 

@@ -37,14 +37,22 @@ pub async fn create(db: &Db, domain: &DomainRow) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes the origin of PUBLIC_URL the primary domain; adds it (under `id`) when it is new.
+/// Adds the origin of PUBLIC_URL, under `id` if it is new. It becomes the primary domain unless it was PUBLIC_URL at the
+/// last start already: then the primary stays the one that an admin chose.
 pub async fn set_origin(db: &Db, id: &str, url: &str, now: Timestamp) -> Result<(), StoreError> {
     let add = "INSERT INTO domains (id, url, is_primary, created_at, updated_at) \
                VALUES ($1, $2, FALSE, $3, $3) ON CONFLICT (url) DO NOTHING";
-    let found = "SELECT id FROM domains WHERE url = $1";
+    let changed = "SELECT id FROM domains WHERE url = $1 AND is_public_url = FALSE";
+    let mark = "UPDATE domains SET is_public_url = (url = $1)";
     on!(db, writer, |pool| sqlx::query(add).bind(id).bind(url).bind(now).execute(pool).await.map(drop))?;
-    let id: String = on!(db, writer, |pool| sqlx::query_scalar(found).bind(url).fetch_one(pool).await)?;
-    set_primary(db, &id, now).await.map(drop)
+    let changed: Option<String> =
+        on!(db, writer, |pool| sqlx::query_scalar(changed).bind(url).fetch_optional(pool).await)?;
+    if let Some(id) = changed {
+        // Marked last: after a crash in between, the next start repeats both.
+        set_primary(db, &id, now).await?;
+        on!(db, writer, |pool| sqlx::query(mark).bind(url).execute(pool).await.map(drop))?;
+    }
+    Ok(())
 }
 
 /// `false` when there is no such domain.

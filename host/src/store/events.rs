@@ -56,6 +56,11 @@ pub struct EventFilter {
     pub severities: Vec<Severity>,
     /// A substring of the subject, case-sensitive.
     pub subject: Option<String>,
+    /// Only events of this time and later.
+    pub from: Option<Timestamp>,
+    /// Only events of an earlier time.
+    pub before: Option<Timestamp>,
+    /// Where the page begins.
     pub after: Option<EventKeyset>,
 }
 
@@ -115,38 +120,57 @@ pub async fn insert(db: &Db, events: &[EventRow]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Newest first by (`created_at`, id).
-pub async fn list(db: &Db, filter: &EventFilter, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-    let (sql, values) = compile(db.backend(), filter, limit);
-    Ok(on!(db, reader, |pool| {
-        let mut query = sqlx::query_as(AssertSqlSafe(sql));
-        for value in values {
-            query = match value {
-                Value::Text(text) => query.bind(text),
-                Value::Integer(n) => query.bind(n),
-            };
-        }
-        query.fetch_all(pool).await
-    })?)
-}
-
-/// Removes events older than `before`, at most `max` a call. Returns how many.
-pub async fn delete_before(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM events WHERE (created_at, id) IN \
-               (SELECT created_at, id FROM events WHERE created_at < $1 ORDER BY created_at, id LIMIT $2)";
-    Ok(on!(db, writer, |pool| {
-        sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
-    }))
-}
-
 enum Value {
     Text(String),
     Integer(i64),
 }
 
-/// The list statement for the given conditions. A caller's values are only bound to placeholders, never part of the
-/// text.
-fn compile(backend: Backend, filter: &EventFilter, limit: u32) -> (String, Vec<Value>) {
+/// Binds values to a statement's placeholders, in order.
+macro_rules! bind {
+    ($query:expr, $values:ident) => {
+        $values.into_iter().fold($query, |query, value| match value {
+            Value::Text(text) => query.bind(text),
+            Value::Integer(n) => query.bind(n),
+        })
+    };
+}
+
+/// Newest first by (`created_at`, id).
+pub async fn list(db: &Db, filter: &EventFilter, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    let (conditions, mut values) = compile(db.backend(), filter);
+    values.push(Value::Integer(i64::from(limit)));
+    let sql = format!(
+        "SELECT id, event_type, severity, actor_did, subject, detail, created_at FROM events {conditions}\
+         ORDER BY created_at DESC, id DESC LIMIT ${}",
+        values.len()
+    );
+    Ok(on!(db, reader, |pool| bind!(sqlx::query_as(AssertSqlSafe(sql)), values).fetch_all(pool).await)?)
+}
+
+/// The number of matching events.
+pub async fn count(db: &Db, filter: &EventFilter) -> Result<i64, StoreError> {
+    let (conditions, values) = compile(db.backend(), filter);
+    let sql = format!("SELECT count(*) FROM events {conditions}");
+    Ok(on!(db, reader, |pool| bind!(sqlx::query_scalar(AssertSqlSafe(sql)), values).fetch_one(pool).await)?)
+}
+
+/// Removes matching events, the oldest first, at most `max` a call. Returns how many.
+pub async fn delete(db: &Db, filter: &EventFilter, max: u32) -> Result<u64, StoreError> {
+    let (conditions, mut values) = compile(db.backend(), filter);
+    values.push(Value::Integer(i64::from(max)));
+    let sql = format!(
+        "DELETE FROM events WHERE (created_at, id) IN \
+         (SELECT created_at, id FROM events {conditions}ORDER BY created_at, id LIMIT ${})",
+        values.len()
+    );
+    Ok(on!(db, writer, |pool| {
+        bind!(sqlx::query(AssertSqlSafe(sql)), values).execute(pool).await?.rows_affected()
+    }))
+}
+
+/// The WHERE clause, with a space behind it, and the values of its placeholders. A caller's values are only bound to
+/// placeholders, never part of the text.
+fn compile(backend: Backend, filter: &EventFilter) -> (String, Vec<Value>) {
     let mut values = Vec::new();
     let mut bind = |value| {
         values.push(value);
@@ -178,6 +202,11 @@ fn compile(backend: Backend, filter: &EventFilter, limit: u32) -> (String, Vec<V
         let subject = subject.replace('\0', "\u{fffd}");
         conditions.push(format!("{function}(subject, {}) > 0", bind(Value::Text(subject))));
     }
+    for (time, comparison) in [(filter.from, ">="), (filter.before, "<")] {
+        if let Some(time) = time {
+            conditions.push(format!("created_at {comparison} {}", bind(Value::Integer(time.0))));
+        }
+    }
     if let Some(after) = &filter.after {
         let time = bind(Value::Integer(after.created_at.0));
         conditions.push(match &after.id {
@@ -187,10 +216,5 @@ fn compile(backend: Backend, filter: &EventFilter, limit: u32) -> (String, Vec<V
     }
     let conditions =
         if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
-    let limit = bind(Value::Integer(i64::from(limit)));
-    let sql = format!(
-        "SELECT id, event_type, severity, actor_did, subject, detail, created_at FROM events {conditions}\
-         ORDER BY created_at DESC, id DESC LIMIT {limit}"
-    );
-    (sql, values)
+    (conditions, values)
 }

@@ -123,6 +123,14 @@ pub async fn mark_needs_reauth(
     Ok(())
 }
 
+/// Marks the grants whose sessions began with one of the instance's keys as `needs_reauth`.
+pub async fn mark_needs_reauth_of_key(db: &Db, kid: &str, why: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE linked_repos SET status = 'needs_reauth', last_error = $2 WHERE status = 'active' \
+               AND session_id IN (SELECT id FROM oauth_sessions WHERE client_id IS NULL AND assertion_kid = $1)";
+    on!(db, writer, |pool| sqlx::query(sql).bind(kid).bind(why).execute(pool).await.map(drop))?;
+    Ok(())
+}
+
 pub async fn mark_refreshed(db: &Db, id: &str, now: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE linked_repos SET last_refreshed_at = $2, last_error = NULL WHERE id = $1 AND status = 'active'";
     on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(now).execute(pool).await.map(drop))?;

@@ -22,6 +22,7 @@ pub mod fields;
 pub mod health;
 pub mod index;
 pub mod instance_keys;
+pub mod instance_oauth_keys;
 mod intern;
 pub mod jobs;
 pub mod labels;

@@ -176,6 +176,12 @@ pub async fn of_client(db: &Db, client_id: &str, limit: i64) -> Result<Vec<Sessi
     })?)
 }
 
+/// The instance's own sessions that began with one of its keys.
+pub async fn of_own_key(db: &Db, kid: &str) -> Result<Vec<SessionRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} WHERE s.client_id IS NULL AND s.assertion_kid = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(kid).fetch_all(pool).await)?)
+}
+
 /// The sessions of a user under a client, oldest first.
 pub async fn devices(db: &Db, client_id: &str, did: &str) -> Result<Vec<DeviceRow>, StoreError> {
     let sql = "SELECT id, key_id, scopes, created_at, updated_at FROM oauth_sessions \

@@ -15,6 +15,12 @@ pub async fn get(db: &Db, key: &str) -> Result<Option<String>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(key).fetch_optional(pool).await)?)
 }
 
+/// When a value was stored; `None` when there is none. For values that are large.
+pub async fn stored_at(db: &Db, key: &str) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT updated_at FROM settings WHERE key = $1";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(key).fetch_optional(pool).await)?)
+}
+
 pub async fn set(db: &Db, key: &str, value: &str, now: Timestamp) -> Result<(), StoreError> {
     let sql = "INSERT INTO settings (key, value, updated_at) VALUES ($1, $2, $3) \
                ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at";

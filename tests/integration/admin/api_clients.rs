@@ -135,6 +135,9 @@ crate::in_both_worlds! {
             ("redirect_uris", json!("https://app.example")),
             ("redirect_uris", json!(["nope"])),
             ("scopes", json!("transition:generic")),
+            ("scopes", json!("atproto repo:not an nsid")),
+            ("scopes", json!("atproto rpc:*?aud=*")),
+            ("scopes", json!("atproto \"x\"")),
             ("client_type", json!("secret")),
             ("allowed_origins", json!(["https://app.example/path"])),
             ("rate_limit_capacity", json!(0)),
@@ -145,5 +148,51 @@ crate::in_both_worlds! {
             let answer = world.server.admin(Method::POST, "/admin/api-clients", Some(&body)).await;
             assert_eq!(answer.status, 400, "{field}: {}", answer.text);
         }
+        let made = world.server.admin(Method::POST, "/admin/api-clients", Some(&client(1))).await;
+        let path = format!("/admin/api-clients/{}", made.body["id"].as_str().unwrap());
+        let bad = json!({ "scopes": "atproto blob:nothing" });
+        let answer = world.server.admin(Method::PUT, &path, Some(&bad)).await;
+        assert!(answer.status == 400 && answer.error().contains("blob:nothing"), "{}", answer.text);
+    }
+
+    async fn scopes_are_separated_by_any_white_space(world) {
+        let server = &world.server;
+        let mut body = client(1);
+        body["scopes"] = json!("atproto\trepo:com.example.note\n  blob:*/*");
+        body["client_type"] = Value::Null;
+        let app = App::with(server, body).await;
+        let path = format!("/admin/api-clients/{}", app.id);
+        let shown = async || server.admin(Method::GET, &path, None).await.body;
+        assert_eq!(shown().await["scopes"], "atproto repo:com.example.note blob:*/*");
+        assert_eq!(shown().await["client_type"], "confidential", "null is the default");
+        // And those of a session.
+        let pds = pds(&world, &[ALICE]).await;
+        let device = app.device(server, &pds, ALICE, json!({ "scopes": " atproto\n\tblob:*/*" })).await;
+        let session = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await;
+        assert_eq!(session.body["scopes"], json!(["atproto", "blob:*/*"]), "{}", session.text);
+        let update = json!({ "scopes": "blob:*/*\r\natproto" });
+        assert_eq!(server.admin(Method::PUT, &path, Some(&update)).await.status, 204);
+        assert_eq!(shown().await["scopes"], "blob:*/* atproto");
+    }
+
+    async fn the_metadata_of_the_instance_is_no_clients(world) {
+        let server = &world.server;
+        let domain = json!({ "url": "https://second.example" });
+        assert_eq!(server.admin(Method::POST, "/admin/domains", Some(&domain)).await.status, 201);
+        let own = format!("http://{}", server.address);
+        for origin in [&own, "https://second.example", "https://SECOND.example:443"] {
+            let mut body = client(1);
+            body["client_id_url"] = format!("{origin}/oauth-client-metadata.json").into();
+            let answer = server.admin(Method::POST, "/admin/api-clients", Some(&body)).await;
+            assert_eq!((answer.status.as_u16(), answer.error()), (409, "client_id_url is that of this server itself"), "{origin}");
+        }
+        // The same for the clients of third parties.
+        let pds = pds(&world, &[ALICE]).await;
+        let device = App::confidential(server, "app").await.device(server, &pds, ALICE, json!({})).await;
+        let body = json!({ "name": "child", "clientIdUrl": "https://second.example/oauth-client-metadata.json",
+            "clientUri": "https://child.example", "redirectUris": [] });
+        let create = "/xrpc/dev.service.createApiClient";
+        let answer = device.request(server, Method::POST, create, Some(&body)).await;
+        assert_eq!(answer.status, 409, "{}", answer.text);
     }
 }

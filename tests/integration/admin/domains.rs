@@ -3,6 +3,22 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::fixtures::World;
+
+/// Where an invite leads, and which origin an unknown host is taken for.
+async fn bases(world: &World) -> [String; 2] {
+    let server = &world.server;
+    let grant =
+        server.admin(Method::POST, "/admin/linked-repos", Some(&json!({ "scopes": "atproto" }))).await;
+    let invite = format!("/admin/linked-repos/{}/invite", grant.body["id"].as_str().unwrap());
+    let invite =
+        server.admin(Method::POST, &invite, None).await.body["invite_url"].as_str().unwrap().to_owned();
+    let path = "/oauth-client-metadata.json";
+    let metadata = server.request(Method::GET, path, &[("host", "backend.internal")], None).await.body;
+    let redirect = metadata["redirect_uris"][0].as_str().unwrap();
+    [invite.split("/auth/").next().unwrap().to_owned(), redirect.replace("/auth/callback", "")]
+}
+
 crate::in_both_worlds! {
     async fn domains_are_added_and_removed(world) {
         let server = &world.server;
@@ -38,6 +54,27 @@ crate::in_both_worlds! {
         let kinds: Vec<&str> = events.body["events"].as_array().unwrap().iter().map(|e| e["event_type"].as_str().unwrap()).collect();
         assert_eq!(kinds[0], "domain.deleted", "{}", events.text);
         assert!(kinds.contains(&"domain.created") && kinds.contains(&"domain.primary_changed"));
+    }
+
+    async fn the_primary_domain_is_the_base_of_links_and_survives_a_restart(mut world) {
+        let own = format!("http://{}", world.server.address);
+        let path = |id: &Value| format!("/admin/domains/{}", id.as_str().unwrap());
+        assert_eq!(bases(&world).await, [own.clone(), own.clone()]);
+        let second = "https://second.example";
+        let made = world.server.admin(Method::POST, "/admin/domains", Some(&json!({ "url": second }))).await.body;
+        let primary = format!("{}/primary", path(&made["id"]));
+        assert_eq!(world.server.admin(Method::POST, &primary, None).await.status, 204);
+        assert_eq!(bases(&world).await, [second, second]);
+
+        world.server.stop();
+        world.server.start_again().await;
+        assert_eq!(bases(&world).await, [second, second]);
+        let list = world.server.admin(Method::GET, "/admin/domains", None).await.body;
+        let flags: Vec<_> = list.as_array().unwrap().iter().map(|d| json!([d["url"], d["is_primary"]])).collect();
+        assert_eq!(flags, [json!([own, false]), json!([second, true])]);
+        // PUBLIC_URL's own is not deleted, even when it is not the primary.
+        let answer = world.server.admin(Method::DELETE, &path(&list[0]["id"]), None).await;
+        assert_eq!((answer.status.as_u16(), answer.error()), (400, "the domain of PUBLIC_URL can't be deleted"));
     }
 
     async fn the_database_is_described(world) {

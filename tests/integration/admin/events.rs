@@ -1,10 +1,11 @@
 //! `/admin/events`
 
+use belvedere::testing::crypto::Algorithm;
 use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::json;
 
-use crate::fixtures::{ALICE, LIST, NOTES};
+use crate::fixtures::{ALICE, BOB, LIST, NOTES};
 use crate::support::instance::{OPERATOR, query_lexicon};
 
 crate::in_both_worlds! {
@@ -68,9 +69,131 @@ crate::in_both_worlds! {
     }
 
     async fn bad_parameters_are_400(world) {
-        for query in ["severity=loud", "limit=x", "cursor=yesterday"] {
+        for query in ["severity=loud", "limit=x", "cursor=yesterday", "before=today", "after=1"] {
             let answer = world.server.admin(Method::GET, &format!("/admin/events?{query}"), None).await;
             assert_eq!(answer.status, 400, "{query}");
         }
+    }
+
+    async fn events_are_counted_and_selected_by_time(world) {
+        let server = &world.server;
+        world.execute("INSERT INTO events (created_at, id, event_type, severity, detail) VALUES \
+            (1700000000000000, 'a', 'test.a', 'info', '{}'), (1700000001000000, 'b', 'test.b', 'error', '{}')").await;
+        let first = "2023-11-14T22:13:20Z";
+        let second = "2023-11-14T22:13:21Z";
+        for (query, ids) in [
+            (String::new(), vec!["b", "a"]),
+            (format!("&after={first}"), vec!["b", "a"]),
+            (format!("&after={second}"), vec!["b"]),
+            (format!("&before={second}"), vec!["a"]),
+            (format!("&before={second}&after={second}"), vec![]),
+            ("&severity=error".to_owned(), vec!["b"]),
+        ] {
+            let query = format!("category=test{query}");
+            let list = server.admin(Method::GET, &format!("/admin/events?{query}"), None).await.body;
+            let found: Vec<&str> = list["events"].as_array().unwrap().iter().map(|e| e["id"].as_str().unwrap()).collect();
+            assert_eq!(found, ids, "{query}");
+            let count = server.admin(Method::GET, &format!("/admin/events/count?{query}"), None).await;
+            assert_eq!((count.status.as_u16(), count.body), (200, json!({ "count": ids.len() })), "{query}");
+        }
+        assert_eq!(server.admin(Method::GET, "/admin/events/count?before=x", None).await.status, 400);
+    }
+
+    async fn events_are_purged_by_who_may(world) {
+        const PURGE: &str = "/admin/events/purge";
+        let server = &world.server;
+        world.execute("INSERT INTO events (created_at, id, event_type, severity, detail) \
+            WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500) \
+            SELECT i, 'id' || i, CASE WHEN i <= 2400 THEN 'bulk.old' ELSE 'bulk.new' END, 'info', '{}' FROM n").await;
+        let count = async |query: &str| {
+            server.admin(Method::GET, &format!("/admin/events/count?{query}"), None).await.body["count"].as_i64().unwrap()
+        };
+        assert_eq!(count("category=bulk").await, 2500);
+        let reader = server.create_key(&["--did", BOB, "--permissions", "events:read,jobs:manage"]);
+        let headers = [("authorization", &*format!("Bearer {reader}"))];
+        let body = json!({ "event_type": "bulk.old" }).to_string();
+        let refused = server.request(Method::POST, PURGE, &headers, Some(body.clone())).await;
+        assert_eq!((refused.status.as_u16(), refused.error()), (403, "insufficient permissions"));
+        for bad in [json!({}), json!({ "category": " ", "before": null }), json!({ "before": "yesterday" }),
+            json!({ "severity": "loud" }), json!({ "category": 5 })] {
+            let refused = server.admin(Method::POST, PURGE, Some(&bad)).await;
+            assert_eq!(refused.status, 400, "{bad} {}", refused.text);
+        }
+        assert_eq!(server.admin(Method::POST, PURGE, None).await.status, 400);
+
+        let purger = server.create_key(&["--did", ALICE, "--permissions", "events:purge"]);
+        let headers = [("authorization", &*format!("Bearer {purger}"))];
+        let begun = server.request(Method::POST, PURGE, &headers, Some(body)).await;
+        assert_eq!(begun.status, 202, "{}", begun.text);
+        let path = format!("/admin/jobs/{}", begun.body["job_id"].as_str().unwrap());
+        server.eventually("the purge is completed", async |server| {
+            server.admin(Method::GET, &path, None).await.body["status"] == "completed"
+        }).await;
+        let job = server.admin(Method::GET, &path, None).await.body;
+        assert_eq!((&job["result"], &job["progress"]), (&json!({ "deleted": 2400 }), &json!({ "deleted": 2400 })));
+        assert_eq!((&job["input"], &job["created_by"]), (&json!({ "event_type": "bulk.old" }), &json!(ALICE)));
+        assert_eq!(count("category=bulk").await, 100);
+        let log = server.admin(Method::GET, "/admin/events?category=event_logs", None).await.body;
+        let entry = &log["events"][0];
+        assert_eq!((&entry["severity"], &entry["actor_did"], &entry["subject"], &entry["detail"]),
+            (&json!("warn"), &json!(ALICE), &begun.body["job_id"], &json!({ "event_type": "bulk.old" })));
+
+        // Everything until now, but not the entry about it.
+        let all = json!({ "before": "2100-01-01T00:00:00Z" });
+        let begun = server.admin(Method::POST, PURGE, Some(&all)).await;
+        assert_eq!(begun.status, 202, "{}", begun.text);
+        server.eventually("only newer events are left", async |_| count("category=bulk").await == 0).await;
+        let log = server.admin(Method::GET, "/admin/events?category=event_logs", None).await.body;
+        let subjects: Vec<_> = log["events"].as_array().unwrap().iter().map(|event| &event["subject"]).collect();
+        assert_eq!(subjects, [&begun.body["job_id"]]);
+    }
+
+    async fn a_denied_service_token_is_an_event(world) {
+        let server = &world.server;
+        server.upload(query_lexicon(LIST), None).await;
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        let bob = world.plc.person(BOB, Algorithm::Es256k);
+        let call = async |token: String| {
+            let headers = [("authorization", &*format!("Bearer {token}"))];
+            server.request(Method::GET, &format!("/xrpc/{LIST}"), &headers, None).await.status.as_u16()
+        };
+        let fragment = format!("{}#index", server.did());
+        for token in [
+            alice.token("did:web:elsewhere.example#index", json!({})),
+            alice.token(&fragment, json!({ "lxm": "com.example.other" })),
+            // Bob can't write in Alice's name, and an expired token is no denial.
+            bob.token("did:web:elsewhere.example", json!({ "iss": ALICE })),
+            alice.token(&server.did(), json!({ "exp": 5 })),
+        ] {
+            assert_eq!(call(token).await, 401);
+        }
+        assert_eq!(call(alice.token(&fragment, json!({ "lxm": LIST }))).await, 200);
+        let log = server.admin(Method::GET, "/admin/events?event_type=service_auth.access_denied", None).await;
+        let seen: Vec<_> = log.body["events"].as_array().unwrap().iter()
+            .map(|e| json!([e["severity"], e["actor_did"], e["subject"], e["detail"]])).collect();
+        let denied = |reason: &str| {
+            json!(["error", ALICE, LIST, { "fragment": "#index", "reason": format!("the service token is {reason}") }])
+        };
+        assert_eq!(seen, [denied("bound to another method"), denied("meant for another audience")]);
+    }
+
+    async fn a_changed_account_status_is_an_event(mut world) {
+        world = world.with_notes().await;
+        let uri = world.note(ALICE, "a", json!({ "text": "x" })).await;
+        // Bob has no records here, and a repeated status is no change.
+        world.account(BOB, Some("takendown"));
+        for _ in 0..2 {
+            world.account(ALICE, Some("takendown"));
+        }
+        world.wait_for(&uri, false).await;
+        world.account(ALICE, None);
+        world.wait_for(&uri, true).await;
+        world.account(ALICE, Some("deleted"));
+        world.wait_for(&uri, false).await;
+        let log = world.server.admin(Method::GET, "/admin/events?category=account", None).await;
+        let seen: Vec<_> = log.body["events"].as_array().unwrap().iter()
+            .map(|e| json!([e["event_type"], e["severity"], e["subject"], e["detail"]["status"]])).collect();
+        let changed = |status: &str| json!(["account.status_changed", "info", ALICE, status]);
+        assert_eq!(seen, [changed("deleted"), changed("active"), changed("takendown")]);
     }
 }

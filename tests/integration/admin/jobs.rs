@@ -77,6 +77,16 @@ crate::in_both_worlds! {
         let events = world.server.admin(Method::GET, "/admin/events?category=job", None).await;
         let seen: Vec<_> = events.body["events"].as_array().unwrap().iter().map(|e| e["event_type"].clone()).collect();
         assert_eq!(json!(seen), json!(["job.completed", "job.started"]));
+        let detail = |n: usize| events.body["events"][n]["detail"].clone();
+        assert_eq!(detail(0), json!({ "job_id": id, "result": done["result"] }));
+        assert_eq!(detail(1), json!({ "job_id": id, "job_type": "sum" }));
+        // Secrets in a result are not logged.
+        store(&world.server, "job.run:secret", "function handle() return { token = 'abc', count = 1 } end").await;
+        let id = create(&world, &caller, "type=secret").await;
+        assert_eq!(until(&world.server, &id, "completed").await["result"]["token"], "abc");
+        let events = world.server.admin(Method::GET, "/admin/events?event_type=job.completed", None).await;
+        let expected = json!({ "job_id": id, "result": { "token": "[redacted]", "count": 1 } });
+        assert_eq!(events.body["events"][0]["detail"], expected);
 
         // An error, a result that is too large, and a missing session.
         store(&world.server, "job.run:broken", "function handle() error('no luck') end").await;

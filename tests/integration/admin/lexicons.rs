@@ -13,8 +13,16 @@ crate::in_both_worlds! {
         let answer = server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
         assert_eq!(answer.status, 201);
         assert_eq!(answer.body, json!({ "id": LIST, "revision": 1, "backfill_job_id": null }));
+        // Null is the same as absence.
+        let body = json!({ "lexicon_json": query_lexicon(LIST), "target_collection": NOTES, "token_cost": 3,
+            "backfill": null, "action": null });
         let answer = server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
         assert_eq!((answer.status.as_u16(), &answer.body["revision"]), (200, &json!(2)));
+        let record = json!({ "lexicon_json": record_lexicon(NOTES), "backfill": null });
+        assert_eq!(server.admin(Method::POST, "/admin/lexicons", Some(&record)).await.status, 201);
+        let shown = server.admin(Method::GET, &format!("/admin/lexicons/{NOTES}"), None).await;
+        assert_eq!(shown.body["backfill"], true);
+        assert_eq!(server.admin(Method::DELETE, &format!("/admin/lexicons/{NOTES}"), None).await.status, 204);
 
         let one = server.admin(Method::GET, &format!("/admin/lexicons/{LIST}"), None).await;
         assert_eq!(one.status, 200);

@@ -2,6 +2,7 @@ mod api_clients;
 mod api_keys;
 mod domains;
 mod events;
+mod instance_key;
 mod jobs;
 mod lexicons;
 mod permissions;

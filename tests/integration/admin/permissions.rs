@@ -12,6 +12,11 @@ crate::in_both_worlds! {
         assert_eq!(permissions[0]["category"], "Lexicons");
         let keys: Vec<&str> = permissions.iter().map(|p| p["key"].as_str().unwrap()).collect();
         assert!(keys.contains(&"records:delete-collection") && keys.contains(&"jobs:manage"));
+        let described = |key: &str| {
+            permissions.iter().find(|p| p["key"] == key).unwrap()["description"].as_str().unwrap()
+        };
+        assert!(described("plugins:create").ends_with("No endpoint of this version needs it."));
+        assert_eq!(described("events:purge"), "Remove entries of the event log.");
         assert!(!keys.iter().any(|key| key.starts_with("spaces:")), "spaces are off");
         let templates = answer.body["templates"].as_array().unwrap();
         assert_eq!(templates[0]["key"], "viewer");

@@ -21,7 +21,7 @@ crate::in_both_worlds! {
         assert_eq!(made.body["outbound_xrpcs"], Value::Null);
         assert_eq!(server.xrpc(LIST).await.body, json!({ "n": 1 }));
 
-        let body = json!({ "id": id, "body": "function handle() return xrpc.query('com.example.a') and 2 end" });
+        let body = json!({ "id": id, "script_type": null, "body": "function handle() return xrpc.query('com.example.a') and 2 end" });
         let replaced = server.admin(Method::POST, "/admin/scripts", Some(&body)).await;
         assert_eq!(replaced.status, 200);
         assert_eq!(replaced.body["description"], Value::Null, "absent is cleared");

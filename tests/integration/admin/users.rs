@@ -74,15 +74,19 @@ crate::in_both_worlds! {
 
     async fn users_can_not_grant_permissions_that_they_lack(world) {
         let alice = world.plc.person(ALICE, Algorithm::Es256k);
-        let user = made(&world, json!({ "did": ALICE, "template": "viewer",
-            "permissions": ["users:create", "users:update", "users:delete", "stats:read"] })).await;
-        assert_eq!(user["permissions"].as_array().unwrap().len(), 13, "{user}");
+        // A list replaces the template.
+        let user = made(&world, json!({ "did": ALICE, "template": "full_access",
+            "permissions": ["users:create", "users:update", "users:delete", "events:read"] })).await;
+        assert_eq!(user["permissions"], json!(["events:read", "users:create", "users:delete", "users:update"]));
+        let log = world.server.admin(Method::GET, "/admin/events?event_type=user.created", None).await;
+        assert_eq!(log.body["events"][0]["detail"]["template"], Value::Null, "{}", log.text);
         let bob = made(&world, json!({ "did": BOB })).await;
         let of_bob = format!("/admin/users/{}/permissions", bob["id"].as_str().unwrap());
         let of_alice = format!("/admin/users/{}/permissions", user["id"].as_str().unwrap());
         for (method, path, body) in [
             (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "permissions": ["scripts:manage"] })),
             (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "template": "operator" })),
+            (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "template": "operator", "permissions": null })),
             (Method::PATCH, &of_bob, json!({ "grant": ["scripts:manage"] })),
             (Method::PATCH, &of_alice, json!({ "grant": ["scripts:manage"] })),
             (Method::POST, "/admin/users/transfer-super", json!({ "target_user_id": user["id"] })),
@@ -147,7 +151,9 @@ crate::in_both_worlds! {
             let answer = world.server.admin(method, path, Some(&body)).await;
             assert_eq!(answer.status.as_u16(), status, "{path} {body}: {}", answer.text);
         }
-        assert_eq!(world.server.admin(Method::PATCH, &path, Some(&json!({}))).await.status, 200, "an empty change");
+        for nothing in [json!({}), json!({ "grant": null, "revoke": null })] {
+            assert_eq!(world.server.admin(Method::PATCH, &path, Some(&nothing)).await.status, 200, "an empty change");
+        }
     }
 
     async fn the_super_user_transfers_its_role(world) {

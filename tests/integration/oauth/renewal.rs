@@ -8,7 +8,7 @@ use belvedere::testing::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
 use belvedere::testing::fair_share::Tenant;
 use belvedere::testing::identity::Resolver;
 use belvedere::testing::net::{Client, OutboundPolicy};
-use belvedere::testing::oauth::{Discovery, DpopClient, OwnKey};
+use belvedere::testing::oauth::{Discovery, DpopClient, OwnKeys};
 use belvedere::testing::pds::{Agent, PdsPools, Registration, Vault};
 use belvedere::testing::random::Random;
 use belvedere::testing::store::Db;
@@ -105,12 +105,12 @@ fn host(db: &Db, plc: &str) -> Host {
     belvedere::testing::net::install_tls_provider();
     let policy = OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() };
     let (net, clock, random) = (Client::new(policy).unwrap(), Clock::system(), Random::system());
-    let dpop_client = DpopClient::new(net.clone(), clock.clone(), random);
-    let resolver = Resolver::new(net.clone(), plc.parse().unwrap(), clock);
+    let dpop_client = DpopClient::new(net.clone(), clock.clone(), random.clone());
+    let resolver = Resolver::new(net.clone(), plc.parse().unwrap(), clock.clone());
     let discovery = Discovery::new(net.clone(), resolver);
-    let own = OwnKey::new(PrivateKey::generate(Algorithm::Es256, &Random::system()));
     let (sealing, tasks) = (SealingKey::new([7; 32]), TaskTracker::new());
-    Host(Vault::new(db.clone(), sealing, dpop_client, discovery, Arc::new(own), tasks), net)
+    let own_keys = OwnKeys::new(db.clone(), sealing.clone(), random, clock);
+    Host(Vault::new(db.clone(), sealing, dpop_client, discovery, own_keys, tasks), net)
 }
 
 async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {

@@ -121,8 +121,8 @@ async fn each_claim_is_checked_before_any_look_up() {
         (header(), json!({ "nbf": NOW + 61 }), None, "not valid yet"),
         (header(), json!({ "aud": "did:web:other.example" }), None, "audience"),
         (header(), json!({ "aud": "did:web:index.example.evil" }), None, "audience"),
-        (header(), json!({ "iss": "alice.example" }), None, "not a DID"),
-        (header(), json!({ "lxm": "com.example.other" }), list, "method"),
+        (header(), json!({ "iss": "alice.example" }), list, "not a DID"),
+        (header(), json!({ "exp": NOW }), list, "expired"),
         (header(), json!({ "lxm": "com.example.list" }), None, "method"),
     ] {
         let case = format!("{header} {change}");
@@ -130,6 +130,29 @@ async fn each_claim_is_checked_before_any_look_up() {
         let error = result.expect_err(&case).to_string();
         assert!(error.contains(text), "{case}: {error}");
         assert_eq!(look_ups, 0, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_names_its_verified_issuer() {
+    let list = Some("com.example.list");
+    let fragment = Some("#index".to_owned());
+    for (change, fragment, text) in [
+        (json!({ "aud": "did:web:other.example#index" }), fragment.clone(), "audience"),
+        (json!({ "aud": "did:web:other.example", "jti": "1" }), None, "audience"),
+        (json!({ "aud": format!("{DID}#index"), "lxm": "com.example.other" }), fragment, "method"),
+    ] {
+        let issuer = Issuer::new(Algorithm::Es256k);
+        let token = issuer.token(json!({ "alg": "ES256K" }), &claims(change));
+        let Err(ServiceTokenError::Denied(denial)) = verify(&tokens(), &issuer, &token, list).await else {
+            panic!("{text}: not denied");
+        };
+        assert_eq!((denial.did.as_str(), denial.fragment), ("did:plc:abc", fragment));
+        assert!(denial.reason.contains(text), "{}", denial.reason);
+        // In the name of another DID it is a failed signature.
+        let (input, _) = token.rsplit_once('.').unwrap();
+        let forged = format!("{input}.{}", URL_SAFE_NO_PAD.encode([1; 64]));
+        assert!(matches!(verify(&tokens(), &issuer, &forged, list).await, Err(ServiceTokenError::Signature)));
     }
 }
 

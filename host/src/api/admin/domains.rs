@@ -74,12 +74,14 @@ fn check(url: &str, loopback: bool) -> Result<(), Error> {
 }
 
 /// `POST /admin/domains/{id}/primary`: makes a domain the primary one instead of the previous one, in one transaction.
-/// PUBLIC_URL's origin becomes the primary again at the next start.
+/// Links that the server makes by itself begin with the primary, and requests whose Host names none of the domains are
+/// taken for requests to it.
 pub async fn primary(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     if !domains::set_primary(&app.db, id, app.clock.now()).await? {
         return Err(Error::not_found("domain not found"));
     }
+    app.changed(Topic::Domains).await?;
     let url = domains::list(&app.db).await?.into_iter().find(|row| row.id == id);
     let url = url.map(|row| row.url).unwrap_or_default();
     app.events.record(Event::DomainPrimaryChanged { actor: admin.did.to_string(), url, id: id.to_owned() });
@@ -91,6 +93,9 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let id = request.param("id");
     let url = domains::list(&app.db).await?.into_iter().find(|row| row.id == id);
     let url = url.ok_or_else(|| Error::not_found("domain not found"))?.url;
+    if url == app.identity.origin {
+        return Err(Error::bad_request("the domain of PUBLIC_URL can't be deleted"));
+    }
     match domains::delete(&app.db, id).await? {
         None => return Err(Error::not_found("domain not found")),
         Some(false) => return Err(Error::bad_request("the primary domain can't be deleted")),

@@ -1,4 +1,4 @@
-//! `/admin/events`: lists the event log.
+//! `/admin/events`: lists, counts and removes events of the event log.
 
 use std::sync::Arc;
 
@@ -10,9 +10,11 @@ use crate::access::Admin;
 use crate::api::paging;
 use crate::app::App;
 use crate::clock::Timestamp;
+use crate::events::{Event, EventQuery, InvalidEventQuery};
 use crate::http::{Error, Request, Response, response};
+use crate::jobs::CreateError;
 use crate::query::PageSize;
-use crate::store::events::{self, EventFilter, EventKeyset, EventRow, Severity};
+use crate::store::events::{self, EventFilter, EventKeyset, EventRow};
 
 #[derive(Serialize)]
 struct Answer {
@@ -49,7 +51,9 @@ impl EventView {
 /// `GET /admin/events`: the event log, newest first.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let limit = paging::limit(&request, PageSize::LOGS)?;
-    let filter = filter(&request)?;
+    let after = request.query("cursor").map(|text| keyset(&text)).transpose()?;
+    let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
+    let filter = EventFilter { after, ..filter };
 
     // Makes sure that the caller's own last actions are in the answer.
     app.events.flush().await;
@@ -61,27 +65,50 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     Ok(response::json(StatusCode::OK, &Answer { events, cursor }))
 }
 
-fn filter(request: &Request) -> Result<EventFilter, Error> {
-    let severities = separated(request, "severity")
-        .iter()
-        .map(|name| {
-            Severity::parse(name)
-                .ok_or_else(|| Error::bad_request(format!("severity {name} is not one of info, warn, error")))
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(EventFilter {
-        event_type: request.query("event_type").filter(|t| !t.is_empty()),
-        categories: separated(request, "category"),
-        severities,
-        subject: request.query("subject").filter(|s| !s.is_empty()),
-        after: request.query("cursor").map(|text| keyset(&text)).transpose()?,
-    })
+fn bad_query(invalid: InvalidEventQuery) -> Error {
+    Error::bad_request(invalid.to_string())
 }
 
-/// Splits a comma-separated parameter; blank parts are dropped.
-fn separated(request: &Request, name: &str) -> Vec<String> {
-    let text = request.query(name).unwrap_or_default();
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+#[derive(Serialize)]
+struct Count {
+    count: i64,
+}
+
+/// `GET /admin/events/count`: how many events match the same conditions as those of the list.
+pub async fn count(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
+    app.events.flush().await;
+    let count = events::count(&app.db, &filter).await?;
+    Ok(response::json(StatusCode::OK, &Count { count }))
+}
+
+#[derive(Serialize)]
+struct Purge {
+    job_id: String,
+}
+
+/// `POST /admin/events/purge`: removes the matching events that are older than the request, in a background job.
+pub async fn purge(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let query = if request.body.is_empty() { EventQuery::default() } else { request.json::<EventQuery>()? };
+    let query = query.without_blanks();
+    query.filter().map_err(bad_query)?;
+    if query == EventQuery::default() {
+        return Err(Error::bad_request(
+            "name at least one of event_type, category, severity, subject, after and before; \
+             before with the present time removes all events",
+        ));
+    }
+    // What was recorded before the request is removed too.
+    app.events.flush().await;
+    let actor = admin.did.to_string();
+    let created = app.scripting.jobs.create_purge(&query, &actor).await;
+    let job_id = created.map_err(|error| match error {
+        CreateError::Store(error) => Error::from(error),
+        full => Error::conflict(full.to_string()),
+    })?;
+    let detail = serde_json::to_value(&query).map_err(Error::internal)?;
+    app.events.record(Event::EventLogPurged { actor, job_id: job_id.clone(), query: detail });
+    Ok(response::json(StatusCode::ACCEPTED, &Purge { job_id }))
 }
 
 /// The specification's cursor is the time of the last event. The id behind it distinguishes events of one microsecond;

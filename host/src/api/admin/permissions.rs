@@ -1,5 +1,6 @@
 //! `/admin/permissions`: lists the permissions and templates that can be granted.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -8,6 +9,7 @@ use serde::Serialize;
 use crate::access::{Admin, Permission, Template};
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
+use crate::settings::SPACES_ENABLED;
 
 #[derive(Serialize)]
 struct Answer {
@@ -19,7 +21,7 @@ struct Answer {
 struct PermissionView {
     key: &'static str,
     name: &'static str,
-    description: &'static str,
+    description: Cow<'static, str>,
     category: &'static str,
 }
 
@@ -30,12 +32,21 @@ struct TemplateView {
     permissions: Vec<&'static str>,
 }
 
-/// Prefix of the permissions of spaces, which are not implemented, so that the permissions are not offered.
+/// Prefix of the permissions of spaces, which are only offered where spaces are switched on.
 const SPACES: &str = "spaces:";
 
+/// What an admin should know before granting it.
+fn description(permission: Permission) -> Cow<'static, str> {
+    if permission.is_reserved() {
+        return format!("{} No endpoint of this version needs it.", permission.description()).into();
+    }
+    permission.description().into()
+}
+
 /// `GET /admin/permissions`: the permissions that can be granted, and the templates.
-pub async fn list(_app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let offered = |p: &Permission| !p.as_str().starts_with(SPACES);
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let has_spaces = app.settings.flag(SPACES_ENABLED);
+    let offered = |p: &Permission| has_spaces || !p.as_str().starts_with(SPACES);
     let answer = Answer {
         permissions: Permission::ALL
             .iter()
@@ -44,7 +55,7 @@ pub async fn list(_app: Arc<App>, _admin: Admin, _request: Request) -> Result<Re
             .map(|p| PermissionView {
                 key: p.as_str(),
                 name: p.name(),
-                description: p.description(),
+                description: description(p),
                 category: p.category(),
             })
             .collect(),

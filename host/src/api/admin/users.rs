@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Admin, Permission, Template};
+use crate::api::body::or_default;
 use crate::app::{App, Topic};
 use crate::atproto::Did;
 use crate::clock::Timestamp;
@@ -61,7 +62,7 @@ struct CreateBody {
     permissions: Option<Vec<String>>,
 }
 
-/// `POST /admin/users`: makes a DID a user, with the permissions of a template and of a list, or with none.
+/// `POST /admin/users`: makes a DID a user, with the permissions of a list, else of a template, else with none.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let body: CreateBody = request.json()?;
     let did = Did::try_from(body.did.as_str())
@@ -75,8 +76,12 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
             .ok_or_else(|| Error::bad_request(format!("{name} is not a template")))?,
         None => Vec::new(),
     };
-    let names = template.iter().map(|permission| permission.as_str());
-    let mut granted = admin.grantable(names.chain(body.permissions.iter().flatten().map(String::as_str)))?;
+    // A list replaces the template (admin-api.md §1.4).
+    let template_used = body.template.filter(|_| body.permissions.is_none());
+    let mut granted = match &body.permissions {
+        Some(listed) => admin.grantable(listed.iter().map(String::as_str))?,
+        None => admin.grantable(template.into_iter().map(Permission::as_str))?,
+    };
     granted.sort_unstable();
     granted.dedup();
 
@@ -89,7 +94,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     app.events.record(Event::UserCreated {
         actor: Some(admin.did.to_string()),
         did: row.did.clone(),
-        template: body.template,
+        template: template_used,
         permissions: row.permissions.clone(),
     });
     Ok(response::json(StatusCode::CREATED, &UserView::from(row)))
@@ -97,9 +102,9 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 
 #[derive(Deserialize)]
 struct PermissionsBody {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     grant: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     revoke: Vec<String>,
 }
 

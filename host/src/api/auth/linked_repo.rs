@@ -87,7 +87,7 @@ pub async fn info(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let info = json!({
         "valid": true,
         "app_name": app.settings.get("app_name"),
-        "logo_url": app.settings.get("logo_uri"),
+        "logo_url": app.settings.logo_url(&app.access.origins.of_host(request.headers())),
         "scopes": scopes,
         "reason": grant.reason,
         "pinned_identifier": grant.handle.or(grant.did),

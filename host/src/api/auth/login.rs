@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::access::{Origins, Sender};
 use crate::app::App;
-use crate::atproto::scope::{Scope, Scopes};
+use crate::atproto::scope::{Scope, Scopes, with_single_spaces};
 use crate::http::{Error, Request, Response, response};
 use crate::identity::HandleError;
 use crate::oauth::{AuthorizationError, FlowGoal, OwnClient, own};
@@ -25,7 +25,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
             "client_id is not supported: other applications run their own logins",
         ));
     }
-    let scope = request.query("scope").unwrap_or_else(|| "atproto".to_owned());
+    let scope = with_single_spaces(&request.query("scope").unwrap_or_else(|| "atproto".to_owned()));
     check_scope(&scope)?;
     let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
     check_return(&app.access.origins, &return_to)?;

@@ -2,7 +2,9 @@
 
 use url::Url;
 
+use crate::atproto::scope::{Scope, ScopeError, Scopes, with_single_spaces};
 use crate::http::Error;
+use crate::oauth::own::METADATA;
 
 /// Redirect URIs or origins of one client: far more than any app has, few enough to keep a row small.
 const MAX_URIS: usize = 64;
@@ -56,12 +58,24 @@ pub(in crate::api) fn origins(values: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Space-separated tokens; `atproto` must be one of them, as in every atproto session.
-pub(in crate::api) fn scopes(value: &str) -> Result<(), Error> {
-    if value.split_ascii_whitespace().any(|scope| scope == "atproto") {
-        return Ok(());
+/// Checks a scope string and returns it as it is stored. `atproto` must be one of the scopes, as in every atproto
+/// session. An unknown scope is kept, for servers that know it.
+pub(in crate::api) fn scopes(value: &str) -> Result<String, Error> {
+    let parsed: Scopes = value.parse().map_err(|error: ScopeError| Error::bad_request(error.to_string()))?;
+    if !parsed.contains(&Scope::Atproto) {
+        return Err(Error::bad_request("scopes must include atproto"));
     }
-    Err(Error::bad_request("scopes must include atproto"))
+    Ok(with_single_spaces(value))
+}
+
+/// Refuses the metadata URL of the instance itself: as an API client it would share the logins of the instance.
+pub(in crate::api) fn is_not_own(client_id_url: &str, own_origins: &[String]) -> Result<(), Error> {
+    let given = Url::parse(client_id_url).ok();
+    let is_own = |origin: &String| Url::parse(&format!("{origin}{METADATA}")).ok() == given;
+    if own_origins.iter().any(is_own) {
+        return Err(Error::conflict("client_id_url is that of this server itself"));
+    }
+    Ok(())
 }
 
 pub(in crate::api) fn capacity(value: i64) -> Result<(), Error> {
@@ -91,8 +105,23 @@ mod tests {
         assert!(redirect_uris(&["callback".into()]).is_err());
         assert!(origins(&["https://app.example".into()]).is_ok());
         assert!(origins(&["https://app.example/".into()]).is_err());
-        assert!(scopes("atproto transition:generic").is_ok());
-        assert!(scopes("transition:generic").is_err());
+        assert_eq!(
+            scopes("atproto\ttransition:generic\n  later:x").unwrap(),
+            "atproto transition:generic later:x"
+        );
+        for bad in
+            ["transition:generic", "atproto repo:", "atproto rpc:*?aud=*", "atproto \u{a0}x", "", "atproto\\"]
+        {
+            assert_eq!(scopes(bad).unwrap_err().status, 400, "{bad}");
+        }
+        let own = ["https://own.example".to_owned()];
+        assert!(is_not_own("https://app.example/oauth-client-metadata.json", &own).is_ok());
+        for same in [
+            "https://own.example/oauth-client-metadata.json",
+            "HTTPS://OWN.example:443/oauth-client-metadata.json",
+        ] {
+            assert_eq!(is_not_own(same, &own).unwrap_err().status, 409, "{same}");
+        }
         assert!(capacity(0).is_err() && capacity(1).is_ok());
         assert!(refill_rate(0.0).is_err() && refill_rate(f64::NAN).is_err() && refill_rate(0.5).is_ok());
     }

@@ -60,12 +60,15 @@ impl NewClient {
     /// Stores the client, which is active when this returns. Its credentials are shown once.
     ///
     /// # Errors
-    /// 400 for an invalid field and when there are too many clients, 409 when another client has the metadata URL.
+    /// 400 for an invalid field and when there are too many clients, 409 when another client or the server itself has
+    /// the metadata URL.
     pub(in crate::api) async fn register(
         self,
         app: &App,
     ) -> Result<(ApiClientRow, ClientCredentials), Error> {
         self.check()?;
+        check::is_not_own(&self.client_id_url, &app.access.origins.all())?;
+        let scopes = self.scopes.as_deref().map(check::scopes).transpose()?;
         let credentials = match self.client_type {
             ClientType::Confidential => ClientCredentials::confidential(&app.random),
             ClientType::Public => ClientCredentials::public(&app.random),
@@ -80,7 +83,7 @@ impl NewClient {
             client_id_url: self.client_id_url,
             client_uri: self.client_uri,
             redirect_uris: self.redirect_uris,
-            scopes: self.scopes.unwrap_or_else(|| "atproto".to_owned()),
+            scopes: scopes.unwrap_or_else(|| "atproto".to_owned()),
             client_type: self.client_type.as_str().to_owned(),
             allowed_origins: self.allowed_origins,
             rate_limit_capacity: self.rate_limit_capacity,
@@ -114,7 +117,6 @@ impl NewClient {
         check::web_url("client_id_url", &self.client_id_url)?;
         check::web_url("client_uri", &self.client_uri)?;
         check::redirect_uris(&self.redirect_uris)?;
-        self.scopes.as_deref().map_or(Ok(()), check::scopes)?;
         check::origins(&self.allowed_origins)?;
         self.rate_limit_capacity.map_or(Ok(()), check::capacity)?;
         self.rate_limit_refill_rate.map_or(Ok(()), check::refill_rate)

@@ -1,6 +1,7 @@
 //! Parses and compares the OAuth scopes of atproto: what an application may do in a user's name.
 //!
-//! A scope string is a list of scopes separated by spaces (RFC 6749 §3.3); a scope is `resource:positional?name=value`
+//! A scope string is a list of scopes separated by spaces (RFC 6749 §3.3), or where a person wrote it by any white
+//! space; a scope is `resource:positional?name=value`
 //! (atproto permission specification). A [`Need`] is a single permission, which [`Scopes::allows`] checks.
 //! [`Scopes::covers`] compares two sets by checking each need of the other set.
 
@@ -30,7 +31,7 @@ pub const MAX_BYTES: usize = 8 << 10;
 pub enum ScopeError {
     #[error("scopes are longer than {MAX_BYTES} bytes")]
     TooLong,
-    #[error("scopes must be printable ASCII without quotes and backslashes, separated by spaces")]
+    #[error("scopes must be printable ASCII without quotes and backslashes, separated by white space")]
     Character,
     #[error("the scope {scope} is not valid: {why}")]
     Invalid { scope: String, why: &'static str },
@@ -118,11 +119,17 @@ impl FromStr for Scopes {
         if text.len() > MAX_BYTES {
             return Err(ScopeError::TooLong);
         }
-        if !text.bytes().all(|b| matches!(b, b' ' | 0x21 | 0x23..=0x5b | 0x5d..=0x7e)) {
+        let is_allowed = |b: u8| b.is_ascii_whitespace() || matches!(b, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+        if !text.bytes().all(is_allowed) {
             return Err(ScopeError::Character);
         }
-        text.split(' ').filter(|scope| !scope.is_empty()).map(str::parse).collect()
+        text.split_ascii_whitespace().map(str::parse).collect()
     }
+}
+
+/// The scope string with single spaces between its scopes, as OAuth servers require and as it is stored.
+pub fn with_single_spaces(text: &str) -> String {
+    text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl FromIterator<Scope> for Scopes {

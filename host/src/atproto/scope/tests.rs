@@ -109,7 +109,11 @@ fn invalid_scopes_are_rejected() {
         let error = format!("atproto {text}").parse::<Scopes>().unwrap_err();
         assert!(error.to_string().contains(text), "{error}");
     }
-    for text in ["a\tb", "a\nb", "\u{e4}", "\"x\"", "a\\b", "\u{7f}"] {
+    for text in ["atproto transition:email", "atproto\ttransition:email", " atproto\r\n  transition:email\n"]
+    {
+        assert_eq!(text.parse::<Scopes>().unwrap().to_string(), "atproto transition:email", "{text:?}");
+    }
+    for text in ["\u{a0}", "\0", "\u{e4}", "\"x\"", "a\\b", "\u{7f}"] {
         assert_eq!(text.parse::<Scopes>(), Err(ScopeError::Character), "{text:?}");
     }
     assert_eq!("x".repeat(MAX_BYTES + 1).parse::<Scopes>(), Err(ScopeError::TooLong));

@@ -1,5 +1,6 @@
 //! Stores sessions: seals, opens and revokes them. `registration` adds sessions, `renewal` renews their tokens.
 
+mod own_sessions;
 mod registration;
 mod renewal;
 
@@ -22,7 +23,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey};
 use crate::fair_share::{Bounds, FairPool, Full, Tenant};
-use crate::oauth::{ClientCredentials, Discovery, DiscoveryError, DpopClient, FlowError, OwnKey, flow};
+use crate::oauth::{ClientCredentials, Discovery, DiscoveryError, DpopClient, FlowError, OwnKeys, flow};
 use crate::pds::{BoundSession, Credential, EffectiveScopesCache, Session};
 use crate::random::Random;
 use crate::store::oauth_sessions::{self, SessionRow};
@@ -55,7 +56,7 @@ struct Inner {
     sealing: SealingKey,
     dpop_client: DpopClient,
     discovery: Discovery,
-    own_key: Arc<OwnKey>,
+    own_keys: OwnKeys,
     /// Runs renewals to completion even when their callers are cancelled: a token response that is not stored would
     /// lose the session, because the refresh token is used up.
     tasks: TaskTracker,
@@ -125,7 +126,7 @@ impl Vault {
         sealing: SealingKey,
         dpop_client: DpopClient,
         discovery: Discovery,
-        own_key: Arc<OwnKey>,
+        own_keys: OwnKeys,
         tasks: TaskTracker,
     ) -> Self {
         let locks = Cache::builder().max_capacity(MAX_LOCKS).build();
@@ -138,7 +139,7 @@ impl Vault {
             sealing,
             dpop_client,
             discovery,
-            own_key,
+            own_keys,
             tasks,
             revocations,
             locks,
@@ -261,16 +262,16 @@ impl Vault {
             return Ok(false);
         }
         let vault = self.clone();
-        self.0.tasks.spawn(async move {
-            if let Err(error) = vault.revoke(&row).await {
-                tracing::info!(session = row.id, %error, "a session could not be revoked at its authorization server");
-            }
-        });
+        self.0.tasks.spawn(async move { vault.revoke(&row).await });
         Ok(true)
     }
 
-    async fn revoke(&self, row: &SessionRow) -> Result<(), RenewError> {
-        self.revoke_as(row, &self.client_credentials(row).await?).await
+    /// Revokes a deleted session at its authorization server. A failure is only logged; the tokens then expire.
+    async fn revoke(&self, row: &SessionRow) {
+        let revoked = async { self.revoke_as(row, &self.client_credentials(row).await?).await };
+        if let Err(error) = revoked.await {
+            tracing::info!(session = row.id, %error, "a session could not be revoked at its authorization server");
+        }
     }
 
     /// Revokes a session at its authorization server, authenticated as `client`.
@@ -299,10 +300,10 @@ impl Vault {
                 Some((kid.clone(), self.open_client_key(kid, &key.sealed)?))
             }
             // A login at the instance itself.
-            (None, Some(kid)) if *kid == self.0.own_key.kid() => {
-                self.0.own_key.key().map(|key| (kid.clone(), key))
+            (None, Some(kid)) => {
+                let key = self.0.own_keys.get(kid).await?.ok_or(RenewError::NoClientKey)?;
+                return Ok(key.credentials(row.oauth_client_id.clone()));
             }
-            (None, Some(_)) => return Err(RenewError::NoClientKey),
             (_, None) => None,
         };
         Ok(ClientCredentials { client_id: row.oauth_client_id.clone(), key })

@@ -46,6 +46,15 @@ impl<'a> Accounts<'a> {
         pairs.into_iter().unzip()
     }
 
+    /// The new statuses of the accounts with these DIDs.
+    pub(super) fn changed(&self, dids: &[String]) -> Vec<AccountChange> {
+        let change = |did: &String| {
+            let (did, outcome) = self.0.get_key_value(&Did::try_from(did.as_str()).ok()?)?;
+            Some(AccountChange { did: (*did).clone(), status: outcome.status })
+        };
+        dids.iter().filter_map(change).collect()
+    }
+
     pub(super) fn purged(&self) -> Vec<&'a str> {
         let mut dids: Vec<_> =
             self.0.iter().filter(|(_, outcome)| outcome.purge).map(|(did, _)| did.as_str()).collect();
@@ -71,6 +80,7 @@ mod tests {
         let accounts = Accounts::of(&changes);
         assert_eq!(accounts.statuses(), (vec!["did:plc:1", "did:plc:2", "did:plc:3"], vec![0, 1, 4]));
         assert_eq!(accounts.purged(), ["did:plc:1", "did:plc:3"]);
+        assert_eq!(accounts.changed(&["did:plc:2".into(), "did:plc:9".into()]), [changes[1].clone()]);
         assert!(!accounts.ends_deleted(&did(1)) && accounts.ends_deleted(&did(3)));
     }
 }

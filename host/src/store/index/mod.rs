@@ -62,7 +62,7 @@ pub struct Delete {
     pub rev: Tid,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountChange {
     pub did: Did,
     pub status: AccountStatus,
@@ -76,6 +76,19 @@ pub enum AccountStatus {
     TakenDown = 2,
     Suspended = 3,
     Deleted = 4,
+}
+
+impl AccountStatus {
+    /// The name that the stream uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Deactivated => "deactivated",
+            Self::TakenDown => "takendown",
+            Self::Suspended => "suspended",
+            Self::Deleted => "deleted",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +107,8 @@ pub struct ApplyReport {
     pub stale: u64,
     /// Rows of purged accounts.
     pub purged: u64,
+    /// Indexed accounts whose status differs from before, in no order.
+    pub statuses: Vec<AccountChange>,
     /// Upserts that the database can't store. The others were committed.
     pub rejected: Vec<RejectedUpsert>,
 }

@@ -238,8 +238,9 @@ async fn accounts(
     let (dids, statuses) = plan.accounts.statuses();
     let sql = "UPDATE dids SET status = v.status, status_changed_at = $3 \
                FROM UNNEST ($1::text[], $2::smallint[]) AS v (did, status) \
-               WHERE dids.did = v.did AND dids.status <> v.status";
-    sqlx::query(sql).bind(dids).bind(statuses).bind(plan.now).execute(&mut *conn).await?;
+               WHERE dids.did = v.did AND dids.status <> v.status RETURNING dids.did";
+    let query = sqlx::query_scalar(sql).bind(dids).bind(statuses).bind(plan.now);
+    applied.statuses = plan.accounts.changed(&query.fetch_all(&mut *conn).await?);
 
     let purged = plan.accounts.purged();
     if purged.is_empty() {

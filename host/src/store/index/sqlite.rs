@@ -272,8 +272,10 @@ async fn accounts(
     let (dids, statuses) = plan.accounts.statuses();
     let pairs: Vec<_> = dids.into_iter().zip(statuses).collect();
     let sql = "UPDATE dids SET status = v.value ->> 1, status_changed_at = $2 FROM json_each($1) AS v \
-               WHERE dids.did = v.value ->> 0 AND dids.status <> v.value ->> 1";
-    sqlx::query(sql).bind(json(&pairs)?).bind(plan.now).execute(&mut *conn).await?;
+               WHERE dids.did = v.value ->> 0 AND dids.status <> v.value ->> 1 RETURNING did";
+    let changed: Vec<String> =
+        sqlx::query_scalar(sql).bind(json(&pairs)?).bind(plan.now).fetch_all(&mut *conn).await?;
+    applied.statuses = plan.accounts.changed(&changed);
 
     let purged = plan.accounts.purged();
     if purged.is_empty() {

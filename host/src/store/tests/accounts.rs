@@ -51,6 +51,21 @@ on_both! {
         }
     }
 
+    async fn changed_statuses_are_reported(db) {
+        three_accounts(&db).await;
+        let change = |n, status| AccountChange { did: did(n), status };
+        let reported = set_status(&db, 2, AccountStatus::TakenDown).await.statuses;
+        assert_eq!(reported, [change(2, AccountStatus::TakenDown)]);
+        // The same again, and an account that was never indexed.
+        assert_eq!(set_status(&db, 2, AccountStatus::TakenDown).await.statuses, []);
+        assert_eq!(set_status(&db, 99, AccountStatus::TakenDown).await.statuses, []);
+        let accounts = vec![change(2, AccountStatus::Active), change(3, AccountStatus::Deleted)];
+        let batch = Batch { accounts: accounts.clone(), now: Timestamp(5), ..Batch::default() };
+        let mut reported = index::apply(&db, &batch).await.unwrap().statuses;
+        reported.sort_by_key(|change| change.did.to_string());
+        assert_eq!(reported, accounts);
+    }
+
     async fn records_of_a_hidden_account_are_kept_up_to_date(db) {
         three_accounts(&db).await;
         set_status(&db, 2, AccountStatus::Deactivated).await;

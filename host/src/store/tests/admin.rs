@@ -91,8 +91,13 @@ on_both! {
         settings::set(&db, "a", "", Timestamp(2)).await.unwrap();
         assert_eq!(settings::get(&db, "app_name").await.unwrap().as_deref(), Some("Two"));
         let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
-        assert_eq!(settings::list(&db, "").await.unwrap(), [pair("a", ""), pair("app_name", "Two")]);
-        assert_eq!(settings::list(&db, "a").await.unwrap(), [pair("app_name", "Two")]);
+        let costs = ["procedure", "proxy", "query"].map(|kind| pair(&format!("rate_limit.default_{kind}_cost"), "1"));
+        let mut expected = vec![pair("a", ""), pair("app_name", "Two")];
+        expected.extend(costs);
+        assert_eq!(settings::list(&db, "").await.unwrap(), expected);
+        assert_eq!(settings::list(&db, "a").await.unwrap(), expected[1..]);
+        assert_eq!(settings::stored_at(&db, "app_name").await.unwrap(), Some(Timestamp(2)));
+        assert_eq!(settings::stored_at(&db, "none").await.unwrap(), None);
         assert!(settings::delete(&db, "app_name").await.unwrap());
         assert!(!settings::delete(&db, "app_name").await.unwrap());
     }

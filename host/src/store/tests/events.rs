@@ -89,10 +89,28 @@ on_both! {
 
     async fn old_events_are_deleted_in_steps(db) {
         some(&db).await;
-        assert_eq!(events::delete_before(&db, Timestamp(2), 3).await.unwrap(), 3);
-        assert_eq!(events::delete_before(&db, Timestamp(2), 3).await.unwrap(), 1);
-        assert_eq!(events::delete_before(&db, Timestamp(2), 3).await.unwrap(), 0);
+        let old = EventFilter { before: Some(Timestamp(2)), ..EventFilter::default() };
+        for removed in [3, 1, 0] {
+            assert_eq!(events::delete(&db, &old, 3).await.unwrap(), removed);
+        }
         assert_eq!(numbers(&db, EventFilter::default()).await, [5, 4]);
+    }
+
+    async fn matching_events_are_counted_and_deleted(db) {
+        some(&db).await;
+        let between = |from, before| EventFilter {
+            from: Some(Timestamp(from)),
+            before: Some(Timestamp(before)),
+            ..EventFilter::default()
+        };
+        assert_eq!(numbers(&db, between(1, 2)).await, [3, 2]);
+        assert_eq!(numbers(&db, between(2, 2)).await, [0; 0]);
+        let errors = EventFilter { severities: vec![Severity::Error], ..between(0, 2) };
+        for (filter, count) in [(&EventFilter::default(), 6), (&between(1, 2), 2), (&errors, 1)] {
+            assert_eq!(events::count(&db, filter).await.unwrap(), count, "{filter:?}");
+        }
+        assert_eq!(events::delete(&db, &errors, 100).await.unwrap(), 1);
+        assert_eq!(numbers(&db, EventFilter::default()).await, [5, 4, 2, 1, 0]);
     }
 
     async fn any_subject_can_be_written(db) {

@@ -8,6 +8,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Admin;
+use crate::api::body::or_default;
 use crate::api::clients::{ClientType, NewClient, check};
 use crate::app::{App, Topic};
 use crate::clock::Timestamp;
@@ -84,7 +85,7 @@ struct CreateBody {
     client_uri: String,
     redirect_uris: Vec<String>,
     scopes: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     client_type: ClientType,
     #[serde(default)]
     allowed_origins: Option<Vec<String>>,
@@ -162,11 +163,12 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let id = request.param("id");
     let body: UpdateBody = request.json()?;
     check_body(&body)?;
+    let scopes = body.scopes.as_deref().map(check::scopes).transpose()?;
     let patch = ApiClientPatch {
         name: body.name,
         client_uri: body.client_uri,
         redirect_uris: body.redirect_uris,
-        scopes: body.scopes,
+        scopes,
         allowed_origins: body.allowed_origins,
         rate_limit_capacity: body.rate_limit_capacity,
         rate_limit_refill_rate: body.rate_limit_refill_rate,
@@ -184,7 +186,6 @@ fn check_body(body: &UpdateBody) -> Result<(), Error> {
     body.name.as_deref().map_or(Ok(()), |name| check::text("name", name))?;
     body.client_uri.as_deref().map_or(Ok(()), |uri| check::web_url("client_uri", uri))?;
     body.redirect_uris.as_deref().map_or(Ok(()), check::redirect_uris)?;
-    body.scopes.as_deref().map_or(Ok(()), check::scopes)?;
     if let Patch::Set(origins) = &body.allowed_origins {
         check::origins(origins)?;
     }

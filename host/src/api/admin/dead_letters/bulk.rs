@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::find;
 
 use crate::access::Admin;
+use crate::api::body::or_default;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
@@ -19,7 +20,7 @@ const MAX_LETTERS: u32 = 1_000;
 #[derive(Deserialize)]
 struct Body {
     ids: Option<Vec<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     all: bool,
     /// Only with `all`.
     collection: Option<String>,

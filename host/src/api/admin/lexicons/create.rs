@@ -22,16 +22,12 @@ use crate::store::{self, lexicons::NewLexicon};
 struct Body {
     /// Kept verbatim: the lexicon is shown as it was uploaded.
     lexicon_json: Box<RawValue>,
-    #[serde(default = "yes")]
-    backfill: bool,
+    /// True when absent.
+    backfill: Option<bool>,
     target_collection: Option<String>,
     token_cost: Option<i64>,
     /// The write that a procedure without a script does.
     action: Option<ProcedureAction>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 #[derive(Serialize)]
@@ -98,7 +94,7 @@ fn check(body: &Body) -> Result<NewLexicon, Invalid> {
         id: document.id.as_str().to_owned(),
         lexicon_type: document.kind.as_str().to_owned(),
         lexicon_json: body.lexicon_json.get().to_owned(),
-        backfill: body.backfill && document.kind == LexiconKind::Record,
+        backfill: body.backfill.unwrap_or(true) && document.kind == LexiconKind::Record,
         // Without one the store keeps none, and the default applies.
         action: body
             .action

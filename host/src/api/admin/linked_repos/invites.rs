@@ -26,16 +26,17 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
 }
 
 /// Default lifetime of an invite (service.md, Limits).
-const DEFAULT_SECONDS: i64 = 7 * 86_400;
+const DEFAULT_SECONDS: f64 = 7.0 * 86_400.0;
 /// Allowed lifetimes of an invite (service.md, Limits).
-const ALLOWED_SECONDS: std::ops::RangeInclusive<i64> = 60..=2_592_000;
+const ALLOWED_SECONDS: std::ops::RangeInclusive<f64> = 60.0..=2_592_000.0;
 
 /// Random bytes of a token: too many to guess.
 const TOKEN_BYTES: usize = 32;
 
 #[derive(Default, Deserialize)]
 struct Body {
-    expires_in: Option<i64>,
+    /// Seconds. JSON has one type of number: `86400.0` is one too.
+    expires_in: Option<f64>,
 }
 
 /// `POST /admin/linked-repos/{id}/invite`
@@ -50,10 +51,11 @@ pub async fn create(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     let invite = InviteRow {
         id: sha256_hex(token.as_bytes()),
         grant_id: grant.id,
-        expires_at: app.clock.now().plus_seconds(seconds),
+        // A fraction of a second is dropped.
+        expires_at: app.clock.now().plus_seconds(seconds as i64),
     };
     linked_repos::invite(&app.db, &invite).await?;
-    let url = format!("{}/auth/linked-repo/start?token={token}", app.identity.origin);
+    let url = format!("{}/auth/linked-repo/start?token={token}", app.access.origins.primary());
     Ok(response::json(StatusCode::OK, &json!({ "invite_url": url, "expires_at": invite.expires_at })))
 }
 

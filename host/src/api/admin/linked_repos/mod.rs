@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::access::{Admin, Sender};
+use crate::api::body::or_default;
 use crate::app::App;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
@@ -85,7 +86,7 @@ struct CreateBody {
     scopes: String,
     handle: Option<String>,
     reason: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     scripts: Vec<String>,
 }
 

@@ -63,26 +63,25 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
 struct CreateBody {
     id: String,
     body: String,
-    #[serde(default = "lua")]
-    script_type: String,
+    /// `lua`, the default, is the only one.
+    script_type: Option<String>,
     description: Option<String>,
 }
 
-fn lua() -> String {
-    "lua".to_owned()
-}
+const DEFAULT_TYPE: &str = "lua";
 
 /// `POST /admin/scripts`: binds a script to a trigger, replacing the previous one.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let body: CreateBody = request.json()?;
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
-    check_type(&body.script_type)?;
+    let script_type = body.script_type.unwrap_or_else(|| DEFAULT_TYPE.to_owned());
+    check_type(&script_type)?;
     let description = check_description(body.description)?;
     let compiled = check_source(&app.scripting.runtime.engine, trigger, &body.body).await?;
 
     let script = NewScript {
         id: body.id.clone(),
-        script_type: body.script_type.clone(),
+        script_type: script_type.clone(),
         outbound_xrpcs: outbound_xrpcs(&compiled),
         body: body.body,
         description,
@@ -90,7 +89,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await?;
     app.changed(Topic::Script(body.id.clone())).await?;
 
-    let (actor, trigger, script_type) = (admin.did.to_string(), body.id, body.script_type);
+    let (actor, trigger) = (admin.did.to_string(), body.id);
     app.events.record(if created {
         Event::ScriptCreated { actor, trigger, script_type }
     } else {

@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::access::Admin;
-use crate::app::App;
+use crate::app::{App, Topic};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::settings::logo;
@@ -25,6 +25,7 @@ pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
     }
     let text = logo::to_text(&kind, &request.body);
     settings::set(&app.db, logo::KEY, &text, app.clock.now()).await?;
+    app.changed(Topic::Settings).await?;
     app.events.record(Event::SettingUpdated {
         actor: admin.did.to_string(),
         key: logo::KEY.to_owned(),
@@ -36,6 +37,7 @@ pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
 /// `DELETE /admin/settings/logo`: 204, also when no logo is stored.
 pub async fn delete(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
     if settings::delete(&app.db, logo::KEY).await? {
+        app.changed(Topic::Settings).await?;
         let (actor, key) = (admin.did.to_string(), logo::KEY.to_owned());
         app.events.record(Event::SettingDeleted { actor, key });
     }

@@ -13,6 +13,7 @@ use crate::access::ApiClient;
 use crate::access::scopes::{self, NotGranted};
 use crate::app::App;
 use crate::atproto::Did;
+use crate::atproto::scope::with_single_spaces;
 use crate::clock::Timestamp;
 use crate::config::Secret;
 use crate::crypto::{PrivateKey, ct_eq, sha256};
@@ -56,7 +57,8 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     let expires_at = expires_at.map_err(|_| Error::bad_request("expires_at is not an ISO 8601 timestamp"))?;
     let key = provisioned_key(&app, &client, &body.provision_id, &did).await?;
     verify_pkce(&key, body.pkce_verifier.as_ref())?;
-    scopes::check_session(&app.access, &client, &body.scopes).await.map_err(not_granted)?;
+    let scopes = with_single_spaces(&body.scopes);
+    scopes::check_session(&app.access, &client, &scopes).await.map_err(not_granted)?;
 
     let account = discover_account(&app, &did, &body).await?;
     let private = app.sessions.vault.open_key(&key.id, &key.sealed).map_err(Error::internal)?;
@@ -70,7 +72,7 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
         did: &did,
         pds: &account.pds,
         issuer: &account.server.issuer,
-        scopes: &body.scopes,
+        scopes: &scopes,
         access_token: body.access_token.reveal(),
         refresh_token,
         expires_at,
@@ -82,11 +84,11 @@ pub async fn handle(app: Arc<App>, client: Arc<ApiClient>, request: Request) -> 
     app.events.record(Event::DpopSessionCreated {
         did: did.to_string(),
         client_key: client.key.clone(),
-        scopes: body.scopes.clone(),
+        scopes: scopes.clone(),
         refreshable: refresh_token.is_some(),
     });
     end_surplus(&app, &client, &did, &id).await?;
-    let scopes = body.scopes.split_ascii_whitespace().collect();
+    let scopes = scopes.split(' ').collect();
     Ok(response::json(StatusCode::CREATED, &Answer { session_id: &id, did: did.as_str(), scopes }))
 }
 
