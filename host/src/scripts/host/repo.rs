@@ -77,7 +77,8 @@ fn database(error: &StoreError) -> Fault {
 fn log_left_out(state: &mut RunState, collection: &str, fields: &[String]) -> Result<(), Fault> {
     state.count_call()?;
     let fields = fields.join(", ");
-    let line = format!("Record: fields that the lexicon {collection} does not declare were left out: {fields}");
+    let line =
+        format!("Record: fields that the lexicon {collection} does not declare were left out: {fields}");
     log::write_line(state, LogLevel::Debug, line.into_bytes());
     Ok(())
 }

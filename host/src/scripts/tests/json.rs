@@ -268,7 +268,10 @@ async fn toarray_marks_the_table_itself() {
         ("local t = toarray{} return rawequal(toarray(t), t)", json!(true)),
         ("local t = toarray{ 1 } t[#t + 1] = 2 table.insert(t, 3) return t", json!([1, 2, 3])),
         // What can't be marked is copied.
-        ("local t = { 1, n = 1 } return { rawequal(toarray(t), t), toarray(t), t.n }", json!([false, [1], 1])),
+        (
+            "local t = { 1, n = 1 } return { rawequal(toarray(t), t), toarray(t), t.n }",
+            json!([false, [1], 1]),
+        ),
         ("return toarray(table.pack(7, 8))", json!([7, 8])),
         (
             "local t = setmetatable({ 1 }, { __index = { x = 2 } }) local a = toarray(t) return { rawequal(a, t), a, t.x }",
@@ -276,7 +279,10 @@ async fn toarray_marks_the_table_itself() {
         ),
         ("return toarray(setmetatable({}, {}))", json!([])),
         // The collector moves on while the table is marked.
-        ("local t = {} for i = 1, 20000 do t[i] = { i } end toarray(t) for i = 1, 20000 do t[i] = nil end return t", json!([])),
+        (
+            "local t = {} for i = 1, 20000 do t[i] = { i } end toarray(t) for i = 1, 20000 do t[i] = nil end return t",
+            json!([]),
+        ),
     ] {
         assert_eq!(stage.handle(body).await.unwrap(), expected, "{body}");
     }
@@ -285,6 +291,9 @@ async fn toarray_marks_the_table_itself() {
 #[tokio::test]
 async fn decoding_a_table_gives_the_table() {
     let stage = Stage::set().await;
-    assert_eq!(stage.handle("local t = { a = 1 } return rawequal(json.decode(t), t)").await.unwrap(), json!(true));
+    assert_eq!(
+        stage.handle("local t = { a = 1 } return rawequal(json.decode(t), t)").await.unwrap(),
+        json!(true)
+    );
     assert!(stage.error_of("json.decode(true)").await.contains("string expected"));
 }

@@ -213,7 +213,11 @@ fn resolve(
 }
 
 /// Appends a member to the JSON object at the end of `out`, which is open.
-fn write_member(out: &mut Vec<u8>, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), ScriptSqlError> {
+fn write_member(
+    out: &mut Vec<u8>,
+    name: &str,
+    value: &(impl Serialize + ?Sized),
+) -> Result<(), ScriptSqlError> {
     if out.last() != Some(&b'{') {
         out.push(b',');
     }

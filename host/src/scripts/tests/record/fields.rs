@@ -120,7 +120,8 @@ async fn fields_that_are_left_out_are_logged_once() {
         .await;
     let lines = stage.base.lines.0.lock().unwrap().clone();
     let seen: Vec<_> = lines.iter().map(|line| (line.level, line.message.as_str())).collect();
-    let text = |name| format!("Record: fields that the lexicon {NOTE} does not declare were left out: {name}");
+    let text =
+        |name| format!("Record: fields that the lexicon {NOTE} does not declare were left out: {name}");
     assert_eq!(
         seen,
         [(LogLevel::Debug, text("secretNote").as_str()), (LogLevel::Debug, text("other").as_str())],

@@ -87,8 +87,8 @@ pub struct Statement {
     /// For each parameter of `sql` the index of the script's parameter. NULLs, and on PostgreSQL numbers and booleans,
     /// are written as literals, so that the database infers their type.
     pub binds: Vec<usize>,
-    /// For each column of the result whether its values are JSON, as far as the statement shows. PostgreSQL knows more
-    /// from the columns' types.
+    /// For each column of the result whether the statement shows that its values are JSON (`json`). On PostgreSQL the
+    /// type of the column shows it too.
     pub json: Vec<bool>,
 }
 
