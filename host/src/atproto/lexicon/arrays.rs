@@ -255,10 +255,10 @@ impl<'a> Search<'a> {
     fn value(&mut self, value: &Node<'_>, schema: &'a Schema, shape: Shape<'a>) {
         match (shape, value) {
             (Shape::Field(FieldSchema::Object(object)), _) => {
-                self.value(value, schema, Shape::Object(object))
+                self.value(value, schema, Shape::Object(object));
             }
             (Shape::Field(FieldSchema::Array { items, .. }), _) => {
-                self.value(value, schema, Shape::Array(items))
+                self.value(value, schema, Shape::Array(items));
             }
             (Shape::Field(FieldSchema::Ref { reference, .. }), _) => self.referred(value, schema, reference),
             (Shape::Field(FieldSchema::Union { .. }), Node::Object { kind: Some(kind), .. }) => {
