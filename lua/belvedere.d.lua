@@ -84,12 +84,14 @@ json = {}
 ---@return string
 function json.encode(value) end
 
----The value of a JSON text. Arrays stay arrays when they are encoded again, null becomes `json.null`.
----@param text string
+---The value of a JSON text. Arrays stay arrays when they are encoded again, null becomes `json.null`. A table is returned
+---unchanged.
+---@param text string|table
 ---@return any
 function json.decode(text) end
 
----A new array with the sequence part of a table: encoded as `[]` when it is empty.
+---Marks a table as an array, encoded as `[]` when it is empty, and returns it. A table with named fields or a metatable is
+---not changed: a new array with its sequence part is returned.
 ---@generic T
 ---@param t T[]
 ---@return T[]
@@ -130,7 +132,7 @@ function log(message) end
 ---@field collection string
 ---@field did? string one account's records only
 ---@field filter? belvedere.Condition|belvedere.Group
----@field sort? string `indexed_at` (the default), `did`, `uri`, or a path
+---@field sort? string `indexed_at` when left out, `did`, `uri`, or a path
 ---@field sortDirection? "asc"|"desc" `desc` when left out
 ---@field limit? integer|string 20 when left out, 100 at most
 ---@field cursor? string the cursor of the page before
@@ -182,7 +184,7 @@ function db.search(search) end
 ---creates, alters or writes one of your own tables, whose names begin with `script_`. 1,000 rows and 4 MiB at most, 5 s.
 ---@param sql string `$1`, `$2` and so on stand for parameters
 ---@param params? (string|number|boolean|belvedere.null)[]
----@return table<string, string|number|boolean>[] rows a column that is NULL is nil; JSON is text
+---@return table<string, any>[] rows a column that is NULL is nil; JSON is decoded
 ---@return integer? changed the number of rows that an INSERT, UPDATE or DELETE changed
 function db.raw(sql, params) end
 
@@ -227,25 +229,32 @@ function db.backlinks(links) end
 
 ---Records: building, loading, saving and deleting them. `save`, `save_all` and `delete` need a session with the caller's
 ---PDS and raise `no-session` without one; a record of another repo raises `forbidden`; a refusal by the PDS `upstream`.
+---Only fields that the collection's lexicon declares are sent, and those that a loaded record already had.
 ---@class belvedere.RecordType
----@overload fun(collection: string, fields?: table<string, any>): belvedere.Record
+---@overload fun(collection: string, fields?: table<string, any>, options?: belvedere.RecordOptions): belvedere.Record
 Record = {}
 
----A new record with the defaults of its lexicon. The same as `Record(collection, fields)`.
+---@class belvedere.RecordOptions
+---@field open? boolean true: fields that the lexicon does not declare are sent too
+
+---A new record with the defaults of its lexicon. The same as `Record(collection, fields, options)`.
 ---@param collection string
 ---@param fields? table<string, any>
+---@param options? belvedere.RecordOptions
 ---@return belvedere.Record
-function Record.new(collection, fields) end
+function Record.new(collection, fields, options) end
 
 ---The record at a URI from the index, or nil.
 ---@param uri string
+---@param options? belvedere.RecordOptions
 ---@return belvedere.Record?
-function Record.load(uri) end
+function Record.load(uri, options) end
 
 ---Up to 100 records in the order of their URIs; false for one that is not in the index.
 ---@param uris string[]
+---@param options? belvedere.RecordOptions
 ---@return (belvedere.Record|false)[]
-function Record.load_all(uris) end
+function Record.load_all(uris, options) end
 
 ---Saves up to 200 in one commit: all or none.
 ---@param records belvedere.Record[]
@@ -270,14 +279,15 @@ function Record.delete_local(uri, repo) end
 
 ---@class belvedere.HttpAnswer
 ---@field status integer
----@field headers table<string, string> Names in lower case; the values of a repeated header are joined by ", ".
+---@field headers table<string, string> Names in lower case; the values of a repeated header are joined by ", ", except for `set-cookie`, which has the last.
+---@field set_cookies string[] The values of all `Set-Cookie` headers.
 ---@field body string The unchanged body: text or bytes.
 
 ---@class belvedere.HttpFailure
 ---@field error {code: string, message: string} Why there is no response.
 
 ---Requests to other servers. A response with any status is returned; without a response an error is raised: `bad-input`,
----`forbidden` (an internal address), `limit` or `unavailable`.
+---`forbidden` (an internal address), `limit`, `unavailable`, or `upstream` (an invalid response or redirect).
 ---@class belvedere.http
 http = {}
 

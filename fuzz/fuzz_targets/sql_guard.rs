@@ -15,7 +15,7 @@ fn without_texts(sql: &str) -> String {
 fuzz_target!(|data: &[u8]| {
     let Ok(sql) = std::str::from_utf8(data) else { return };
     let mut catalog = Catalog::default();
-    catalog.add("script_x", "n");
+    catalog.add("script_x", "n", false);
     for backend in [Backend::Sqlite, Backend::Postgres] {
         let Ok(statement) = check(sql, &[], backend, &catalog) else { continue };
         let text = without_texts(&statement.sql);

@@ -8,7 +8,12 @@ static int prelude_encode(lua_State *L) {
   return 1;
 }
 
+/* A table is returned as it is, so that scripts can decode JSON columns of db.raw, which are tables already. */
 static int prelude_decode(lua_State *L) {
+  if (lua_istable(L, 1)) {
+    lua_settop(L, 1);
+    return 1;
+  }
   size_t n;
   const char *text = luaL_checklstring(L, 1, &n);
   json_decode(L, text, n, 0, "json.decode");
@@ -22,8 +27,23 @@ static int prelude_text(lua_State *L) {
   return 1;
 }
 
-/* A new array with the sequence part of a table. */
+static int has_names(Table *t) {
+  for (unsigned i = 0, n = sizenode(t); i < n; i++) {
+    Node *node = gnode(t, i);
+    if (!isempty(gval(node)) && !keyisinteger(node)) return 1;
+  }
+  return 0;
+}
+
+/* Marks a table as an array and returns it. A table that can't be marked, because it has names or a metatable of its own,
+   gives a new array with its sequence part. */
 static int prelude_array(lua_State *L) {
+  Table *t = hvalue(index2value(L, 1));
+  if (t->metatable == json_array_mark || (!t->metatable && !has_names(t))) {
+    lua_settop(L, 1);
+    mark_array(L);
+    return 1;
+  }
   lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
   lua_createtable(L, (int)n, 0);
   for (lua_Integer i = 1; i <= n; i++) {

@@ -4,7 +4,7 @@ local query, get, count, backend = host.db.query, host.db.get, host.db.count, ho
 local backlinks, raw = host.db.backlinks, host.db.raw
 local search = host.db.search
 local array, raise, null = internal.array, internal.raise, internal.null
-local lower, tointeger, tonumber, type = string.lower, math.tointeger, tonumber, type
+local lower, next, tointeger, tonumber, type = string.lower, next, math.tointeger, tonumber, type
 
 -- More levels than the host accepts. The host reports the error; this only bounds the recursion.
 local MAX_LEVELS = 8
@@ -51,11 +51,24 @@ local function ascending(direction)
   return direction == "asc"
 end
 
+local CONDITION = { field = true, op = true, value = true }
+local GROUP = { combine = true, field = true }
+
 -- Converts a group { combine, child, child, ... } to { combine, children }: JSON can't mix object and array.
 local function condition(node, level)
-  if type(node) ~= "table" or node.field ~= nil or level > MAX_LEVELS then
+  if type(node) ~= "table" or level > MAX_LEVELS then
     return node
   end
+  if node.field ~= nil then
+    return internal.options(node, CONDITION, "db.query: filter")
+  end
+  local names = {}
+  for name, value in next, node do
+    if type(name) ~= "number" then
+      names[name] = value
+    end
+  end
+  internal.options(names, GROUP, "db.query: filter")
   local children = array({})
   for i = 1, #node do
     children[i] = condition(node[i], level + 1)
@@ -65,11 +78,13 @@ end
 
 db = {}
 
+local QUERY = {
+  collection = true, did = true, limit = true, cursor = true, sort = true, sortDirection = true, filter = true,
+}
+
 -- Takes { collection, did, limit, cursor, sort, sortDirection, filter }, returns { records, cursor }.
 function db.query(options)
-  if type(options) ~= "table" then
-    raise("db.query: table expected, got " .. type(options))
-  end
+  internal.options(options, QUERY, "db.query")
   local filter = options.filter
   if filter == null then
     filter = nil
@@ -99,11 +114,11 @@ end
 
 -- db.backlinks -------------------------------------------------------------------------------------------------------
 
+local BACKLINKS = { collection = true, uri = true, did = true, limit = true, cursor = true }
+
 -- Takes { collection, uri, did, limit, cursor }, returns { records, cursor }: the collection's records that refer to uri.
 function db.backlinks(options)
-  if type(options) ~= "table" then
-    raise("db.backlinks: table expected, got " .. type(options))
-  end
+  internal.options(options, BACKLINKS, "db.backlinks")
   return backlinks {
     collection = required(options.collection, "db.backlinks: collection"),
     uri = required(options.uri, "db.backlinks: uri"),
@@ -136,11 +151,11 @@ function db.raw(sql, params)
 end
 
 -- db.search -----------------------------------------------------------------------------------------------------------
+local SEARCH = { collection = true, field = true, query = true, limit = true }
+
 -- Takes { collection, field, query, limit }, returns { records }.
 function db.search(options)
-  if type(options) ~= "table" then
-    raise("db.search: table expected, got " .. type(options))
-  end
+  internal.options(options, SEARCH, "db.search")
   return {
     records = search {
       collection = required(options.collection, "db.search: collection"),

@@ -54,18 +54,20 @@ local function request(method, url, options, what)
 end
 
 -- The response as scripts see it. The host's header names are lower case. Values of repeated headers are joined, except
--- set-cookie, which can't be: the last one wins.
+-- those of set-cookie, which contain commas (RFC 9110 section 5.3): `headers` has the last, `set_cookies` all.
 local function answer(response)
-  local headers = {}
+  local headers, set_cookies = {}, array({})
   local list = response.headers
   for i = 1, #list do
     local name, value = list[i].name, list[i].value
-    if headers[name] and name ~= "set-cookie" then
+    if name == "set-cookie" then
+      set_cookies[#set_cookies + 1] = value
+    elseif headers[name] then
       value = headers[name] .. ", " .. value
     end
     headers[name] = value
   end
-  return { status = response.status, body = response.body, headers = headers }
+  return { status = response.status, body = response.body, headers = headers, set_cookies = set_cookies }
 end
 
 http = {}

@@ -9,7 +9,8 @@ json = {
   null = internal.null,
 }
 
--- A new array with the sequence part of t. When empty it is encoded as [], where a plain table would be {}.
+-- Marks t as an array and returns it. When empty it is encoded as [], where a plain table would be {}. A table with
+-- named fields or a metatable of its own stays as it is: the result is a new array with its sequence part.
 function toarray(t)
   if type(t) ~= "table" then
     raise("toarray: table expected, got " .. type(t))

@@ -9,9 +9,10 @@ local find, match = string.find, string.match
 local next, rawget, rawset, setmetatable, tostring, type = next, rawget, rawset, setmetatable, tostring, type
 
 -- A record object is a table with the record's fields and nothing else. The runtime's data is in `states`, where
--- scripts can't change it, not even with rawset: collection, uri, cid, rkey, key_type, repo, and `hidden`, the record's
--- fields whose names clash with our internals or methods. `shown` has for each object the fields that its JSON form has
--- in addition to its own; the JSON encoder reads it.
+-- scripts can't change it, not even with rawset: collection, uri, cid, rkey, key_type, repo, `hidden`, the record's
+-- fields whose names clash with our internals or methods, `had`, the names of the fields that a loaded record had, and
+-- `open`, whether undeclared fields are sent. `shown` has for each object the fields that its JSON form has in addition
+-- to its own; the JSON encoder reads it.
 local states = setmetatable({}, { __mode = "k" })
 local metatable, shown = internal.record_metatable, internal.record_shown
 local methods = {}
@@ -93,25 +94,43 @@ local function set_address(object, state, uri, cid)
   shown[object].uri = uri
 end
 
--- Turns a plain table of fields into a record object. `keep`: fields named like our internals belong to the record;
--- otherwise they are dropped.
-local function object_of(collection, fields, keep)
+-- Turns a plain table of fields into a record object. `had` is a table for the names of a loaded record's fields; nil
+-- for a new record, whose fields named like our internals are dropped.
+local function object_of(collection, fields, had, open)
   local hidden, also = {}, {}
   for name, value in next, fields do
+    if had then
+      had[name] = true
+    end
     if internals[name] or methods[name] then
       fields[name] = nil
-      if keep or methods[name] then
+      if had or methods[name] then
         hidden[name], also[name] = value, value
       end
     end
   end
-  states[fields] = { collection = collection, hidden = hidden }
+  states[fields] = { collection = collection, hidden = hidden, had = had, open = open }
   shown[fields] = also
   return setmetatable(fields, metatable)
 end
 
-local function create(collection, fields)
+local OPTIONS = { open = true }
+
+-- The option `open` of a record.
+local function is_open(options, what)
+  if options == nil or options == null then
+    return false
+  end
+  local open = internal.options(options, OPTIONS, what).open
+  if open ~= nil and type(open) ~= "boolean" then
+    raise(what .. ": open: boolean expected, got " .. type(open))
+  end
+  return open or false
+end
+
+local function create(collection, fields, options)
   text(collection, "Record: collection")
+  local open = is_open(options, "Record: options")
   local own = {}
   if fields ~= nil and fields ~= null then
     if type(fields) ~= "table" then
@@ -135,13 +154,13 @@ local function create(collection, fields)
       end
     end
   end
-  return object_of(collection, own, false)
+  return object_of(collection, own, nil, open)
 end
 
-local function loaded(found)
+local function loaded(found, open)
   local fields = found.value
   fields["$type"] = nil
-  local object = object_of(match(found.uri, "^at://[^/]*/([^/]*)/"), fields, true)
+  local object = object_of(match(found.uri, "^at://[^/]*/([^/]*)/"), fields, {}, open)
   set_address(object, states[object], found.uri, found.cid)
   return object
 end
@@ -164,23 +183,32 @@ local function key_of(kind, what)
   return kind and match(kind, "^literal:(.*)$")
 end
 
--- The value as it is stored in a repo: the table's fields and, for a record object, its `$type` and hidden fields.
+-- The properties that a collection's lexicon declares. nil for a collection without a lexicon, or whose lexicon declares
+-- none: its records have any fields.
+local function declared(collection)
+  local known = schema(collection)
+  local properties = known and known.record and known.record.properties
+  return properties and next(properties) ~= nil and properties or nil
+end
+
+-- The value as it is stored in a repo. For a record object: its `$type`, the fields that its lexicon declares, and those
+-- that it had when it was loaded; all fields when it is open. A plain table is copied.
 local function stored_form(fields)
   local state, value = states[fields], {}
-  for name, field in next, fields do
-    value[name] = field
-  end
-  if state then
-    for name, field in next, state.hidden do
+  if not state then
+    for name, field in next, fields do
       value[name] = field
     end
-    value["$type"] = state.collection
+    return value
   end
+  local properties = not state.open and declared(state.collection)
+  internal.copy_sent(state.collection, { fields, state.hidden }, value, properties, state.had)
+  value["$type"] = state.collection
   return value
 end
 internal.stored_form = stored_form
 
--- The contract's `write` for a record object. Raises an error when a required field is missing.
+-- The contract's `write` for a record object. Raises an error when a required field is missing from what is sent.
 local function write_of(object, state, what)
   local value = stored_form(object)
   local known = schema(state.collection)
@@ -295,17 +323,19 @@ Record = setmetatable({ new = create }, {
   __metatable = false,
 })
 
--- The record at a URI from the index, or nil.
-function Record.load(uri)
+-- The record at a URI from the index, or nil. options may be { open = true }, as for `Record`.
+function Record.load(uri, options)
+  local open = is_open(options, "Record.load: options")
   local found = load({ text(uri, "Record.load: uri") })[1]
-  return found and loaded(found)
+  return found and loaded(found, open)
 end
 
 -- The same for an array of URIs; false for each record that is not in the index.
-function Record.load_all(uris)
+function Record.load_all(uris, options)
   if type(uris) ~= "table" then
     raise("Record.load_all: table expected, got " .. type(uris))
   end
+  local open = is_open(options, "Record.load_all: options")
   local objects = array({})
   for i = 1, #uris do
     text(uris[i], "Record.load_all: uri " .. i)
@@ -314,7 +344,7 @@ function Record.load_all(uris)
   if #uris > 0 then
     local found = load(uris)
     for i = 1, #found do
-      objects[found[i].position + 1] = loaded(found[i])
+      objects[found[i].position + 1] = loaded(found[i], open)
     end
   end
   return objects

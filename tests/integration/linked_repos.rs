@@ -192,7 +192,8 @@ crate::in_both_worlds! {
             world.server.xrpc("com.example.use").await
         };
         let done = run("local repo = linked_repos.get('ALICE')
-            local made = repo:create_record({ collection = 'com.example.note', record = { text = 'ours' } })
+            local ours = Record('com.example.note', { text = 'ours', secretNote = 'not sent' })
+            local made = repo:create_record({ collection = 'com.example.note', record = ours })
             local put = repo:put_record({ collection = 'com.example.note', rkey = 'k', record = { text = 'put' }, swap_cid = made.cid })
             local blob = repo:upload_blob('\\0\\255', 'image/png')
             local who = repo:call('com.atproto.server.getSession')
@@ -204,7 +205,8 @@ crate::in_both_worlds! {
             (&json!(ALICE), &json!(2), &json!("active"), &json!(true), &json!(true)), "{}", done.text);
         assert_eq!(done.body["all"][0]["id"], id.as_str());
         let uri = done.body["made"]["uri"].as_str().unwrap();
-        assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "ours");
+        let found = world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"].clone();
+        assert_eq!((&found["text"], &found["secretNote"]), (&json!("ours"), &json!(null)), "{found}");
         let sent: Value = serde_json::from_slice(&pds.requests("/xrpc/com.atproto.repo.putRecord")[0].body).unwrap();
         assert_eq!((&sent["swapRecord"], &sent["record"]["$type"]), (&done.body["made"]["cid"], &json!(NOTES)));
 

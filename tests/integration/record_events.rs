@@ -41,6 +41,22 @@ const BROKEN: &str =
     "function handle() if record and record.bad then error('I do not like ' .. rkey) end return true end";
 
 crate::in_both_worlds! {
+    async fn an_empty_table_is_an_array_where_the_lexicon_says_so(mut world) {
+        world = world.with_notes().await;
+        let lexicon = json!({ "lexicon": 1, "id": NOTES, "defs": { "main": { "type": "record", "key": "any", "record": {
+            "type": "object", "properties": { "tags": { "type": "array", "items": { "type": "string" } } } } } } });
+        world.server.upload(lexicon, None).await;
+        bind(&world, &format!("record.index:{NOTES}"), "
+            function handle()
+              record.tags, record.meta = {}, {}
+              return record
+            end").await;
+        let uri = world.note(ALICE, "a", json!({ "text": "x" })).await;
+        let found = get(&world, &uri).await;
+        let record = &found.body["record"];
+        assert_eq!((&record["tags"], &record["meta"]), (&json!([]), &json!({})), "{}", found.text);
+    }
+
     async fn a_script_skips_replaces_or_accepts_a_record(mut world) {
         world = world.with_notes().await;
         bind(&world, &format!("record.index:{NOTES}"), "

@@ -74,11 +74,14 @@ async fn an_app_writes_for_its_users(database: Database) {
     let profile = expect(200, phone.request(&server, Method::GET, "/xrpc/app.bsky.actor.getProfile")).await;
     assert_eq!(profile, json!({ "did": alice.did, "handle": alice.handle }));
 
-    // A script writes several records in one commit, and deletes one of them.
+    // A script writes several records in one commit, and deletes one of them. Its own fields stay out of the repo.
     add_procedure(&server, &key, SAVE, NOTE).await;
     let source = "function handle()
-        local a, b = Record(collection, { text = 'a' }), Record(collection, { text = 'b' })
+        local a, b = Record(collection, { text = 'a', secretNote = 's' }), Record(collection, { text = 'b' })
         Record.save_all({ a, b })
+        local open = Record.load(a._uri, { open = true })
+        open.more = {}
+        open:save()
         b:delete()
         return { uri = a._uri, count = db.count(collection, caller_did) }
     end";
@@ -88,7 +91,8 @@ async fn an_app_writes_for_its_users(database: Database) {
     let saved = expect(200, save).await;
     assert_eq!(saved["count"], 2, "{saved}");
     let on_pds = alice.records(NOTE).await;
-    assert_eq!((on_pds.len(), &on_pds[saved["uri"].as_str().unwrap()].1["text"]), (2, &json!("a")));
+    let a = &on_pds[saved["uri"].as_str().unwrap()].1;
+    assert_eq!((on_pds.len(), a), (2, &json!({ "$type": NOTE, "text": "a", "more": {} })));
 
     // A second device, which logs the first one out.
     let laptop = app.log_in(&server, network, &alice, json!({})).await;

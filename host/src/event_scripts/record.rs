@@ -88,7 +88,11 @@ impl EventScripts {
             }),
             ..Invocation::default()
         };
-        verdict(event.action, self.run(script, &invocation).await?)
+        let mut outcome = self.run(script, &invocation).await?;
+        if let (ReturnKind::Table, Some(repos)) = (outcome.shape, &self.0.runtime.services.repos) {
+            outcome.body = repos.record_with_arrays(uri.collection.as_str(), outcome.body);
+        }
+        verdict(event.action, outcome)
     }
 
     /// Runs the script of an event, with retries.

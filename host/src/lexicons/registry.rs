@@ -96,6 +96,16 @@ impl Snapshot {
         self.documents.check(collection, record)
     }
 
+    /// The text of a record, in which `[]` replaces each `{}` that the collection's lexicon declares as an array.
+    pub fn record_with_arrays(&self, collection: &str, text: Bytes) -> Bytes {
+        self.documents.record_with_arrays(collection, text)
+    }
+
+    /// The same for the text of a method's output.
+    pub fn output_with_arrays(&self, method: &str, text: Bytes) -> Bytes {
+        self.documents.output_with_arrays(method, text)
+    }
+
     fn new(lexicons: impl IntoIterator<Item = Lexicon>) -> Self {
         let by_nsid: HashMap<Box<str>, Arc<Lexicon>> =
             lexicons.into_iter().map(|l| (l.id.as_str().into(), Arc::new(l))).collect();

@@ -49,7 +49,8 @@ pub(super) async fn answer(
                 duration,
                 response_size: outcome.body.len(),
             });
-            Ok(Answer::json(StatusCode::OK, outcome.body))
+            let body = app.registry.snapshot().output_with_arrays(lexicon.id.as_str(), outcome.body);
+            Ok(Answer::json(StatusCode::OK, body))
         }
         Err(failure) => {
             // A PDS's refusal is the caller's answer, unchanged, as for a procedure without a script.

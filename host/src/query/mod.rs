@@ -12,4 +12,4 @@ pub use cursor::{InvalidCursor, Keyset};
 pub use filter::Filter;
 pub use page_size::PageSize;
 pub use path::Path;
-pub use sort::{Direction, Sort};
+pub use sort::{Direction, Sort, SortKey};

@@ -98,6 +98,11 @@ impl Repos {
         self.0.registry.snapshot().record_schema(collection.as_str())
     }
 
+    /// The text of a record, in which `[]` replaces each `{}` that the collection's lexicon declares as an array.
+    pub fn record_with_arrays(&self, collection: &str, text: Bytes) -> Bytes {
+        self.0.registry.snapshot().record_with_arrays(collection, text)
+    }
+
     /// Reads those of `uris` that are in the index, up to `bytes` bytes.
     pub async fn load(&self, uris: &[RecordUri], bytes: usize) -> Result<Slice<FullRecordRow>, StoreError> {
         get_many_full(&self.0.db, uris, bytes).await

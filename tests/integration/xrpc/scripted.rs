@@ -50,6 +50,45 @@ crate::in_both_worlds! {
         assert_eq!(next.body["page"]["cursor"], Value::Null);
     }
 
+    async fn the_oldest_come_first_without_a_sort(mut world) {
+        world = world.with_notes().await;
+        for n in 0..4 {
+            world.note(ALICE, &format!("n{n}"), json!({ "text": format!("note {n}") })).await;
+        }
+        let source = "function handle() \
+            local out = toarray({}) \
+            for _, direction in ipairs({ 'asc', 'desc' }) do \
+              local cursor = nil \
+              repeat \
+                local page = db.query({ collection = collection, sortDirection = direction, limit = 3, cursor = cursor }) \
+                for _, note in ipairs(page.records) do table.insert(out, note.text) end \
+                cursor = page.cursor \
+              until not cursor \
+            end \
+            return out end";
+        let answer = call(&world, source, "").await;
+        let mut texts: Vec<String> = (0..4).map(|n| format!("note {n}")).collect();
+        texts.extend((0..4).rev().map(|n| format!("note {n}")));
+        assert_eq!(answer.body, json!(texts), "{}", answer.text);
+    }
+
+    async fn an_empty_table_is_an_array_where_the_output_says_so(world) {
+        let list = json!({ "type": "array", "items": { "type": "ref", "ref": "com.example.defs#note" } });
+        let note = json!({ "type": "object", "properties": { "tags": { "type": "array", "items": { "type": "string" } } } });
+        let defs = json!({ "lexicon": 1, "id": "com.example.defs", "defs": { "note": note } });
+        let query = json!({ "lexicon": 1, "id": "com.example.lists", "defs": { "main": { "type": "query", "output": {
+            "encoding": "application/json", "schema": { "type": "object", "properties": { "notes": list, "more": list } } } } } });
+        world.server.upload(defs, None).await;
+        world.server.upload(query, None).await;
+        let source = "function handle() return { notes = {}, more = { { tags = {}, meta = {} } }, other = {} } end";
+        world.server.bind("com.example.lists", source).await;
+        let answer = world.server.xrpc("com.example.lists").await;
+        assert_eq!(answer.body, json!({ "notes": [], "more": [{ "tags": [], "meta": {} }], "other": {} }), "{}", answer.text);
+        // So does a script that calls the method.
+        let caller = "function handle() return json.decode(xrpc.query('com.example.lists').body).notes end";
+        assert_eq!(call(&world, caller, "").await.body, json!([]));
+    }
+
     async fn more_concurrent_calls_than_instances_all_succeed(world) {
         // Each raises an error, yields to other runs, and raises again.
         let source = "function handle() for i = 1, 100 do pcall(error, { i }) end \

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde_json::Value;
 use shrike::lexicon::{Catalog, ValidationError, ValidationErrorKind, validate_record};
+
+use super::arrays;
 
 /// The errors that are reported at once: enough to repair a form, few enough to read.
 const MAX_ERRORS: usize = 10;
@@ -40,6 +43,16 @@ impl Schemas {
         gather(error, &mut messages);
         messages.truncate(MAX_ERRORS);
         if messages.is_empty() { Ok(()) } else { Err(SchemaErrors(messages)) }
+    }
+
+    /// The text of a record, in which `[]` replaces each `{}` that the collection's lexicon declares as an array.
+    pub fn record_with_arrays(&self, collection: &str, text: Bytes) -> Bytes {
+        arrays::mend(text, |text| arrays::of_record(&self.0, collection, text))
+    }
+
+    /// The same for the text of a query's or a procedure's output.
+    pub fn output_with_arrays(&self, method: &str, text: Bytes) -> Bytes {
+        arrays::mend(text, |text| arrays::of_output(&self.0, method, text))
     }
 }
 

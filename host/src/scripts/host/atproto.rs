@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
@@ -190,7 +192,8 @@ fn sign(state: &mut RunState, record: &[u8]) -> Result<Vec<u8>, Fault> {
     let Some(caller) = &state.info.caller.did else {
         return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
     };
-    let signature = attestation.sign(record, caller.as_str());
+    let record = as_saved(state, record);
+    let signature = attestation.sign(&record, caller.as_str());
     signature
         .map(|signature| signature.to_string().into_bytes())
         .map_err(|error| fault::new(FaultCode::BadInput, format!("{function}: {error}")))
@@ -202,7 +205,21 @@ fn verify(state: &mut RunState, record: &[u8], signature: &[u8], repo_did: &str)
     json::check(state, function, record, MAX_RECORD_BYTES)?;
     json::check(state, function, signature, limits::SIGNATURE_BYTES)?;
     let signature = serde_json::from_slice(signature).unwrap_or(Value::Null);
-    Ok(attestation.verify(record, &signature, repo_did))
+    let record = as_saved(state, record);
+    Ok(attestation.verify(&record, &signature, repo_did))
+}
+
+/// The record as a repo holds it when it is saved: its signature must be over the same bytes.
+fn as_saved(state: &RunState, record: &[u8]) -> Bytes {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "$type")]
+        kind: String,
+    }
+    match serde_json::from_slice::<Typed>(record) {
+        Ok(Typed { kind }) => repo::with_arrays(state, &kind, record.to_vec()),
+        Err(_) => Bytes::copy_from_slice(record),
+    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ impl Host for RunState {
         if let Err(fault) = json::check(self, FUNCTION, &value, MAX_RECORD_BYTES) {
             return Ok(Err(fault));
         }
+        let value = repo::with_arrays(self, &collection, value);
         let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.create(&collection, rkey.as_deref(), record(&value)?, patience).await
         });
@@ -53,6 +54,7 @@ impl Host for RunState {
         if let Err(fault) = json::check(self, FUNCTION, &value, MAX_RECORD_BYTES) {
             return Ok(Err(fault));
         }
+        let value = repo::with_arrays(self, &collection, value);
         let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.put(&collection, &rkey, record(&value)?, swap.as_deref(), patience).await
         });

@@ -7,14 +7,15 @@ use bytes::Bytes;
 
 use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
-use super::fault;
 use super::state::RunState;
+use super::{fault, log};
 use crate::atproto::record::{self, Inspection};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::pds::{self, CommitResult, PdsError, WriteAction};
 use crate::repos::{LocalError, RecordScripts, Repos};
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::limits;
+use crate::scripts::services::LogLevel;
 use crate::store::StoreError;
 
 impl Host for RunState {
@@ -32,6 +33,14 @@ impl Host for RunState {
 
     async fn save_local(&mut self, write: WitWrite) -> wasmtime::Result<Result<Written, Fault>> {
         Ok(save_local(self, write).await)
+    }
+
+    async fn log_left_out(
+        &mut self,
+        collection: String,
+        fields: Vec<String>,
+    ) -> wasmtime::Result<Result<(), Fault>> {
+        Ok(log_left_out(self, &collection, &fields))
     }
 
     async fn delete_local(
@@ -62,6 +71,25 @@ fn parse_uri(text: &str) -> Result<RecordUri, Fault> {
 fn database(error: &StoreError) -> Fault {
     tracing::error!(function = "Record", %error, "a script's database request failed");
     fault::new(FaultCode::Unavailable, "Record: database unavailable")
+}
+
+/// Writes the line for the operator. It does not count as one of the script's own.
+fn log_left_out(state: &mut RunState, collection: &str, fields: &[String]) -> Result<(), Fault> {
+    state.count_call()?;
+    let fields = fields.join(", ");
+    let line =
+        format!("Record: fields that the lexicon {collection} does not declare were left out: {fields}");
+    log::write_line(state, LogLevel::Debug, line.into_bytes());
+    Ok(())
+}
+
+/// The record with `[]` for each empty table that its collection's lexicon declares as an array. In Lua an empty table is
+/// both an empty array and an empty object.
+pub(super) fn with_arrays(state: &RunState, collection: &str, value: Vec<u8>) -> Bytes {
+    match state.repos() {
+        Some(repos) => repos.record_with_arrays(collection, value.into()),
+        None => value.into(),
+    }
 }
 
 fn schema(state: &mut RunState, collection: &str) -> Result<Vec<u8>, Fault> {
@@ -133,8 +161,9 @@ fn check(state: &mut RunState, write: WitWrite) -> Result<ValidWrite, Fault> {
     let value = match write.value {
         None => None,
         Some(value) => {
+            let value = with_arrays(state, collection.as_str(), value);
             let inspected = record::inspect(&value).map_err(|error| bad(format!("Record: {error}")))?;
-            Some((Bytes::from(value), inspected))
+            Some((value, inspected))
         }
     };
     state.writes.add(1, value.as_ref().map_or(0, |(value, _)| value.len()))?;

@@ -15,6 +15,7 @@ use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::fair_share::{Place, Tenant};
 use crate::pds::Session;
+use crate::repos::Repos;
 use crate::scripts::OutboundHttp;
 use crate::scripts::failure::UpstreamAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
@@ -214,6 +215,11 @@ impl RunState {
             )));
         };
         pick(services).ok_or_else(|| fault::forbidden(format!("{function} is not available here")))
+    }
+
+    /// The repos, for work that is part of a counted call.
+    pub(super) fn repos(&self) -> Option<&Repos> {
+        self.services.as_ref()?.repos.as_ref()
     }
 
     pub(super) fn log(&self) -> Option<&dyn LogSink> {

@@ -16,7 +16,7 @@ use crate::atproto::{Did, Nsid, RecordUri};
 use crate::clock::{Clock, Timestamp};
 use crate::events::{Event, EventLog};
 use crate::fair_share::Tenant;
-use crate::query::{Direction, Filter, PageSize, Sort};
+use crate::query::{Direction, Filter, PageSize, Sort, SortKey};
 use crate::records::{self, ReadError, page};
 use crate::scripts::Variables;
 use crate::store::records::RecordRow;
@@ -111,9 +111,14 @@ fn parse_query(query: Query) -> Result<records::Query, IndexError> {
         })
         .transpose()?;
     let direction = if query.ascending { Direction::Asc } else { Direction::Desc };
-    let sort = query.sort.map(|key| {
-        Sort::parse(&key, direction).map_err(|_| IndexError::Invalid(format!("invalid sort field {key:?}")))
-    });
+    let sort = match query.sort {
+        // Newest first is the order of a list, which needs no sort.
+        None => query.ascending.then_some(Ok(Sort { key: SortKey::IndexedAt, direction })),
+        Some(key) => Some(
+            Sort::parse(&key, direction)
+                .map_err(|_| IndexError::Invalid(format!("invalid sort field {key:?}"))),
+        ),
+    };
     Ok(records::Query {
         collection: parse_nsid(&query.collection)?,
         did: query.did.as_deref().map(parse_did).transpose()?,

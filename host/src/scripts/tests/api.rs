@@ -181,6 +181,44 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
             "db.query: sortDirection must be 'asc' or 'desc'",
         ),
         ("db.query{ collection = 'a.b', filter = 1 }", "db.query: filter: table expected, got number"),
+        (
+            "db.query{ collection = 'a.b', limt = 5 }",
+            "db.query: unknown option \"limt\"; did you mean \"limit\"?",
+        ),
+        (
+            "db.query{ collection = 'a.b', sort_direction = 'asc' }",
+            "db.query: unknown option \"sort_direction\"; did you mean \"sortDirection\"?",
+        ),
+        (
+            "db.query{ collection = 'a.b', offset = 5 }",
+            "db.query: unknown option \"offset\"; the options are collection, cursor, did, filter, limit, sort, \
+             sortDirection",
+        ),
+        (
+            "db.query{ 'a.b' }",
+            "db.query: unknown option 1; the options are collection, cursor, did, filter, limit, sort, sortDirection",
+        ),
+        (
+            "db.query{ collection = 'a.b', filter = { { field = 'n', opp = '<', value = 1 } } }",
+            "db.query: filter: unknown option \"opp\"; did you mean \"op\"?",
+        ),
+        (
+            "db.query{ collection = 'a.b', filter = { feild = 'n', value = 1 } }",
+            "db.query: filter: unknown option \"feild\"; did you mean \"field\"?",
+        ),
+        (
+            "db.search{ collection = 'a.b', field = 'x', text = 'y' }",
+            "db.search: unknown option \"text\"; the options are collection, field, limit, query",
+        ),
+        (
+            "db.backlinks{ collection = 'a.b', url = 'at://x' }",
+            "db.backlinks: unknown option \"url\"; did you mean \"uri\"?",
+        ),
+        (
+            "db.backlinks{ collection = 'a.b', [('x'):rep(1000)] = 1 }",
+            "db.backlinks: unknown option \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\"; the options are collection, \
+             cursor, did, limit, uri",
+        ),
         ("db.query{ collection = 'a\\xff' }", "db.query: args.collection: not valid UTF-8"),
         ("db.query{ collection = 'down' }", "db.query: database unavailable"),
         ("db.get()", "db.get: uri is required"),

@@ -35,13 +35,13 @@ async fn requests_go_out_and_answers_come_back_as_they_are() {
          local a = http.post(url, {{ headers = {{ ['X-Mine'] = 'yes', Authorization = 'Bearer t' }}, body = 'a\\0b\\xff' }})
          local b = http.head(url)
          for _, m in ipairs {{ 'get', 'put', 'patch', 'delete' }} do http[m](url) end
-         return {{ a.status, a.body == '\\0\\1ok', a.headers, b.status, b.headers['x-head'], b.body }}"
+         return {{ a.status, a.body == '\\0\\1ok', a.headers, b.status, b.headers['x-head'], b.body, a.set_cookies, b.set_cookies }}"
     );
     let answer = stage.handle(&source).await.unwrap();
     assert_eq!(
         answer,
         json!([200, true, { "x-a": "1, 2", "set-cookie": "b=2", "content-length": "4", "connection": "close" },
-            204, "yes", ""])
+            204, "yes", "", ["a=1", "b=2"], []])
     );
     let seen = seen.lock().unwrap().clone();
     assert!(seen[0].starts_with("POST /x?q=1 HTTP/1.1") && seen[0].contains("x-mine: yes"), "{}", seen[0]);

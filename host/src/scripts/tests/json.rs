@@ -259,3 +259,41 @@ fn any_value_comes_back_the_same() {
         })
         .unwrap();
 }
+
+#[tokio::test]
+async fn toarray_marks_the_table_itself() {
+    let stage = Stage::set().await;
+    for (body, expected) in [
+        ("local t = {} return { rawequal(toarray(t), t), json.encode(t) }", json!([true, "[]"])),
+        ("local t = toarray{} return rawequal(toarray(t), t)", json!(true)),
+        ("local t = toarray{ 1 } t[#t + 1] = 2 table.insert(t, 3) return t", json!([1, 2, 3])),
+        // What can't be marked is copied.
+        (
+            "local t = { 1, n = 1 } return { rawequal(toarray(t), t), toarray(t), t.n }",
+            json!([false, [1], 1]),
+        ),
+        ("return toarray(table.pack(7, 8))", json!([7, 8])),
+        (
+            "local t = setmetatable({ 1 }, { __index = { x = 2 } }) local a = toarray(t) return { rawequal(a, t), a, t.x }",
+            json!([false, [1], 2]),
+        ),
+        ("return toarray(setmetatable({}, {}))", json!([])),
+        // The collector moves on while the table is marked.
+        (
+            "local t = {} for i = 1, 20000 do t[i] = { i } end toarray(t) for i = 1, 20000 do t[i] = nil end return t",
+            json!([]),
+        ),
+    ] {
+        assert_eq!(stage.handle(body).await.unwrap(), expected, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn decoding_a_table_gives_the_table() {
+    let stage = Stage::set().await;
+    assert_eq!(
+        stage.handle("local t = { a = 1 } return rawequal(json.decode(t), t)").await.unwrap(),
+        json!(true)
+    );
+    assert!(stage.error_of("json.decode(true)").await.contains("string expected"));
+}

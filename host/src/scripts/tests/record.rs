@@ -1,5 +1,6 @@
 //! Tests of `Record`: what scripts can do with it, and what is refused (lua-runtime.md §10, §15).
 
+mod fields;
 mod local;
 mod objects;
 mod saving;
@@ -57,11 +58,16 @@ impl Observer for IgnoreNotices {
     fn identity_changed(&self, _did: &Did) {}
 }
 
-fn lexicon(id: &str, key: &str) -> NewLexicon {
+/// The lexicon of a record with three properties.
+fn note_lexicon(id: &str, key: &str) -> NewLexicon {
     let record = json!({ "type": "object", "required": ["text"], "properties": {
         "text": { "type": "string" },
         "lang": { "type": "string", "default": "en" },
         "tags": { "type": "array", "items": { "type": "string" }, "default": ["none"] } } });
+    lexicon(id, key, &record)
+}
+
+fn lexicon(id: &str, key: &str, record: &Value) -> NewLexicon {
     let document = json!({ "lexicon": 1, "id": id,
         "defs": { "main": { "type": "record", "key": key, "record": record } } });
     NewLexicon {
@@ -90,8 +96,10 @@ impl Stage {
         for (id, key) in
             [(NOTE, "tid"), ("com.example.profile", "literal:self"), ("com.example.feature", "nsid")]
         {
-            upsert(&db, &lexicon(id, key), super::NOW).await.unwrap();
+            upsert(&db, &note_lexicon(id, key), super::NOW).await.unwrap();
         }
+        let loose = lexicon("com.example.loose", "any", &json!({ "type": "object" }));
+        upsert(&db, &loose, super::NOW).await.unwrap();
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.unwrap();
         let (pds, net) = (FakePds::start().await, loopback());

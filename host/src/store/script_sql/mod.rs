@@ -14,7 +14,9 @@ mod views;
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::read_pool::{Poolable, PooledConnection, READ_TIME_LIMIT, ReadPool};
 use super::{Db, StoreError};
@@ -55,7 +57,7 @@ const MAX_WRITERS: u32 = 1;
 /// The result of a statement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// A JSON array of objects: columns by name, without NULLs. A JSON value in a column is returned as text.
+    /// A JSON array of objects: columns by name, without NULLs. The value of a JSON column is part of the row's JSON.
     pub rows: Vec<u8>,
     pub count: usize,
     /// Number of rows that an INSERT, UPDATE or DELETE affected.
@@ -190,21 +192,48 @@ pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, ScriptS
     }
 }
 
-/// Checks and rewrites a statement. `columns` are (table, column) pairs of the own tables that it names.
+/// A column of an own table: the names of both, and whether its declared type is JSON.
+type OwnColumn = (String, String, bool);
+
+/// Checks and rewrites a statement. `columns` are those of the own tables that it names.
 fn resolve(
     parsed: &guard::Parsed,
     params: &[Value],
-    columns: Vec<(String, String)>,
+    columns: Vec<OwnColumn>,
 ) -> Result<guard::Statement, ScriptSqlError> {
     let mut catalog = guard::Catalog::default();
-    for (table, column) in &columns {
-        catalog.add(table, column);
+    for (table, column, is_json) in &columns {
+        catalog.add(table, column, *is_json);
     }
     parsed.write(params, &catalog).map_err(|refusal| match refusal {
         // A missing table is reported like an error of the database.
         GuardError::Missing(_) => ScriptSqlError::Database(refusal.to_string()),
         other => other.into(),
     })
+}
+
+/// Appends a member to the JSON object at the end of `out`, which is open.
+fn write_member(
+    out: &mut Vec<u8>,
+    name: &str,
+    value: &(impl Serialize + ?Sized),
+) -> Result<(), ScriptSqlError> {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    // Neither writing to a Vec nor serializing texts and finite numbers can fail.
+    let failed = |error: serde_json::Error| ScriptSqlError::Database(error.to_string());
+    serde_json::to_writer(&mut *out, name).map_err(failed)?;
+    out.push(b':');
+    serde_json::to_writer(&mut *out, value).map_err(failed)
+}
+
+/// The same for the text of a JSON column. A text that is not JSON stays a text: on SQLite such a column can hold any.
+fn write_json_member(out: &mut Vec<u8>, name: &str, text: &str) -> Result<(), ScriptSqlError> {
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(json) => write_member(out, name, json),
+        Err(_) => write_member(out, name, text),
+    }
 }
 
 /// The rows of a result, collected as a JSON array.

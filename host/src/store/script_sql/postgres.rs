@@ -13,14 +13,16 @@ use super::guard::{Kind, Parsed, Statement};
 use super::role::{self, Role, RoleError};
 use super::{
     Answer, Connections, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS,
-    OWN_SCHEMA, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA,
+    OWN_SCHEMA, OwnColumn, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA,
+    write_json_member,
 };
 use crate::store::read_pool::ExcessPrivilege;
 
 /// How long a statement waits for another statement's lock on an own table.
 const LOCK_TIMEOUT: &str = "2s";
-/// Types that `row_to_json` writes as a number, a boolean or plain text. Values of other types are cast to text before,
-/// including JSON, which is text on SQLite too.
+/// Types of JSON values.
+const JSON_TYPES: [&str; 2] = ["JSON", "JSONB"];
+/// Types that `row_to_json` writes as a number, a boolean or plain text. Values of other types are cast to text before.
 const PLAIN_TYPES: [&str; 16] = [
     "BOOL",
     "INT2",
@@ -120,15 +122,16 @@ async fn run_on(
     }
 }
 
-/// The (table, column) pairs of own tables. Locks the tables until the transaction ends.
+/// The columns of own tables. Locks the tables until the transaction ends. None is marked as JSON: the types of the
+/// result's columns say so.
 async fn own_columns(
     connection: &mut PgConnection,
     tables: &[String],
-) -> Result<Vec<(String, String)>, ScriptSqlError> {
+) -> Result<Vec<OwnColumn>, ScriptSqlError> {
     if tables.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = format!("SELECT table_name, column_name FROM {VIEW_SCHEMA}.own_columns($1)");
+    let sql = format!("SELECT table_name, column_name, false FROM {VIEW_SCHEMA}.own_columns($1)");
     Ok(sqlx::query_as(AssertSqlSafe(sql)).persistent(false).bind(tables).fetch_all(connection).await?)
 }
 
@@ -191,45 +194,85 @@ async fn answer(
         Usage::read(connection).await?.check(statement.kind)?;
     }
     let described = (&mut *connection).prepare(AssertSqlSafe(statement.sql.as_str()).into_sql_str()).await?;
-    let columns: Vec<(String, bool)> = described
+    let columns: Vec<Shown> = described
         .columns()
         .iter()
-        .map(|column| {
-            let plain = PLAIN_TYPES.contains(&column.type_info().name());
-            (column.name().replace('"', "\"\""), plain)
-        })
+        .enumerate()
+        .map(|(index, column)| Shown::new(index, column.name(), column.type_info().name(), &statement.json))
         .collect();
     if columns.is_empty() {
         return Err(ScriptSqlError::Database("the statement returns no columns".to_owned()));
     }
-    let names: Vec<String> = (0..columns.len()).map(|n| format!("c{n}")).collect();
-    let shown: Vec<String> = columns
-        .iter()
-        .zip(&names)
-        .map(|((name, plain), c)| format!("{c}{} AS \"{name}\"", if *plain { "" } else { "::text" }))
-        .collect();
-    // PostgreSQL checks the size, so that a row of up to a gigabyte is never sent.
-    let sql = format!(
-        "WITH q ({}) AS ({}) SELECT CASE WHEN octet_length(t) <= {MAX_ANSWER_BYTES} THEN t END \
-         FROM (SELECT json_strip_nulls(row_to_json(r))::text AS t FROM (SELECT {} FROM q) r) x",
-        names.join(", "),
-        statement.sql,
-        shown.join(", "),
-    );
+    let json_names: Vec<&str> = columns.iter().filter(|c| c.is_json).map(|c| c.name.as_str()).collect();
+    let sql = rows_as_json(&statement.sql, &columns);
     let mut rows = Rows::default();
-    let mut query = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(sql.as_str())).persistent(false);
+    let mut query = sqlx::query_as::<_, (Option<String>, Vec<Option<String>>)>(AssertSqlSafe(sql.as_str()))
+        .persistent(false);
     for index in &statement.binds {
         query = query.bind(params[*index].as_str());
     }
-    let mut texts = query.fetch(&mut *connection);
-    while let Some(text) = texts.try_next().await? {
+    let mut found = query.fetch(&mut *connection);
+    while let Some((plain, json)) = found.try_next().await? {
+        let plain = plain.ok_or(ScriptSqlError::TooLarge)?;
         rows.add(|out| {
-            out.extend_from_slice(text.ok_or(ScriptSqlError::TooLarge)?.as_bytes());
+            out.extend_from_slice(plain.strip_suffix('}').unwrap_or(&plain).as_bytes());
+            for (name, text) in json_names.iter().zip(&json) {
+                if let Some(text) = text {
+                    write_json_member(out, name, text)?;
+                }
+            }
+            out.push(b'}');
             Ok(())
         })?;
     }
     let changed = matches!(statement.kind, Kind::Write { .. }).then_some(rows.count as u64);
     Ok(rows.finish(changed))
+}
+
+/// A column of a result.
+struct Shown {
+    name: String,
+    /// Its name in the statement that reads the rows.
+    alias: String,
+    /// Whether `row_to_json` may write it.
+    is_plain: bool,
+    is_json: bool,
+}
+
+impl Shown {
+    fn new(index: usize, name: &str, type_name: &str, json: &[bool]) -> Self {
+        Self {
+            name: name.to_owned(),
+            alias: format!("c{index}"),
+            is_plain: PLAIN_TYPES.contains(&type_name),
+            is_json: JSON_TYPES.contains(&type_name) || json.get(index) == Some(&true),
+        }
+    }
+}
+
+/// The statement that reads the rows: for each the columns that are not JSON as the text of an object without NULLs, and
+/// an array of the texts of the others, which may contain nulls of their own. PostgreSQL checks the size, so that a row of
+/// up to a gigabyte is never sent: a larger one is NULL.
+fn rows_as_json(sql: &str, columns: &[Shown]) -> String {
+    let names: Vec<&str> = columns.iter().map(|column| column.alias.as_str()).collect();
+    let (json, others): (Vec<&Shown>, Vec<&Shown>) = columns.iter().partition(|column| column.is_json);
+    let plain: Vec<String> = others
+        .iter()
+        .map(|Shown { name, alias, is_plain, .. }| {
+            let cast = if *is_plain { "" } else { "::text" };
+            format!("{alias}{cast} AS \"{}\"", name.replace('"', "\"\""))
+        })
+        .collect();
+    let texts: Vec<String> = json.iter().map(|column| format!("{}::text", column.alias)).collect();
+    format!(
+        "WITH q ({}) AS ({sql}) SELECT CASE WHEN fits THEN t END, CASE WHEN fits THEN j ELSE '{{}}' END \
+         FROM (SELECT t, j, octet_length(t) + coalesce(octet_length(array_to_string(j, '')), 0) <= {MAX_ANSWER_BYTES} AS fits \
+             FROM (SELECT json_strip_nulls(row_to_json(r))::text AS t, ARRAY[{}]::text[] AS j \
+                 FROM q, LATERAL (SELECT {}) r) x) y",
+        names.join(", "),
+        texts.join(", "),
+        plain.join(", "),
+    )
 }
 
 /// The size and number of the scripts' own tables.

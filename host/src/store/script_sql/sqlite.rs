@@ -12,8 +12,8 @@ use super::super::read_pool::SqliteLimit;
 use super::MAX_VALUE_BYTES;
 use super::guard::{Kind, Parsed, Statement};
 use super::{
-    Answer, Connections, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS, ReadPool, Rows,
-    ScriptSqlError, StoreError,
+    Answer, Connections, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS, OwnColumn, ReadPool,
+    Rows, ScriptSqlError, StoreError, write_json_member, write_member,
 };
 
 /// Page size of the file, in bytes: SQLite's default.
@@ -114,12 +114,11 @@ pub(super) async fn run(
     result
 }
 
-/// The (table, column) pairs of own tables.
 async fn own_columns(
     connection: &mut SqliteConnection,
     tables: &[String],
-) -> Result<Vec<(String, String)>, ScriptSqlError> {
-    const COLUMNS: &str = "SELECT m.name, c.name FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') c \
+) -> Result<Vec<OwnColumn>, ScriptSqlError> {
+    const COLUMNS: &str = "SELECT m.name, c.name, upper(c.type) IN ('JSON', 'JSONB') FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') c \
         WHERE m.type = 'table' AND m.name IN (SELECT value FROM json_each($1))";
     if tables.is_empty() {
         return Ok(Vec::new());
@@ -153,7 +152,7 @@ async fn fetch(
     let mut rows = Rows::default();
     let mut found = query.fetch(connection);
     while let Some(row) = found.try_next().await.map_err(|error| disk_full_error(error, statement.kind))? {
-        rows.add(|out| write_row(&row, out))?;
+        rows.add(|out| write_row(&row, &statement.json, out))?;
     }
     let changed = matches!(statement.kind, Kind::Write { .. }).then_some(rows.count as u64);
     Ok(rows.finish(changed))
@@ -170,20 +169,19 @@ fn disk_full_error(error: sqlx::Error, kind: Kind) -> ScriptSqlError {
     }
 }
 
-/// Appends a row as a JSON object.
-fn write_row(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), ScriptSqlError> {
+/// Appends a row as a JSON object. `json` says which columns hold JSON.
+fn write_row(row: &SqliteRow, json: &[bool], out: &mut Vec<u8>) -> Result<(), ScriptSqlError> {
     out.push(b'{');
-    let mut first = true;
     for column in row.columns() {
         let (index, name) = (column.ordinal(), column.name());
         let raw = row.try_get_raw(index)?;
         if raw.is_null() {
             continue;
         }
-        let value = match raw.type_info().name() {
-            "INTEGER" => Value::from(row.try_get_unchecked::<i64, _>(index)?),
+        match raw.type_info().name() {
+            "INTEGER" => write_member(out, name, &row.try_get_unchecked::<i64, _>(index)?)?,
             "REAL" => match serde_json::Number::from_f64(row.try_get_unchecked(index)?) {
-                Some(number) => Value::Number(number),
+                Some(number) => write_member(out, name, &number)?,
                 None => {
                     return Err(ScriptSqlError::Database(format!("column {name} is not a finite number")));
                 }
@@ -191,15 +189,14 @@ fn write_row(row: &SqliteRow, out: &mut Vec<u8>) -> Result<(), ScriptSqlError> {
             "BLOB" => {
                 return Err(ScriptSqlError::Database(format!("column {name} is binary: use hex({name})")));
             }
-            _ => Value::from(row.try_get_unchecked::<String, _>(index)?),
-        };
-        if !std::mem::take(&mut first) {
-            out.push(b',');
+            _ => {
+                let text = row.try_get_unchecked::<&str, _>(index)?;
+                match json.get(index) {
+                    Some(true) => write_json_member(out, name, text)?,
+                    _ => write_member(out, name, text)?,
+                }
+            }
         }
-        // Neither writing to a Vec nor serializing these values can fail.
-        serde_json::to_writer(&mut *out, name).map_err(|e| ScriptSqlError::Database(e.to_string()))?;
-        out.push(b':');
-        serde_json::to_writer(&mut *out, &value).map_err(|e| ScriptSqlError::Database(e.to_string()))?;
     }
     out.push(b'}');
     Ok(())

@@ -8,6 +8,7 @@ use crate::atproto::Cid;
 use crate::clock::Timestamp;
 use crate::store::index::{AccountStatus, Change};
 use crate::store::labels::{self, Label};
+use crate::store::lexicons::{self, NewLexicon};
 use crate::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, ScriptSqlError};
 use crate::store::tests::db;
 use crate::store::{Backend, Db};
@@ -56,8 +57,7 @@ on_both! {
         assert_eq!((&first["rkey"], &first["cid"]), (&json!("a"), &json!(CID)));
         assert_eq!(first["indexed_at"], "2023-11-14T22:13:20.000001Z");
         assert_eq!(first["indexed_us"], 1_700_000_000_000_001_i64);
-        let record: Value = serde_json::from_str(first["record"].as_str().unwrap()).unwrap();
-        assert_eq!(record["tags"], json!(["x", "y"]));
+        assert_eq!(first["record"]["tags"], json!(["x", "y"]));
         assert_eq!(found[1]["indexed_at"], "2023-11-14T22:13:20.123456Z");
         assert!(found[1].get("cid").is_none(), "NULL is left out: {}", found[1]);
         assert_eq!(found.as_array().unwrap().len(), 2);
@@ -105,6 +105,47 @@ on_both! {
         assert_eq!(found[0]["m"].as_f64(), Some(3.0));
         assert_eq!(rows(&db, "SELECT 1 AS n WHERE $1 IS NULL", &[json!(null)]).await, json!([{ "n": 1 }]));
         assert_eq!(rows(&db, "SELECT 1 AS n WHERE $1 <> $2", &[json!(1), json!(2)]).await, json!([{ "n": 1 }]));
+    }
+
+    async fn gives_json_columns_as_values(db) {
+        fill(&db).await;
+        apply(&db, 1_700_000_000_200_000, vec![put(&uri(3, NOTE, "c"), 1, r#"{"none":null,"deep":[{"a":null,"b":[]},1.5]}"#)]).await;
+        let a = json!({ "text": "eins", "n": 1, "tags": ["x", "y"] });
+        let c = json!({ "none": null, "deep": [{ "a": null, "b": [] }, 1.5] });
+        for (sql, expected) in [
+            ("SELECT record FROM records WHERE rkey = 'a'", json!([{ "record": a }])),
+            ("SELECT r.rkey, r.record AS x, r.record -> 'none' AS none, r.record -> 'absent' AS absent FROM records r WHERE rkey = 'c'",
+                json!([{ "rkey": "c", "x": c, "none": null }])),
+            ("SELECT record -> 'tags' AS tags, record ->> 'text' AS text, (record -> 'n') AS n FROM records WHERE rkey = 'a'",
+                json!([{ "tags": ["x", "y"], "text": "eins", "n": 1 }])),
+            ("SELECT * FROM (SELECT record AS r, rkey AS k FROM records) s WHERE k <> 'b' ORDER BY k DESC",
+                json!([{ "r": c, "k": "c" }, { "r": a, "k": "a" }])),
+            ("WITH w AS (SELECT rkey, record FROM records WHERE rkey = 'a') \
+              SELECT (SELECT record FROM w) AS one, coalesce(w.record, NULL) AS two, lag(record) OVER (ORDER BY rkey) AS three FROM w",
+                json!([{ "one": a, "two": a }])),
+            ("SELECT record FROM records WHERE rkey = 'a' UNION ALL SELECT record FROM records WHERE rkey = 'c'",
+                json!([{ "record": a }, { "record": c }])),
+            ("SELECT count(*) AS n FROM records WHERE record IS NOT NULL", json!([{ "n": 3 }])),
+            ("SELECT json_object('a', 1) AS o, '{\"a\":1}' AS t", json!([{ "o": { "a": 1 }, "t": "{\"a\":1}" }])),
+        ] {
+            // PostgreSQL's JSON object function takes other arguments.
+            let sql = if db.backend() == Backend::Postgres { sql.replace("json_object", "json_build_object") } else { sql.to_owned() };
+            assert_eq!(rows(&db, &sql, &[]).await, expected, "{sql}");
+        }
+        // A text that looks like JSON is a text.
+        assert_eq!(rows(&db, "SELECT $1 AS t", &[json!("[1]")]).await, json!([{ "t": "[1]" }]));
+
+        ask(&db, "CREATE TABLE script_j (id integer, data jsonb, plain text)", &[]).await.unwrap();
+        let made = rows(&db, "INSERT INTO script_j VALUES (1, '{\"x\": null}', '{\"y\": 1}') RETURNING data, id, plain", &[]).await;
+        assert_eq!(made, json!([{ "data": { "x": null }, "id": 1, "plain": "{\"y\": 1}" }]));
+        assert_eq!(rows(&db, "SELECT * FROM script_j", &[]).await, made);
+
+        let document = json!({ "lexicon": 1, "id": NOTE, "defs": {} });
+        let new = NewLexicon { id: NOTE.to_owned(), lexicon_json: document.to_string(), lexicon_type: "definitions".to_owned(),
+            source: "manual".to_owned(), ..NewLexicon::default() };
+        lexicons::upsert(&db, &new, Timestamp(1)).await.unwrap();
+        let found = rows(&db, "SELECT id, lexicon_json FROM lexicons", &[]).await;
+        assert_eq!(found, json!([{ "id": NOTE, "lexicon_json": document }]));
     }
 
     async fn keeps_tables_of_its_own(db) {
@@ -229,6 +270,17 @@ on_both! {
             assert!(refused.to_string().contains(name.as_str()), "the refusal names {name}: {refused}");
         }
     }
+}
+
+/// SQLite does not check the text of a JSON column.
+#[tokio::test]
+async fn a_json_column_of_sqlite_can_hold_any_text() {
+    let db = db::sqlite().await;
+    ask(&db, "CREATE TABLE script_j (data json)", &[]).await.unwrap();
+    let sql = "INSERT INTO script_j VALUES ($1), ($2), ($3), (NULL)";
+    ask(&db, sql, &[json!("{broken"), json!("[1, 2]"), json!(5)]).await.unwrap();
+    let found = rows(&db, "SELECT data FROM script_j", &[]).await;
+    assert_eq!(found, json!([{ "data": "{broken" }, { "data": [1, 2] }, { "data": 5 }, {}]));
 }
 
 /// Own tables are created in a file beside the index.

@@ -182,7 +182,7 @@ async fn a_signature_is_over_what_the_repo_will_hold() {
     stage.base.services.attestation = Some(Arc::new(attestation));
     let answer = stage
         .run(
-            "local r = Record('com.example.note', { text = 'signed' }):set_rkey('k')
+            "local r = Record('com.example.note', { text = 'signed' }, { open = true }):set_rkey('k')
              r.signatures = { atproto.sign(r) }
              r:save()
              local stored, plain = Record.load(r._uri), { ['$type'] = 'com.example.note', text = 'signed', lang = 'en', tags = { 'none' } }

@@ -17,7 +17,7 @@ on_both! {
     async fn a_record_is_created_replaced_and_deleted(stage) {
         let made = uri(ALICE, "3madebythepds");
         let answer = stage.run(&format!(
-            "local r = Record('{NOTE}', {{ text = 'one', also = {{ n = 1 }} }})
+            "local r = Record('{NOTE}', {{ text = 'one', also = {{ n = 1 }} }}, {{ open = true }})
              local same = r:save() == r
              local seen, first = db.get(r._uri), r._cid
              r.text = 'two'

@@ -14,6 +14,7 @@ mod expr;
 mod from;
 mod functions;
 mod index_rewrites;
+mod json;
 mod lists;
 mod names;
 mod operators;
@@ -34,7 +35,7 @@ use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 
 use super::super::Backend;
 pub use scope::Catalog;
-use scope::{Cost, Scope};
+use scope::{Columns, Cost, Scope};
 
 /// Maximum size of a statement, in bytes: a long report has a few thousand.
 pub const MAX_BYTES: usize = 16 << 10;
@@ -86,6 +87,9 @@ pub struct Statement {
     /// For each parameter of `sql` the index of the script's parameter. NULLs, and on PostgreSQL numbers and booleans,
     /// are written as literals, so that the database infers their type.
     pub binds: Vec<usize>,
+    /// For each column of the result whether the statement shows that its values are JSON (`json`). On PostgreSQL the
+    /// type of the column shows it too.
+    pub json: Vec<bool>,
 }
 
 /// Why a statement was refused. The texts are for the script's author.
@@ -231,7 +235,7 @@ impl Parsed {
         emit.lean = self.lean;
         let kind = match &self.ast {
             Ast::Query(query) => {
-                emit.query(query)?;
+                emit.result = emit.query(query)?;
                 Kind::Select
             }
             Ast::Insert(insert) => Kind::Write { rows: emit.insert(insert)? },
@@ -242,7 +246,8 @@ impl Parsed {
         if emit.highest_param != params.len() {
             return Err(GuardError::Parameters { has: emit.highest_param, given: params.len() });
         }
-        Ok(Statement { sql: emit.out, kind, binds: emit.binds })
+        let json = emit.result.iter().map(|column| column.is_json).collect();
+        Ok(Statement { sql: emit.out, kind, binds: emit.binds, json })
     }
 }
 
@@ -291,6 +296,10 @@ struct Emitter<'a> {
     scopes: Vec<Scope>,
     /// Whether `records` is written as its lean view.
     lean: bool,
+    /// Whether the first column of the query that was written last is JSON.
+    last_query_is_json: bool,
+    /// The columns of the statement's result.
+    result: Columns,
 }
 
 impl<'a> Emitter<'a> {
@@ -310,6 +319,8 @@ impl<'a> Emitter<'a> {
             ctes,
             scopes,
             lean,
+            last_query_is_json: false,
+            result: Columns::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, TableAlias};
 use sqlparser::tokenizer::Token;
 
 use super::super::LEAN_RECORDS;
-use super::scope::{Columns, Relation, columns_named, view_columns};
+use super::scope::{Columns, Relation, view_columns};
 use super::{Emitter, GuardError, OWN_PREFIX, refuse_if};
 
 /// Longest name, in bytes. PostgreSQL truncates longer ones, so they could match a different name. Leaves space for a
@@ -112,7 +112,7 @@ impl Emitter<'_> {
             let schema = if self.is_postgres() { super::super::VIEW_SCHEMA } else { "temp" };
             let view = if self.lean && lower == "records" { LEAN_RECORDS } else { &lower };
             let text = format!("{schema}.{}", self.quoted(view));
-            let mut relation = Relation::new(lower.clone(), written, columns_named(columns));
+            let mut relation = Relation::new(lower.clone(), written, columns);
             relation.is_records = lower == "records";
             (text, relation)
         } else if is_own(&lower) {

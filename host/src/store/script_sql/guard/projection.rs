@@ -12,9 +12,11 @@ impl Emitter<'_> {
         let mut columns = Columns::new();
         self.list(items, |emit, item| {
             let before = emit.spent;
+            let is_json;
             let name = match item {
                 SelectItem::UnnamedExpr(expr) => {
                     emit.expr(expr)?;
+                    is_json = emit.written_is_json(expr);
                     let name = emit.name_of(expr);
                     if let Some(name) = &name {
                         let name = emit.quoted(name);
@@ -24,6 +26,7 @@ impl Emitter<'_> {
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     emit.expr(expr)?;
+                    is_json = emit.written_is_json(expr);
                     emit.push(" AS ");
                     emit.name(alias)?;
                     Some(emit.checked_name(alias)?)
@@ -50,7 +53,7 @@ impl Emitter<'_> {
             };
             let cost =
                 Cost { nodes: emit.spent.nodes - before.nodes, calls: emit.spent.calls - before.calls };
-            columns.push(Column { name, cost });
+            columns.push(Column { name, cost, is_json });
             Ok(())
         })?;
         Ok(columns)

@@ -72,6 +72,7 @@ impl Emitter<'_> {
         if let Some(limit) = limit_clause {
             self.limit(limit)?;
         }
+        self.last_query_is_json = columns.first().is_some_and(|column| column.is_json);
         Ok(columns)
     }
 
@@ -191,6 +192,7 @@ impl Emitter<'_> {
                 for (column, other) in columns.iter_mut().zip(right) {
                     column.cost.nodes = column.cost.nodes.saturating_add(other.cost.nodes);
                     column.cost.calls = column.cost.calls.saturating_add(other.cost.calls);
+                    column.is_json &= other.is_json;
                 }
                 Ok(without_tables(columns))
             }

@@ -28,11 +28,13 @@ pub(super) struct Column {
     /// `None` if the column can't be named.
     pub(super) name: Option<String>,
     pub(super) cost: Cost,
+    /// Whether its values are JSON, although the database may only know that they are texts.
+    pub(super) is_json: bool,
 }
 
 impl Column {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: Some(name.to_owned()), cost: Cost::default() }
+        Self { name: Some(name.to_owned()), cost: Cost::default(), is_json: false }
     }
 }
 
@@ -59,14 +61,15 @@ const LEXICONS: &[&str] = &[
 /// SQLite's row id, which `*` does not include.
 const ROWID: &[&str] = &["rowid"];
 
-pub(super) fn view_columns(name: &str) -> Option<&'static [&'static str]> {
-    Some(match name {
-        "records" => RECORDS,
-        "record_refs" => RECORD_REFS,
-        "labels" => LABELS,
-        "lexicons" => LEXICONS,
+pub(super) fn view_columns(name: &str) -> Option<Columns> {
+    let (names, json) = match name {
+        "records" => (RECORDS, "record"),
+        "record_refs" => (RECORD_REFS, ""),
+        "labels" => (LABELS, ""),
+        "lexicons" => (LEXICONS, "lexicon_json"),
         _ => return None,
-    })
+    };
+    Some(names.iter().map(|name| Column { is_json: *name == json, ..Column::new(name) }).collect())
 }
 
 pub(super) fn columns_named(names: &[&str]) -> Columns {
@@ -75,11 +78,13 @@ pub(super) fn columns_named(names: &[&str]) -> Columns {
 
 /// The own tables that a statement may use, with their columns.
 #[derive(Clone, Debug, Default)]
-pub struct Catalog(BTreeMap<String, Vec<String>>);
+pub struct Catalog(BTreeMap<String, Columns>);
 
 impl Catalog {
-    pub fn add(&mut self, table: &str, column: &str) {
-        self.0.entry(table.to_owned()).or_default().push(column.to_owned());
+    /// Adds a column of an own table. `is_json`: its declared type is JSON.
+    pub fn add(&mut self, table: &str, column: &str, is_json: bool) {
+        let column = Column { is_json, ..Column::new(column) };
+        self.0.entry(table.to_owned()).or_default().push(column);
     }
 }
 
@@ -135,6 +140,7 @@ pub(super) struct ResolvedColumn {
     /// Its SQL.
     pub(super) text: String,
     pub(super) cost: Cost,
+    pub(super) is_json: bool,
     /// For a column of `records`: the prefix of that relation's other columns.
     pub(super) of_records: Option<String>,
 }
@@ -167,8 +173,7 @@ impl Emitter<'_> {
 
     /// The columns of an own table.
     pub(super) fn own_columns(&self, lower: &str) -> Result<Columns, GuardError> {
-        let found = self.catalog.0.get(lower).ok_or_else(|| GuardError::Missing(lower.to_owned()))?;
-        Ok(found.iter().map(|name| Column::new(name)).collect())
+        self.catalog.0.get(lower).cloned().ok_or_else(|| GuardError::Missing(lower.to_owned()))
     }
 
     pub(super) fn own_relation(&self, lower: &str, alias: String) -> Result<Relation, GuardError> {
@@ -187,11 +192,12 @@ impl Emitter<'_> {
     fn resolved(&self, relation: &Relation, column: &Column) -> ResolvedColumn {
         let before = if relation.alias.is_empty() { String::new() } else { format!("{}.", relation.alias) };
         let text = format!("{before}{}", self.quoted(column.name.as_deref().unwrap_or_default()));
-        ResolvedColumn { text, cost: column.cost, of_records: relation.is_records.then_some(before) }
+        let of_records = relation.is_records.then_some(before);
+        ResolvedColumn { text, cost: column.cost, is_json: column.is_json, of_records }
     }
 
     fn unqualified(&self, name: &str) -> ResolvedColumn {
-        ResolvedColumn { text: self.quoted(name), cost: Cost::default(), of_records: None }
+        ResolvedColumn { text: self.quoted(name), cost: Cost::default(), is_json: false, of_records: None }
     }
 
     /// Resolves an unqualified name in one scope.

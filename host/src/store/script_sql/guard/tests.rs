@@ -19,7 +19,7 @@ fn catalog() -> Catalog {
         ("script_x", "n uri id indexed_at did a"),
         ("script_log", "id at what"),
     ] {
-        columns.split(' ').for_each(|column| catalog.add(table, column));
+        columns.split(' ').for_each(|column| catalog.add(table, column, false));
     }
     catalog
 }

@@ -256,7 +256,7 @@ impl Emitter<'_> {
             scope.relations.iter_mut().for_each(|relation| relation.alias.clear());
         }
         self.push(" RETURNING ");
-        self.projection(items)?;
+        self.result = self.projection(items)?;
         Ok(true)
     }
 }

@@ -95,7 +95,7 @@ const OF_ONE_ARGUMENT: &str = "SELECT DISTINCT proname::text FROM pg_proc WHERE 
 
 fn catalog() -> Catalog {
     let mut catalog = Catalog::default();
-    catalog.add("script_own", "x");
+    catalog.add("script_own", "x", false);
     catalog
 }
 
