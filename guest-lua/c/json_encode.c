@@ -41,30 +41,35 @@ static int is_identifier(const char *name, size_t n) {
   return n > 0;
 }
 
-/* Raises an error about the value that is being encoded: its name and path, like `result.items[3].when`, and the message. */
-static _Noreturn void json_raise(Encoder *e, const char *format, ...) {
-  lua_State *L = e->L;
-  luaL_checkstack(L, 12, NULL);
-  lua_pushstring(L, e->what);
+/* Writes the path of the value that is being encoded, like `.items[3].when`, with a NUL. Allocates nothing: a collection of
+   garbage could run Lua code, and that could encode something else. */
+static void write_path(const Encoder *e, char *out) {
   for (int i = 0; i < e->depth && i < PATH_STEPS; i++) {
-    if (json_path[i].name) {
-      const char *name = getstr(json_path[i].name);
-      size_t n = tsslen(json_path[i].name);
-      int plain = is_identifier(name, n), cut = n > PATH_NAME;
-      lua_pushstring(L, plain ? "." : "[\"");
-      lua_pushlstring(L, name, cut ? PATH_NAME : n);
-      lua_pushfstring(L, "%s%s", cut ? "…" : "", plain ? "" : "\"]");
-      lua_concat(L, 4);
+    const TString *name = json_path[i].name;
+    size_t n = name ? tsslen(name) : 0;
+    size_t kept = n > PATH_NAME ? PATH_NAME : n;
+    int dotted = name && is_identifier(getstr(name), n);
+    out = stpcpy(out, dotted ? "." : name ? "[\"" : "[");
+    if (name) {
+      memcpy(out, getstr(name), kept);
+      out = stpcpy(out + kept, kept < n ? "…" : "");
     } else {
-      lua_pushfstring(L, "[%I]", (lua_Integer)json_path[i].index);
-      lua_concat(L, 2);
+      out += integer_text(out, (lua_Integer)json_path[i].index);
     }
+    out = stpcpy(out, dotted ? "" : name ? "\"]" : "]");
   }
+  strcpy(out, e->depth > PATH_STEPS ? "…" : "");
+}
+
+/* Raises an error about the value that is being encoded: its name and path, like `result.items[3].when`, and the message. */
+static _Noreturn void json_raise(const Encoder *e, const char *format, ...) {
+  char path[PATH_STEPS * (PATH_NAME + 8) + 4];
+  write_path(e, path);
   va_list args;
   va_start(args, format);
-  const char *message = lua_pushvfstring(L, format, args);
+  const char *message = lua_pushvfstring(e->L, format, args);
   va_end(args);
-  raise(L, "%s%s: %s", lua_tostring(L, -2), e->depth > PATH_STEPS ? "…" : "", message);
+  raise(e->L, "%s%s: %s", e->what, path, message);
 }
 
 static void encode_integer(Encoder *e, lua_Integer value) {

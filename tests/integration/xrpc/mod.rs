@@ -5,3 +5,4 @@ mod procedure;
 mod scripted;
 mod service;
 mod shares;
+mod statuses;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout_at;
-use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
+use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap, WasmCoreDump};
 
 use crate::fair_share::Full;
 use crate::scripts::failure::{FailureKind, ScriptFailure};
@@ -186,6 +186,34 @@ fn trap_failure(error: &wasmtime::Error, metered: &MeteredStore<'_>) -> ScriptFa
 }
 
 fn internal(error: &wasmtime::Error) -> ScriptFailure {
-    tracing::error!(error = format!("{error:#}"), "the script engine failed");
-    ScriptFailure::new(FailureKind::Internal, format!("{error:#}"))
+    // A core dump in the chain of causes lists the guest's memories and globals.
+    let text = if error.is::<WasmCoreDump>() { error.root_cause().to_string() } else { format!("{error:#}") };
+    tracing::error!(error = text, "the script engine failed");
+    ScriptFailure::new(FailureKind::Internal, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fair_share::Tenant;
+
+    #[test]
+    fn a_run_is_told_the_bound_that_it_exceeded() {
+        let second = Duration::from_secs(1);
+        let bounds = |total: Duration, slice: Duration| RunBounds {
+            tenant: Some(Tenant::Instance),
+            total,
+            slice,
+            calls: Arc::default(),
+        };
+        let job = bounds(1_000 * second, 10 * second);
+        let message = |spent: Duration, bounds: &RunBounds| {
+            let failure = time_exceeded(spent, bounds);
+            assert_eq!(failure.kind, FailureKind::Limit);
+            failure.message
+        };
+        assert_eq!(message(1_001 * second, &job), "computed for more than 1000s");
+        assert_eq!(message(600 * second, &job), "computed for more than 10s between two calls into the server");
+        assert_eq!(message(11 * second, &bounds(10 * second, 10 * second)), "computed for more than 10s");
+    }
 }

@@ -24,8 +24,8 @@ const STACK_POINTER: &str = "__stack_pointer";
 /// Bytes of C stack for [`SCRIPT_LINE`]: a fraction of the guest's stack, below which its data begins.
 const STACK: i32 = 64 << 10;
 
-/// Fuel for [`SCRIPT_LINE`], which walks the deepest stack that Lua allows with a fifth of it.
-const FUEL: u64 = 500_000_000;
+/// Fuel for [`SCRIPT_LINE`], a millisecond: it walks the frames above the script's, of which Lua allows some hundred.
+const FUEL: u64 = 10_000_000;
 
 /// Finds lines; one per engine.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl Autopsy {
         // The run's use of fuel is read from what is left.
         let fuel = store.get_fuel().ok()?;
         let line = self.read(store).await.unwrap_or_else(|error| {
-            tracing::debug!(error = format!("{error:#}"), "the line of a stopped script is unknown");
+            tracing::debug!(error = error.root_cause().to_string(), "the line of a stopped script is unknown");
             0
         });
         store.set_fuel(fuel).ok()?;

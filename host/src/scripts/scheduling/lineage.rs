@@ -23,10 +23,14 @@ pub struct Lineage {
 impl Lineage {
     /// For a run that no script called.
     pub(in crate::scripts) fn root(kind: TriggerKind) -> Self {
-        let (time, factor) = match kind.context() {
-            "job" => (limits::JOB_TIME, limits::JOB_FACTOR),
-            "record" | "label" => (limits::EVENT_TIME, 1),
-            _ => (limits::RUN_TIME, 1),
+        let (time, factor) = match kind {
+            TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_FACTOR),
+            TriggerKind::Query | TriggerKind::Procedure => (limits::RUN_TIME, 1),
+            TriggerKind::RecordCreate
+            | TriggerKind::RecordUpdate
+            | TriggerKind::RecordDelete
+            | TriggerKind::RecordIndex
+            | TriggerKind::LabelApply => (limits::EVENT_TIME, 1),
         };
         Self {
             depth: 0,

@@ -15,7 +15,6 @@ use crate::trigger::Trigger;
 fn has_line(failure: &ScriptFailure, line: u32, source: &str) {
     assert_eq!(failure.line, Some(line), "{source}: {failure}");
     assert!(failure.message.starts_with(&format!("{TRIGGER}:{line}: ")), "{source}: {failure}");
-    assert_eq!(failure.message.matches(&format!("{TRIGGER}:{line}: {TRIGGER}:{line}: ")).count(), 0, "{failure}");
 }
 
 /// Runs each text as the third line of `handle()`, and checks that the failure names that line.
@@ -106,7 +105,7 @@ async fn limits_have_one() {
             ("local s = 'x' while true do s = s .. s end", "not enough memory"),
             ("while true do t[#t + 1] = ('x'):rep(100000) .. #t end", "not enough memory"),
             ("return ('x'):rep(1 << 30)", "not enough memory"),
-            ("pcall(string.rep, 'x', 1 << 30) return ('x'):rep(1 << 30)", "not enough memory"),
+            ("pcall(string.rep, 'x', 1 << 30) t = ('x'):rep(1 << 30)", "not enough memory"),
             ("coroutine.wrap(function() local s = 'x' while true do s = s .. s end end)()", "not enough memory"),
             ("return json.encode(('\\0'):rep(10 << 20))", "not enough memory"),
         ],
