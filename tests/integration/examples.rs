@@ -120,7 +120,8 @@ impl Example {
             answer.status.as_u16(),
             self.status.unwrap_or(200),
             "{place}: {}\n{}",
-            answer.text, log.body["events"][0]["detail"]["error"]
+            answer.text,
+            log.body["events"][0]["detail"]["error"]
         );
         if let Some(returns) = &self.returns {
             assert_eq!(&answer.body, returns, "{place}");

@@ -57,7 +57,11 @@ async fn errors_are_reported_with_file_and_line() {
     let folder = dir.path().display().to_string();
     let output = world.server.run(&["script", "check", &folder]);
     assert_eq!((output.status.code(), err(&output).lines().count()), (Some(1), 5), "{}", err(&output));
-    assert!(err(&output).contains(&format!("{folder}/fine.lua: it is not in a folder named like")), "{}", err(&output));
+    assert!(
+        err(&output).contains(&format!("{folder}/fine.lua: it is not in a folder named like")),
+        "{}",
+        err(&output)
+    );
     assert!(!world.server.run(&["script", "check", "/nowhere.lua"]).status.success());
 }
 
@@ -147,7 +151,12 @@ async fn a_refusal_names_the_fix() {
     assert!(message.contains("nonsense.lua: its name is not a trigger of this kind"), "{message}");
     assert!(message.contains("bound to nothing") && message.contains("nothing was pushed"), "{message}");
     let check = server.run(&["script", "check", &folder]);
-    assert_eq!((check.status.code(), err(&check).contains("nonsense.lua")), (Some(1), true), "{}", err(&check));
+    assert_eq!(
+        (check.status.code(), err(&check).contains("nonsense.lua")),
+        (Some(1), true),
+        "{}",
+        err(&check)
+    );
     let stored = server.admin(Method::GET, "/admin/scripts/xrpc.query:com.example.one", None).await;
     assert_eq!(stored.status, 404, "no file was pushed: {}", stored.text);
 }

@@ -131,7 +131,8 @@ async fn a_scripted_procedure_fails_as_a_built_in_one(database: Database) {
     // A service token is no proof of a session.
     for procedure in [PUT, SAVE] {
         let token = alice.service_token(&server.did, Some(procedure)).await;
-        let call = app.request(&server, Method::POST, &format!("/xrpc/{procedure}")).bearer_auth(token).json(&body);
+        let call =
+            app.request(&server, Method::POST, &format!("/xrpc/{procedure}")).bearer_auth(token).json(&body);
         let refused = expect(401, call).await;
         assert_eq!(refused["error"], "calls to a PDS take a proof of a session: authenticate with DPoP");
     }
@@ -147,7 +148,11 @@ async fn a_scripted_procedure_fails_as_a_built_in_one(database: Database) {
         assert_eq!(ended, json!({ "error": "session expired, please re-authenticate" }), "{procedure}");
     }
     let errors = server.request(Method::GET, "/admin/events?event_type=script.error").bearer_auth(&key);
-    assert_eq!(expect(200, errors).await["events"], json!([]), "callers' sessions are no errors of the script");
+    assert_eq!(
+        expect(200, errors).await["events"],
+        json!([]),
+        "callers' sessions are no errors of the script"
+    );
     server.stop().await;
 }
 

@@ -209,7 +209,8 @@ mod tests {
         }
         let found = read_folder(dir.path()).unwrap();
         assert_eq!(found.scripts.len(), 3);
-        let mut listed: Vec<_> = found.unknown.iter().map(|file| (file.path.as_path(), file.reason)).collect();
+        let mut listed: Vec<_> =
+            found.unknown.iter().map(|file| (file.path.as_path(), file.reason)).collect();
         listed.sort_unstable();
         let mut expected: Vec<_> =
             unknown.iter().map(|(path, reason)| (dir.path().join(path), *reason)).collect();

@@ -213,7 +213,10 @@ mod tests {
             failure.message
         };
         assert_eq!(message(1_001 * second, &job), "computed for more than 1000s");
-        assert_eq!(message(600 * second, &job), "computed for more than 10s between two calls into the server");
+        assert_eq!(
+            message(600 * second, &job),
+            "computed for more than 10s between two calls into the server"
+        );
         assert_eq!(message(11 * second, &bounds(10 * second, 10 * second)), "computed for more than 10s");
     }
 }

@@ -18,16 +18,14 @@ use instance_run::RunReport;
 use crate::clock::Clock;
 use crate::fair_share::Tenant;
 use crate::pds::Session;
-use crate::repos::caller_session::NoSession;
 use crate::random::Random;
+use crate::repos::caller_session::NoSession;
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
 use crate::scripts::library::called_methods::called_methods;
 use crate::scripts::library::tally::Tally;
 use crate::scripts::scheduling::{InstancePlaces, Lineage, ProcessorPool, TokenBuckets};
-use crate::scripts::{
-    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits,
-};
+use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
 use crate::trigger::{Trigger, TriggerKind};
 
 /// The shortest time that a throttled run waits before it tries again.

@@ -42,7 +42,10 @@ impl Autopsy {
         // The run's use of fuel is read from what is left.
         let fuel = store.get_fuel().ok()?;
         let line = self.read(store).await.unwrap_or_else(|error| {
-            tracing::debug!(error = error.root_cause().to_string(), "the line of a stopped script is unknown");
+            tracing::debug!(
+                error = error.root_cause().to_string(),
+                "the line of a stopped script is unknown"
+            );
             0
         });
         store.set_fuel(fuel).ok()?;
@@ -52,8 +55,10 @@ impl Autopsy {
     async fn read(&self, store: &mut Store<RunState>) -> Result<u32> {
         store.set_fuel(FUEL)?;
         let trapped = Instance::new_async(&mut *store, &self.0, &[]).await.err();
-        let instances =
-            trapped.as_ref().and_then(|error| error.downcast_ref::<WasmCoreDump>()).map(WasmCoreDump::instances);
+        let instances = trapped
+            .as_ref()
+            .and_then(|error| error.downcast_ref::<WasmCoreDump>())
+            .map(WasmCoreDump::instances);
         for instance in instances.unwrap_or_default() {
             let Ok(line) = instance.get_typed_func::<(), u32>(&mut *store, SCRIPT_LINE) else { continue };
             if let Some(stack) = instance.get_global(&mut *store, STACK_POINTER) {

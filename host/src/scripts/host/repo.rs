@@ -14,9 +14,9 @@ use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::pds::{self, CommitResult, PdsError, WriteAction};
 use crate::repos::{LocalError, Repos, caller_session};
 use crate::scripts::failure::FailureAnswer;
-use crate::xrpc::Answer;
 use crate::scripts::limits;
 use crate::store::StoreError;
+use crate::xrpc::Answer;
 
 impl Host for RunState {
     async fn schema(&mut self, collection: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {

@@ -234,8 +234,7 @@ impl RunState {
             fault::new(FaultCode::NoSession, format!("{function}: no PDS auth in this script context"));
         if let Some(reason) = reason {
             fault.message = format!("{}: {reason}", fault.message);
-            fault.answer =
-                Some(self.keep_answer(FailureAnswer::Pds(Answer::of_error(&reason.into()))));
+            fault.answer = Some(self.keep_answer(FailureAnswer::Pds(Answer::of_error(&reason.into()))));
         }
         Err(fault)
     }

@@ -27,19 +27,27 @@ async fn a_script_ends_with_a_status_wherever_it_raises_it() {
         format!("return error({NOT_FOUND}, 2)"),
         format!("local function deep(n) if n == 0 then error({NOT_FOUND}) end deep(n - 1) end deep(50)"),
         format!("coroutine.wrap(function() error({NOT_FOUND}) end)()"),
-        format!("local ok, e = coroutine.resume(coroutine.create(function() error({NOT_FOUND}) end)) error(e)"),
+        format!(
+            "local ok, e = coroutine.resume(coroutine.create(function() error({NOT_FOUND}) end)) error(e)"
+        ),
         format!("local ok, e = pcall(error, {NOT_FOUND}) error(e)"),
         format!("local ok, e = pcall(error, {NOT_FOUND}) assert(ok, e)"),
         format!("table.sort({{ 2, 1 }}, function() error({NOT_FOUND}) end)"),
         format!("return setmetatable({{}}, {{ __index = function() error({NOT_FOUND}) end }}).x"),
-        format!("do local x <close> = setmetatable({{}}, {{ __close = function() end }}) error({NOT_FOUND}) end"),
+        format!(
+            "do local x <close> = setmetatable({{}}, {{ __close = function() end }}) error({NOT_FOUND}) end"
+        ),
         "error({ status = 404.0, error = 'NotFound', message = 'no such list', more = print })".to_owned(),
         format!("error(setmetatable({NOT_FOUND}, {{ __tostring = function() return 'x' end }}))"),
     ] {
         let failure = stage.handle(&body).await.unwrap_err();
         assert_eq!(raised(&failure).as_ref(), Some(&expected), "{body}: {failure}");
         assert!(failure.is_intended() && !failure.is_retryable(), "{body}");
-        assert_eq!((failure.kind, failure.line, failure.fault), (FailureKind::Runtime, Some(1), None), "{body}");
+        assert_eq!(
+            (failure.kind, failure.line, failure.fault),
+            (FailureKind::Runtime, Some(1), None),
+            "{body}"
+        );
     }
     let at_load = stage.run(&format!("error({NOT_FOUND})")).await.unwrap_err();
     assert_eq!(raised(&at_load), Some(expected));
@@ -50,7 +58,9 @@ async fn a_script_ends_with_a_status_wherever_it_raises_it() {
 #[tokio::test]
 async fn a_caught_status_is_an_ordinary_table() {
     let stage = Stage::set().await;
-    let seen = stage.handle(&format!("local ok, e = pcall(error, {NOT_FOUND}) return {{ ok, e.status, e.error }}")).await;
+    let seen = stage
+        .handle(&format!("local ok, e = pcall(error, {NOT_FOUND}) return {{ ok, e.status, e.error }}"))
+        .await;
     assert_eq!(seen.unwrap(), json!([false, 404, "NotFound"]));
     let later = stage.handle(&format!("pcall(error, {NOT_FOUND}) error('mine')")).await.unwrap_err();
     assert_eq!((raised(&later), later.message.ends_with("mine")), (None, true));
@@ -75,7 +85,9 @@ async fn other_tables_are_failures_that_say_why() {
         assert!(failure.message.contains(&format!("is no answer: {reason}")), "{error}: {failure}");
         assert!(failure.message.starts_with(super::TRIGGER) && failure.line == Some(1), "{error}: {failure}");
     }
-    for error in ["{ error = 'X', message = 'y' }", "setmetatable({}, { __index = { status = 404, error = 'X' } })"] {
+    for error in
+        ["{ error = 'X', message = 'y' }", "setmetatable({}, { __index = { status = 404, error = 'X' } })"]
+    {
         let failure = stage.handle(&format!("error({error})")).await.unwrap_err();
         assert!(raised(&failure).is_none() && !failure.message.contains("no answer"), "{error}: {failure}");
     }
@@ -84,8 +96,10 @@ async fn other_tables_are_failures_that_say_why() {
 #[tokio::test]
 async fn a_fault_with_a_status_is_none() {
     let stage = Stage::set().await;
-    let failure =
-        stage.handle("local ok, e = pcall(db.get, 'x') e.status, e.error = 404, 'X' error(e)").await.unwrap_err();
+    let failure = stage
+        .handle("local ok, e = pcall(db.get, 'x') e.status, e.error = 404, 'X' error(e)")
+        .await
+        .unwrap_err();
     assert_eq!((raised(&failure), failure.answer), (None, None));
 }
 

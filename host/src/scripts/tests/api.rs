@@ -92,7 +92,12 @@ async fn failures_name_chunk_and_line() {
             Some(1),
         ),
         ("function handle()\n db.query{}\n end", FailureKind::Runtime, ":2: db.query: collection", Some(2)),
-        ("function handle()\n return print end", FailureKind::Runtime, "result: a function can't be JSON", Some(1)),
+        (
+            "function handle()\n return print end",
+            FailureKind::Runtime,
+            "result: a function can't be JSON",
+            Some(1),
+        ),
     ] {
         let failure = stage.run(source).await.unwrap_err();
         assert_eq!(failure.kind, kind, "{source}: {failure:?}");

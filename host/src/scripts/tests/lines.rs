@@ -75,7 +75,7 @@ async fn errors_of_lua_have_one() {
             ("coroutine.wrap(error)({ code = 5 })", r#"{"code":5}"#),
             ("coroutine.wrap(function() error('inside') end)()", "inside"),
             ("table.sort({ 2, 1 }, function() return db.get('x') end)", "db.get"),
-            ("setmetatable(t, { __index = db.get }) return t.x", "db.get"),
+            ("t = setmetatable(t, { __index = db.get }).x", "db.get"),
         ],
     )
     .await;
@@ -87,9 +87,15 @@ async fn limits_have_one() {
         FailureKind::Limit,
         &[
             ("while true do end", "more than 1000000 instructions"),
-            ("return print(setmetatable(t, { __tostring = function() while true do end end }))", "instructions"),
+            (
+                "return print(setmetatable(t, { __tostring = function() while true do end end }))",
+                "instructions",
+            ),
             ("coroutine.wrap(function() while true do end end)()", "instructions"),
-            ("coroutine.wrap(print)(setmetatable(t, { __tostring = function() while true do end end }))", "instr"),
+            (
+                "coroutine.wrap(print)(setmetatable(t, { __tostring = function() while true do end end }))",
+                "instr",
+            ),
             ("table.move(t, 1, 1 << 40, 2)", "too much work in library functions"),
             ("return table.move(t, 1, 1 << 40, 2)", "too much work in library functions"),
             ("return ('a'):rep(200000):find(('.-'):rep(30) .. 'b')", "too much work in library functions"),
@@ -106,7 +112,10 @@ async fn limits_have_one() {
             ("while true do t[#t + 1] = ('x'):rep(100000) .. #t end", "not enough memory"),
             ("return ('x'):rep(1 << 30)", "not enough memory"),
             ("pcall(string.rep, 'x', 1 << 30) t = ('x'):rep(1 << 30)", "not enough memory"),
-            ("coroutine.wrap(function() local s = 'x' while true do s = s .. s end end)()", "not enough memory"),
+            (
+                "coroutine.wrap(function() local s = 'x' while true do s = s .. s end end)()",
+                "not enough memory",
+            ),
             ("return json.encode(('\\0'):rep(10 << 20))", "not enough memory"),
         ],
     )
@@ -140,10 +149,17 @@ async fn a_result_that_is_no_json_has_its_path_and_the_line_of_handle() {
         ("{ list = { { 1, x = 2 } } }", "result.list[1]: a table mixes an array with named fields"),
         ("{ a = 1, b = { [true] = 1 } }", "result.b: a table has a boolean as a key"),
         ("{ a = { b = '\\xff' }, c = 1 }", "result.a.b: a string is not valid UTF-8"),
-        ("(function() local t = {} t.t = t return t end)()", "result.t.t.t.t.t.t.t.t.t.t.t.t…: nested more than 127"),
-        ("(function() local t = {} t[('x'):rep(100)] = print return t end)()", "xxx…: a function can't be JSON"),
+        (
+            "(function() local t = {} t.t = t return t end)()",
+            "result.t.t.t.t.t.t.t.t.t.t.t.t…: nested more than 127",
+        ),
+        (
+            "(function() local t = {} t[('x'):rep(100)] = print return t end)()",
+            "xxx…: a function can't be JSON",
+        ),
     ] {
-        let failure = stage.run(&format!("local x = 1\nfunction handle()\n return {result}\nend")).await.unwrap_err();
+        let failure =
+            stage.run(&format!("local x = 1\nfunction handle()\n return {result}\nend")).await.unwrap_err();
         has_line(&failure, 2, result);
         assert!(failure.message.contains(message), "{result}: {failure}");
     }
@@ -154,9 +170,8 @@ async fn a_result_that_is_no_json_has_its_path_and_the_line_of_handle() {
 #[tokio::test]
 async fn errors_of_saving_have_one() {
     let stage = Stage::set().await;
-    let check = async |source: &str| {
-        stage.engine.check(Trigger::parse(TRIGGER).unwrap(), source).await.unwrap_err()
-    };
+    let check =
+        async |source: &str| stage.engine.check(Trigger::parse(TRIGGER).unwrap(), source).await.unwrap_err();
     let deep = format!("\nlocal x = {}1{}", "(".repeat(10_000), ")".repeat(10_000));
     for (source, line) in [
         ("function handle()\n  return 1 +\nend", 3),
@@ -175,7 +190,9 @@ async fn errors_of_saving_have_one() {
 #[tokio::test]
 async fn a_byte_order_mark_and_a_first_line_for_the_shell_are_skipped() {
     let stage = Stage::set().await;
-    for head in ["\u{feff}", "#!/usr/bin/env lua\n", "\u{feff}#!/usr/bin/env lua\r\n", "# no comment of Lua\n"] {
+    for head in
+        ["\u{feff}", "#!/usr/bin/env lua\n", "\u{feff}#!/usr/bin/env lua\r\n", "# no comment of Lua\n"]
+    {
         assert_eq!(stage.run(&format!("{head}function handle() return 7 end")).await.unwrap(), 7, "{head:?}");
         let line = 2 + u32::from(head.contains('\n'));
         let failure = stage.run(&format!("{head}\nfunction handle() error('x') end")).await.unwrap_err();
@@ -187,7 +204,11 @@ async fn a_byte_order_mark_and_a_first_line_for_the_shell_are_skipped() {
         assert_eq!(stage.run(source).await.unwrap_err().kind, FailureKind::MissingHandle, "{source:?}");
     }
     let failure = stage.run("\n#!x\nfunction handle() end").await.unwrap_err();
-    assert_eq!((failure.kind, failure.line), (FailureKind::Syntax, Some(2)), "only the first line is skipped");
+    assert_eq!(
+        (failure.kind, failure.line),
+        (FailureKind::Syntax, Some(2)),
+        "only the first line is skipped"
+    );
     let bytecode = stage.run("\u{feff}\u{1b}Lua").await.unwrap_err();
     assert_eq!(bytecode.kind, FailureKind::Syntax, "{bytecode}");
 }
@@ -287,7 +308,10 @@ async fn a_run_that_waits_for_too_long_has_one() {
         let took = started.elapsed().as_secs();
         tokio::time::resume();
         assert_eq!((failure.kind, failure.line), (FailureKind::Limit, Some(3)), "{failure}");
-        assert!(failure.message.starts_with(&format!("{trigger}:3: took longer than a run may take")), "{failure}");
+        assert!(
+            failure.message.starts_with(&format!("{trigger}:3: took longer than a run may take")),
+            "{failure}"
+        );
         assert_eq!(took, seconds, "{trigger}");
     }
 }
