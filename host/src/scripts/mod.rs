@@ -20,7 +20,7 @@ mod tests;
 
 pub use engine::{Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
-pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent, Usage};
+pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};
 pub use library::{CompiledScript, Library, TallySnapshot};
 pub use runtime::ScriptRuntime;
 pub use scheduling::Lineage;
