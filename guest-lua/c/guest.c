@@ -166,9 +166,10 @@ static void note_raised(lua_State *L, int index) {
   current.raised.is_some = 0;
   if (!lua_istable(L, index) || is_fault(L, index)) return;
   take_field(L, index, "status");
-  int type = lua_type(L, -1);
+  int type = lua_type(L, -1), exact = 0;
   current.raised.is_some = type != LUA_TNIL;
-  current.raised.val.status = type == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
+  current.raised.val.status.val = type == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
+  current.raised.val.status.is_some = exact;
   lua_pop(L, 1);
   if (!current.raised.is_some) return;
   note_field(L, index, "error", &current.raised.val.error);

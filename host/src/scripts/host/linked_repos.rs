@@ -198,11 +198,12 @@ async fn with_grant<T>(
 fn grant_fault(state: &mut RunState, function: &str, error: GrantError) -> Fault {
     let message = format!("{function}: {error}");
     match error {
-        // The caller can't renew a session of the repo's owner.
-        GrantError::Pds(PdsError::Ended) => fault::new(FaultCode::NoSession, message),
+        // Not the answer of an ended session: the caller can't renew one of the repo's owner.
+        GrantError::Pds(PdsError::Ended) | GrantError::Pending | GrantError::NeedsReauth(_) => {
+            fault::new(FaultCode::NoSession, message)
+        }
         GrantError::Pds(error) => repo::pds_fault(state, function, error),
         GrantError::Store(error) => database(&error),
-        GrantError::Pending | GrantError::NeedsReauth(_) => fault::new(FaultCode::NoSession, message),
         GrantError::Unknown | GrantError::Scope(_) => fault::forbidden(message),
         GrantError::Invalid(_) => fault::new(FaultCode::BadInput, message),
     }

@@ -73,6 +73,8 @@ async fn other_tables_are_failures_that_say_why() {
         ("{ status = 500, error = 'X' }", "status must be an integer from 400 to 499"),
         ("{ status = 200, error = 'X' }", "status must be an integer from 400 to 499"),
         ("{ status = '404', error = 'X' }", "status must be an integer from 400 to 499"),
+        ("{ status = 404.5, error = 'X' }", "status must be an integer from 400 to 499"),
+        ("{ status = 0/0, error = 'X' }", "status must be an integer from 400 to 499"),
         ("{ status = 404 }", "error must be a string"),
         ("{ status = 404, error = 7 }", "error must be a string"),
         ("{ status = 404, error = '' }", "error must have 1 to 128 bytes"),
