@@ -164,7 +164,8 @@ impl Engine {
         let returned =
             result.and_then(|returned| instance_run::check_result(&returned.body).map(|()| returned));
         let returned = returned.map_err(|failure| failure.located(&script.trigger));
-        let failed = returned.as_ref().is_err_and(|failure| !failure.is_intended());
+        let has_caller = matches!(kind, TriggerKind::Query | TriggerKind::Procedure);
+        let failed = returned.as_ref().is_err_and(|failure| !(has_caller && failure.is_intended()));
         let took = started.elapsed();
         script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
         let returned = returned?;
