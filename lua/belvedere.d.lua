@@ -111,6 +111,12 @@ function log(message) end
 ---@field message string
 ---@field status integer? the HTTP status of an upstream server's response
 
+---The table with which a query or a procedure ends with an answer of its own: `error({ status = 404, error = "NotFound" })`.
+---@class belvedere.Status
+---@field status integer from 400 to 499
+---@field error string a code or a short text, up to 128 bytes
+---@field message? string a text for people
+
 -- The index ---------------------------------------------------------------------------------------------------------
 
 ---A record of the index: its fields and its address.

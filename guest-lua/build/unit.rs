@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Lua's files in the order of its own `onelua.c`. `lvm` is the metered copy; `os.c` includes `loslib`.
-const LUA: [&str; 27] = [
+/// Lua's files in the order of its own `onelua.c`. `lvm` is the metered copy; `coroutine.c` includes `lcorolib`, and
+/// `os.c` includes `loslib`.
+const LUA: [&str; 26] = [
     "lzio", "lctype", "lopcodes", "lmem", "lundump", "ldump", "lstate", "lgc", "llex", "lcode", "lparser",
     "ldebug", "lfunc", "lobject", "ltm", "lstring", "ltable", "ldo", "lvm", "lapi", "lauxlib", "lbaselib",
-    "lcorolib", "lmathlib", "lstrlib", "ltablib", "lutf8lib",
+    "lmathlib", "lstrlib", "ltablib", "lutf8lib",
 ];
 
 /// Our C files. Each may use definitions of the files before it. `glue.c` is generated.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "memory.c",
     "meter.c",
+    "coroutine.c",
     "raise.c",
     "buffer.c",
     "utf8.c",
@@ -36,7 +38,7 @@ const HEAD: &str = "#define LUA_CORE\n#define LUA_LIB\n#define ltable_c\n#define
     #undef LUA_API\n#undef LUALIB_API\n#undef LUAMOD_API\n\
     #define LUA_API static\n#define LUALIB_API static\n#define LUAMOD_API static\n\
     #include <setjmp.h>\n#include <limits.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n\
-    #include <stdlib.h>\n#include <string.h>\n#include <time.h>\n";
+    #include <stdlib.h>\n#include <string.h>\n#include <time.h>\n#include \"hooks.h\"\n";
 
 /// The folders that hold the sources, and the one that is written to.
 pub(crate) struct Folders<'a> {

@@ -5,7 +5,7 @@ enum {
   GC_HEADROOM = 512 << 10,
   /* Slots of Lua stack in the image, so that an ordinary run never grows it. */
   STACK_SLOTS = 400,
-  /* Bytes of a failure's message or traceback that are reported; the rest is cut off. */
+  /* Bytes of a failure's message or traceback, and of a text of a raised table, that are reported; the rest is cut off. */
   FAILURE_TEXT = 4 << 10,
 };
 
@@ -32,6 +32,7 @@ static int open_all(lua_State *L) {
 void exports_guest_init(void) {
   lua_State *L = main_state = lua_newstate(memory_alloc, NULL);
   if (!L) __builtin_trap();
+  meter_open(L);
   lua_atpanic(L, on_panic);
   lua_pushcfunction(L, open_all);
   if (lua_pcall(L, 0, 0, 0) != LUA_OK) __builtin_trap();
@@ -76,17 +77,50 @@ static int collect_bytes(lua_State *L, const void *bytes, size_t n, void *out) {
   return 0;
 }
 
+/* The rest of a source that is compiled. */
+typedef struct {
+  const char *at, *end;
+} Source;
+
+/* A lua_Reader that gives one line at a time, so that `meter_compiling` is the line that the parser has read. */
+static const char *read_line(lua_State *L, void *data, size_t *size) {
+  (void)L;
+  Source *source = data;
+  const char *line = source->at;
+  if (line == source->end) return NULL;
+  const char *newline = memchr(line, '\n', (size_t)(source->end - line));
+  source->at = newline ? newline + 1 : source->end;
+  meter_compiling++;
+  *size = (size_t)(source->at - line);
+  return line;
+}
+
+/* Skips a byte order mark and, as Lua does for files, the text of a first line that begins with #. Its newline stays, so
+   that the other lines keep their numbers. */
+static void skip_head(Source *source) {
+  if (source->end - source->at >= 3 && memcmp(source->at, "\xef\xbb\xbf", 3) == 0) source->at += 3;
+  if (source->at == source->end || *source->at != '#') return;
+  const char *newline = memchr(source->at, '\n', (size_t)(source->end - source->at));
+  source->at = newline ? newline : source->end;
+}
+
 bool exports_guest_compile(guest_string_t *name, guest_list_u8_t *source, guest_list_u8_t *ret, guest_failure_t *err) {
   lua_State *L = main_state;
   char chunk[LUA_IDSIZE + 1] = "=";
   size_t n = name->len < LUA_IDSIZE - 1 ? name->len : LUA_IDSIZE - 1;
   memcpy(chunk + 1, name->ptr, n);
   chunk[1 + n] = '\0';
-  int status = luaL_loadbufferx(L, (char *)source->ptr, source->len, chunk, "t");
+  Source rest = {(char *)source->ptr, (char *)source->ptr + source->len};
+  skip_head(&rest);
+  meter_compiling = 0;
+  int status = lua_load(L, read_line, &rest, chunk, "t");
+  int last = meter_compiling;
+  meter_compiling = 0;
   if (status != LUA_OK) {
     const char *message = lua_tostring(L, -1);
     int kind = status == LUA_ERRMEM ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MEMORY : BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_SYNTAX;
-    give_failure(L, err, kind, message ? line_of_message(message, chunk + 1) : 0);
+    int line = message ? line_of_message(message, chunk + 1) : 0;
+    give_failure(L, err, kind, line ? line : last);
     return false;
   }
   Buffer out = {0};
@@ -104,19 +138,70 @@ typedef struct {
   Buffer out;
   int shape;
   int missing_handle;
+  int handle_line; /* where the function handle begins */
   int line;
   char fault[FAULT_CODE];
-  int64_t upstream;
+  int64_t answer;
+  belvedere_script_types_option_raised_t raised;
 } Run;
 
 static Run current;
 
-/* The message handler: records the script's line and the fault, and turns the error into text: the message, a NUL, and
-   the traceback. */
+static void note_field(lua_State *L, int index, const char *name, belvedere_script_types_field_t *field) {
+  size_t n;
+  take_field(L, index, name);
+  int type = lua_type(L, -1);
+  field->tag = type == LUA_TNIL      ? BELVEDERE_SCRIPT_TYPES_FIELD_ABSENT
+               : type == LUA_TSTRING ? BELVEDERE_SCRIPT_TYPES_FIELD_TEXT
+                                     : BELVEDERE_SCRIPT_TYPES_FIELD_OTHER;
+  if (type == LUA_TSTRING) {
+    const char *text = lua_tolstring(L, -1, &n);
+    give_text(&field->val.text, text, n);
+  }
+  lua_pop(L, 1);
+}
+
+/* If the value at `index` is a table with a status, and no fault, stores the fields from which the host makes an answer. */
+static void note_raised(lua_State *L, int index) {
+  current.raised.is_some = 0;
+  if (!lua_istable(L, index) || is_fault(L, index)) return;
+  take_field(L, index, "status");
+  int type = lua_type(L, -1), exact = 0;
+  current.raised.is_some = type != LUA_TNIL;
+  current.raised.val.status.val = type == LUA_TNUMBER ? lua_tointegerx(L, -1, &exact) : 0;
+  current.raised.val.status.is_some = exact;
+  lua_pop(L, 1);
+  if (!current.raised.is_some) return;
+  note_field(L, index, "error", &current.raised.val.error);
+  note_field(L, index, "message", &current.raised.val.message);
+}
+
+static int error_json(lua_State *L) {
+  json_scratch.len = 0;
+  json_encode(L, 1, &json_scratch, "error");
+  lua_pushlstring(L, json_scratch.data, json_scratch.len);
+  return 1;
+}
+
+/* Pushes the error at `index` as text: a table that has no text of its own as JSON, or why that can't be. */
+static void push_error_text(lua_State *L, int index) {
+  if (lua_istable(L, index) && luaL_getmetafield(L, index, "__tostring") == LUA_TNIL) {
+    lua_pushcfunction(L, error_json);
+    lua_pushvalue(L, index);
+    lua_pcall(L, 1, 1, 0);
+    index = lua_gettop(L);
+  }
+  luaL_tolstring(L, index, NULL);
+}
+
+/* The message handler: records the script's line and what the host needs to know of the error, and turns it into text:
+   the message, a NUL, and the traceback. */
 static int on_error(lua_State *L) {
-  current.line = script_line(L);
-  note_fault(L, 1, current.fault, &current.upstream);
-  luaL_tolstring(L, 1, NULL);
+  int line = script_line(L);
+  current.line = line ? line : current.handle_line;
+  note_fault(L, 1, current.fault, &current.answer);
+  note_raised(L, 1);
+  push_error_text(L, 1);
   lua_pushlstring(L, "", 1);
   luaL_traceback(L, L, NULL, 1);
   lua_concat(L, 3);
@@ -176,17 +261,19 @@ static int run_protected(lua_State *L) {
     return luaL_error(L, "the script defines no function handle()");
   }
   if (!current.globals) return 0;
+  const TValue *handle = s2v(L->top.p - 1);
+  if (ttisLclosure(handle)) current.handle_line = clLvalue(handle)->p->linedefined;
   lua_call(L, 0, 1);
   int type = lua_type(L, -1);
   current.shape = type == LUA_TNIL     ? BELVEDERE_SCRIPT_TYPES_SHAPE_NOTHING
                   : type == LUA_TTABLE ? BELVEDERE_SCRIPT_TYPES_SHAPE_TABLE
                                        : BELVEDERE_SCRIPT_TYPES_SHAPE_OTHER;
-  json_encode(L, -1, &current.out, "the result of handle()");
+  json_encode(L, -1, &current.out, "result");
   return 0;
 }
 
-/* Adds the fault that `on_error` recorded to the failure. */
-static void give_fault(guest_failure_t *failure) {
+/* Adds what `on_error` recorded about the error to the failure. */
+static void give_error(guest_failure_t *failure) {
   size_t n = strlen(current.fault);
   if (n) {
     guest_list_u8_t text;
@@ -194,10 +281,11 @@ static void give_fault(guest_failure_t *failure) {
     failure->fault.is_some = 1;
     failure->fault.val = (guest_string_t){.ptr = text.ptr, .len = text.len};
   }
-  if (current.upstream >= 0 && current.upstream <= UINT32_MAX) {
-    failure->upstream.is_some = 1;
-    failure->upstream.val = (uint32_t)current.upstream;
+  if (current.answer >= 0 && current.answer <= UINT32_MAX) {
+    failure->answer.is_some = 1;
+    failure->answer.val = (uint32_t)current.answer;
   }
+  failure->raised = current.raised;
 }
 
 /* Whether an error with an ordinary status is an out-of-memory error: Lua's string buffers raise it as a plain error
@@ -209,7 +297,7 @@ static int out_of_memory(lua_State *L) {
 static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,
                 uint32_t instructions, bool sliced, guest_failure_t *err) {
   lua_State *L = main_state;
-  current = (Run){.bytecode = *bytecode, .globals = globals, .context = context, .seed = seed, .upstream = -1};
+  current = (Run){.bytecode = *bytecode, .globals = globals, .context = context, .seed = seed, .answer = -1};
   meter_left = (int32_t)instructions;
   meter_slice = sliced ? (int32_t)instructions : 0;
   lua_pushcfunction(L, on_error);
@@ -219,8 +307,9 @@ static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_
   int kind = current.missing_handle ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MISSING_HANDLE
              : status == LUA_ERRMEM || out_of_memory(L) ? BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MEMORY
                                     : BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_RUNTIME;
-  give_failure(L, err, kind, current.line);
-  give_fault(err);
+  int is_memory = kind == BELVEDERE_SCRIPT_TYPES_FAILURE_KIND_MEMORY;
+  give_failure(L, err, kind, status == LUA_ERRMEM ? meter_memory_line : current.line);
+  if (!is_memory) give_error(err);
   return false;
 }
 

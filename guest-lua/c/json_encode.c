@@ -4,10 +4,22 @@
 typedef struct {
   lua_State *L;
   Buffer *out;
-  const char *what; /* prefix of error messages */
+  const char *what; /* the name of the value in error messages */
+  int depth; /* how many tables the value being encoded is in */
 } Encoder;
 
-enum { JSON_DEPTH = 127 }; /* nested arrays and objects */
+enum {
+  JSON_DEPTH = 127, /* nested arrays and objects */
+  PATH_STEPS = 12, /* of the path in an error message */
+  PATH_NAME = 60, /* bytes of a name in it */
+};
+
+/* Where the encoder is: for each table that it is in, the name or else the index of the value. Not reentrant, because
+   encoding runs no Lua code. */
+static struct {
+  const TString *name; /* NULL for an array */
+  lua_Unsigned index;
+} json_path[JSON_DEPTH + 1];
 
 /* json.null is a light userdata with this address. */
 static char json_null;
@@ -21,6 +33,44 @@ static Table *json_array_mark;
 #define RECORD_METATABLE "belvedere.record"
 #define RECORD_SHOWN "belvedere.record.shown"
 static Table *json_record_mark, *json_record_shown;
+
+/* Whether a name can follow a dot, as in Lua. */
+static int is_identifier(const char *name, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!(lislalpha((unsigned char)name[i]) || (i > 0 && lisdigit((unsigned char)name[i])))) return 0;
+  return n > 0;
+}
+
+/* Writes the path of the value that is being encoded, like `.items[3].when`, with a NUL. Allocates nothing: a collection of
+   garbage could run Lua code, and that could encode something else. */
+static void write_path(const Encoder *e, char *out) {
+  for (int i = 0; i < e->depth && i < PATH_STEPS; i++) {
+    const TString *name = json_path[i].name;
+    size_t n = name ? tsslen(name) : 0;
+    size_t kept = n > PATH_NAME ? PATH_NAME : n;
+    int dotted = name && is_identifier(getstr(name), n);
+    out = stpcpy(out, dotted ? "." : name ? "[\"" : "[");
+    if (name) {
+      memcpy(out, getstr(name), kept);
+      out = stpcpy(out + kept, kept < n ? "…" : "");
+    } else {
+      out += integer_text(out, (lua_Integer)json_path[i].index);
+    }
+    out = stpcpy(out, dotted ? "" : name ? "\"]" : "]");
+  }
+  strcpy(out, e->depth > PATH_STEPS ? "…" : "");
+}
+
+/* Raises an error about the value that is being encoded: its name and path, like `result.items[3].when`, and the message. */
+static _Noreturn void json_raise(const Encoder *e, const char *format, ...) {
+  char path[PATH_STEPS * (PATH_NAME + 8) + 4];
+  write_path(e, path);
+  va_list args;
+  va_start(args, format);
+  const char *message = lua_pushvfstring(e->L, format, args);
+  va_end(args);
+  raise(e->L, "%s%s: %s", e->what, path, message);
+}
 
 static void encode_integer(Encoder *e, lua_Integer value) {
   e->out->len += (size_t)integer_text(buffer_reserve(e->L, e->out, INTEGER_TEXT), value);
@@ -53,7 +103,7 @@ static int encode_decimals(Encoder *e, lua_Number value) {
    17) that parse to the same number. */
 static void encode_float(Encoder *e, lua_Number value) {
   const lua_Number exact = 9007199254740992.0; /* 2^53 */
-  if (!isfinite(value)) raise(e->L, "%s: %s is not a JSON number", e->what, value != value ? "nan" : "infinity");
+  if (!isfinite(value)) json_raise(e, "%s is not a JSON number", value != value ? "nan" : "infinity");
   if (value >= -exact && value <= exact && value == (lua_Number)(lua_Integer)value) {
     encode_integer(e, (lua_Integer)value);
     return;
@@ -92,7 +142,7 @@ static void encode_string(Encoder *e, const TString *s) {
   while ((p = text_plain(p, end, 1)) < end) {
     if (*p >= 0x80) {
       size_t length = utf8_length(p, end);
-      if (!length) raise(e->L, "%s: a string is not valid UTF-8", e->what);
+      if (!length) json_raise(e, "a string is not valid UTF-8");
       p += length;
     } else {
       buffer_put(e->L, e->out, (const char *)plain, (size_t)(p - plain));
@@ -124,13 +174,13 @@ static Census table_census(Encoder *e, Table *t) {
     if (isempty(gval(node))) continue;
     if (keyisinteger(node)) {
       lua_Integer key = keyival(node);
-      if (key < 1) raise(e->L, "%s: a table with the key %I is neither an array nor an object", e->what, key);
+      if (key < 1) json_raise(e, "a table with the key %I is neither an array nor an object", key);
       census.indices++;
       if ((lua_Unsigned)key > census.last) census.last = (lua_Unsigned)key;
     } else if (novariant(keytt(node)) == LUA_TSTRING) {
       census.names++;
     } else {
-      raise(e->L, "%s: a table has a %s as a key", e->what, ttypename(novariant(keytt(node))));
+      json_raise(e, "a table has a %s as a key", ttypename(novariant(keytt(node))));
     }
   }
   return census;
@@ -140,8 +190,10 @@ static void encode_value(Encoder *e, const TValue *value, int depth);
 
 static void encode_array(Encoder *e, Table *t, lua_Unsigned length, int depth) {
   buffer_putc(e->L, e->out, '[');
+  json_path[depth - 1].name = NULL;
   for (lua_Unsigned i = 1; i <= length; i++) {
     if (i > 1) buffer_putc(e->L, e->out, ',');
+    json_path[depth - 1].index = i;
     encode_value(e, luaH_getint(t, (lua_Integer)i), depth);
   }
   buffer_putc(e->L, e->out, ']');
@@ -156,6 +208,8 @@ static void encode_members(Encoder *e, Table *t, Table *except, int depth, int *
     if (except && !isempty(luaH_getstr(except, name))) continue;
     if (!*first) buffer_putc(e->L, e->out, ',');
     *first = 0;
+    json_path[depth - 1].name = name;
+    e->depth = depth;
     encode_string(e, name);
     buffer_putc(e->L, e->out, ':');
     encode_value(e, gval(node), depth);
@@ -184,16 +238,16 @@ static void encode_record(Encoder *e, Table *t, int depth) {
 
 static void encode_table(Encoder *e, Table *t, int depth) {
   lua_State *L = e->L;
-  if (depth > JSON_DEPTH) raise(L, "%s: nested more than %d levels deep", e->what, JSON_DEPTH);
+  if (depth > JSON_DEPTH) json_raise(e, "nested more than %d levels deep", JSON_DEPTH);
   sethvalue2s(L, L->top.p, t); /* keeps it alive while its fields are written; json_encode checked the stack space */
   L->top.p++;
   Census census = table_census(e, t);
   int marked = t->metatable == json_array_mark, record = t->metatable == json_record_mark;
-  if ((census.names || record) && (census.indices || marked)) raise(L, "%s: a table mixes an array with named fields", e->what);
+  if ((census.names || record) && (census.indices || marked)) json_raise(e, "a table mixes an array with named fields");
   if (census.indices) {
     /* Holes are written as null if Lua's # covers the last index or if at least half of the indices are present. */
     if (census.last > 2 * census.indices && census.last > luaH_getn(t))
-      raise(L, "%s: an array has a value at %I but only %I in all", e->what, (lua_Integer)census.last, (lua_Integer)census.indices);
+      json_raise(e, "an array has a value at %I but only %I in all", (lua_Integer)census.last, (lua_Integer)census.indices);
     encode_array(e, t, census.last, depth);
   } else if (marked) {
     buffer_literal(L, e->out, "[]");
@@ -206,6 +260,7 @@ static void encode_table(Encoder *e, Table *t, int depth) {
 }
 
 static void encode_value(Encoder *e, const TValue *value, int depth) {
+  e->depth = depth;
   switch (ttypetag(value)) {
     case LUA_VFALSE: buffer_literal(e->L, e->out, "false"); return;
     case LUA_VTRUE: buffer_literal(e->L, e->out, "true"); return;
@@ -219,13 +274,13 @@ static void encode_value(Encoder *e, const TValue *value, int depth) {
         buffer_literal(e->L, e->out, "null");
         return;
       }
-      raise(e->L, "%s: a %s is no JSON value", e->what, luaT_typenames_[ttype(value) + 1]);
+      json_raise(e, "a %s can't be JSON", luaT_typenames_[ttype(value) + 1]);
   }
 }
 
 /* Appends the value at `index` to `out`. */
 static void json_encode(lua_State *L, int index, Buffer *out, const char *what) {
-  Encoder e = {L, out, what};
+  Encoder e = {L, out, what, 0};
   luaL_checkstack(L, JSON_DEPTH + 8, what);
   encode_value(&e, index2value(L, index), 0);
 }

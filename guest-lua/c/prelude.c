@@ -3,7 +3,7 @@
 static int prelude_encode(lua_State *L) {
   luaL_checkany(L, 1);
   json_scratch.len = 0;
-  json_encode(L, 1, &json_scratch, "json.encode");
+  json_encode(L, 1, &json_scratch, "json.encode: value");
   lua_pushlstring(L, json_scratch.data, json_scratch.len);
   return 1;
 }
@@ -110,16 +110,65 @@ static void libraries_open(lua_State *L) {
   remove_field(L, LUA_STRLIBNAME, "dump");
   luaL_newlib(L, os_functions);
   lua_setglobal(L, "os");
-  /* Only `require`, which scripts don't have, needs the table of loaded modules. */
+}
+
+static int entry_done(lua_State *L, int status, lua_KContext context) {
+  (void)status, (void)context;
+  return lua_gettop(L);
+}
+
+/* A function of the prelude as scripts see it: a C function, which leaves the caller's frame on the stack. A tail call of a
+   Lua function replaces that frame, and errors would have no line. */
+static int entry(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, entry_done);
+  return lua_gettop(L);
+}
+
+/* entries(table): makes each Lua function in the table an entry, and returns the table. */
+static int prelude_entries(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
   lua_pushnil(L);
-  lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  while (lua_next(L, 1)) {
+    if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
+      lua_pushcclosure(L, entry, 1);
+      lua_pushvalue(L, -2);
+      lua_insert(L, -2);
+      lua_rawset(L, 1);
+    } else {
+      lua_pop(L, 1);
+    }
+  }
+  return 1;
+}
+
+/* Makes the global functions, and those in global tables, entries. Registers the tables where Lua looks for the names of
+   functions in error messages. */
+static void open_entries(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_pushglobaltable(L);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    if (lua_istable(L, -1)) {
+      lua_pushcfunction(L, prelude_entries);
+      lua_pushvalue(L, -2);
+      lua_call(L, 1, 0);
+      lua_pushvalue(L, -2);
+      lua_pushvalue(L, -2);
+      lua_rawset(L, -6);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 2);
 }
 
 /* Pushes the table of internals, the second argument of every prelude file. */
 static void push_internals(lua_State *L) {
   static const luaL_Reg internals[] = {
       {"raise", prelude_raise}, {"encode", prelude_encode}, {"decode", prelude_decode}, {"array", prelude_array},
-      {"text", prelude_text},   {NULL, NULL}};
+      {"text", prelude_text},   {"entries", prelude_entries}, {NULL, NULL}};
   luaL_newlib(L, internals);
   lua_pushlightuserdata(L, &json_null);
   lua_setfield(L, -2, "null");
@@ -156,5 +205,6 @@ static int prelude_open(lua_State *L) {
     lua_call(L, 2, 0);
   }
   lua_pop(L, 3);
+  open_entries(L);
   return hooks;
 }

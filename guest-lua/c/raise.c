@@ -3,14 +3,8 @@
 /* Pushes "chunk:line: " of the nearest frame of the script, or "". */
 static void push_position(lua_State *L) {
   lua_Debug frame;
-  for (int level = 0; lua_getstack(L, level, &frame); level++) {
-    lua_getinfo(L, "Sl", &frame);
-    if (frame.currentline > 0 && strcmp(frame.source, PRELUDE_NAME) != 0) {
-      lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
-      return;
-    }
-  }
-  lua_pushliteral(L, "");
+  if (script_frame(L, &frame)) lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
+  else lua_pushliteral(L, "");
 }
 
 /* The metatable of fault objects: tostring and .. use the message. Scripts can't get at it. */
@@ -79,22 +73,26 @@ static int prelude_raise(lua_State *L) {
   raise_fault(L);
 }
 
-/* If the value at `index` is a fault, stores its code and the number of the upstream response behind it (else -1). Runs
-   no metamethods and allocates nothing but the two keys. */
-static void note_fault(lua_State *L, int index, char code[FAULT_CODE], int64_t *upstream) {
-  code[0] = '\0';
-  *upstream = -1;
-  if (!lua_istable(L, index) || !lua_getmetatable(L, index)) return;
+static int is_fault(lua_State *L, int index) {
+  if (!lua_istable(L, index) || !lua_getmetatable(L, index)) return 0;
   luaL_getmetatable(L, FAULT_METATABLE);
-  int is_fault = lua_rawequal(L, -1, -2);
+  int same = lua_rawequal(L, -1, -2);
   lua_pop(L, 2);
-  if (!is_fault) return;
+  return same;
+}
+
+/* If the value at `index` is a fault, stores its code and the number of the answer that goes with it (else -1). Runs no
+   metamethods and allocates nothing but the two keys. */
+static void note_fault(lua_State *L, int index, char code[FAULT_CODE], int64_t *answer) {
+  code[0] = '\0';
+  *answer = -1;
+  if (!is_fault(L, index)) return;
   lua_pushliteral(L, "code");
   if (lua_rawget(L, index) == LUA_TSTRING) {
     strncpy(code, lua_tostring(L, -1), FAULT_CODE - 1);
     code[FAULT_CODE - 1] = '\0';
   }
-  lua_pushliteral(L, "upstream");
-  if (lua_rawget(L, index) == LUA_TNUMBER) *upstream = lua_tointeger(L, -1);
+  lua_pushliteral(L, "answer");
+  if (lua_rawget(L, index) == LUA_TNUMBER) *answer = lua_tointeger(L, -1);
   lua_pop(L, 2);
 }

@@ -35,7 +35,7 @@ function methods.mime_type(object)
   return blob_of(object, "blob:mime_type").mime_type
 end
 
-local blob_metatable = { __index = methods, __name = "blob", __metatable = false }
+local blob_metatable = { __index = internal.entries(methods), __name = "blob", __metatable = false }
 
 function blob_metatable.__newindex()
   raise("a blob has no fields")

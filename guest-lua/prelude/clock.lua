@@ -112,7 +112,7 @@ TID = setmetatable({
   fromISO8601 = function(text)
     return from_micros(parse(text))
   end,
-}, {
+}, internal.entries {
   __call = function()
     return tid()
   end,

@@ -46,4 +46,5 @@ internal.on_start(function(context)
     end
     wait(number)
   end
+  internal.entries(job)
 end)

@@ -82,7 +82,7 @@ function methods.call(repo, nsid, fields)
   return grants.call(did, text(nsid, what .. ": nsid"), fields.params, fields.input)
 end
 
-local metatable = { __index = methods, __name = "linked_repo", __metatable = false }
+local metatable = { __index = internal.entries(methods), __name = "linked_repo", __metatable = false }
 
 linked_repos = {}
 

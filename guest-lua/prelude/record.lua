@@ -316,7 +316,9 @@ function methods.set_repo(object, did)
   return object
 end
 
-Record = setmetatable({ new = create }, {
+internal.entries(methods)
+
+Record = setmetatable({ new = create }, internal.entries {
   __call = function(_, ...)
     return create(...)
   end,

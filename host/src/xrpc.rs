@@ -9,6 +9,7 @@ use http::{HeaderValue, Method, StatusCode};
 
 use crate::atproto::{Did, LexiconKind, Nsid};
 use crate::fair_share::Tenant;
+use crate::http::Error;
 use crate::pds::SessionAuthority;
 use crate::trigger::TriggerKind;
 
@@ -130,6 +131,11 @@ impl Answer {
     /// A JSON answer of this server.
     pub fn json(status: StatusCode, body: Bytes) -> Self {
         Self { status, body, origin: Origin::Local }
+    }
+
+    /// The answer that the caller gets over HTTP for an error, without its headers.
+    pub fn of_error(error: &Error) -> Self {
+        Self::json(error.status, error.body(""))
     }
 }
 

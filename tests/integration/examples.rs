@@ -7,10 +7,11 @@
 //! -- params: limit=2                    the query string of the call
 //! -- input: {"text": "hi"}              the body of a procedure call
 //! -- returns: {"records": []}           the response body, as JSON
+//! -- status: 400                        the response's status, if it is not 200
 //! -- stored only: needs a PDS session   not called, with the reason
 //! ```
 //!
-//! Without `returns` the status must be 200. Record, label and job scripts are only stored; other tests run some.
+//! Record, label and job scripts are only stored; other tests run some.
 
 use std::fs;
 use std::path::Path;
@@ -34,6 +35,7 @@ struct Example {
     params: String,
     input: Option<Value>,
     returns: Option<Value>,
+    status: Option<u16>,
     stored_only: bool,
     source: String,
 }
@@ -83,6 +85,7 @@ impl Example {
             "params" => value.trim().clone_into(&mut self.params),
             "input" => self.input = Some(parse(value)),
             "returns" => self.returns = Some(parse(value)),
+            "status" => self.status = value.trim().parse().ok(),
             "stored only" => self.stored_only = true,
             _ => {}
         }
@@ -114,9 +117,11 @@ impl Example {
         let answer = server.request(method, &path, &headers, body.map(|body| body.to_string())).await;
         let log = server.admin(Method::GET, "/admin/events?event_type=script.error", None).await;
         assert_eq!(
-            answer.status, 200,
+            answer.status.as_u16(),
+            self.status.unwrap_or(200),
             "{place}: {}\n{}",
-            answer.text, log.body["events"][0]["detail"]["error"]
+            answer.text,
+            log.body["events"][0]["detail"]["error"]
         );
         if let Some(returns) = &self.returns {
             assert_eq!(&answer.body, returns, "{place}");

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, NOTES, World};
-use crate::support::instance::Answer;
+use crate::support::instance::{Answer, Instance};
 
 const PATH: &str = "/admin/dead-letters";
 
@@ -96,6 +96,33 @@ crate::in_both_worlds! {
         world.delete_note(BOB, "gone").await;
         assert_eq!(get(&world, &uri(BOB, "kept")).await.status, 200, "a delete that was skipped");
         assert!(letters(&world, "").await.is_empty());
+    }
+
+    async fn keeping_a_deleted_row_is_logged_once_for_a_script(mut world) {
+        world = world.with_notes().await;
+        let trigger = format!("record.index:{NOTES}");
+        bind(&world, &trigger, "function handle() return record end").await;
+        for round in 1..=2 {
+            for rkey in ["one", "two"] {
+                world.note(ALICE, rkey, json!({ "text": "x" })).await;
+                push(&mut world, Frame::delete, ALICE, rkey);
+            }
+            // Events of a repo are processed in their order, so the deletes are decided when this one is there.
+            world.note(ALICE, &format!("after-{round}"), json!({ "text": "x" })).await;
+            assert_eq!(get(&world, &uri(ALICE, "two")).await.status, 200, "the row stays");
+            let logged = async |server: &Instance| {
+                let answer = server.admin(Method::GET, "/admin/events?event_type=script.log", None).await;
+                answer.body["events"].as_array().unwrap_or_else(|| panic!("{}", answer.text)).clone()
+            };
+            world.server.eventually("it is logged", async |server| logged(server).await.len() >= round).await;
+            let events = logged(&world.server).await;
+            assert_eq!(events.len(), round, "{events:?}");
+            assert_eq!(events[0]["subject"], json!(trigger));
+            let message = events[0]["detail"]["message"].as_str().unwrap();
+            assert!(message.starts_with(&uri(ALICE, "one")) && message.contains("returned nil"), "{message}");
+            // A new source of the trigger is a new script.
+            bind(&world, &trigger, "function handle() return record -- again\nend").await;
+        }
     }
 
     async fn a_failing_script_leaves_a_dead_letter_and_the_record_is_indexed(mut world) {

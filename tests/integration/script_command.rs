@@ -53,9 +53,15 @@ async fn errors_are_reported_with_file_and_line() {
     write(dir.path(), "fine.lua", GOOD);
     let output = world.server.run(&["script", "check", &dir.path().join("fine.lua").display().to_string()]);
     assert!(output.status.success() && out(&output).contains("1 script loaded"), "{}", err(&output));
-    // A folder: all scripts in it, and no other files.
-    let output = world.server.run(&["script", "check", &dir.path().display().to_string()]);
-    assert_eq!((output.status.code(), err(&output).lines().count()), (Some(1), 3), "{}", err(&output));
+    // A folder: all scripts in it, and the names of the files that are not understood.
+    let folder = dir.path().display().to_string();
+    let output = world.server.run(&["script", "check", &folder]);
+    assert_eq!((output.status.code(), err(&output).lines().count()), (Some(1), 5), "{}", err(&output));
+    assert!(
+        err(&output).contains(&format!("{folder}/fine.lua: it is not in a folder named like")),
+        "{}",
+        err(&output)
+    );
     assert!(!world.server.run(&["script", "check", "/nowhere.lua"]).status.success());
 }
 
@@ -140,5 +146,17 @@ async fn a_refusal_names_the_fix() {
     }
     write(dir.path(), "xrpc.query/nonsense.lua", GOOD);
     let output = server.run(&["script", "push", &folder, "--url", &url, "--key", &server.admin_key]);
-    assert!(err(&output).contains("bound to nothing"), "{}", err(&output));
+    let message = err(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("nonsense.lua: its name is not a trigger of this kind"), "{message}");
+    assert!(message.contains("bound to nothing") && message.contains("nothing was pushed"), "{message}");
+    let check = server.run(&["script", "check", &folder]);
+    assert_eq!(
+        (check.status.code(), err(&check).contains("nonsense.lua")),
+        (Some(1), true),
+        "{}",
+        err(&check)
+    );
+    let stored = server.admin(Method::GET, "/admin/scripts/xrpc.query:com.example.one", None).await;
+    assert_eq!(stored.status, 404, "no file was pushed: {}", stored.text);
 }

@@ -116,6 +116,50 @@ async fn an_app_writes_for_its_users(database: Database) {
     server.stop().await;
 }
 
+crate::on_both!(a_scripted_procedure_fails_as_a_built_in_one);
+async fn a_scripted_procedure_fails_as_a_built_in_one(database: Database) {
+    let network = network().await;
+    let (admin, alice) = (network.account().await, network.account().await);
+    let mut server = Server::new(network, database);
+    server.start().await;
+    let key = server.create_key(&admin.did);
+    track(&server, &key, NOTE).await;
+    add_procedure(&server, &key, PUT, NOTE).await;
+    add_procedure(&server, &key, SAVE, NOTE).await;
+    let source = "function handle() return Record(collection, { text = input.text }):save() end";
+    let script = json!({ "id": format!("xrpc.procedure:{SAVE}"), "body": source });
+    expect(201, server.request(Method::POST, "/admin/scripts").bearer_auth(&key).json(&script)).await;
+    let app = App::register(&server, &key, SCOPES).await;
+    let body = json!({ "text": "x" });
+
+    // A service token is no proof of a session.
+    for procedure in [PUT, SAVE] {
+        let token = alice.service_token(&server.did, Some(procedure)).await;
+        let call =
+            app.request(&server, Method::POST, &format!("/xrpc/{procedure}")).bearer_auth(token).json(&body);
+        let refused = expect(401, call).await;
+        assert_eq!(refused["error"], "calls to a PDS take a proof of a session: authenticate with DPoP");
+    }
+
+    // The account is deleted, and so its grants: the tokens, which seem to have expired, can't be renewed.
+    let expired = json!({ "expires_at": "2020-01-01T00:00:00Z" });
+    let phone = app.log_in(&server, network, &alice, expired.clone()).await;
+    let laptop = app.log_in(&server, network, &alice, expired).await;
+    alice.delete_account().await;
+    for (device, procedure) in [(phone, PUT), (laptop, SAVE)] {
+        let call = device.request(&server, Method::POST, &format!("/xrpc/{procedure}")).json(&body);
+        let ended = expect(401, call).await;
+        assert_eq!(ended, json!({ "error": "session expired, please re-authenticate" }), "{procedure}");
+    }
+    let errors = server.request(Method::GET, "/admin/events?event_type=script.error").bearer_auth(&key);
+    assert_eq!(
+        expect(200, errors).await["events"],
+        json!([]),
+        "callers' sessions are no errors of the script"
+    );
+    server.stop().await;
+}
+
 crate::on_both!(a_user_logs_in_at_their_pds);
 async fn a_user_logs_in_at_their_pds(database: Database) {
     let network = network().await;

@@ -13,7 +13,6 @@ mod retry;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -21,15 +20,12 @@ pub use letters::{RetryError, original_event};
 
 use crate::events::EventLog;
 use crate::indexing::EarlyEvents;
-use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, ScriptRuntime};
+use crate::scripts::{CompiledScript, Invocation, Outcome, ScriptFailure, ScriptRuntime};
 use crate::store::Db;
 
 /// Event scripts that run at the same time: a few per core, which leaves most instances of the guest to requests, but
 /// enough while some scripts wait for other servers.
 const MAX_RUNS: usize = 16;
-
-/// Limit for one attempt. A script that waits longer for other servers would only delay its repo.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the scripts bound to record and label events. Cheap to clone.
 #[derive(Clone)]
@@ -60,7 +56,7 @@ impl EventScripts {
         }))
     }
 
-    /// Runs a script once, within the limits on concurrency and time.
+    /// Runs a script once, within the limit on concurrency.
     async fn run(
         &self,
         script: &CompiledScript,
@@ -68,9 +64,6 @@ impl EventScripts {
     ) -> Result<Outcome, ScriptFailure> {
         // Fails only when the semaphore is closed, which never happens.
         let _permit = self.0.runs.acquire().await;
-        let run = self.0.runtime.engine.run(script, *invocation, &self.0.runtime.services);
-        tokio::time::timeout(ATTEMPT_TIMEOUT, run).await.unwrap_or_else(|_| {
-            Err(ScriptFailure::new(FailureKind::Limit, format!("took longer than {ATTEMPT_TIMEOUT:?}")))
-        })
+        self.0.runtime.engine.run(script, *invocation, &self.0.runtime.services).await
     }
 }

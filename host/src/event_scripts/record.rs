@@ -46,6 +46,10 @@ impl Verdict {
     }
 }
 
+/// What is logged once for each script. The usual cause is `return record`, which is nil for a delete.
+const KEPT_ROW: &str = "the record was deleted, and its row is kept, because the script returned nil: return true to \
+                        delete the row (logged once)";
+
 impl RecordAction {
     fn trigger(self) -> TriggerKind {
         match self {
@@ -150,6 +154,11 @@ impl EventScripts {
             trigger: trigger.to_owned(),
             attempts,
         });
+        if *verdict == Verdict::Skip && event.action == RecordAction::Delete && script.first_kept_row() {
+            tracing::warn!(trigger, %uri, "{KEPT_ROW}");
+            let message = format!("{uri}: {KEPT_ROW}");
+            self.0.events.record(Event::ScriptLog { caller: None, trigger: trigger.to_owned(), message });
+        }
         if *verdict == Verdict::Skip {
             let reason = format!("{trigger} returned nil");
             self.0.events.record_verbose(|| Event::RecordSkipped { uri: uri.clone(), reason });

@@ -86,5 +86,5 @@ fn refused(error: &Error, call: &Call) -> Answer {
     if let Some(cause) = &error.cause {
         tracing::error!(method = call.nsid.as_str(), cause = cause.to_string(), "a nested call failed");
     }
-    Answer::json(error.status, error.body(""))
+    Answer::of_error(error)
 }

@@ -12,8 +12,10 @@ use crate::atproto::{Did, Nsid};
 use crate::events::{Event, ScriptError, redact};
 use crate::http::Error;
 use crate::lexicons::Lexicon;
-use crate::scripts::{CompiledScript, FailureKind, Invocation, Lineage, ScriptFailure, Variables};
-use crate::xrpc::{Answer, Call, Verb};
+use crate::scripts::{
+    CompiledScript, FailureAnswer, FailureKind, Invocation, Lineage, ScriptFailure, Variables,
+};
+use crate::xrpc::{Answer, Call};
 
 pub(super) async fn answer(
     app: &App,
@@ -41,26 +43,28 @@ pub(super) async fn answer(
     let started = Instant::now();
     let result = app.scripting.runtime.engine.run(script, invocation, &app.scripting.runtime.services).await;
     let duration = started.elapsed();
-    match result {
+    let answer = match result {
         Ok(outcome) => {
-            app.events.record_verbose(|| Event::ScriptExecuted {
-                caller: call.caller.did.as_ref().map(Did::to_string),
-                method: lexicon.id.to_string(),
-                duration,
-                response_size: outcome.body.len(),
-            });
             let body = app.registry.snapshot().output_with_arrays(lexicon.id.as_str(), outcome.body);
-            Ok(Answer::json(StatusCode::OK, body))
+            Answer::json(StatusCode::OK, body)
         }
-        Err(failure) => {
-            // A PDS's refusal is the caller's answer, unchanged, as for a procedure without a script.
-            if let (Verb::Procedure, Some(refusal)) = (call.verb, &failure.upstream) {
-                return Ok(Answer::json(refusal.status, refusal.body.clone()));
+        Err(failure) => match failure.answer.as_deref() {
+            Some(FailureAnswer::Raised(answer)) => answer.clone(),
+            // As from a method without a script.
+            Some(FailureAnswer::Upstream(answer) | FailureAnswer::Pds(answer)) => return Ok(answer.clone()),
+            None => {
+                let run = FailedRun { script, method: &lexicon.id, call, input: invocation.input, duration };
+                return Err(failed(app, &run, &failure));
             }
-            let run = FailedRun { script, method: &lexicon.id, call, input: invocation.input, duration };
-            Err(failed(app, &run, &failure))
-        }
-    }
+        },
+    };
+    app.events.record_verbose(|| Event::ScriptExecuted {
+        caller: call.caller.did.as_ref().map(Did::to_string),
+        method: lexicon.id.to_string(),
+        duration,
+        response_size: answer.body.len(),
+    });
+    Ok(answer)
 }
 
 /// A run that failed, for the event log.

@@ -1,6 +1,7 @@
 //! Writes to users' repos: sends a write to the PDS and mirrors the result in the index. Scripts and procedures write
 //! records through this room.
 
+pub mod caller_session;
 pub mod linked;
 mod mirror;
 

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::StatusCode;
 
 use super::limits;
+use crate::trigger::Trigger;
+use crate::xrpc::Answer;
 
 /// The kind of a failure, which decides the response and whether to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,11 +79,15 @@ impl FaultCode {
     }
 }
 
-/// An upstream server's answer, kept so that it can be passed on unchanged.
+/// What the caller of a method gets for an error that its script did not catch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamAnswer {
-    pub status: StatusCode,
-    pub body: Bytes,
+pub enum FailureAnswer {
+    /// An upstream server's answer, passed on unchanged.
+    Upstream(Answer),
+    /// Our answer to a call of a PDS that could not be made or completed, as for a method without a script.
+    Pds(Answer),
+    /// The answer that the script raised.
+    Raised(Answer),
 }
 
 /// A failed run or check. `message`, `line` and `traceback` are for the log, the `script.error` event and the
@@ -97,8 +102,8 @@ pub struct ScriptFailure {
     pub traceback: Option<String>,
     /// The code of the uncaught fault.
     pub fault: Option<FaultCode>,
-    /// The upstream answer behind that fault.
-    pub upstream: Option<Arc<UpstreamAnswer>>,
+    /// The answer to the caller, for errors that have one of their own.
+    pub answer: Option<Arc<FailureAnswer>>,
     /// When to try again, for [`FailureKind::Throttled`].
     pub retry_after: Option<Duration>,
 }
@@ -111,7 +116,7 @@ impl ScriptFailure {
             line: None,
             traceback: None,
             fault: None,
-            upstream: None,
+            answer: None,
             retry_after: None,
         }
     }
@@ -122,15 +127,34 @@ impl ScriptFailure {
             FailureKind::Busy | FailureKind::Throttled | FailureKind::Internal => true,
             FailureKind::Runtime => match self.fault {
                 Some(FaultCode::Unavailable) => true,
-                Some(FaultCode::Upstream) => self.upstream.as_ref().is_some_and(|answer| {
-                    answer.status.is_server_error() || answer.status == StatusCode::TOO_MANY_REQUESTS
-                }),
+                Some(FaultCode::Upstream) => match self.answer.as_deref() {
+                    Some(FailureAnswer::Upstream(answer)) => {
+                        answer.status.is_server_error() || answer.status == StatusCode::TOO_MANY_REQUESTS
+                    }
+                    _ => false,
+                },
                 _ => false,
             },
             FailureKind::Syntax | FailureKind::MissingHandle | FailureKind::Limit | FailureKind::Memory => {
                 false
             }
         }
+    }
+
+    /// Whether the script ended with an answer of its own: the run did what its author wanted.
+    pub fn is_intended(&self) -> bool {
+        matches!(self.answer.as_deref(), Some(FailureAnswer::Raised(_)))
+    }
+
+    /// Puts the trigger and the line in front of a message that does not begin with a position in the script, such as
+    /// that of a limit.
+    pub(super) fn located(mut self, trigger: &Trigger) -> Self {
+        let id = trigger.id();
+        let has_position = self.message.strip_prefix(id).is_some_and(|rest| rest.starts_with(':'));
+        if let Some(line) = self.line.filter(|_| !has_position) {
+            self.message.insert_str(0, &format!("{id}:{line}: "));
+        }
+        self
     }
 
     /// The `error` of the response: one of the specification's two texts, or the text for a full queue or a used-up

@@ -145,6 +145,9 @@ pub const XRPC_CALLS: u32 = 50;
 /// and the runs that it calls. No caller waits longer, and a waiting run occupies an instance.
 pub const RUN_TIME: Duration = Duration::from_mins(1);
 
+/// The same for a run of an event: one that waits longer for other servers would only delay its repo.
+pub const EVENT_TIME: Duration = Duration::from_secs(30);
+
 /// The same for a job, which may wait for hours: a day, so that a job that waits in a loop does not occupy its worker
 /// for ever.
 pub const JOB_TIME: Duration = Duration::from_hours(24);

@@ -11,6 +11,7 @@ mod host;
 mod invocation;
 mod library;
 mod limits;
+mod raised;
 mod runtime;
 mod scheduling;
 pub mod services;
@@ -18,8 +19,8 @@ pub mod services;
 mod tests;
 
 pub use engine::{Engine, EngineConfig, EngineError, prepare};
-pub use failure::{FailureKind, ScriptFailure};
-pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent, Usage};
+pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
+pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};
 pub use library::{CompiledScript, Library, TallySnapshot};
 pub use runtime::ScriptRuntime;
 pub use scheduling::Lineage;

@@ -6,3 +6,4 @@ mod scripted;
 mod service;
 mod shares;
 mod standard;
+mod statuses;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::super::{print_line, print_stderr};
-use super::files::{self, ScriptFile};
+use super::files::{self, Folder, ScriptFile};
 use crate::app::engine_config;
 use crate::cli::FAILED;
 use crate::config::Config;
@@ -16,9 +16,12 @@ const PLACEHOLDER_TRIGGER: &str = "xrpc.query:loose.file";
 
 pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<ExitCode> {
     let mut scripts = Vec::new();
+    let mut unknown = 0;
     for path in paths {
         if path.is_dir() {
-            scripts.extend(files::read_folder(path)?);
+            let folder = files::read_folder(path)?;
+            unknown += report_unknown(&folder);
+            scripts.extend(folder.scripts);
         } else {
             let trigger = files::trigger_of(path).or_else(|| Trigger::parse(PLACEHOLDER_TRIGGER).ok());
             let Some(trigger) = trigger else { continue };
@@ -26,11 +29,19 @@ pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<Ex
         }
     }
     let broken = check_all(&scripts, config).await?;
-    if broken > 0 {
+    if broken + unknown > 0 {
         return Ok(ExitCode::from(FAILED));
     }
     print_line(&format_args!("{} loaded", count(scripts.len())));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the files of a folder that are not understood. Returns how many there are.
+pub(super) fn report_unknown(folder: &Folder) -> usize {
+    for file in &folder.unknown {
+        print_stderr(file);
+    }
+    folder.unknown.len()
 }
 
 /// Loads every script in an empty sandbox and prints the errors. Returns how many scripts don't load.

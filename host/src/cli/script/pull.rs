@@ -35,7 +35,7 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow:
         seen.insert(path);
     }
     fs::create_dir_all(dir).with_context(|| format!("{} can't be created", dir.display()))?;
-    for file in files::read_folder(dir)?.iter().filter(|file| !seen.contains(&file.path)) {
+    for file in files::read_folder(dir)?.scripts.iter().filter(|file| !seen.contains(&file.path)) {
         print_line(&format_args!("only here: {}", file.path.display()));
     }
     print_line(&format_args!("{} unchanged", count(unchanged)));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::super::{print_error, print_line};
 use super::Server;
-use super::check::{check_all, count};
+use super::check::{check_all, count, report_unknown};
 use super::files::{self, ScriptFile};
 use super::remote::Remote;
 use crate::cli::FAILED;
@@ -30,11 +30,19 @@ pub(super) async fn run(
     options: PushOptions,
     config: &Config,
 ) -> anyhow::Result<ExitCode> {
-    let scripts = files::read_folder(dir)?;
-    // Nothing is sent when one script does not load, so that the server never has only a part of a change.
+    let folder = files::read_folder(dir)?;
+    // Nothing is sent when one script is not understood or does not load, so that the server never has only a part of a
+    // change.
+    let unknown = report_unknown(&folder);
+    let scripts = folder.scripts;
     let broken = check_all(&scripts, config).await?;
     if broken > 0 {
         print_error(&format_args!("the server would refuse {}, so nothing was pushed", count(broken)));
+    } else if unknown > 0 {
+        let files = if unknown == 1 { "1 file is".to_owned() } else { format!("{unknown} files are") };
+        print_error(&format_args!("{files} not understood, so nothing was pushed"));
+    }
+    if broken + unknown > 0 {
         return Ok(ExitCode::from(FAILED));
     }
     let remote = Remote::new(server, config)?;

@@ -10,6 +10,8 @@ use crate::scripts::scheduling::InstancePlaces;
 
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
 const CORE_INSTANCES: u32 = 3;
+/// Core instances that are made in the store of a run that did not end by itself.
+const AUTOPSIES: u32 = 1;
 /// Function tables in a component instance: the guest's and the adapters'.
 const TABLES: u32 = 2;
 /// Linear memories in a component instance: the guest's. The adapters use it too.
@@ -53,7 +55,7 @@ pub(in crate::scripts) fn wasm_config(config: &EngineConfig) -> Config {
     let count = InstancePlaces::instances(config.pool_size);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(count)
-        .total_core_instances(count * CORE_INSTANCES)
+        .total_core_instances(count * (CORE_INSTANCES + AUTOPSIES))
         .total_memories(count * (MEMORIES + GC_HEAPS))
         .total_tables(count * TABLES)
         .total_stacks(count)
@@ -80,6 +82,8 @@ pub(in crate::scripts) fn wasm_config(config: &EngineConfig) -> Config {
         .collector(Collector::DeferredReferenceCounting)
         .concurrency_support(false)
         .wasm_backtrace_max_frames(None)
+        // Nothing is written: the dump of a trap only refers to the instances of its store.
+        .coredump_on_trap(true)
         .max_wasm_stack(limits::WASM_STACK)
         .async_stack_size(limits::FIBER_STACK);
     wasm

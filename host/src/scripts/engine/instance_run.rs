@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
+use tokio::time::timeout_at;
+use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap, WasmCoreDump};
 
 use crate::fair_share::Full;
 use crate::scripts::failure::{FailureKind, ScriptFailure};
@@ -74,29 +75,46 @@ pub(in crate::scripts) async fn within_limits<T>(
 ) -> RunReport<T> {
     let factor = state.factor();
     let fuel = limits::FUEL * u64::from(factor);
-    let lineage = state.lineage();
+    let lineage = state.lineage().clone();
     let bounds = RunBounds {
         tenant: (lineage.depth() == 0).then(|| state.tenant().clone()),
         total: limits::GUEST_TIME * factor,
         slice: limits::GUEST_TIME,
         calls: Arc::clone(state.host_calls()),
     };
-    let (instance, store) = match instance(engine, guest, state, fuel).await {
-        Ok(ready) => ready,
-        Err(error) => return RunReport { result: Err(internal(&error)), usage: Usage::default() },
+    let (instance, store) = match timeout_at(lineage.deadline(), instance(engine, guest, state, fuel)).await {
+        Ok(Ok(ready)) => ready,
+        Ok(Err(error)) => return RunReport { result: Err(internal(&error)), usage: Usage::default() },
+        Err(_) => return RunReport { result: Err(deadline_exceeded(&lineage)), usage: Usage::default() },
     };
     let mut metered = MeteredStore { store, fuel, fuel_used };
-    let (ended, guest_time) = processor.run(work(&instance, &mut metered.store), &bounds).await;
+    let run = processor.run(work(&instance, &mut metered.store), &bounds);
+    let (ended, guest_time) = match timeout_at(lineage.deadline(), run).await {
+        Ok((Some(ended), guest_time)) => (ended.map_err(|error| trap_failure(&error, &metered)), guest_time),
+        Ok((None, guest_time)) => (Err(time_exceeded(guest_time, &bounds)), guest_time),
+        Err(_) => (Err(deadline_exceeded(&lineage)), Duration::ZERO),
+    };
     let host_calls = bounds.calls.load(Ordering::Relaxed);
     let usage = Usage { fuel: metered.read(), guest_time, host_calls };
     let result = match ended {
-        Some(Ok(result)) => result,
-        Some(Err(error)) => Err(trap_failure(&error, metered.store.data())),
-        None => {
-            Err(ScriptFailure::new(FailureKind::Limit, format!("ran for more than {:?}", limits::GUEST_TIME)))
+        Ok(returned) => returned,
+        Err(failure) if failure.line.is_some() || failure.kind == FailureKind::Internal => Err(failure),
+        Err(failure) => {
+            let line = guest.script_line(&mut metered.store).await;
+            Err(ScriptFailure { line, ..failure })
         }
     };
     RunReport { result, usage }
+}
+
+/// The failure of a run that was stopped because it computed for longer than one of its bounds.
+fn time_exceeded(guest_time: Duration, bounds: &RunBounds) -> ScriptFailure {
+    let message = if guest_time > bounds.total {
+        format!("computed for more than {:?}", bounds.total)
+    } else {
+        format!("computed for more than {:?} between two calls into the server", bounds.slice)
+    };
+    ScriptFailure::new(FailureKind::Limit, message)
 }
 
 /// A run's store. Writes `fuel_used` when it is dropped.
@@ -145,9 +163,11 @@ async fn instance(
 }
 
 /// The failure of a run whose guest did not return.
-fn trap_failure(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
+fn trap_failure(error: &wasmtime::Error, metered: &MeteredStore<'_>) -> ScriptFailure {
+    let state = metered.store.data();
     if let Some(exhausted) = error.downcast_ref::<InstructionsExhausted>() {
-        let message = format!("more than {} instructions", limits::INSTRUCTIONS);
+        let within = if state.factor() > 1 { " between two calls into the server" } else { "" };
+        let message = format!("more than {} instructions{within}", limits::INSTRUCTIONS);
         let mut failure = ScriptFailure::new(FailureKind::Limit, message);
         failure.line = exhausted.line;
         return failure;
@@ -166,6 +186,37 @@ fn trap_failure(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
 }
 
 fn internal(error: &wasmtime::Error) -> ScriptFailure {
-    tracing::error!(error = format!("{error:#}"), "the script engine failed");
-    ScriptFailure::new(FailureKind::Internal, format!("{error:#}"))
+    // A core dump in the chain of causes lists the guest's memories and globals.
+    let text = if error.is::<WasmCoreDump>() { error.root_cause().to_string() } else { format!("{error:#}") };
+    tracing::error!(error = text, "the script engine failed");
+    ScriptFailure::new(FailureKind::Internal, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fair_share::Tenant;
+
+    #[test]
+    fn a_run_is_told_the_bound_that_it_exceeded() {
+        let second = Duration::from_secs(1);
+        let bounds = |total: Duration, slice: Duration| RunBounds {
+            tenant: Some(Tenant::Instance),
+            total,
+            slice,
+            calls: Arc::default(),
+        };
+        let job = bounds(1_000 * second, 10 * second);
+        let message = |spent: Duration, bounds: &RunBounds| {
+            let failure = time_exceeded(spent, bounds);
+            assert_eq!(failure.kind, FailureKind::Limit);
+            failure.message
+        };
+        assert_eq!(message(1_001 * second, &job), "computed for more than 1000s");
+        assert_eq!(
+            message(600 * second, &job),
+            "computed for more than 10s between two calls into the server"
+        );
+        assert_eq!(message(11 * second, &bounds(10 * second, 10 * second)), "computed for more than 10s");
+    }
 }

@@ -6,7 +6,7 @@ mod instance_run;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 pub use config::{EngineConfig, EngineError};
@@ -19,14 +19,13 @@ use crate::clock::Clock;
 use crate::fair_share::Tenant;
 use crate::pds::Session;
 use crate::random::Random;
+use crate::repos::caller_session::NoSession;
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
 use crate::scripts::library::called_methods::called_methods;
 use crate::scripts::library::tally::Tally;
 use crate::scripts::scheduling::{InstancePlaces, Lineage, ProcessorPool, TokenBuckets};
-use crate::scripts::{
-    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, Usage, limits,
-};
+use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
 use crate::trigger::{Trigger, TriggerKind};
 
 /// The shortest time that a throttled run waits before it tries again.
@@ -109,6 +108,7 @@ impl Engine {
             bytecode,
             tally: Tally::default(),
             methods: called_methods(source),
+            kept_a_row: AtomicBool::new(false),
         }
     }
 
@@ -140,7 +140,7 @@ impl Engine {
         }
         let may_act = kind == TriggerKind::Procedure || invocation.inherit_auth;
         let session = if may_act { session(&info, services).await? } else { None };
-        let context = context(&info, services, session.is_some());
+        let context = context(&info, services, matches!(session, Some(Ok(_))));
         let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();
@@ -163,7 +163,10 @@ impl Engine {
         }
         let returned =
             result.and_then(|returned| instance_run::check_result(&returned.body).map(|()| returned));
-        let (failed, took) = (returned.is_err(), started.elapsed());
+        let returned = returned.map_err(|failure| failure.located(&script.trigger));
+        let has_caller = matches!(kind, TriggerKind::Query | TriggerKind::Procedure);
+        let failed = returned.as_ref().is_err_and(|failure| !(has_caller && failure.is_intended()));
+        let took = started.elapsed();
         script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
         let returned = returned?;
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
@@ -208,10 +211,7 @@ impl Engine {
         let _place = entered.map_err(instance_run::no_instance)?;
         let work =
             instance_run::within_limits(&self.0.wasm, &self.0.guest, &self.0.processor, state, fuel, work);
-        Ok(tokio::time::timeout_at(lineage.deadline(), work).await.unwrap_or_else(|_| RunReport {
-            result: Err(instance_run::deadline_exceeded(&lineage)),
-            usage: Usage { fuel: fuel.load(Ordering::Relaxed), ..Usage::default() },
-        }))
+        Ok(work.await)
     }
 
     /// As [`Self::run_in_instance`], for a script that is only compiled or checked.
@@ -225,7 +225,8 @@ impl Engine {
     ) -> Result<T, ScriptFailure> {
         let info = RunInfo::check(trigger.id().into(), trigger.kind());
         let state = RunState::without_services(info, Clock::system(), Arc::clone(&self.0.tids));
-        self.run_in_instance(state, &AtomicU64::new(0), work).await?.result
+        let ran = self.run_in_instance(state, &AtomicU64::new(0), work).await?;
+        ran.result.map_err(|failure| failure.located(trigger))
     }
 }
 
@@ -243,13 +244,14 @@ impl Drop for FuelCharge<'_> {
     }
 }
 
-/// The stored session of a run's caller, or of the account that the caller writes for. `None` when the caller has not
-/// proved that it holds one.
-async fn session(info: &RunInfo, services: &Services) -> Result<Option<Arc<Session>>, ScriptFailure> {
-    let (Some(repos), Some(user)) = (&services.repos, &info.caller.did) else { return Ok(None) };
-    let which = info.caller.authority.session_of(user, info.delegate.as_ref());
-    let Some(which) = which else { return Ok(None) };
-    repos.session(which).await.map_err(|error| {
+/// The stored session of a run's caller, or of the account that the caller writes for, or why there is none.
+async fn session(
+    info: &RunInfo,
+    services: &Services,
+) -> Result<Option<Result<Arc<Session>, NoSession>>, ScriptFailure> {
+    let Some(repos) = &services.repos else { return Ok(None) };
+    let found = repos.session_of_caller(&info.caller, info.delegate.as_ref()).await;
+    found.map(Some).map_err(|error| {
         tracing::error!(%error, "the sessions can't be read");
         ScriptFailure::new(FailureKind::Internal, "the sessions can't be read")
     })

@@ -159,12 +159,7 @@ async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Ve
     let Some(blob) = state.blobs.get(handle) else {
         return Err(fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}")));
     };
-    let Some(session) = state.session.clone() else {
-        return Err(fault::new(
-            FaultCode::NoSession,
-            format!("{function}: no PDS auth in this script context"),
-        ));
-    };
+    let session = state.session(function)?;
     if http::HeaderValue::try_from(mime_type).is_err() {
         return Err(fault::new(
             FaultCode::BadInput,

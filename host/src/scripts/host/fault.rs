@@ -5,7 +5,7 @@ use crate::net::NetError;
 use crate::scripts::services::IndexError;
 
 pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Fault {
-    Fault { code, message: message.into(), status: None, upstream: None }
+    Fault { code, message: message.into(), status: None, answer: None }
 }
 
 /// A limit of the run is used up; `what` names it.

@@ -4,16 +4,23 @@ use bytes::Bytes;
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Engine, Result, Store};
 
-use super::bindings::belvedere::script::types::{Failure, FailureKind as Kind, Shape as WitShape};
+use super::autopsy::Autopsy;
+use super::bindings::belvedere::script::types::{
+    Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
+};
 use super::bindings::{Guest as ScriptBindings, GuestPre};
 use super::state::RunState;
-use crate::scripts::failure::{FailureKind, FaultCode, ScriptFailure};
+use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::ReturnKind;
 use crate::scripts::limits;
+use crate::scripts::raised::{self, Field};
 
 /// The guest, linked and ready to be instantiated.
 #[derive(Clone)]
-pub(in crate::scripts) struct Guest(GuestPre<RunState>);
+pub(in crate::scripts) struct Guest {
+    pre: GuestPre<RunState>,
+    autopsy: Autopsy,
+}
 
 /// One instance of the guest, in one store.
 pub(in crate::scripts) struct Instance(ScriptBindings);
@@ -33,12 +40,18 @@ pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
 
 impl Guest {
     pub(in crate::scripts) fn link(engine: &Engine, component: &Component) -> Result<Self> {
-        Ok(Self(GuestPre::new(linker(engine)?.instantiate_pre(component)?)?))
+        let pre = GuestPre::new(linker(engine)?.instantiate_pre(component)?)?;
+        Ok(Self { pre, autopsy: Autopsy::new(engine)? })
     }
 
     /// A fresh instance. [`wasmtime::PoolConcurrencyLimitError`] means that nothing was run yet.
     pub(in crate::scripts) async fn instantiate(&self, store: &mut Store<RunState>) -> Result<Instance> {
-        Ok(Instance(self.0.instantiate_async(store).await?))
+        Ok(Instance(self.pre.instantiate_async(store).await?))
+    }
+
+    /// The script's line at which an instance in the store stopped, after a call that did not return.
+    pub(in crate::scripts) async fn script_line(&self, store: &mut Store<RunState>) -> Option<u32> {
+        self.autopsy.script_line(store).await
     }
 }
 
@@ -83,11 +96,29 @@ impl Instance {
                 },
                 body: reply.body.into(),
             })
-            .map_err(|failed| {
-                let answer = failed.upstream.and_then(|number| store.data().upstream(number));
-                ScriptFailure { upstream: answer, ..failure(failed) }
+            .map_err(|mut failed| {
+                let answer = failed.answer.and_then(|number| store.data().answer(number));
+                let raised = failed.raised.take().map(raised_answer);
+                let failure = ScriptFailure { answer, ..failure(failed) };
+                match raised {
+                    None => failure,
+                    Some(Ok(answer)) => ScriptFailure { answer: Some(answer.into()), ..failure },
+                    Some(Err(reason)) => {
+                        let message = format!("{} is no answer: {reason}", failure.message);
+                        ScriptFailure { message, ..failure }
+                    }
+                }
             }))
     }
+}
+
+fn raised_answer(raised: Raised) -> Result<FailureAnswer, String> {
+    let field = |field| match field {
+        WitField::Absent => Field::Absent,
+        WitField::Text(text) => Field::Text(text),
+        WitField::Other => Field::Other,
+    };
+    raised::answer(raised.status, field(raised.error), field(raised.message)).map(FailureAnswer::Raised)
 }
 
 fn failure(failure: Failure) -> ScriptFailure {
@@ -103,7 +134,7 @@ fn failure(failure: Failure) -> ScriptFailure {
         line: failure.line,
         traceback: failure.traceback.map(text),
         fault: failure.fault.as_deref().and_then(FaultCode::parse),
-        upstream: None,
+        answer: None,
         retry_after: None,
     }
     .clipped()

@@ -11,6 +11,7 @@ use super::state::{RunInfo, RunState};
 use super::{fault, json, repo, xrpc};
 use crate::atproto::Did;
 use crate::atproto::record::MAX_RECORD_BYTES;
+use crate::pds::PdsError;
 use crate::repos::linked::{GrantError, GrantUser, LinkedRepo, LinkedRepos};
 use crate::scripts::limits;
 use crate::store::StoreError;
@@ -199,9 +200,12 @@ async fn with_grant<T>(
 fn grant_fault(state: &mut RunState, function: &str, error: GrantError) -> Fault {
     let message = format!("{function}: {error}");
     match error {
+        // Not the answer of an ended session: the caller can't renew one of the repo's owner.
+        GrantError::Pds(PdsError::Ended) | GrantError::Pending | GrantError::NeedsReauth(_) => {
+            fault::new(FaultCode::NoSession, message)
+        }
         GrantError::Pds(error) => repo::pds_fault(state, function, error),
         GrantError::Store(error) => database(&error),
-        GrantError::Pending | GrantError::NeedsReauth(_) => fault::new(FaultCode::NoSession, message),
         GrantError::Unknown | GrantError::Scope(_) => fault::forbidden(message),
         GrantError::Invalid(_) => fault::new(FaultCode::BadInput, message),
     }

@@ -7,6 +7,7 @@
 
 mod allowances;
 mod atproto;
+mod autopsy;
 mod bindings;
 mod blobs;
 mod clock;

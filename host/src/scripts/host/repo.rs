@@ -12,11 +12,12 @@ use super::{fault, log};
 use crate::atproto::record::{self, Inspection};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::pds::{self, CommitResult, PdsError, WriteAction};
-use crate::repos::{LocalError, RecordScripts, Repos};
-use crate::scripts::failure::UpstreamAnswer;
+use crate::repos::{LocalError, RecordScripts, Repos, caller_session};
+use crate::scripts::failure::FailureAnswer;
 use crate::scripts::limits;
 use crate::scripts::services::LogLevel;
 use crate::store::StoreError;
+use crate::xrpc::Answer;
 
 impl Host for RunState {
     async fn schema(&mut self, collection: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
@@ -190,9 +191,7 @@ fn check_owner(uri: &RecordUri, target: &Did) -> Result<(), Fault> {
 
 async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written>, Fault> {
     let repos = repos(state)?;
-    let Some(session) = state.session.clone() else {
-        return Err(fault::new(FaultCode::NoSession, "Record: no PDS auth in this script context"));
-    };
+    let session = state.session("Record")?;
     if writes.len() > pds::MAX_WRITES {
         return Err(fault::limit("too many records in one commit", pds::MAX_WRITES));
     }
@@ -263,25 +262,23 @@ async fn send(
     Ok(committed)
 }
 
-/// Maps the failure of a PDS call to a fault. Keeps the PDS's answer, so that a procedure can pass it on.
+/// Maps the failure of a PDS call to a fault. Its answer is the one that the caller gets from a method without a script.
 pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -> Fault {
     let message = format!("{function}: {error}");
-    match error {
-        PdsError::Refused(refusal) => {
-            let status = refusal.status;
-            let upstream = state.keep_upstream(UpstreamAnswer { status, body: refusal.body });
-            Fault {
-                code: FaultCode::Upstream,
-                message,
-                status: Some(status.as_u16()),
-                upstream: Some(upstream),
-            }
-        }
-        PdsError::Net(error) => Fault { message, ..fault::no_response(&error) },
-        PdsError::Malformed(_) => fault::new(FaultCode::Upstream, message),
-        PdsError::Credential | PdsError::Ended => fault::new(FaultCode::NoSession, message),
-        PdsError::Busy(_) | PdsError::Renewal(_) => fault::new(FaultCode::Unavailable, message),
-    }
+    let (code, status) = match &error {
+        PdsError::Refused(refusal) => (FaultCode::Upstream, Some(refusal.status.as_u16())),
+        PdsError::Net(error) => (fault::no_response(error).code, None),
+        PdsError::Malformed(_) => (FaultCode::Upstream, None),
+        PdsError::Credential | PdsError::Ended => (FaultCode::NoSession, None),
+        PdsError::Busy(_) | PdsError::Renewal(_) => (FaultCode::Unavailable, None),
+    };
+    let answer = match caller_session::failed(error) {
+        Ok(answer) => Some(FailureAnswer::Upstream(answer)),
+        // An error of ours is a failure of the script: its cause is logged with it.
+        Err(error) if error.cause.is_some() => None,
+        Err(error) => Some(FailureAnswer::Pds(Answer::of_error(&error))),
+    };
+    Fault { code, message, status, answer: answer.map(|answer| state.keep_answer(answer)) }
 }
 
 async fn save_local(state: &mut RunState, write: WitWrite) -> Result<Written, Fault> {

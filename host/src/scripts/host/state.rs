@@ -16,12 +16,13 @@ use crate::clock::Clock;
 use crate::fair_share::{Place, Tenant};
 use crate::pds::Session;
 use crate::repos::Repos;
+use crate::repos::caller_session::NoSession;
 use crate::scripts::OutboundHttp;
-use crate::scripts::failure::UpstreamAnswer;
+use crate::scripts::failure::FailureAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::{Lineage, limits};
 use crate::trigger::TriggerKind;
-use crate::xrpc::Caller;
+use crate::xrpc::{Answer, Caller};
 
 /// The trigger and the caller of a run. Capabilities decide by it what they allow, and log lines carry it.
 #[derive(Clone, Debug)]
@@ -50,7 +51,8 @@ pub(in crate::scripts) struct RunState {
     pub(super) tids: Arc<TidClock>,
     /// `None` while a script is only checked.
     services: Option<Services>,
-    upstream: Vec<Arc<UpstreamAnswer>>,
+    /// What the caller gets for faults that are not caught. A fault has the number of its answer.
+    answers: Vec<Arc<FailureAnswer>>,
     host_calls: Arc<AtomicU32>,
     /// How many times the limits of an ordinary run this one has.
     factor: u32,
@@ -62,8 +64,8 @@ pub(in crate::scripts) struct RunState {
     pub(super) outbound: Outbound,
     pub(super) blobs: Blobs,
     pub(super) writes: WriteCount,
-    /// The session with the caller's PDS, when this run may use one.
-    pub(super) session: Option<Arc<Session>>,
+    /// The session with the caller's PDS; `None` when this kind of run may use none.
+    session: Option<Result<Arc<Session>, NoSession>>,
     memory_refused: bool,
 }
 
@@ -72,7 +74,7 @@ impl RunState {
         info: RunInfo,
         services: &Services,
         tids: Arc<TidClock>,
-        session: Option<Arc<Session>>,
+        session: Option<Result<Arc<Session>, NoSession>>,
     ) -> Self {
         Self {
             services: Some(services.clone()),
@@ -90,7 +92,7 @@ impl RunState {
             clock,
             tids,
             services: None,
-            upstream: Vec::new(),
+            answers: Vec::new(),
             host_calls: Arc::default(),
             factor,
             rows: 0,
@@ -226,14 +228,31 @@ impl RunState {
         self.services.as_ref().map(|services| &*services.log)
     }
 
-    /// Keeps an upstream answer until the run ends, and returns the number by which a fault names it.
-    pub(super) fn keep_upstream(&mut self, answer: UpstreamAnswer) -> u32 {
-        self.upstream.push(Arc::new(answer));
-        (self.upstream.len() - 1) as u32
+    /// The session for calls to the caller's PDS. Without one the fault has the answer that a method without a script
+    /// gives, if this kind of run may use sessions.
+    pub(super) fn session(&mut self, function: &str) -> Result<Arc<Session>, Fault> {
+        let reason = match &self.session {
+            Some(Ok(session)) => return Ok(Arc::clone(session)),
+            Some(Err(reason)) => Some(*reason),
+            None => None,
+        };
+        let mut fault =
+            fault::new(FaultCode::NoSession, format!("{function}: no PDS auth in this script context"));
+        if let Some(reason) = reason {
+            fault.message = format!("{}: {reason}", fault.message);
+            fault.answer = Some(self.keep_answer(FailureAnswer::Pds(Answer::of_error(&reason.into()))));
+        }
+        Err(fault)
     }
 
-    pub(super) fn upstream(&self, number: u32) -> Option<Arc<UpstreamAnswer>> {
-        self.upstream.get(number as usize).cloned()
+    /// Keeps an answer until the run ends, and returns the number by which a fault names it.
+    pub(super) fn keep_answer(&mut self, answer: FailureAnswer) -> u32 {
+        self.answers.push(Arc::new(answer));
+        (self.answers.len() - 1) as u32
+    }
+
+    pub(super) fn answer(&self, number: u32) -> Option<Arc<FailureAnswer>> {
+        self.answers.get(number as usize).cloned()
     }
 }
 

@@ -1,6 +1,7 @@
 //! A compiled script.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
@@ -19,6 +20,8 @@ pub struct CompiledScript {
     pub(in crate::scripts) bytecode: Result<Bytes, ScriptFailure>,
     pub(in crate::scripts) tally: Tally,
     pub(in crate::scripts) methods: Vec<String>,
+    /// Whether [`Self::first_kept_row`] was called.
+    pub(in crate::scripts) kept_a_row: AtomicBool,
 }
 
 impl CompiledScript {
@@ -29,6 +32,12 @@ impl CompiledScript {
 
     pub fn trigger(&self) -> &Trigger {
         &self.trigger
+    }
+
+    /// Whether this is the first time that the script kept the row of a deleted record, which is reported once. A new
+    /// source of the trigger is a new script.
+    pub fn first_kept_row(&self) -> bool {
+        !self.kept_a_row.swap(true, Ordering::Relaxed)
     }
 
     pub fn source(&self) -> &str {

@@ -25,7 +25,12 @@ impl Lineage {
     pub(in crate::scripts) fn root(kind: TriggerKind) -> Self {
         let (time, factor) = match kind {
             TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_FACTOR),
-            _ => (limits::RUN_TIME, 1),
+            TriggerKind::Query | TriggerKind::Procedure => (limits::RUN_TIME, 1),
+            TriggerKind::RecordCreate
+            | TriggerKind::RecordUpdate
+            | TriggerKind::RecordDelete
+            | TriggerKind::RecordIndex
+            | TriggerKind::LabelApply => (limits::EVENT_TIME, 1),
         };
         Self {
             depth: 0,

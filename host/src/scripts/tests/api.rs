@@ -84,7 +84,7 @@ async fn failures_name_chunk_and_line() {
         ("local x = nil\nx.y = 1", FailureKind::Runtime, "attempt to index a nil value", Some(2)),
         ("function handle()\n\n error('broken') end", FailureKind::Runtime, ":3: broken", Some(3)),
         ("function handle() error('bare', 0) end", FailureKind::Runtime, "bare", Some(1)),
-        ("function handle() error({code = 1}) end", FailureKind::Runtime, "table: ", Some(1)),
+        ("function handle() error({code = 1}) end", FailureKind::Runtime, r#"{"code":1}"#, Some(1)),
         (
             "function handle() error(setmetatable({}, {__tostring = function() return 'mine' end})) end",
             FailureKind::Runtime,
@@ -92,7 +92,12 @@ async fn failures_name_chunk_and_line() {
             Some(1),
         ),
         ("function handle()\n db.query{}\n end", FailureKind::Runtime, ":2: db.query: collection", Some(2)),
-        ("function handle()\n return print end", FailureKind::Runtime, "a function is no JSON value", None),
+        (
+            "function handle()\n return print end",
+            FailureKind::Runtime,
+            "result: a function can't be JSON",
+            Some(1),
+        ),
     ] {
         let failure = stage.run(source).await.unwrap_err();
         assert_eq!(failure.kind, kind, "{source}: {failure:?}");

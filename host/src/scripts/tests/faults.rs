@@ -41,11 +41,11 @@ async fn an_uncaught_fault_says_whether_to_try_again() {
         ("db.get('x')", Some(FaultCode::BadInput), false),
         ("db.query(7)", Some(FaultCode::BadInput), false),
         ("pcall(db.query, { collection = 'down' }) error('mine')", None, false),
-        ("error({ code = 'unavailable', upstream = 0 })", None, false),
-        ("local ok, e = pcall(db.get, 'x') e.code = 'none' e.upstream = 7 error(e)", None, false),
+        ("error({ code = 'unavailable', answer = 0 })", None, false),
+        ("local ok, e = pcall(db.get, 'x') e.code = 'none' e.answer = 7 error(e)", None, false),
     ] {
         let failure = stage.handle(body).await.unwrap_err();
         assert_eq!((failure.fault, failure.is_retryable()), (fault, retryable), "{body}: {failure}");
-        assert_eq!(failure.upstream, None, "{body}");
+        assert_eq!(failure.answer, None, "{body}");
     }
 }

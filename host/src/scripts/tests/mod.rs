@@ -1,5 +1,6 @@
 //! Tests of the engine from outside: scripts in, results and failures out, with fakes for the index and the log.
 
+mod answers;
 mod api;
 mod atproto;
 mod bounds;
@@ -8,6 +9,7 @@ mod hostile;
 mod http;
 mod json;
 mod limits;
+mod lines;
 mod pool;
 mod record;
 mod sandbox;

@@ -157,7 +157,7 @@ async fn keys_follow_the_key_type() {
         ("Record('com.example.feature', { text = '' }):save()", "use set_rkey()"),
         ("Record('com.example.note'):delete()", "not saved"),
         ("Record('com.example.note'):delete_local()", "not saved"),
-        ("Record('com.example.note', { text = print }):save()", "a function is no JSON value"),
+        ("Record('com.example.note', { text = print }):save()", "text: a function can't be JSON"),
         ("Record('com.example.note', { text = 0.5 }):save()", "not a 64-bit integer"),
         ("Record('com.example.note', { text = ('x'):rep(1 << 20) }):save()", "larger than 1 MiB"),
     ] {

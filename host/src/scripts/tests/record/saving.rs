@@ -7,7 +7,7 @@ use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
 use crate::atproto::{Did, RecordUri, Tid, record};
 use crate::pds::{CommitResult, Write, WriteAction};
 use crate::repos::{RecordScripts, WrittenRecord};
-use crate::scripts::failure::FaultCode;
+use crate::scripts::failure::{FailureAnswer, FaultCode};
 
 fn uri(did: &str, rkey: &str) -> String {
     format!("at://{did}/{NOTE}/{rkey}")
@@ -133,7 +133,7 @@ on_both! {
         let body = r#"{"error":"InvalidSwap","message":"somebody was faster"}"#;
         stage.pds.refuse(400, body);
         let failure = stage.failure(&format!("local r = Record.load('{mine}') r.text = 'x' r:save()")).await;
-        let answer = failure.upstream.clone().unwrap();
+        let Some(FailureAnswer::Upstream(answer)) = failure.answer.as_deref() else { panic!("{failure:?}") };
         assert_eq!((answer.status, &answer.body[..]), (StatusCode::BAD_REQUEST, body.as_bytes()));
         assert!(failure.message.contains("the PDS answered 400: InvalidSwap: somebody was faster"), "{failure}");
         assert!(!failure.is_retryable());
@@ -150,7 +150,9 @@ on_both! {
         // An answer about another record is not accepted.
         stage.pds.refuse(200, r#"{"uri":"at://did:plc:bob/com.example.note/k","cid":"bafyreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"}"#);
         let failure = stage.failure(&format!("Record('{NOTE}', {{ text = 'x' }}):save()")).await;
-        assert_eq!((failure.fault, failure.upstream), (Some(FaultCode::Upstream), None));
+        assert_eq!((failure.fault, failure.is_retryable()), (Some(FaultCode::Upstream), false));
+        let Some(FailureAnswer::Pds(answer)) = failure.answer.as_deref() else { panic!("{failure:?}") };
+        assert_eq!((answer.status, &answer.body[..]), (StatusCode::BAD_GATEWAY, &br#"{"error":"the PDS's response is invalid"}"#[..]));
         assert_eq!(stage.run(&format!("return db.count('{NOTE}')")).await, json!(0));
     }
 

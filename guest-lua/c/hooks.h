@@ -1,0 +1,13 @@
+/* Replaces a macro of Lua's core by a hook of meter.c. Included right after config.h, before Lua's own files. */
+#ifndef BELVEDERE_HOOKS_H
+#define BELVEDERE_HOOKS_H
+
+#include "lua.h"
+#include "lmem.h"
+
+/* Memory errors call no message handler, so this is the only place that knows the line. */
+static void meter_out_of_memory(lua_State *L);
+#undef luaM_error
+#define luaM_error(L) (meter_out_of_memory(L), luaD_throw(L, LUA_ERRMEM))
+
+#endif

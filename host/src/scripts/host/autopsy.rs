@@ -1,0 +1,76 @@
+//! Finds the script's line in an instance whose guest did not return: it trapped, or the host stopped it.
+//!
+//! Nothing can enter such a component again, but the guest's core instance and its memory are still there. wasmtime gives
+//! access to them through the core dump of a trap, so this module makes one in the same store, and calls a function of the
+//! guest that only reads its heap. Runs that end by themselves pay nothing for that (`docs/adr/0036-a-line-for-every-failure.md`).
+
+use wasmtime::{Engine, Global, Instance, Module, Result, Store, Val, WasmCoreDump};
+
+use super::state::RunState;
+
+/// A module whose start function traps: `(module (func unreachable) (start 0))`.
+const TRAP: &[u8] = b"\0asm\x01\0\0\0\
+    \x01\x04\x01\x60\0\0\
+    \x03\x02\x01\0\
+    \x08\x01\0\
+    \x0a\x05\x01\x03\0\0\x0b";
+
+/// The guest's function (`guest-lua/c/meter.c`).
+const SCRIPT_LINE: &str = "script_line";
+
+/// The guest's pointer to its C stack, which may have overflowed.
+const STACK_POINTER: &str = "__stack_pointer";
+
+/// Bytes of C stack for [`SCRIPT_LINE`]: a fraction of the guest's stack, below which its data begins.
+const STACK: i32 = 64 << 10;
+
+/// Fuel for [`SCRIPT_LINE`], a millisecond: it walks the frames above the script's, of which Lua allows some hundred.
+const FUEL: u64 = 10_000_000;
+
+/// Finds lines; one per engine.
+#[derive(Clone)]
+pub(super) struct Autopsy(Module);
+
+impl Autopsy {
+    pub(super) fn new(engine: &Engine) -> Result<Self> {
+        Ok(Self(Module::new(engine, TRAP)?))
+    }
+
+    /// The script's line at which the guest stopped. `None` when no line of it was running, or the guest's memory does not
+    /// tell.
+    pub(super) async fn script_line(&self, store: &mut Store<RunState>) -> Option<u32> {
+        // The run's use of fuel is read from what is left.
+        let fuel = store.get_fuel().ok()?;
+        let line = self.read(store).await.unwrap_or_else(|error| {
+            tracing::debug!(
+                error = error.root_cause().to_string(),
+                "the line of a stopped script is unknown"
+            );
+            0
+        });
+        store.set_fuel(fuel).ok()?;
+        (line > 0).then_some(line)
+    }
+
+    async fn read(&self, store: &mut Store<RunState>) -> Result<u32> {
+        store.set_fuel(FUEL)?;
+        let trapped = Instance::new_async(&mut *store, &self.0, &[]).await.err();
+        let instances = trapped
+            .as_ref()
+            .and_then(|error| error.downcast_ref::<WasmCoreDump>())
+            .map(WasmCoreDump::instances);
+        for instance in instances.unwrap_or_default() {
+            let Ok(line) = instance.get_typed_func::<(), u32>(&mut *store, SCRIPT_LINE) else { continue };
+            if let Some(stack) = instance.get_global(&mut *store, STACK_POINTER) {
+                reset(&stack, store)?;
+            }
+            return line.call_async(&mut *store, ()).await;
+        }
+        Ok(0)
+    }
+}
+
+/// Gives the function a stack of its own, over frames that nothing will return to.
+fn reset(stack: &Global, store: &mut Store<RunState>) -> Result<()> {
+    stack.set(&mut *store, Val::I32(STACK))
+}
