@@ -4,9 +4,11 @@
 pub mod admin;
 pub mod auth;
 mod clients;
+pub mod dashboard;
 pub mod health;
 pub mod link;
 pub mod oauth;
+mod page;
 pub mod paging;
 mod patch;
 pub mod route;

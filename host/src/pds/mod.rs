@@ -9,7 +9,7 @@ mod authority;
 mod bound;
 mod effective_scopes;
 mod places;
-mod revocation;
+pub mod revocation;
 mod session;
 #[cfg(test)]
 pub(crate) mod standin;
