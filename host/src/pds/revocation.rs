@@ -172,11 +172,11 @@ mod tests {
     fn attempts_become_rarer_and_end_after_a_day() {
         assert_eq!([0, 1, 2, 3, 7, 8, 1_000].map(pause_seconds), [1, 4, 16, 64, 16_384, 21_600, 21_600]);
         let mut at = 0;
-        let attempts = (0..).take_while(|n| {
+        let repeated = (0..).take_while(|n| {
             at += pause_seconds(*n);
             at <= GIVE_UP_SECONDS
         });
-        assert_eq!(attempts.count(), 11);
+        assert_eq!(repeated.count(), 10);
     }
 
     #[test]

@@ -82,8 +82,8 @@ crate::in_both_worlds! {
         let of_bob = format!("/admin/users/{}/permissions", bob["id"].as_str().unwrap());
         let of_alice = format!("/admin/users/{}/permissions", user["id"].as_str().unwrap());
         for (method, path, body) in [
-            (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "permissions": ["scripts:manage"] })),
-            (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "template": "operator" })),
+            (Method::POST, "/admin/users", json!({ "did": "did:plc:newnewnewnewnewnewnewnew", "permissions": ["scripts:manage"] })),
+            (Method::POST, "/admin/users", json!({ "did": "did:plc:newnewnewnewnewnewnewnew", "template": "operator" })),
             (Method::PATCH, &of_bob, json!({ "grant": ["scripts:manage"] })),
             (Method::PATCH, &of_alice, json!({ "grant": ["scripts:manage"] })),
             (Method::POST, "/admin/users/transfer-super", json!({ "target_user_id": user["id"] })),
