@@ -143,7 +143,7 @@ async fn service_tokens_are_checked() {
     let more = [("PLC_URL", &*plc.url()), ("DEFAULT_RATE_LIMIT_CAPACITY", "100")];
     let (server, _directory) = sqlite_server(&more).await;
     server.upload(query_lexicon(QUERY), None).await;
-    let person = plc.person("did:plc:person", Algorithm::Es256k);
+    let person = plc.person("did:plc:personpersonpersonperson", Algorithm::Es256k);
     let did = audience(&server);
     let path = format!("/xrpc/{QUERY}");
     let call = async |token: &str| bearer(&server, Method::GET, &path, token).await;
@@ -195,7 +195,7 @@ async fn a_token_for_one_method_is_refused_on_others() {
     server
         .bind_to("xrpc.procedure:com.example.other", "function handle() return { did = caller_did } end")
         .await;
-    let person = plc.person("did:plc:person", Algorithm::Es256k);
+    let person = plc.person("did:plc:personpersonpersonperson", Algorithm::Es256k);
     let (did, path) = (audience(&server), format!("/xrpc/{DO}"));
     let call = async |change: Value| bearer(&server, Method::POST, &path, &person.token(&did, change)).await;
 

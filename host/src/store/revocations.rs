@@ -94,6 +94,18 @@ pub async fn delete(db: &Db, id: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Removes all but `keep` revocations, those that were tried most often first. Returns how many.
+pub async fn prune(db: &Db, keep: i64) -> Result<u64, StoreError> {
+    let count = "SELECT count(*) FROM revocations";
+    let queued: i64 = on!(db, reader, |pool| sqlx::query_scalar(count).fetch_one(pool).await)?;
+    if queued <= keep {
+        return Ok(0);
+    }
+    let sql = "DELETE FROM revocations WHERE id IN ( \
+                   SELECT id FROM revocations ORDER BY attempts DESC, due_at DESC, id DESC LIMIT $1)";
+    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(queued - keep).execute(pool).await?.rows_affected()))
+}
+
 /// The public keys, as JSON text, with which a client authenticates to revoke sessions: authorization servers fetch
 /// them, although the client or the key is deleted.
 pub async fn public_keys(db: &Db, client_id: &str, now: Timestamp) -> Result<Vec<String>, StoreError> {

@@ -145,6 +145,18 @@ on_both! {
         assert!(due(&db, 1_000).await.is_empty());
     }
 
+    async fn over_the_limit_those_that_failed_most_are_removed(db) {
+        for id in ["a", "b", "c"] {
+            session(&db, id, None, None, "https://as.example").await;
+            oauth_sessions::end(&db, id, WINDOW).await.unwrap();
+        }
+        assert_eq!(revocations::prune(&db, 3).await.unwrap(), 0);
+        let row = due(&db, 10).await.remove(1);
+        assert!(revocations::begin(&db, &row, Timestamp(10)).await.unwrap());
+        assert_eq!(revocations::prune(&db, 2).await.unwrap(), 1);
+        assert_eq!(due_ids(&db, 10).await, ["a", "c"]);
+    }
+
     async fn many_sessions_of_one_server_leave_places_to_others(db) {
         for n in 0..5 {
             session(&db, &format!("a{n}"), None, None, "https://slow.example").await;
