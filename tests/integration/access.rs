@@ -71,18 +71,19 @@ async fn admin_routes_require_a_user() {
 #[tokio::test]
 async fn a_missing_permission_is_a_403_and_an_event() {
     let (server, _directory) = sqlite_server(&[]).await;
-    let key = server.create_key(&["--did", "did:plc:viewer", "--permissions", "viewer"]);
+    let key = server.create_key(&["--did", "did:plc:viewerviewerviewerviewer", "--permissions", "viewer"]);
     assert_eq!(bearer(&server, Method::GET, "/admin/stats", &key).await.status, StatusCode::OK);
     let answer = bearer(&server, Method::DELETE, "/admin/lexicons/com.example.x", &key).await;
     assert_eq!((answer.status, answer.error()), (StatusCode::FORBIDDEN, "insufficient permissions"));
     // The route requires two permissions; one of them is not enough.
-    let key = server.create_key(&["--did", "did:plc:half", "--permissions", "records:delete"]);
+    let key =
+        server.create_key(&["--did", "did:plc:halfhalfhalfhalfhalfhalf", "--permissions", "records:delete"]);
     let path = "/admin/records/collection?collection=com.example.note";
     assert_eq!(bearer(&server, Method::DELETE, path, &key).await.status, StatusCode::FORBIDDEN);
 
     let answer = server.admin(Method::GET, "/admin/events?event_type=auth.permission_denied", None).await;
     let denied = &answer.body["events"][1];
-    assert_eq!(denied["actor_did"], "did:plc:viewer", "{}", answer.text);
+    assert_eq!(denied["actor_did"], "did:plc:viewerviewerviewerviewer", "{}", answer.text);
     assert_eq!(denied["detail"]["required_permission"], "lexicons:delete");
     assert_eq!(answer.body["events"][0]["detail"]["required_permission"], "records:delete-collection");
 }
@@ -90,7 +91,12 @@ async fn a_missing_permission_is_a_403_and_an_event() {
 #[tokio::test]
 async fn keys_of_the_command_line_have_only_the_given_permissions() {
     let (server, _directory) = sqlite_server(&[]).await;
-    let key = server.create_key(&["--did", "did:plc:narrow", "--permissions", "stats:read,events:read"]);
+    let key = server.create_key(&[
+        "--did",
+        "did:plc:narrownarrownarrownarrow",
+        "--permissions",
+        "stats:read,events:read",
+    ]);
     assert_eq!(bearer(&server, Method::GET, "/admin/events", &key).await.status, StatusCode::OK);
     assert_eq!(bearer(&server, Method::GET, "/admin/lexicons", &key).await.status, StatusCode::FORBIDDEN);
     // A key lists only the keys of its own user.
@@ -137,7 +143,7 @@ async fn service_tokens_are_checked() {
     let more = [("PLC_URL", &*plc.url()), ("DEFAULT_RATE_LIMIT_CAPACITY", "100")];
     let (server, _directory) = sqlite_server(&more).await;
     server.upload(query_lexicon(QUERY), None).await;
-    let person = plc.person("did:plc:person", Algorithm::Es256k);
+    let person = plc.person("did:plc:personpersonpersonperson", Algorithm::Es256k);
     let did = audience(&server);
     let path = format!("/xrpc/{QUERY}");
     let call = async |token: &str| bearer(&server, Method::GET, &path, token).await;
@@ -189,7 +195,7 @@ async fn a_token_for_one_method_is_refused_on_others() {
     server
         .bind_to("xrpc.procedure:com.example.other", "function handle() return { did = caller_did } end")
         .await;
-    let person = plc.person("did:plc:person", Algorithm::Es256k);
+    let person = plc.person("did:plc:personpersonpersonperson", Algorithm::Es256k);
     let (did, path) = (audience(&server), format!("/xrpc/{DO}"));
     let call = async |change: Value| bearer(&server, Method::POST, &path, &person.token(&did, change)).await;
 

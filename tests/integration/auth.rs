@@ -43,6 +43,11 @@ impl Browser {
         self.send(server, Method::GET, path, &[]).await
     }
 
+    /// Logs out, from a page of the server.
+    pub async fn logout(&mut self, server: &Instance, own: &str) -> Answer {
+        self.send(server, Method::POST, "/auth/logout", &[("origin", own)]).await
+    }
+
     /// Logs in: starts at the server, consents at the PDS, and follows the redirect back.
     pub async fn login(&mut self, server: &Instance, pds: &OauthPds, did: &str) -> Answer {
         let begun = self.get(server, &format!("/auth/login?handle={did}&redirect_uri=/page")).await;
@@ -195,6 +200,39 @@ crate::in_both_worlds! {
         let back = pds.consent(BOB, begun.body["url"].as_str().unwrap());
         assert_eq!(location(&browser.get(server, &callback(&back)).await), "/login?error=failed");
         assert!(!browser.0.contains_key("belvedere_session"));
+    }
+
+    async fn a_login_ends_on_a_page(world) {
+        let server = &world.server;
+        let pds = pds(&world).await;
+        let mut browser = Browser::default();
+        let page = async |browser: &mut Browser, path: &str| {
+            let page = browser.get(server, path).await;
+            assert_eq!(page.status, 200, "{path} {}", page.text);
+            assert!(page.headers["content-type"].to_str().unwrap().starts_with("text/html"), "{path}");
+            assert!(page.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+            page.text
+        };
+        assert!(page(&mut browser, "/dashboard/").await.contains("You are not logged in"));
+        let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
+        let back = pds.consent(OPERATOR, begun.body["url"].as_str().unwrap());
+        let landed = browser.get(server, &callback(&back)).await;
+        assert_eq!(location(&landed), "/dashboard/");
+        assert!(page(&mut browser, location(&landed)).await.contains(&format!("You are {OPERATOR}.")));
+
+        // The same for a login that fails.
+        let refused = Browser::default().login(server, &pds, ALICE).await;
+        assert!(page(&mut browser, location(&refused)).await.contains("not a user of this server"));
+        for (code, text) in [
+            ("", "To log in, open"),
+            ("?error=expired", "took too long"),
+            ("?error=access_denied", "was declined"),
+            ("?error=failed", "did not complete the login"),
+            ("?error=%3Cscript%3Ealert(1)%3C/script%3E", "&#60;script&#62;alert(1)&#60;/script&#62;"),
+        ] {
+            let shown = page(&mut browser, &format!("/login{code}")).await;
+            assert!(shown.contains(text) && !shown.contains("<script"), "{code} {shown}");
+        }
     }
 
     async fn invalid_logins_are_refused_with_the_reason(world) {

@@ -5,7 +5,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use crate::support::plc::Plc;
 use crate::support::process::Process;
+
+const ME: &str = "did:plc:mememememememememememeaa";
+const YOU: &str = "did:plc:youyouyouyouyouyouyouyou";
 
 fn run(dir: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_belvedere"))
@@ -76,21 +80,49 @@ fn migrate_applies_everything_once() {
 #[test]
 fn create_key_prints_only_the_key() {
     let dir = tempfile::tempdir().unwrap();
-    let output = run(dir.path(), &["admin", "create-key", "--did", "did:plc:me"], &[]);
+    let create = ["admin", "create-key", "--unchecked", "--did", ME];
+    let output = run(dir.path(), &create, &[]);
     assert!(output.status.success(), "{}", stderr(&output));
     let key = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(key.trim().len(), 36, "{key}");
     assert!(key.starts_with("bva_") && stderr(&output).contains("super user"));
     for arguments in [
         &["admin", "create-key", "--did", "me"][..],
-        &["admin", "create-key", "--did", "did:plc:you", "--permissions", "everything"],
-        &["admin", "create-key", "--did", "did:plc:you", "--name", " "],
+        &["admin", "create-key", "--unchecked", "--did", YOU, "--permissions", "everything"],
+        &["admin", "create-key", "--unchecked", "--did", YOU, "--name", " "],
         &["admin", "create-key"],
         &["fly"],
     ] {
         let output = run(dir.path(), arguments, &[]);
         assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn create_key_checks_a_did_before_it_becomes_a_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let plc = Plc::start().await;
+    let url = plc.url();
+    let create = |did: &str, plc: &str, more: &[&str]| {
+        let output =
+            run(dir.path(), &[&["admin", "create-key", "--did", did], more].concat(), &[("PLC_URL", plc)]);
+        (output.status.success(), stderr(&output))
+    };
+    // The value of the documentation, pasted.
+    for more in [&[][..], &["--unchecked"]] {
+        let (success, text) = create("did:plc:YOURS", &url, more);
+        assert!(!success && text.contains("24 characters"), "{text}");
+    }
+    let (success, text) = create(ME, &url, &[]);
+    assert!(!success && text.contains("does not exist") && text.contains("typo"), "{text}");
+    let (success, text) = create(ME, "http://127.0.0.1:9", &[]);
+    assert!(!success && text.contains("could not be checked") && text.contains("--unchecked"), "{text}");
+    plc.host(ME, "https://pds.example");
+    let (success, text) = create(ME, &url, &[]);
+    assert!(success && text.contains("super user"), "{text}");
+    // It is a user now, so that another key needs no network.
+    let (success, text) = create(ME, "http://127.0.0.1:9", &[]);
+    assert!(success && !text.contains("created"), "{text}");
 }
 
 #[test]

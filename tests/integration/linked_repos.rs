@@ -28,6 +28,21 @@ async fn get(world: &World, path: &str) -> Answer {
     world.server.request(Method::GET, path, &[], None).await
 }
 
+/// As [`get`], by a client that asks for JSON.
+async fn get_json(world: &World, path: &str) -> Answer {
+    world.server.request(Method::GET, path, &[("accept", "application/json")], None).await
+}
+
+/// The text of an error page.
+async fn error_page(world: &World, path: &str, status: u16) -> String {
+    let accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    let page = world.server.request(Method::GET, path, &[("accept", accept)], None).await;
+    assert_eq!(page.status, status, "{path} {}", page.text);
+    assert!(page.headers["content-type"].to_str().unwrap().starts_with("text/html"), "{path} {}", page.text);
+    assert!(page.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+    page.text
+}
+
 /// Creates a grant. Returns its id.
 async fn grant(world: &World, body: Value) -> String {
     let made = post(world, "", body).await;
@@ -107,11 +122,13 @@ crate::in_both_worlds! {
         assert!(active["authorized_at"].is_string() && active.get("session_id").is_none());
         // All invites of the grant are invalid.
         for link in [&link, &other] {
-            let dead = get(&world, &format!("{link}&handle={ALICE}")).await;
-            assert_eq!((dead.status.as_u16(), dead.error()), (400, "the link has been used, was revoked, or has expired"));
+            let dead = get_json(&world, &format!("{link}&handle={ALICE}")).await;
+            let error = "the link has been used, was revoked, or has expired: ask its sender for another one";
+            assert_eq!((dead.status.as_u16(), dead.error()), (400, error));
+            assert!(error_page(&world, link, 400).await.contains("The link has been used, was revoked, or has expired"));
         }
         assert_eq!(get(&world, &format!("/auth/linked-repo/info?token={token}")).await.body, json!({ "valid": false }));
-        assert!(get(&world, &format!("/link/start?token={token}")).await.text.contains("no longer valid"));
+        assert!(error_page(&world, &format!("/link/start?token={token}"), 400).await.contains("The link has been used"));
         // The scopes that the owner consented to are in the client metadata.
         let declared = get(&world, "/oauth-client-metadata.json").await.body;
         assert!(declared["scope"].as_str().unwrap().contains("blob:image/*"), "{declared}");
@@ -126,7 +143,7 @@ crate::in_both_worlds! {
         let pds = pds(&world).await;
         let id = grant(&world, json!({ "scopes": SCOPES, "handle": ALICE })).await;
         let link = invite(&world, &id).await;
-        let wrong = get(&world, &format!("{link}&handle={BOB}")).await;
+        let wrong = get_json(&world, &format!("{link}&handle={BOB}")).await;
         assert_eq!((wrong.status.as_u16(), wrong.error()), (400, "this link was issued for a different account"));
         // Another account signs in at the PDS.
         let to = location(&get(&world, &format!("{link}&handle={ALICE}")).await);
@@ -149,6 +166,30 @@ crate::in_both_worlds! {
         let url = post(&world, &format!("/{id}/authorize"), json!({})).await.body["authorize_url"].as_str().unwrap().to_owned();
         assert_eq!(location(&get(&world, &callback(&pds.consent(ALICE, &url))).await), "/dashboard/");
         assert_eq!(status_of(&world, &id).await["status"], "active");
+    }
+
+    async fn a_mistyped_handle_leads_back_to_the_invite(world) {
+        let pds = pds(&world).await;
+        let id = grant(&world, json!({ "scopes": SCOPES })).await;
+        let link = invite(&world, &id).await;
+        let first_page = location(&get(&world, &link).await);
+        for (handle, status, text) in [
+            ("not%20a%20handle", 400, "It is neither a handle nor a DID."),
+            ("nobody.example", 400, "The handle could not be resolved."),
+            ("did:plc:nobodynobodynobodynobody", 502, "could not"),
+        ] {
+            let path = format!("{link}&handle={handle}");
+            let page = error_page(&world, &path, status).await;
+            assert!(page.contains(text) && page.contains(&format!("href=\"{first_page}\"")), "{handle} {page}");
+            let error = get_json(&world, &path).await;
+            assert_eq!(error.status, status, "{handle}");
+            assert!(!error.error().is_empty(), "{handle} {}", error.text);
+        }
+        assert!(get(&world, &first_page).await.text.contains("name=\"handle\""), "the invite is still valid");
+        // The callback of a made-up authorization is a page too.
+        let failed = location(&get(&world, "/auth/callback?state=made-up").await);
+        assert_eq!(get(&world, &failed).await.status, 200, "{failed}");
+        assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=success");
     }
 
     async fn invalid_grants_are_refused_with_the_reason(world) {

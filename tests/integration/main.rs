@@ -27,4 +27,5 @@ mod record_events;
 mod script_command;
 mod several_hosts;
 mod slow_readers;
+mod well_known;
 mod xrpc;

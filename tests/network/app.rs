@@ -19,6 +19,7 @@ use crate::server::{Server, expect};
 pub struct App {
     pub client_key: String,
     pub secret: String,
+    pub id: String,
     pub client_id: String,
     pub redirect: String,
     scopes: &'static str,
@@ -30,6 +31,8 @@ const REDIRECT: &str = "http://127.0.0.1:8080/callback";
 pub struct Device {
     pub session: String,
     pub token: String,
+    /// The DPoP key as the server gave it.
+    pub jwk: Value,
     key: PrivateKey,
     client_key: String,
 }
@@ -59,7 +62,8 @@ impl App {
         });
         let made = Self::create(server, admin_key, &body).await;
         let text = |name: &str| made[name].as_str().unwrap().to_owned();
-        Self { client_key: text("client_key"), secret: text("client_secret"), client_id, redirect, scopes }
+        let (client_key, secret, id) = (text("client_key"), text("client_secret"), text("id"));
+        Self { client_key, secret, id, client_id, redirect, scopes }
     }
 
     /// Builds a request with the app's credentials.
@@ -90,6 +94,7 @@ impl App {
         Device {
             session: registered["session_id"].as_str().unwrap().to_owned(),
             token: tokens["access_token"].as_str().unwrap().to_owned(),
+            jwk: jwk.clone(),
             key: PrivateKey::from_bytes(Algorithm::Es256, &scalar).unwrap(),
             client_key: self.client_key.clone(),
         }

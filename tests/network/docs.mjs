@@ -4,11 +4,14 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { runOAuth } from './lib/oauth.mjs'
 
-const { instance, clientKey, clientSecret, clientId, redirectUri, scopes, pds, user, methods } = JSON.parse(process.argv[2])
+const { instance, clientKey, clientSecret, clientId, redirectUri, scopes, pds, users, handles, namespace, methods } = JSON.parse(process.argv[2])
 const page = fs.readFileSync(new URL('../../docs/authentication.md', import.meta.url), 'utf8')
 const blocks = [...page.matchAll(/```js\n([\s\S]*?)```/g)].map(([, block]) => block)
-assert.ok(blocks.length >= 6)
-const authorize = (key) => runOAuth({ pds, handle: user.handle, password: user.password, key, scope: scopes, clientId, redirectUri })
+assert.ok(blocks.length >= 11)
+const authorize = (key, handle = users[0].handle) => {
+  const { password } = users.find((user) => user.handle === handle)
+  return runOAuth({ pds, handle, password, key, scope: scopes, clientId, redirectUri })
+}
 const Program = Object.getPrototypeOf(async () => {}).constructor
-const names = { instance, clientKey, clientSecret, methods, authorize }
+const names = { instance, clientKey, clientSecret, methods, authorize, handles, namespace }
 await new Program(...Object.keys(names), blocks.join('\n'))(...Object.values(names))

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::app::Device;
 use crate::pds::Account;
 
 /// The addresses that `up.mjs` prints.
@@ -94,6 +95,12 @@ impl Network {
         let mut body = json!({ "handle": user.handle, "password": user.password });
         body.as_object_mut().expect("an object").extend(options.as_object().expect("an object").clone());
         self.control("/oauth", &body).await
+    }
+
+    /// Calls a URL of the PDS with an application's session. Returns the response's status.
+    pub async fn as_app(&self, device: &Device, url: &str) -> u64 {
+        let body = json!({ "key": device.jwk, "url": url, "accessToken": device.token });
+        self.control("/as-app", &body).await["status"].as_u64().expect("a status")
     }
 
     /// Acts as a user who follows an authorization URL, signs in and consents. Returns the redirect's URL.

@@ -127,6 +127,11 @@ impl Account {
         answer["token"].as_str().expect("the PDS gives a token").to_owned()
     }
 
+    /// A call that the PDS forwards to the service that `proxy` names (`DID#fragment`), with a service token.
+    pub fn proxied(&self, verb: Method, method: &str, proxy: &str) -> reqwest::RequestBuilder {
+        self.request(verb, method).header("atproto-proxy", proxy)
+    }
+
     /// All records in one collection of the repo.
     pub async fn records(&self, collection: &str) -> Records {
         let mut records = Records::new();

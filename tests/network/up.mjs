@@ -26,7 +26,7 @@ const { Jetstream } = await import('./lib/jetstream.mjs')
 const { startRelay } = await import('./lib/relay.mjs')
 const { ADMIN_PASSWORD, createAccount, startPds } = await import('./lib/pds.mjs')
 const { startLabeler } = await import('./lib/labeler.mjs')
-const { runOAuth } = await import('./lib/oauth.mjs')
+const { dpopFetch, runOAuth } = await import('./lib/oauth.mjs')
 const { signInAndConsent } = await import('./lib/oauth-user.mjs')
 const { startControl } = await import('./lib/control.mjs')
 
@@ -56,6 +56,8 @@ const control = await startControl({
       const { refresh, nonces, dpop_jwk, ...tokens } = await runOAuth({ pds: pds.url, ...options })
       return tokens
     },
+    // Calls a server with an app's session: { key, url, accessToken } to the response's status.
+    'POST /as-app': async ({ key, url, accessToken }) => ({ status: (await dpopFetch(key, url, { accessToken })).status }),
     // Acts as a user who follows an authorization URL: { url, username, password, approve? } to the redirect's URL.
     'POST /consent': async ({ url, ...user }) => ({ url: await signInAndConsent(url, user) }),
     'POST /jetstream/drop': () => jetstream.drop(),

@@ -108,6 +108,11 @@ impl OauthPds {
         self.state().overrides.insert(path.to_owned(), (status, body));
     }
 
+    /// Ends [`Self::respond_with`].
+    pub fn respond_normally(&self, path: &str) {
+        self.state().overrides.remove(path);
+    }
+
     /// Answers all later requests to the path with a redirect.
     pub fn redirect(&self, path: &str, to: &str) {
         self.state().redirects.insert(path.to_owned(), to.to_owned());

@@ -8,11 +8,18 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use http::header::HOST;
 
+use crate::atproto::Did;
+
+/// The names of the loopback host in origins. A server on one of them is usually reached by the others too.
+const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+
 /// The origins, replaced as a whole when domains change. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Origins {
     /// The origin of PUBLIC_URL.
     own: Arc<str>,
+    /// Whether PUBLIC_URL names the loopback host. Then all its names are the same.
+    is_loopback: bool,
     current: Arc<ArcSwap<Current>>,
 }
 
@@ -26,7 +33,8 @@ impl Origins {
     /// With PUBLIC_URL's origin only.
     pub fn new(own: &str) -> Self {
         let current = Current { primary: own.to_owned(), all: vec![own.to_owned()] };
-        Self { own: own.into(), current: Arc::new(ArcSwap::from_pointee(current)) }
+        let is_loopback = split_loopback(own).is_some();
+        Self { own: own.into(), is_loopback, current: Arc::new(ArcSwap::from_pointee(current)) }
     }
 
     /// Replaces all origins but PUBLIC_URL's, which is the primary unless another one is.
@@ -38,7 +46,19 @@ impl Origins {
     }
 
     pub fn contains(&self, origin: &str) -> bool {
-        self.current.load().all.iter().any(|own| own == origin)
+        self.current.load().all.iter().any(|own| own == origin || self.is_same_loopback(own, origin))
+    }
+
+    /// Whether a did:web names the host of one of our origins.
+    pub fn has_host_of(&self, did: &Did) -> bool {
+        did.web_authority().is_some_and(|authority| {
+            ["https", "http"].iter().any(|scheme| self.contains(&format!("{scheme}://{authority}")))
+        })
+    }
+
+    /// Whether two origins differ only in the name of the loopback host, and PUBLIC_URL is one of them.
+    fn is_same_loopback(&self, own: &str, other: &str) -> bool {
+        self.is_loopback && split_loopback(own).is_some_and(|own| split_loopback(other) == Some(own))
     }
 
     /// Every origin.
@@ -62,6 +82,13 @@ impl Origins {
     }
 }
 
+/// Scheme and port of an origin on the loopback host.
+fn split_loopback(origin: &str) -> Option<(&str, &str)> {
+    let (scheme, authority) = origin.split_once("://")?;
+    let port = LOOPBACK.iter().find_map(|name| authority.strip_prefix(name))?;
+    (port.is_empty() || port.starts_with(':')).then_some((scheme, port))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +110,44 @@ mod tests {
         assert_eq!(origins.all(), ["https://own.example", second]);
         origins.replace(None, []);
         assert!(!origins.contains(second) && origins.primary() == "https://own.example");
+    }
+
+    #[test]
+    fn the_names_of_the_loopback_host_are_one() {
+        let own = Origins::new("http://127.0.0.1:3000");
+        own.replace(None, ["https://second.example".to_owned()]);
+        for good in
+            ["http://127.0.0.1:3000", "http://localhost:3000", "http://[::1]:3000", "https://second.example"]
+        {
+            assert!(own.contains(good), "{good}");
+        }
+        for bad in [
+            "http://localhost",
+            "http://localhost:3001",
+            "https://localhost:3000",
+            "http://localhost.evil.example:3000",
+            "http://127.0.0.1.evil.example:3000",
+            "http://127.0.0.2:3000",
+        ] {
+            assert!(!own.contains(bad), "{bad}");
+        }
+        // A domain on loopback does not make the names the same for a public server.
+        let public = Origins::new("https://own.example");
+        public.replace(None, ["http://127.0.0.1:3000".to_owned()]);
+        assert!(public.contains("http://127.0.0.1:3000") && !public.contains("http://localhost:3000"));
+    }
+
+    #[test]
+    fn a_did_web_is_ours_if_its_host_is() {
+        let names = |own: &str, did: &str| Origins::new(own).has_host_of(&Did::try_from(did).unwrap());
+        assert!(names("https://own.example", "did:web:own.example"));
+        assert!(names("https://own.example:8443", "did:web:Own.Example%3A8443"));
+        assert!(names("http://127.0.0.1:3000", "did:web:localhost%3A3000"));
+        assert!(names("http://[::1]:3000", "did:web:%5B%3A%3A1%5D%3A3000"));
+        for other in
+            ["did:web:other.example", "did:web:own.example%3A8443", "did:web:own.example:path", "did:plc:own"]
+        {
+            assert!(!names("https://own.example", other), "{other}");
+        }
     }
 }

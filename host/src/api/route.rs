@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 
+use super::page;
 use crate::access::rate_limit::Budget;
 use crate::access::{
     Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit, Rejected, Sender,
@@ -57,12 +58,28 @@ impl Route {
         H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
-            Sender::of(&app.access, &request).pay(limit, &request)?;
-            request.body = unread.read(limits::JSON_BODY).await?;
-            handler(app, request).await
-        });
+        let bind = bound(move |app, request, unread| paid_answer(limit, handler, app, request, unread));
         Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
+    }
+
+    /// As [`Self::public`], for a page that people open in a browser: its errors are pages too, unless the client asks
+    /// for JSON.
+    pub fn page<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, request: Request, unread| async move {
+            let (json, id) = (page::wants_json(request.headers()), request.id.clone());
+            match paid_answer(limit, handler, app, request, unread).await {
+                Err(error) if !json => {
+                    error.log_cause(path, &id);
+                    page::of_error(error, &id, None)
+                }
+                answer => answer,
+            }
+        });
+        Self { limit: Some(limit), ..Self::new(Method::GET, path, None, bind) }
     }
 
     /// A user with one permission, or with all of several.
@@ -274,6 +291,23 @@ impl Route {
 
 fn verb(method: &Method) -> Verb {
     if *method == Method::POST { Verb::Procedure } else { Verb::Query }
+}
+
+/// The answer of a public route to a request that is within its limit.
+async fn paid_answer<H, F>(
+    limit: &'static PublicLimit,
+    handler: H,
+    app: Arc<App>,
+    mut request: Request,
+    unread: UnreadBody,
+) -> Result<Response, Error>
+where
+    H: Fn(Arc<App>, Request) -> F,
+    F: Future<Output = Result<Response, Error>>,
+{
+    Sender::of(&app.access, &request).pay(limit, &request)?;
+    request.body = unread.read(limits::JSON_BODY).await?;
+    handler(app, request).await
 }
 
 /// Adds the remaining budget to a response that was charged.

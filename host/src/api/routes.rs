@@ -1,6 +1,6 @@
 //! The route table: every path of the server, one line a route, with its access rule.
 //!
-//! A route is made by [`Route::public`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
+//! A route is made by [`Route::public`], [`Route::page`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
 //! [`Route::management`], [`Route::application`], [`Route::named`] or
 //! [`Route::session_access`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::route::{Route, RouteTable};
-use super::{admin, auth, config, health, link, oauth, settings, well_known, xrpc};
+use super::{admin, auth, config, dashboard, health, link, oauth, settings, well_known, xrpc};
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
@@ -33,15 +33,18 @@ fn table() -> RouteTable {
 
         Route::public(&Limit::PAGE, GET, "/config", config::handle),
         Route::public(&Limit::PAGE, GET, "/oauth-client-metadata.json", well_known::client_metadata),
+        Route::public(&Limit::PAGE, GET, "/.well-known/did.json", well_known::did_document),
         Route::public(&Limit::LOGIN, GET, "/auth/login", auth::login::handle),
-        Route::public(&Limit::CALLBACK, GET, "/auth/callback", auth::callback::handle),
+        Route::page(&Limit::CALLBACK, "/auth/callback", auth::callback::handle),
         Route::public(&Limit::PAGE, GET, "/auth/linked-repo/info", auth::linked_repo::info),
-        Route::public(&Limit::LOGIN, GET, "/auth/linked-repo/start", auth::linked_repo::start),
+        Route::page(&Limit::LOGIN, "/auth/linked-repo/start", auth::linked_repo::start),
         Route::public(&Limit::PAGE, GET, "/auth/me", auth::me),
         Route::public(&Limit::PAGE, POST, "/auth/logout", auth::logout),
 
-        Route::public(&Limit::PAGE, GET, "/link/start", link::start),
-        Route::public(&Limit::PAGE, GET, "/link/result", link::result),
+        Route::page(&Limit::PAGE, "/link/start", link::start),
+        Route::page(&Limit::PAGE, "/link/result", link::result),
+        Route::page(&Limit::PAGE, "/dashboard/", dashboard::dashboard),
+        Route::page(&Limit::PAGE, "/login", dashboard::login),
 
         Route::public(&Limit::PICTURE, GET, "/settings/logo", settings::logo),
 
@@ -219,6 +222,7 @@ mod tests {
             ("/readyz", "probe"),
             ("/config", "page"),
             ("/oauth-client-metadata.json", "page"),
+            ("/.well-known/did.json", "page"),
             ("/auth/login", "login"),
             ("/auth/callback", "callback"),
             ("/auth/linked-repo/info", "page"),
@@ -227,6 +231,8 @@ mod tests {
             ("/auth/logout", "page"),
             ("/link/start", "page"),
             ("/link/result", "page"),
+            ("/dashboard/", "page"),
+            ("/login", "page"),
             ("/settings/logo", "picture"),
             ("/xrpc/com.atproto.server.describeServer", "page"),
             ("/oauth/clients/{id}/jwks.json", "page"),

@@ -4,8 +4,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::clock::Clock;
 use crate::config::{self, Config, Identity, ScriptSql, SecretError};
 use crate::crypto::MacKey;
+use crate::identity::Resolver;
 use crate::indexing::StreamConfig;
 use crate::keys::instance::InstanceKeyError;
 use crate::net::{self, OutboundPolicy};
@@ -92,6 +94,12 @@ pub fn net_client(config: &Config, identity: &Identity, port: u16) -> Result<net
         own: own.into_iter().chain(config.observe.metrics_addr).collect(),
         dns_server: config.outbound.dns_server,
     })
+}
+
+/// Creates the resolver of DIDs and handles.
+pub fn resolver(config: &Config, net: net::Client, clock: Clock) -> Resolver {
+    let plc = url::Url::parse(&config.indexing.plc_url).expect("the configuration was checked");
+    Resolver::new(net, plc, clock)
 }
 
 pub(super) fn stream_config(indexing: &config::Indexing) -> Result<StreamConfig, StartError> {

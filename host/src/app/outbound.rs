@@ -1,7 +1,7 @@
 //! The client and the caches for calls to other servers.
 
 use super::ground::Ground;
-use super::open::{StartError, net_client};
+use super::open::{StartError, net_client, resolver};
 use crate::fair_share::FairPool;
 use crate::identity::Resolver;
 use crate::lexicons::{Authorities, forwarding};
@@ -21,9 +21,8 @@ pub struct Outbound {
 
 impl Outbound {
     pub(super) fn open(ground: &Ground) -> Result<Self, StartError> {
-        let plc = url::Url::parse(&ground.config.indexing.plc_url).expect("the configuration was checked");
         let net = net_client(&ground.config, &ground.identity, ground.port)?;
-        let resolver = Resolver::new(net.clone(), plc, ground.clock.clone());
+        let resolver = resolver(&ground.config, net.clone(), ground.clock.clone());
         let authorities = Authorities::new(net.clone(), resolver.clone());
         Ok(Self { net, resolver, authorities, forwarding: forwarding::pool() })
     }

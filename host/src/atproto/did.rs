@@ -12,6 +12,25 @@ use super::SyntaxError;
 /// The protocol's limit on a DID's length, in bytes.
 const MAX_BYTES: usize = 2048;
 
+/// Characters of a did:plc after `did:plc:`: base32 of 15 bytes.
+const PLC_CHARACTERS: usize = 24;
+
+/// Characters of a refused text that a message shows: the message is returned to the caller.
+const MAX_SHOWN: usize = 80;
+
+/// Why a text is not the DID of an account.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum NotAnAccount {
+    #[error("{0:?} is not a DID, like did:plc:… or did:web:…")]
+    Malformed(String),
+    #[error("{0:?} is not a did:plc: 24 characters from a to z and 2 to 7 follow did:plc:")]
+    Plc(String),
+    #[error("{0:?} is not a did:web of a host, like did:web:example.com")]
+    Web(String),
+    #[error("{0:?} can't be an account's DID: that is a did:plc or a did:web")]
+    Method(String),
+}
+
 /// A DID in the form that atproto allows: `did:<method>:<identifier>`. Cheap to clone.
 ///
 /// `shrike` has such a type too, but rejects `%` in identifiers, and so `did:web:localhost%3A2583`.
@@ -31,6 +50,43 @@ impl Did {
     /// `abc` of `did:plc:abc`.
     pub fn identifier(&self) -> &str {
         self.split().1
+    }
+
+    /// Parses the DID of an account, more strictly than [`Self::try_from`], which accepts every DID of the network: a
+    /// did:plc has exactly 24 characters of base32, a did:web names a host.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn parse_account(text: &str) -> Result<Self, NotAnAccount> {
+        let shown = || text.chars().take(MAX_SHOWN).collect();
+        let did = Self::try_from(text).map_err(|_| NotAnAccount::Malformed(shown()))?;
+        let id = did.identifier();
+        match did.method() {
+            "plc"
+                if id.len() == PLC_CHARACTERS
+                    && id.bytes().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7')) =>
+            {
+                Ok(did)
+            }
+            "plc" => Err(NotAnAccount::Plc(shown())),
+            "web" if did.web_authority().is_some() => Ok(did),
+            "web" => Err(NotAnAccount::Web(shown())),
+            _ => Err(NotAnAccount::Method(shown())),
+        }
+    }
+
+    /// The host of a did:web, with its port, as a URL has it. `None` for another method, and for a did:web with a path,
+    /// which atproto does not allow.
+    pub fn web_authority(&self) -> Option<String> {
+        let id = self.identifier();
+        if self.method() != "web" || id.contains(':') {
+            return None;
+        }
+        let mut authority = id.to_ascii_lowercase();
+        for (encoded, plain) in [("%3a", ":"), ("%5b", "["), ("%5d", "]")] {
+            authority = authority.replace(encoded, plain);
+        }
+        (!authority.contains('%')).then_some(authority)
     }
 
     fn split(&self) -> (&str, &str) {
@@ -57,8 +113,7 @@ impl TryFrom<&str> for Did {
         if Self::is_valid(text) {
             return Ok(Self(text.into()));
         }
-        // The message is returned to the caller, so it holds only the beginning of the text.
-        let shown: String = text.chars().take(80).collect();
+        let shown: String = text.chars().take(MAX_SHOWN).collect();
         Err(SyntaxError::InvalidDid(format!("{shown:?}")))
     }
 }
@@ -117,6 +172,42 @@ mod tests {
         let did = Did::try_from("did:web:localhost%3A2583").unwrap();
         assert_eq!((did.method(), did.identifier()), ("web", "localhost%3A2583"));
         assert_eq!(serde_json::to_string(&did).unwrap(), r#""did:web:localhost%3A2583""#);
+    }
+
+    #[test]
+    fn an_accounts_did_is_strict() {
+        for good in ["did:plc:ewvi7nxzyoun6zhxrhs64oiz", "did:web:example.com", "did:web:localhost%3A2583"] {
+            assert_eq!(Did::parse_account(good).map(|did| did.to_string()).as_deref(), Ok(good));
+        }
+        let wrong = |text: &str| Did::parse_account(text).unwrap_err();
+        for plc in [
+            "did:plc:YOURS",
+            "did:plc:ewvi7nxzyoun6zhxrhs64oi",
+            "did:plc:ewvi7nxzyoun6zhxrhs64oi1",
+            "did:plc:EWVI7NXZYOUN6ZHXRHS64OIZ",
+        ] {
+            assert_eq!(wrong(plc), NotAnAccount::Plc(plc.to_owned()));
+        }
+        assert!(matches!(wrong("did:web:example.com:alice"), NotAnAccount::Web(_)));
+        assert!(matches!(wrong("did:key:zabc"), NotAnAccount::Method(_)));
+        assert!(matches!(wrong("alice.example"), NotAnAccount::Malformed(_)));
+        let long = wrong(&format!("did:plc:{}", "a".repeat(500))).to_string();
+        assert!(long.len() < 200, "{long}");
+    }
+
+    #[test]
+    fn a_did_web_names_a_host() {
+        let authority = |text: &str| Did::try_from(text).unwrap().web_authority();
+        for (did, expected) in [
+            ("did:web:Example.com", Some("example.com")),
+            ("did:web:example.com%3A8443", Some("example.com:8443")),
+            ("did:web:%5B%3A%3A1%5D%3A3000", Some("[::1]:3000")),
+            ("did:web:example.com:alice", None),
+            ("did:web:example.com%2Falice", None),
+            ("did:plc:example", None),
+        ] {
+            assert_eq!(authority(did).as_deref(), expected, "{did}");
+        }
     }
 
     #[test]

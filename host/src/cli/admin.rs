@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use super::{print_error, print_line};
 use crate::access::{AdminKey, Permission, PermissionSet, Template};
-use crate::app::{open_store, script_access};
+use crate::app::{net_client, open_store, resolver, script_access};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
@@ -32,12 +32,15 @@ pub(super) enum Command {
         /// of the user; full_access for a new user]
         #[arg(long, value_name = "TEMPLATE or LIST")]
         permissions: Option<String>,
+        /// Do not look the DID up before it becomes a user, for a machine without access to the network
+        #[arg(long)]
+        unchecked: bool,
     },
 }
 
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
-    let Command::CreateKey { did, name, permissions } = command;
-    let did = Did::try_from(did.as_str()).ok().with_context(|| format!("{did} is not a DID (did:plc:…)"))?;
+    let Command::CreateKey { did, name, permissions, unchecked } = command;
+    let did = Did::parse_account(&did)?;
     let wanted = permissions.as_deref().map(parse_permissions).transpose()?;
     if name.trim().is_empty() {
         bail!("--name must not be blank");
@@ -45,6 +48,9 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     let db = open_store(&config.database, &script_access(config)?).await?;
     let random = Random::system();
     let clock = Clock::system();
+    if !unchecked && users::get_by_did(&db, did.as_str()).await?.is_none() {
+        check_existence(config, &did, &clock).await?;
+    }
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
     let key = create_key(&db, &events, &random, clock.now(), &did, &name, wanted).await;
     events.flush().await;
@@ -53,6 +59,20 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     print_error(&"this key is shown only once:");
     print_line(&key?.reveal());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a DID that does not exist: a mistyped one must not become a user.
+async fn check_existence(config: &Config, did: &Did, clock: &Clock) -> anyhow::Result<()> {
+    let identity = config.server.identity(config.server.port);
+    let net = net_client(config, &identity, config.server.port)?;
+    match resolver(config, net, clock.clone()).resolve(did).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_temporary() => bail!(
+            "{did} could not be checked: {error}. Try again when PLC_URL and the DID's host can be reached, or add \
+             --unchecked if you are sure of the DID"
+        ),
+        Err(error) => bail!("{did} can't become a user: {error}. Check it for a typo"),
+    }
 }
 
 fn parse_permissions(text: &str) -> anyhow::Result<PermissionSet> {

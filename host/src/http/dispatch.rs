@@ -21,7 +21,6 @@ use super::response_memory::{Overloaded, Reservation, ResponseBody, ResponseMemo
 use super::route_metrics::RouteMetrics;
 use super::router::{Endpoint, RouteMatch, Router};
 use super::{Body, Error, Request, Response, limits, nul, response};
-use crate::error_text;
 use crate::random::Random;
 
 /// Answers requests: the router with everything that applies to all routes.
@@ -171,10 +170,7 @@ impl Http {
         match answer {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
-                if let Some(cause) = &error.cause {
-                    let cause = error_text::with_causes(cause.as_ref());
-                    tracing::error!(route = endpoint.pattern, request_id = id, cause, "a request failed");
-                }
+                error.log_cause(endpoint.pattern, id);
                 error.into_response(id)
             }
             // The panic hook has logged the panic's location and text.

@@ -8,6 +8,7 @@ use http::{HeaderValue, StatusCode, header::HeaderName};
 use serde::Serialize;
 
 use super::response::{Response, json_bytes};
+use crate::error_text;
 
 /// An error response: status and `{error}` body for the client, and for internal errors a cause that is logged and
 /// never sent.
@@ -76,6 +77,14 @@ impl Error {
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
+    }
+
+    /// Logs the cause of an internal error.
+    pub fn log_cause(&self, route: &str, request_id: &str) {
+        if let Some(cause) = &self.cause {
+            let cause = error_text::with_causes(cause.as_ref());
+            tracing::error!(route, request_id, cause, "a request failed");
+        }
     }
 
     /// Builds the body. Only internal errors contain `correlation_id`.

@@ -29,6 +29,9 @@ const CACHE_TIME_ABSENT: Duration = Duration::from_mins(1);
 /// How long a failed fetch is not repeated, to spare a directory that is down.
 const CACHE_TIME_FAILED: Duration = Duration::from_secs(5);
 
+/// How long the PDS of a DID is remembered after its document was fetched, for readers that do without a newer one.
+const PDS_TIME: Duration = Duration::from_hours(24);
+
 /// Seconds between two refreshes of a document. It bounds the fetches that an attacker causes with invalid signatures.
 const MIN_REFRESH_SECONDS: i64 = 30;
 
@@ -47,6 +50,8 @@ struct Inner {
     clock: Clock,
     pools: LookupPools,
     cache: Cache<Did, Entry>,
+    /// The last known PDSs. Bounded as the documents are, with a third of their size.
+    pds: Cache<Did, Arc<str>>,
 }
 
 #[derive(Clone)]
@@ -62,8 +67,9 @@ impl Resolver {
     pub fn new(net: net::Client, plc_url: Url, clock: Clock) -> Self {
         let plc_url = plc_url.as_str().trim_end_matches('/').to_owned();
         let cache = Cache::builder().max_capacity(CACHE_DOCUMENTS).expire_after(CacheTimes).build();
+        let pds = Cache::builder().max_capacity(CACHE_DOCUMENTS).time_to_live(PDS_TIME).build();
         let directory = net.trusted();
-        Self(Arc::new(Inner { net, directory, plc_url, clock, pools: LookupPools::default(), cache }))
+        Self(Arc::new(Inner { net, directory, plc_url, clock, pools: LookupPools::default(), cache, pds }))
     }
 
     pub(super) fn net(&self) -> &net::Client {
@@ -134,8 +140,21 @@ impl Resolver {
         }
     }
 
+    /// The PDS of a DID by its last document, which may have changed within a day without an identity event. For
+    /// readers that do not wait for a newer document.
+    pub async fn last_known_pds(&self, did: &Did) -> Option<Arc<str>> {
+        self.0.pds.get(did).await
+    }
+
     /// Removes a DID from the cache, after an identity event.
     pub async fn invalidate(&self, did: &Did) {
+        self.0.cache.invalidate(did).await;
+        self.0.pds.invalidate(did).await;
+    }
+
+    /// Lets a cached document expire.
+    #[cfg(test)]
+    pub async fn expire(&self, did: &Did) {
         self.0.cache.invalidate(did).await;
     }
 }
@@ -151,6 +170,14 @@ impl Inner {
             Err(IdentityError::Busy(full)) => return Err(full),
             other => other.map(Arc::new),
         };
+        match &resolved {
+            Ok(document) => match document.pds() {
+                Some(pds) => self.pds.insert(did.clone(), pds.into()).await,
+                None => self.pds.invalidate(did).await,
+            },
+            Err(error) if error.is_temporary() => {}
+            Err(_) => self.pds.invalidate(did).await,
+        }
         Ok(Entry { resolved, fetched_at: self.clock.now() })
     }
 

@@ -73,6 +73,10 @@ impl Attestation {
     }
 
     /// The key with which other servers verify signatures.
+    pub fn key_id(&self) -> &str {
+        &self.key_id
+    }
+
     pub fn public_key(&self) -> PublicKey {
         self.key.public()
     }

@@ -1,18 +1,17 @@
 //! Where the blobs of a page of records can be fetched: the PDS of each author.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::app::App;
 use crate::atproto::Did;
+use crate::identity::Resolver;
 use crate::records::render;
 use crate::store::records::RecordRow;
 
-/// How long an answer waits for DID documents that are not cached. After that, blobs have no `url`, and the
-/// documents are there for the next request.
+/// How long an answer waits for DID documents that are not cached. After that, blobs have the URL of the author's last
+/// known PDS, or none if the author is new (docs/adr/0040); the documents are there for the next request.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// PDS origins by DID. An author that can't be resolved is not among them.
@@ -20,25 +19,81 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 pub(super) struct BlobHosts(HashMap<String, String>);
 
 impl BlobHosts {
-    pub(super) async fn of(app: &Arc<App>, rows: &[RecordRow]) -> Self {
+    pub(super) async fn of(resolver: &Resolver, rows: &[RecordRow]) -> Self {
         let authors = render::blob_authors(rows);
         if authors.is_empty() {
             return Self::default();
         }
-        let lookups = authors.into_iter().filter_map(|author| {
+        let lookups = authors.into_iter().map(async |author| {
             let did = Did::try_from(author).ok()?;
-            let app = Arc::clone(app);
-            // In tasks of their own, so that a slow look-up still fills the cache after we stopped waiting.
-            let lookup = tokio::spawn(async move {
-                let document = app.outbound.resolver.resolve(&did).await.ok()?;
-                Some((did.as_str().to_owned(), document.pds()?.to_owned()))
-            });
-            Some(async move { tokio::time::timeout(PATIENCE, lookup).await.ok()?.ok()? })
+            Some((author.to_owned(), host(resolver, &did, PATIENCE).await?))
         });
         Self(join_all(lookups).await.into_iter().flatten().collect())
     }
 
     pub(super) fn get(&self, did: &str) -> Option<&str> {
         self.0.get(did).map(String::as_str)
+    }
+}
+
+/// The PDS of a DID, by its document if that can be had in time.
+async fn host(resolver: &Resolver, did: &Did, patience: Duration) -> Option<String> {
+    let (later, sought) = (resolver.clone(), did.clone());
+    // In a task of its own, so that a slow look-up still fills the cache after we stopped waiting.
+    let lookup = tokio::spawn(async move { later.resolve(&sought).await });
+    match tokio::time::timeout(patience, lookup).await {
+        Ok(Ok(Ok(document))) => document.pds().map(str::to_owned),
+        Ok(Ok(Err(error))) if !error.is_temporary() => None,
+        _ => resolver.last_known_pds(did).await.map(|pds| pds.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belvedere_standins::upstream::{Upstream, respond};
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    use super::*;
+    use crate::clock::{Clock, Timestamp};
+    use crate::net::tests::loopback;
+
+    const GENEROUS: Duration = Duration::from_mins(1);
+
+    #[tokio::test]
+    async fn a_known_author_has_a_host_while_the_directory_fails() {
+        let status = Arc::new(AtomicU16::new(200));
+        let answered = Arc::clone(&status);
+        let plc = Upstream::start(move |request| {
+            let did = request.path_and_query.trim_start_matches('/');
+            let document = json!({ "id": did, "service": [{ "id": "#atproto_pds",
+                "type": "AtprotoPersonalDataServer", "serviceEndpoint": "https://pds.example" }] });
+            respond(answered.load(Ordering::SeqCst), "application/json", document.to_string())
+        })
+        .await;
+        let resolver = Resolver::new(loopback(), plc.url().parse().unwrap(), Clock::fixed(Timestamp(0)));
+        let (known, new) = (Did::try_from("did:plc:known").unwrap(), Did::try_from("did:plc:new").unwrap());
+        let host = async |did: &Did, patience| host(&resolver, did, patience).await;
+        assert_eq!(host(&known, GENEROUS).await.as_deref(), Some("https://pds.example"));
+
+        // The directory fails, or is too slow.
+        status.store(503, Ordering::SeqCst);
+        resolver.expire(&known).await;
+        assert_eq!(host(&known, GENEROUS).await.as_deref(), Some("https://pds.example"));
+        assert_eq!(host(&new, GENEROUS).await, None, "its PDS was never known");
+        resolver.expire(&known).await;
+        assert_eq!(host(&known, Duration::ZERO).await.as_deref(), Some("https://pds.example"));
+
+        // Its last PDS is no longer its PDS: after an identity event, and when the account is gone.
+        resolver.invalidate(&known).await;
+        assert_eq!(host(&known, GENEROUS).await, None);
+        status.store(200, Ordering::SeqCst);
+        resolver.invalidate(&known).await;
+        assert!(host(&known, GENEROUS).await.is_some());
+        status.store(404, Ordering::SeqCst);
+        resolver.expire(&known).await;
+        assert_eq!(host(&known, GENEROUS).await, None);
+        assert_eq!(host(&known, Duration::ZERO).await, None);
     }
 }

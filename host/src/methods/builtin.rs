@@ -29,7 +29,7 @@ async fn single(app: &Arc<App>, lexicon: &Lexicon, uri: &str) -> Result<Answer, 
         return Err(not_found());
     }
     let row = records::get(&app.db, &uri).await?.ok_or_else(not_found)?;
-    let hosts = BlobHosts::of(app, std::slice::from_ref(&row)).await;
+    let hosts = BlobHosts::of(&app.outbound.resolver, std::slice::from_ref(&row)).await;
     Ok(Answer::json(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
 }
 
@@ -49,6 +49,6 @@ async fn list(app: &Arc<App>, lexicon: &Lexicon, call: &Call) -> Result<Answer, 
             page::read(&app.db, &query, &call.caller.tenant).await?
         }
     };
-    let hosts = BlobHosts::of(app, &page.rows).await;
+    let hosts = BlobHosts::of(&app.outbound.resolver, &page.rows).await;
     Ok(Answer::json(StatusCode::OK, render::list_body(&page, |did| hosts.get(did))))
 }

@@ -10,7 +10,7 @@ mod bound;
 mod effective_scopes;
 mod forward;
 mod places;
-mod revocation;
+pub mod revocation;
 mod session;
 mod standard;
 #[cfg(test)]

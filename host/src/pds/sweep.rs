@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Vault;
 use crate::clock::{Clock, Timestamp};
-use crate::store::{Db, StoreError, dpop_keys, oauth_sessions, oauth_states};
+use crate::store::{Db, StoreError, dpop_keys, oauth_sessions, oauth_states, revocations};
 
 /// Time between sweeps. Each is a few indexed queries.
 const PERIOD: Duration = Duration::from_mins(1);
@@ -28,6 +28,10 @@ const LOGIN_SECONDS: i64 = 300;
 
 /// Rows deleted in one statement, so that other writes don't wait long.
 const BATCH_ROWS: u32 = 1000;
+
+/// Sessions that wait for their revocation, each of about two kilobytes. Servers that don't answer can't fill the
+/// database with more; the tokens of further sessions expire.
+const MAX_REVOCATIONS: i64 = 100_000;
 
 /// Sessions revoked in one sweep.
 const MAX_REVOKED: u32 = 200;
@@ -51,6 +55,13 @@ pub async fn run(db: Db, vault: Vault, clock: Clock, stop: CancellationToken) {
 pub async fn sweep(db: &Db, vault: &Vault, now: Timestamp) -> Result<(), StoreError> {
     let ago = |seconds: i64| now.plus_seconds(-seconds);
     oauth_states::prune(db, now).await?;
+    let dropped = revocations::prune(db, MAX_REVOCATIONS).await?;
+    if dropped > 0 {
+        tracing::warn!(
+            dropped,
+            "too many ended sessions wait to be revoked; the tokens of some expire instead"
+        );
+    }
     // When a browser's session has expired, its session with the PDS is revoked too.
     for id in oauth_sessions::unused(db, now, ago(LOGIN_SECONDS), MAX_REVOKED).await? {
         vault.end(&id).await?;

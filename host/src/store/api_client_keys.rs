@@ -2,6 +2,7 @@
 
 use crate::clock::Timestamp;
 
+use super::revocations::{Window, enqueue};
 use super::{Db, StoreError, on};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -44,14 +45,6 @@ pub async fn create(db: &Db, key: &ClientKeyRow) -> Result<bool, StoreError> {
 /// The keys of a client, newest first.
 pub async fn list(db: &Db, client_id: &str) -> Result<Vec<ClientKeyRow>, StoreError> {
     let sql = select!("WHERE client_id = $1 ORDER BY created_at DESC, kid DESC");
-    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).fetch_all(pool).await)?)
-}
-
-/// The keys of a client and its children.
-pub async fn with_children(db: &Db, client_id: &str) -> Result<Vec<ClientKeyRow>, StoreError> {
-    let sql = select!(
-        "WHERE client_id = $1 OR client_id IN (SELECT id FROM api_clients WHERE parent_client_id = $1)"
-    );
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(client_id).fetch_all(pool).await)?)
 }
 
@@ -98,14 +91,23 @@ pub async fn rotate(db: &Db, key: &ClientKeyRow) -> Result<(), StoreError> {
 }
 
 /// Removes one or all keys of a client, and the sessions that began with them, which can't be refreshed without the
-/// key. Returns the numbers of removed keys and sessions.
-pub async fn revoke(db: &Db, client_id: &str, kid: Option<&str>) -> Result<(u64, u64), StoreError> {
+/// key; queues the revocation of these sessions. Returns the numbers of removed keys and sessions.
+pub async fn revoke(
+    db: &Db,
+    client_id: &str,
+    kid: Option<&str>,
+    window: Window,
+) -> Result<(u64, u64), StoreError> {
+    let queue = enqueue!("s.client_id = $3 AND a.kid IS NOT NULL AND ($4 IS NULL OR a.kid = $4)");
     let sessions = "DELETE FROM dpop_keys WHERE id IN (SELECT key_id FROM oauth_sessions \
                         WHERE client_id = $1 AND assertion_kid IN (SELECT kid FROM api_client_keys \
                             WHERE client_id = $1 AND ($2 IS NULL OR kid = $2)))";
     let keys = "DELETE FROM api_client_keys WHERE client_id = $1 AND ($2 IS NULL OR kid = $2)";
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
+        let Window { due_at, give_up_at } = window;
+        let queue = sqlx::query(queue).bind(due_at).bind(give_up_at).bind(client_id).bind(kid);
+        queue.execute(&mut *tx).await?;
         let sessions = sqlx::query(sessions).bind(client_id).bind(kid).execute(&mut *tx).await?;
         let keys = sqlx::query(keys).bind(client_id).bind(kid).execute(&mut *tx).await?;
         tx.commit().await?;

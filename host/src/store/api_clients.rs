@@ -2,6 +2,7 @@
 
 use crate::clock::Timestamp;
 
+use super::revocations::{Window, enqueue};
 use super::types::{JsonText, to_json_text};
 use super::{Db, Patch, StoreError, on};
 
@@ -209,8 +210,12 @@ pub async fn update(
     })
 }
 
-/// Removes a client and its children. Returns the client keys of all removed clients, for cache invalidation.
-pub async fn delete(db: &Db, id: &str) -> Result<Vec<String>, StoreError> {
+/// Removes a client and its children, and queues the revocation of their sessions. Returns the client keys of all
+/// removed clients; empty when the client does not exist.
+pub async fn delete(db: &Db, id: &str, window: Window) -> Result<Vec<String>, StoreError> {
+    let queue = enqueue!(
+        "(s.client_id = $3 OR s.client_id IN (SELECT id FROM api_clients WHERE parent_client_id = $3))"
+    );
     // The cascade of the foreign key would not return the keys of the children.
     let statements = [
         "DELETE FROM api_clients WHERE parent_client_id = $1 RETURNING client_key",
@@ -218,6 +223,8 @@ pub async fn delete(db: &Db, id: &str) -> Result<Vec<String>, StoreError> {
     ];
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
+        let Window { due_at, give_up_at } = window;
+        sqlx::query(queue).bind(due_at).bind(give_up_at).bind(id).execute(&mut *tx).await?;
         let mut keys: Vec<String> = Vec::new();
         for sql in statements {
             keys.extend(sqlx::query_scalar(sql).bind(id).fetch_all(&mut *tx).await?);

@@ -32,6 +32,13 @@ macro_rules! sessions_of_key {
     };
 }
 
+/// Revocations that authenticate with a key `k`.
+macro_rules! revocations_of_key {
+    () => {
+        "SELECT 1 FROM revocations r WHERE r.client_id IS NULL AND r.assertion_kid = k.kid"
+    };
+}
+
 macro_rules! select {
     ($tail:literal) => {
         concat!(
@@ -97,9 +104,15 @@ pub async fn revoke(db: &Db, kid: &str) -> Result<bool, StoreError> {
     Ok(on!(db, writer, |pool| sqlx::query(sql).bind(kid).execute(pool).await?.rows_affected()) > 0)
 }
 
-/// Removes a revoked key.
+/// Removes a revoked key, unless sessions that began with it have yet to be revoked.
 pub async fn delete_revoked(db: &Db, kid: &str) -> Result<(), StoreError> {
-    let sql = "DELETE FROM instance_oauth_keys WHERE kid = $1 AND status = 'revoked'";
+    let sql = concat!(
+        "DELETE FROM instance_oauth_keys AS k WHERE kid = $1 AND status = 'revoked' AND NOT EXISTS (",
+        sessions_of_key!("SELECT 1"),
+        ") AND NOT EXISTS (",
+        revocations_of_key!(),
+        ")"
+    );
     on!(db, writer, |pool| sqlx::query(sql).bind(kid).execute(pool).await.map(drop))?;
     Ok(())
 }
@@ -109,6 +122,8 @@ pub async fn delete_unused(db: &Db, before: Timestamp) -> Result<u64, StoreError
     let sql = concat!(
         "DELETE FROM instance_oauth_keys AS k WHERE status <> 'current' AND retired_at < $1 AND NOT EXISTS (",
         sessions_of_key!("SELECT 1"),
+        ") AND NOT EXISTS (",
+        revocations_of_key!(),
         ")"
     );
     Ok(on!(db, writer, |pool| sqlx::query(sql).bind(before).execute(pool).await?.rows_affected()))

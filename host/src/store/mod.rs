@@ -37,6 +37,7 @@ pub mod query;
 mod read_pool;
 pub mod readiness;
 pub mod records;
+pub mod revocations;
 mod scans;
 pub mod script_sql;
 pub mod script_variables;

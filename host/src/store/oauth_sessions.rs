@@ -5,6 +5,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::clock::Timestamp;
 
+use super::revocations::{Window, enqueue};
 use super::{Db, StoreError, on};
 
 /// A session and its key, with everything that a call to its PDS needs.
@@ -164,18 +165,6 @@ pub async fn newest(db: &Db, did: &str, client_id: Option<&str>) -> Result<Optio
     })?)
 }
 
-/// The sessions of a client and its children, most recently updated first, at most `limit`.
-pub async fn of_client(db: &Db, client_id: &str, limit: i64) -> Result<Vec<SessionRow>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} WHERE s.client_id = $1 \
-             OR s.client_id IN (SELECT id FROM api_clients WHERE parent_client_id = $1) \
-         ORDER BY s.updated_at DESC, s.id DESC LIMIT $2"
-    );
-    Ok(on!(db, reader, |pool| {
-        sqlx::query_as(AssertSqlSafe(sql)).bind(client_id).bind(limit).fetch_all(pool).await
-    })?)
-}
-
 /// The instance's own sessions that began with one of its keys.
 pub async fn of_own_key(db: &Db, kid: &str) -> Result<Vec<SessionRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} WHERE s.client_id IS NULL AND s.assertion_kid = $1");
@@ -252,11 +241,18 @@ pub async fn delete_version(db: &Db, id: &str, version: i64) -> Result<bool, Sto
     Ok(removed > 0)
 }
 
-/// Removes a session and its key. `false` when it does not exist.
-pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
-    let sql = "DELETE FROM dpop_keys WHERE id IN (SELECT key_id FROM oauth_sessions WHERE id = $1)";
-    let removed = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
-    Ok(removed > 0)
+/// Removes a session and its key, and queues its revocation. `false` when it does not exist.
+pub async fn end(db: &Db, id: &str, window: Window) -> Result<bool, StoreError> {
+    let queue = enqueue!("s.id = $3");
+    let delete = "DELETE FROM dpop_keys WHERE id IN (SELECT key_id FROM oauth_sessions WHERE id = $1)";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let Window { due_at, give_up_at } = window;
+        sqlx::query(queue).bind(due_at).bind(give_up_at).bind(id).execute(&mut *tx).await?;
+        let removed = sqlx::query(delete).bind(id).execute(&mut *tx).await?.rows_affected();
+        tx.commit().await?;
+        Ok(removed > 0)
+    })
 }
 
 /// The sessions of an account under a client beyond the `keep` most recently updated ones, which always include

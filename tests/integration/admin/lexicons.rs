@@ -9,6 +9,7 @@ use crate::support::instance::{query_lexicon, record_lexicon};
 crate::in_both_worlds! {
     async fn a_lexicon_is_created_revised_shown_and_deleted(world) {
         let server = &world.server;
+        server.upload(record_lexicon(NOTES), None).await;
         let body = json!({ "lexicon_json": query_lexicon(LIST), "target_collection": NOTES, "token_cost": 3 });
         let answer = server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
         assert_eq!(answer.status, 201);
@@ -34,7 +35,7 @@ crate::in_both_worlds! {
         assert!(one.body["created_at"].as_str().unwrap().ends_with('Z'));
 
         let list = server.admin(Method::GET, "/admin/lexicons", None).await;
-        assert_eq!(list.body.as_array().unwrap().len(), 1);
+        assert_eq!(list.body.as_array().unwrap().len(), 2);
         assert!(list.body[0].get("lexicon_json").is_none());
 
         let path = format!("/admin/lexicons/{LIST}");
@@ -42,6 +43,33 @@ crate::in_both_worlds! {
         assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 404);
         assert_eq!(server.admin(Method::GET, &path, None).await.status, 404);
         assert_eq!(server.xrpc(LIST).await.error(), "method not found");
+    }
+
+    async fn an_unknown_target_collection_is_a_warning_until_it_is_uploaded(world) {
+        let server = &world.server;
+        let upload = async |lexicon, target: Option<&str>| {
+            let body = json!({ "lexicon_json": lexicon, "target_collection": target });
+            server.admin(Method::POST, "/admin/lexicons", Some(&body)).await.body
+        };
+        let shown = async || server.admin(Method::GET, &format!("/admin/lexicons/{LIST}"), None).await.body;
+        let listed = async || {
+            let all = server.admin(Method::GET, "/admin/lexicons", None).await.body;
+            all.as_array().unwrap().iter().find(|lexicon| lexicon["id"] == LIST).cloned().unwrap()
+        };
+        let made = upload(query_lexicon(LIST), Some(NOTES)).await;
+        assert_eq!((&made["id"], made["warnings"].as_array().map(Vec::len)), (&json!(LIST), Some(1)), "{made}");
+        assert!(made["warnings"][0].as_str().unwrap().starts_with(&format!("target_collection {NOTES} has no record lexicon")));
+        assert_eq!(listed().await["warnings"], made["warnings"]);
+        assert_eq!(shown().await["warnings"], made["warnings"]);
+        // A lexicon of another kind under this name is none.
+        assert!(upload(query_lexicon(NOTES), None).await.get("warnings").is_none());
+        assert_eq!(listed().await["warnings"], made["warnings"]);
+
+        assert!(upload(record_lexicon(NOTES), None).await.get("warnings").is_none());
+        assert!(listed().await.get("warnings").is_none() && shown().await.get("warnings").is_none());
+        assert!(upload(query_lexicon(LIST), Some(NOTES)).await.get("warnings").is_none());
+        server.admin(Method::DELETE, &format!("/admin/lexicons/{NOTES}"), None).await;
+        assert_eq!(listed().await["warnings"], made["warnings"]);
     }
 
     async fn a_new_record_lexicon_takes_effect_on_the_running_stream(mut world) {

@@ -80,13 +80,14 @@ crate::in_both_worlds! {
         assert_eq!(user["permissions"], json!(["events:read", "users:create", "users:delete", "users:update"]));
         let log = world.server.admin(Method::GET, "/admin/events?event_type=user.created", None).await;
         assert_eq!(log.body["events"][0]["detail"]["template"], Value::Null, "{}", log.text);
+        world.plc.person(BOB, Algorithm::Es256k);
         let bob = made(&world, json!({ "did": BOB })).await;
         let of_bob = format!("/admin/users/{}/permissions", bob["id"].as_str().unwrap());
         let of_alice = format!("/admin/users/{}/permissions", user["id"].as_str().unwrap());
         for (method, path, body) in [
-            (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "permissions": ["scripts:manage"] })),
-            (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "template": "operator" })),
-            (Method::POST, "/admin/users", json!({ "did": "did:plc:new", "template": "operator", "permissions": null })),
+            (Method::POST, "/admin/users", json!({ "did": "did:plc:newnewnewnewnewnewnewnew", "permissions": ["scripts:manage"] })),
+            (Method::POST, "/admin/users", json!({ "did": "did:plc:newnewnewnewnewnewnewnew", "template": "operator" })),
+            (Method::POST, "/admin/users", json!({ "did": "did:plc:newnewnewnewnewnewnewnew", "template": "operator", "permissions": null })),
             (Method::PATCH, &of_bob, json!({ "grant": ["scripts:manage"] })),
             (Method::PATCH, &of_alice, json!({ "grant": ["scripts:manage"] })),
             (Method::POST, "/admin/users/transfer-super", json!({ "target_user_id": user["id"] })),
@@ -134,7 +135,33 @@ crate::in_both_worlds! {
         assert_eq!(shown.body["permissions"].as_array().map(Vec::len), Some(49), "{}", shown.text);
     }
 
+    async fn a_did_is_checked_before_it_becomes_a_user(world) {
+        let create = async |body: Value| world.server.admin(Method::POST, "/admin/users", Some(&body)).await;
+        for (did, error) in [
+            ("did:plc:YOURS", "24 characters"),
+            ("did:key:zabc", "a did:plc or a did:web"),
+            ("did:web:example.com:alice", "did:web of a host"),
+            (ALICE, "the DID does not exist; check it for a typo"),
+        ] {
+            let refused = create(json!({ "did": did })).await;
+            assert_eq!(refused.status, 400, "{did} {}", refused.text);
+            assert!(refused.error().contains(error), "{did} {}", refused.text);
+        }
+        // No server answers for this DID now. Its host is this machine, which the server reaches.
+        let down = format!("did:web:127.0.0.1%3A{}", crate::support::process::free_address().port());
+        let unknown = create(json!({ "did": down })).await;
+        assert_eq!(unknown.status, 502, "{}", unknown.text);
+        assert!(unknown.error().contains("\"unchecked\": true"), "{}", unknown.text);
+        assert_eq!(create(json!({ "did": down, "unchecked": true })).await.status, 201);
+        world.plc.person(BOB, Algorithm::Es256k);
+        assert_eq!(create(json!({ "did": BOB })).await.status, 201);
+        let all = world.server.admin(Method::GET, "/admin/users", None).await;
+        let dids: Vec<&Value> = all.body.as_array().unwrap().iter().map(|user| &user["did"]).collect();
+        assert_eq!(dids, [&json!(OPERATOR), &json!(down), &json!(BOB)]);
+    }
+
     async fn bad_users_are_refused(world) {
+        world.plc.person(ALICE, Algorithm::Es256k);
         let user = made(&world, json!({ "did": ALICE })).await;
         let path = format!("/admin/users/{}/permissions", user["id"].as_str().unwrap());
         for (method, path, body, status) in [

@@ -148,6 +148,15 @@ crate::in_both_worlds! {
         let gone = server.admin(Method::DELETE, &format!("{path}/{}", made.body["kid"].as_str().unwrap()), None).await;
         assert_eq!(gone.body, json!({ "revoked": 1, "sessions_destroyed": 1 }), "{}", gone.text);
         assert_eq!(put().await.status, 401);
+        server.eventually("it is revoked", async |_| pds.requests("/oauth/revoke").len() == 1).await;
+        let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(&pds.requests("/oauth/revoke")[0].body).into_owned().collect();
+        assert!(form["token"].starts_with("refresh-"), "{form:?}");
+        let assertion = jws::parse(&form["client_assertion"]).unwrap();
+        assert_eq!(assertion.header.kid.as_deref(), made.body["kid"].as_str(), "authorization servers accept no other key");
+        server.eventually("the key is no longer published", async |server| {
+            let keys = server.request(Method::GET, &format!("/oauth/clients/{}/jwks.json", app.id), &[], None).await.body;
+            keys["keys"].as_array().is_some_and(|keys| keys.len() == 1 && keys[0]["kid"] == rotated.body["kid"])
+        }).await;
         let all = server.admin(Method::DELETE, &format!("{path}s"), None).await;
         assert_eq!(all.body, json!({ "revoked": 1, "sessions_destroyed": 0 }));
         assert_eq!(server.admin(Method::GET, &path, None).await.status, 404);

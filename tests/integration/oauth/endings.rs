@@ -58,6 +58,39 @@ crate::in_both_worlds! {
         assert_eq!((logged_in, pds.requests("/oauth/revoke").len()), (1, 1), "the other one goes on");
     }
 
+    async fn a_revocation_is_repeated_until_the_server_answers(mut world) {
+        let pds = pds(&world, &[ALICE, BOB, OPERATOR]).await;
+        let app = App::confidential(&world.server, "one").await;
+        let refused = app.device(&world.server, &pds, ALICE, json!({})).await;
+        app.device(&world.server, &pds, BOB, json!({})).await;
+        pds.respond_with("/oauth/revoke", 503, json!({ "error": "temporarily_unavailable" }));
+        let path = format!("/admin/api-clients/{}", app.id);
+        assert_eq!(world.server.admin(Method::DELETE, &path, None).await.status, 204);
+        let requests = || pds.requests("/oauth/revoke").len();
+        world.server.eventually("both are tried, and one again", async |_| requests() >= 3).await;
+        assert_eq!(refused.request(&world.server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await.status, 401);
+
+        // Another one is about to be revoked when the server is killed.
+        let mut browser = Browser::default();
+        browser.login(&world.server, &pds, OPERATOR).await;
+        let own = format!("http://{}", world.server.address);
+        assert_eq!(browser.logout(&world.server, &own).await.status, 204);
+        world.server.kill();
+        pds.respond_normally("/oauth/revoke");
+        let before = requests();
+        // An attempt that was cut off is repeated after two minutes.
+        world.execute("UPDATE revocations SET due_at = 1").await;
+        world.server.start_again().await;
+        let token = |request: &belvedere_standins::upstream::ReceivedRequest| {
+            let form: std::collections::HashMap<_, _> = url::form_urlencoded::parse(&request.body).into_owned().collect();
+            form["token"].clone()
+        };
+        world.server.eventually("all three are revoked", async |_| {
+            let tokens: std::collections::HashSet<String> = pds.requests("/oauth/revoke")[before..].iter().map(token).collect();
+            tokens.len() == 3
+        }).await;
+    }
+
     async fn a_users_number_of_browser_sessions_is_limited(world) {
         let server = &world.server;
         let pds = pds(&world, &[OPERATOR]).await;

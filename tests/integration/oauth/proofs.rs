@@ -94,6 +94,14 @@ crate::in_both_worlds! {
         assert_eq!((answer.status.as_u16(), answer.error()), (401, "DPoP proof replay detected"));
         let with_query = change(json!({}), json!({ "htu": url(&format!("/xrpc/{LIST}?limit=5#x")), "htm": "get" }));
         assert_eq!(device.send(server, Method::GET, &path(), &with_query, None).await.status, 200);
+        // PUBLIC_URL is on loopback, whose names are one. The port is not.
+        let named = |host: &str| change(json!({}), json!({ "htu": url(&format!("/xrpc/{LIST}")).replace("127.0.0.1", host) }));
+        for host in ["localhost", "[::1]"] {
+            assert_eq!(device.send(server, Method::GET, &path(), &named(host), None).await.status, 200, "{host}");
+        }
+        let other_port = change(json!({}), json!({ "htu": format!("http://localhost:1/xrpc/{LIST}") }));
+        let elsewhere = device.send(server, Method::GET, &path(), &other_port, None).await;
+        assert_eq!(elsewhere.error(), "DPoP proof is for another URL");
         // Additional members of the JWK are ignored.
         let mut annotated = jwk_of(&device.key);
         annotated["kid"] = "k".into();

@@ -60,13 +60,26 @@ struct CreateBody {
     did: String,
     template: Option<String>,
     permissions: Option<Vec<String>>,
+    /// Whether the DID becomes a user without being looked up.
+    #[serde(default)]
+    unchecked: bool,
+}
+
+/// Refuses a DID that does not exist: a mistyped one must not become a user.
+async fn check_existence(app: &App, did: &Did) -> Result<(), Error> {
+    let Err(error) = app.outbound.resolver.resolve(did).await else { return Ok(()) };
+    Err(if error.is_temporary() {
+        let hint = "try again, or send \"unchecked\": true if you are sure of the DID";
+        Error::new(StatusCode::BAD_GATEWAY, format!("{did} could not be checked: {error}; {hint}"))
+    } else {
+        Error::bad_request(format!("{did} can't become a user: {error}; check it for a typo"))
+    })
 }
 
 /// `POST /admin/users`: makes a DID a user, with the permissions of a list, else of a template, else with none.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let body: CreateBody = request.json()?;
-    let did = Did::try_from(body.did.as_str())
-        .map_err(|_| Error::bad_request("did must be a DID, like did:plc:… or did:web:…"))?;
+    let did = Did::parse_account(&body.did).map_err(|error| Error::bad_request(error.to_string()))?;
     if did == admin.did {
         return Err(Error::forbidden("you can't change your own permissions"));
     }
@@ -85,6 +98,9 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     granted.sort_unstable();
     granted.dedup();
 
+    if !body.unchecked {
+        check_existence(&app, &did).await?;
+    }
     let row = users::create(&app.db, &app.random.uuid(), did.as_str(), &granted, app.clock.now())
         .await
         .map_err(|error| match error {

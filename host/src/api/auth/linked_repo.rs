@@ -7,9 +7,10 @@ use serde_json::json;
 use url::form_urlencoded;
 
 use crate::access::Sender;
-use crate::api::auth::login::begin_error;
+use crate::api::auth::login::{account_error, begin_error};
 use crate::api::auth::redirect;
 use crate::api::auth::session::store_session;
+use crate::api::page::{self, Link};
 use crate::app::App;
 use crate::atproto::Did;
 use crate::crypto::sha256_hex;
@@ -18,6 +19,10 @@ use crate::http::{Error, Request, Response, response};
 use crate::oauth::{CompletedFlow, FlowGoal, LinkedRepoGoal};
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow, InviteRow};
+
+pub(in crate::api) fn invalid_link() -> Error {
+    Error::bad_request("the link has been used, was revoked, or has expired: ask its sender for another one")
+}
 
 /// The invite with this token, and its grant, if the invite is still valid.
 pub(in crate::api) async fn find_invite(
@@ -97,22 +102,31 @@ pub async fn info(app: Arc<App>, request: Request) -> Result<Response, Error> {
 }
 
 /// `GET /auth/linked-repo/start?token=&handle=`: redirects to the page that shows what is requested, or with a handle
-/// to that account's authorization server.
+/// to that account's authorization server. A handle that does not work leads back to that page.
 pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let token = request.query("token").unwrap_or_default();
-    let invalid_link = || Error::bad_request("the link has been used, was revoked, or has expired");
     let (invite, grant) = find_invite(&app, &token).await?.ok_or_else(invalid_link)?;
     let handle = request.query("handle").filter(|handle| !handle.trim().is_empty());
-    let Some(handle) = handle else {
-        let query = form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
-        return Ok(redirect(&format!("/link/start?{query}")));
-    };
-    let named = app
-        .outbound
-        .resolver
-        .account(&handle)
-        .await
-        .map_err(|error| Error::bad_request(error.to_string()))?;
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
+    let first_page = format!("/link/start?{query}");
+    let Some(handle) = handle else { return Ok(redirect(&first_page)) };
+    match begin(&app, &request, &handle, invite, grant).await {
+        Err(error) if error.cause.is_none() && !page::wants_json(request.headers()) => {
+            page::of_error(error, &request.id, Some(Link { to: first_page, text: "Go back and try again" }))
+        }
+        answer => answer,
+    }
+}
+
+/// Begins the authorization at the server of the account that `handle` names.
+async fn begin(
+    app: &App,
+    request: &Request,
+    handle: &str,
+    invite: InviteRow,
+    grant: GrantRow,
+) -> Result<Response, Error> {
+    let named = app.outbound.resolver.account(handle).await.map_err(account_error)?;
     let did = match grant.did.as_deref().map(Did::try_from) {
         Some(Ok(pinned)) if pinned != named => {
             return Err(Error::bad_request("this link was issued for a different account"));
@@ -125,7 +139,7 @@ pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
         grant: Some(LinkedRepoGoal { id: grant.id, invite: Some(invite.id) }),
     };
     let origin = app.access.origins.of_host(request.headers());
-    let sender = Sender::of(&app.access, &request);
+    let sender = Sender::of(&app.access, request);
     let url = app.sessions.authorizations.begin(&did, &origin, &grant.scopes, goal, sender.tenant()).await;
     let url = url.map_err(begin_error)?;
     Ok(redirect(url.as_str()))

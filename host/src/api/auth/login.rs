@@ -29,12 +29,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     check_scope(&scope)?;
     let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
     check_return(&app.access.origins, &return_to)?;
-    let did = app.outbound.resolver.account(&named).await.map_err(|error| match &error {
-        HandleError::Identity(cause) if cause.is_temporary() => {
-            Error::new(StatusCode::BAD_GATEWAY, error.to_string())
-        }
-        _ => Error::bad_request(error.to_string()),
-    })?;
+    let did = app.outbound.resolver.account(&named).await.map_err(account_error)?;
     let origin = app.access.origins.of_host(request.headers());
     let (cookie, browser) = app.access.web_sessions.login_cookie(&app.random);
     // A loopback client is redirected back to 127.0.0.1, where a cookie for localhost is not sent.
@@ -68,6 +63,16 @@ fn check_return(origins: &Origins, to: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::bad_request("redirect_uri must be a path, or a URL of this instance"))
+}
+
+/// Maps a failure to resolve the handle that a user has typed to a response.
+pub(in crate::api) fn account_error(error: HandleError) -> Error {
+    match &error {
+        HandleError::Identity(cause) if cause.is_temporary() => {
+            Error::new(StatusCode::BAD_GATEWAY, error.to_string())
+        }
+        _ => Error::bad_request(error.to_string()),
+    }
 }
 
 /// Maps a failure to begin an authorization to a response.

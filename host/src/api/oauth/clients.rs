@@ -11,13 +11,15 @@ use crate::http::{Error, Request, Response, response};
 use crate::store::api_client_keys;
 
 /// `GET /oauth/clients/{id}/jwks.json`: an API client's public keys, for authorization servers. The answer for a client
-/// that does not exist is the same as for one without keys, so that it does not reveal which clients exist. A client
-/// that was just deleted keeps its keys until its sessions are revoked.
+/// that does not exist is the same as for one without keys, so that it does not reveal which clients exist. Deleted keys,
+/// also those of a deleted client, are published until the sessions that began with them are revoked.
 pub async fn jwks(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let keys = api_client_keys::list(&app.db, request.param("id")).await?;
     let mut keys: Vec<String> = keys.into_iter().map(|key| key.public_jwk).collect();
-    if keys.is_empty() {
-        keys = app.sessions.vault.keys_of_deleted_client(request.param("id"));
+    for deleted in app.sessions.vault.keys_of_revocations(request.param("id")).await? {
+        if !keys.contains(&deleted) {
+            keys.push(deleted);
+        }
     }
     let keys: Vec<Box<RawValue>> =
         keys.into_iter().filter_map(|key| RawValue::from_string(key).ok()).collect();

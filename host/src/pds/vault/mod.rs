@@ -1,6 +1,5 @@
-//! Stores sessions: seals, opens and revokes them. `registration` adds sessions, `renewal` renews their tokens.
+//! Stores sessions: seals and opens them. `registration` adds sessions, `renewal` renews their tokens.
 
-mod own_sessions;
 mod registration;
 mod renewal;
 
@@ -9,20 +8,17 @@ pub use registration::Registration;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use moka::sync::Cache;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio_util::task::TaskTracker;
-use url::Url;
 use zeroize::Zeroizing;
 
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;
 use crate::crypto::{Algorithm, PrivateKey, SealingKey};
-use crate::fair_share::{Bounds, FairPool, Full, Tenant};
 use crate::oauth::{ClientCredentials, Discovery, DiscoveryError, DpopClient, FlowError, OwnKeys, flow};
 use crate::pds::{BoundSession, Credential, EffectiveScopesCache, Session};
 use crate::random::Random;
@@ -31,21 +27,6 @@ use crate::store::{Db, StoreError, api_client_keys};
 
 /// Cached renewal locks, one for each session. A lock is needed only while it is held, for seconds.
 const MAX_LOCKS: u64 = 100_000;
-
-/// Concurrent revocations at authorization servers. They run in the background. Tenants are the servers' domains, so a
-/// slow server delays only its own.
-const REVOCATIONS: Bounds = Bounds {
-    places: 16,
-    per_tenant: 4,
-    // Several times as many as one sweep revokes. A session that finds no place is left to expire.
-    waiting: 1024,
-    waiting_per_tenant: 512,
-    patience: Duration::from_mins(5),
-};
-
-/// Deleted clients whose public keys are still published while their sessions are being revoked.
-const MAX_DELETED_CLIENTS: u64 = 1_000;
-const DELETED_CLIENT_TIME: Duration = Duration::from_mins(2);
 
 /// The store of sealed sessions. Cheap to clone.
 #[derive(Clone)]
@@ -60,12 +41,10 @@ struct Inner {
     /// Runs renewals to completion even when their callers are cancelled: a token response that is not stored would
     /// lose the session, because the refresh token is used up.
     tasks: TaskTracker,
-    /// The pool of [`REVOCATIONS`].
-    revocations: FairPool,
     /// Locks of this process for renewals, by session.
     locks: Cache<String, Arc<Mutex<()>>>,
-    /// Public keys of deleted clients whose sessions are being revoked, by client.
-    deleted_clients_keys: Cache<String, Vec<String>>,
+    /// Wakes the task that revokes ended sessions.
+    revocation_queued: Notify,
     effective_scopes: EffectiveScopesCache,
 }
 
@@ -96,9 +75,6 @@ pub enum RenewError {
     Store(#[from] StoreError),
     #[error("a stored session can't be decrypted")]
     Sealed,
-    /// Too many sessions of its server are being revoked.
-    #[error(transparent)]
-    Full(#[from] Full),
 }
 
 /// The sealed part of a session.
@@ -130,9 +106,6 @@ impl Vault {
         tasks: TaskTracker,
     ) -> Self {
         let locks = Cache::builder().max_capacity(MAX_LOCKS).build();
-        let revocations = FairPool::new("revocations", REVOCATIONS);
-        let deleted_clients_keys =
-            Cache::builder().max_capacity(MAX_DELETED_CLIENTS).time_to_live(DELETED_CLIENT_TIME).build();
         let effective_scopes = EffectiveScopesCache::new(db.clone());
         Self(Arc::new(Inner {
             db,
@@ -141,9 +114,8 @@ impl Vault {
             discovery,
             own_keys,
             tasks,
-            revocations,
             locks,
-            deleted_clients_keys,
+            revocation_queued: Notify::new(),
             effective_scopes,
         }))
     }
@@ -157,19 +129,15 @@ impl Vault {
         &self.0.effective_scopes
     }
 
-    pub(super) fn tasks(&self) -> &TaskTracker {
-        &self.0.tasks
-    }
-
-    pub(super) fn deleted_clients_keys(&self) -> &Cache<String, Vec<String>> {
-        &self.0.deleted_clients_keys
+    pub(super) fn revocation_queued(&self) -> &Notify {
+        &self.0.revocation_queued
     }
 
     pub(super) fn dpop_client(&self) -> &DpopClient {
         &self.0.dpop_client
     }
 
-    fn clock(&self) -> &Clock {
+    pub(super) fn clock(&self) -> &Clock {
         self.0.dpop_client.clock()
     }
 
@@ -251,42 +219,19 @@ impl Vault {
         self.0.sealing.open(&tokens_purpose(&row.key_id), &row.sealed).map_err(|_| RenewError::Sealed)
     }
 
-    /// Deletes a session and revokes it at its authorization server in the background. Returns whether it was deleted.
-    ///
-    /// # Errors
-    /// When the store can't be used. A failed revocation is only logged; the tokens then expire.
-    pub async fn end(&self, id: &str) -> Result<bool, StoreError> {
-        let Some(row) = oauth_sessions::get(&self.0.db, id).await? else { return Ok(false) };
-        if !oauth_sessions::delete(&self.0.db, id).await? {
-            // Another caller or host has deleted it and revokes it.
-            return Ok(false);
-        }
-        let vault = self.clone();
-        self.0.tasks.spawn(async move { vault.revoke(&row).await });
-        Ok(true)
-    }
-
-    /// Revokes a deleted session at its authorization server. A failure is only logged; the tokens then expire.
-    async fn revoke(&self, row: &SessionRow) {
-        let revoked = async { self.revoke_as(row, &self.client_credentials(row).await?).await };
-        if let Err(error) = revoked.await {
-            tracing::info!(session = row.id, %error, "a session could not be revoked at its authorization server");
-        }
-    }
-
-    /// Revokes a session at its authorization server, authenticated as `client`.
-    pub(super) async fn revoke_as(
+    /// Revokes sealed tokens, bound to the DPoP key with this id, at their authorization server.
+    pub(super) async fn revoke_tokens(
         &self,
-        row: &SessionRow,
+        issuer: &str,
         client: &ClientCredentials,
+        key_id: &str,
+        sealed: &[u8],
+        sealed_key: &[u8],
     ) -> Result<(), RenewError> {
-        let issuer = Url::parse(&row.issuer).ok();
-        let host = issuer.as_ref().and_then(Url::host_str).unwrap_or_default();
-        let _place = self.0.revocations.enter(&Tenant::of_host(host)).await?;
-        let text = self.tokens_text(row)?;
+        let text = self.0.sealing.open(&tokens_purpose(key_id), sealed).map_err(|_| RenewError::Sealed)?;
         let tokens: SealedTokens<'_> = serde_json::from_slice(&text).map_err(|_| RenewError::Sealed)?;
-        let key = self.open_key(&row.key_id, &row.sealed_key)?;
-        let server = self.0.discovery.server(&row.issuer).await?;
+        let key = self.open_key(key_id, sealed_key)?;
+        let server = self.0.discovery.server(issuer).await?;
         let token = tokens.refresh_token.unwrap_or(tokens.access_token);
         Ok(flow::revoke(&self.0.dpop_client, &server, client, &key, &token).await?)
     }
@@ -300,13 +245,20 @@ impl Vault {
                 Some((kid.clone(), self.open_client_key(kid, &key.sealed)?))
             }
             // A login at the instance itself.
-            (None, Some(kid)) => {
-                let key = self.0.own_keys.get(kid).await?.ok_or(RenewError::NoClientKey)?;
-                return Ok(key.credentials(row.oauth_client_id.clone()));
-            }
+            (None, Some(kid)) => return self.own_credentials(kid, row.oauth_client_id.clone()).await,
             (_, None) => None,
         };
         Ok(ClientCredentials { client_id: row.oauth_client_id.clone(), key })
+    }
+
+    /// How the instance authenticates with its own key of this id, as the client `client_id`.
+    pub(super) async fn own_credentials(
+        &self,
+        kid: &str,
+        client_id: String,
+    ) -> Result<ClientCredentials, RenewError> {
+        let key = self.0.own_keys.get(kid).await?.ok_or(RenewError::NoClientKey)?;
+        Ok(key.credentials(client_id))
     }
 
     /// Seals the key with which an API client authenticates.

@@ -3,6 +3,7 @@
 use crate::access::Clients;
 use crate::clock::Timestamp;
 use crate::store::api_clients::{self, ApiClientPatch, ApiClientRow, Caps, Created};
+use crate::store::revocations::Window;
 use crate::store::{Db, Patch, StoreError};
 
 fn client(n: i64, parent: Option<&str>) -> ApiClientRow {
@@ -28,13 +29,16 @@ fn client(n: i64, parent: Option<&str>) -> ApiClientRow {
     }
 }
 
+const WINDOW: Window = Window { due_at: Timestamp(1), give_up_at: Timestamp(2) };
+
 const CAPS: Caps = Caps { all: 100, of_parent: 100, of_owner: 100 };
 
 async fn create(db: &Db, row: &ApiClientRow) {
     assert_eq!(api_clients::create(db, row, &CAPS).await.unwrap(), Created::Done);
 }
 
-async fn family(db: &Db) {
+/// A client `c1` with two children, and a client `c4`.
+pub(super) async fn family(db: &Db) {
     for row in [client(1, None), client(2, Some("c1")), client(3, Some("c1")), client(4, None)] {
         create(db, &row).await;
     }
@@ -113,7 +117,7 @@ on_both! {
         clients.reload_one(&db, "c1").await.unwrap();
         let there = |id: &str| clients.by_id(id).is_some() || clients.get(&id.replace('c', "bvc_")).is_some();
         assert_eq!(["c1", "c2", "c3", "c4"].map(there), [false, false, false, true]);
-        api_clients::delete(&db, "c4").await.unwrap();
+        api_clients::delete(&db, "c4", WINDOW).await.unwrap();
         clients.reload_one(&db, "c4").await.unwrap();
         assert!(!there("c4"));
         create(&db, &client(5, None)).await;
@@ -165,10 +169,10 @@ on_both! {
 
     async fn deletion_deletes_the_children(db) {
         family(&db).await;
-        let mut keys = api_clients::delete(&db, "c1").await.unwrap();
+        let mut keys = api_clients::delete(&db, "c1", WINDOW).await.unwrap();
         keys.sort();
         assert_eq!(keys, ["bvc_1", "bvc_2", "bvc_3"]);
         assert_eq!(ids(api_clients::list(&db, None).await.unwrap()), ["c4"]);
-        assert!(api_clients::delete(&db, "c1").await.unwrap().is_empty());
+        assert!(api_clients::delete(&db, "c1", WINDOW).await.unwrap().is_empty());
     }
 }

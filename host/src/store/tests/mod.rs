@@ -45,6 +45,7 @@ mod paging;
 mod plans;
 mod poison;
 mod query;
+mod revocations;
 mod scans;
 mod script_sql;
 mod search;

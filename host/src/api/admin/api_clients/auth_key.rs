@@ -70,11 +70,13 @@ pub async fn recheck(app: Arc<App>, _admin: Admin, request: Request) -> Result<R
     Ok(response::json(StatusCode::OK, &view(&app, &client).await?))
 }
 
-/// `DELETE /admin/api-clients/{id}/auth-key/{kid}`: deletes a key that may have leaked, and the sessions that began
-/// with it, which can't be refreshed without it.
+/// `DELETE /admin/api-clients/{id}/auth-key/{kid}`: deletes a key that may have leaked, and ends the sessions that
+/// began with it. They are revoked at the authorization servers in the background, for which the key stays published
+/// for up to two minutes.
 pub async fn revoke(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
-    let (keys, sessions) = api_client_keys::revoke(&app.db, &client.id, Some(request.param("kid"))).await?;
+    let vault = &app.sessions.vault;
+    let (keys, sessions) = vault.delete_client_keys(&client.id, Some(request.param("kid"))).await?;
     if keys == 0 {
         return Err(Error::not_found("the client has no key with this kid"));
     }
@@ -84,7 +86,7 @@ pub async fn revoke(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
 /// `DELETE /admin/api-clients/{id}/auth-keys`: as [`revoke`], of all keys.
 pub async fn revoke_all(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let client = client(&app, request.param("id")).await?;
-    let (keys, sessions) = api_client_keys::revoke(&app.db, &client.id, None).await?;
+    let (keys, sessions) = app.sessions.vault.delete_client_keys(&client.id, None).await?;
     Ok(response::json(StatusCode::OK, &json!({ "revoked": keys, "sessions_destroyed": sessions })))
 }
 

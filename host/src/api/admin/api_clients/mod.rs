@@ -202,11 +202,9 @@ fn check_body(body: &UpdateBody) -> Result<(), Error> {
 /// authorization servers in the background.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    let revocations = app.sessions.vault.revocations(id).await?;
-    if api_clients::delete(&app.db, id).await?.is_empty() {
+    if !app.sessions.vault.delete_client(id).await? {
         return Err(Error::not_found("api client not found"));
     }
-    app.sessions.vault.revoke_all(revocations);
     app.changed(Topic::ApiClient(id.to_owned())).await?;
     app.events.record(Event::ApiClientDeleted { actor: admin.did.to_string(), id: id.to_owned() });
     Ok(response::empty(StatusCode::NO_CONTENT))

@@ -36,6 +36,8 @@ struct Answer<'a> {
     revision: i64,
     /// Always null: uploading starts no backfill.
     backfill_job_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 /// Why an upload is invalid.
@@ -73,7 +75,8 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         Event::LexiconUpdated { actor, nsid, revision }
     });
     let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
-    let answer = Answer { id: &lexicon.id, revision: saved.revision, backfill_job_id: None };
+    let warnings = super::warnings(&app, lexicon.target_collection.as_deref());
+    let answer = Answer { id: &lexicon.id, revision: saved.revision, backfill_job_id: None, warnings };
     Ok(response::json(status, &answer))
 }
 

@@ -37,6 +37,21 @@ struct LexiconView {
     /// `main.record` of a record lexicon, in lists only.
     #[serde(skip_serializing_if = "Option::is_none")]
     record_schema: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+/// What an operator should know about an accepted method lexicon: its target collection may be uploaded later, or be
+/// mistyped.
+fn warnings(app: &App, target_collection: Option<&str>) -> Vec<String> {
+    let unknown = target_collection.filter(|target| !app.registry.snapshot().is_tracked(target));
+    let text = |target: &str| {
+        format!(
+            "target_collection {target} has no record lexicon, so none of its records are indexed: upload its lexicon, \
+             or correct target_collection"
+        )
+    };
+    unknown.map(text).into_iter().collect()
 }
 
 impl LexiconView {
@@ -69,14 +84,20 @@ impl LexiconView {
             updated_at: row.updated_at,
             token_cost: row.token_cost,
             record_schema: None,
+            warnings: Vec::new(),
         }
+    }
+
+    fn with_warnings(self, app: &App) -> Self {
+        Self { warnings: warnings(app, self.target_collection.as_deref()), ..self }
     }
 }
 
 /// `GET /admin/lexicons`: every lexicon, by id, without its document.
 pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let rows = store::lexicons::list(&app.db).await?;
-    let items: Vec<LexiconView> = rows.into_iter().map(LexiconView::item).collect();
+    let items: Vec<LexiconView> =
+        rows.into_iter().map(|row| LexiconView::item(row).with_warnings(&app)).collect();
     Ok(response::json(StatusCode::OK, &items))
 }
 
@@ -85,7 +106,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
     let row = store::lexicons::get(&app.db, request.param("id"))
         .await?
         .ok_or_else(|| Error::not_found("lexicon not found"))?;
-    Ok(response::json(StatusCode::OK, &LexiconView::full(row)))
+    Ok(response::json(StatusCode::OK, &LexiconView::full(row).with_warnings(&app)))
 }
 
 /// `DELETE /admin/lexicons/{id}`: a method stops working at once; indexed records and scripts stay.

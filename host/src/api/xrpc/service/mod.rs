@@ -149,9 +149,7 @@ pub async fn delete_api_client(
     let DeleteApiClientBody { id } =
         request.json().map_err(|_| Error::bad_request("invalid request body"))?;
     owned_client(&app, &caller, &id).await?;
-    let revocations = app.sessions.vault.revocations(&id).await?;
-    api_clients::delete(&app.db, &id).await?;
-    app.sessions.vault.revoke_all(revocations);
+    app.sessions.vault.delete_client(&id).await?;
     app.changed(Topic::ApiClient(id.clone())).await?;
     app.events.record(Event::ApiClientDeleted { actor: caller.did.to_string(), id });
     Ok(response::json(StatusCode::OK, &json!({})))
