@@ -289,9 +289,20 @@ crate::in_both_worlds! {
         assert_eq!((&grant["status"], &grant["last_error"]), (&json!("needs_reauth"), &json!("its session has ended")));
         let again = run("local ok, error = pcall(linked_repos.get, 'ALICE') return { error = tostring(error) }").await;
         assert!(again.body["error"].as_str().unwrap().contains("needs to be authorized again"), "{}", again.text);
+        let uncaught = run("return linked_repos.get('ALICE')").await;
+        assert_eq!((uncaught.status.as_u16(), uncaught.error()), (500, "script execution failed"), "not a 401: the caller can't renew it");
         // The owner can authorize it again.
         let link = invite(&world, &id).await;
         assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=success");
         assert_eq!(run(look).await.body["found"], true);
+        // What a PDS answers has the same answer in queries as in procedures.
+        for (status, body, expected) in [
+            (418, json!({ "error": "Teapot", "message": "no" }), (418, "Teapot")),
+            (200, json!({ "uri": 7 }), (502, "the PDS's response is invalid")),
+        ] {
+            pds.respond_with("/xrpc/com.atproto.repo.createRecord", status, body);
+            let answer = run("return linked_repos.get('ALICE'):create_record({ collection = 'com.example.note', record = { text = 'x' } })").await;
+            assert_eq!((answer.status.as_u16(), answer.error()), expected, "{}", answer.text);
+        }
     }
 }

@@ -38,7 +38,8 @@ crate::in_both_worlds! {
             let mut query = format!("status={status}&error={}", error.replace(' ', "+"));
             if let Some(message) = message {
                 expected["message"] = json!(message);
-                query.push_str(&format!("&message={}", message.replace(' ', "+").replace('"', "%22")));
+                query += "&message=";
+                query += &message.replace(' ', "+").replace('"', "%22");
             }
             let answer = server.xrpc(&format!("com.example.get?{query}")).await;
             assert_eq!((answer.status.as_u16(), &answer.body), (status, &expected), "{}", answer.text);
