@@ -83,7 +83,10 @@ fn notify(state: NotifyState<'_>) {
 async fn finish(app: &App) {
     app.stream.finish().await;
     app.tasks.wait().await;
-    app.events.flush().await;
+    let lost = app.events.flush().await;
+    if lost > 0 {
+        tracing::error!(lost, "the database is unavailable: events are lost");
+    }
     app.db.close().await;
 }
 

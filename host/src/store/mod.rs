@@ -18,6 +18,7 @@ pub mod domains;
 pub mod dpop_keys;
 mod error;
 pub mod events;
+mod executor;
 pub mod fields;
 pub mod health;
 pub mod index;
@@ -28,6 +29,7 @@ pub mod labels;
 pub mod lease;
 pub mod lexicons;
 pub mod linked_repos;
+mod lost;
 pub mod notices;
 pub mod oauth_sessions;
 pub mod oauth_states;
@@ -107,7 +109,8 @@ impl<T> Patch<T> {
 }
 
 /// Evaluates the same code with the pool of the database in use: `on!(db, reader, |pool| …)`. The role (`reader`
-/// or `writer`) matters on SQLite; PostgreSQL has one pool for both.
+/// or `writer`) selects the connection on SQLite; PostgreSQL has one pool for both, and repeats the statements of
+/// `reader` when their connection was lost.
 macro_rules! on {
     ($db:expr, $role:ident, |$pool:ident| $body:expr) => {
         match $db {
@@ -116,7 +119,7 @@ macro_rules! on {
                 $body
             }
             $crate::store::Db::Postgres(db) => {
-                let $pool = &db.pool;
+                let $pool = db.$role();
                 $body
             }
         }
@@ -277,7 +280,7 @@ impl Db {
             Self::Sqlite(_) => Ok(None),
             Self::Postgres(db) => {
                 let sql = "SELECT setting::bigint FROM pg_settings WHERE name = 'max_connections'";
-                Ok(sqlx::query_scalar(sql).fetch_optional(&db.pool).await?)
+                Ok(sqlx::query_scalar(sql).fetch_optional(db.reader()).await?)
             }
         }
     }
