@@ -76,6 +76,7 @@ fn migrate_applies_everything_once() {
 #[test]
 fn create_key_prints_only_the_key() {
     let dir = tempfile::tempdir().unwrap();
+    assert!(run(dir.path(), &["migrate"], &[]).status.success());
     let output = run(dir.path(), &["admin", "create-key", "--did", "did:plc:me"], &[]);
     assert!(output.status.success(), "{}", stderr(&output));
     let key = String::from_utf8(output.stdout.clone()).unwrap();

@@ -1,6 +1,7 @@
 //! Several hosts on one PostgreSQL behave like one server.
 
 mod changes;
+mod frozen;
 mod sessions;
 mod stream;
 

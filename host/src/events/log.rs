@@ -305,7 +305,9 @@ mod tests {
         let db = Db::open(&format!("sqlite://{}/test.db", directory.path().display()), 1).await.unwrap();
         db.migrate().await.unwrap();
         let Db::Sqlite(sqlite) = &db else { unreachable!() };
-        let rename = async |sql: &'static str| drop(sqlx::query(sql).execute(&sqlite.writer).await.unwrap());
+        let rename = async |sql: &'static str| {
+            sqlx::query(sql).execute(&sqlite.writer).await.unwrap();
+        };
         rename("ALTER TABLE events RENAME TO away").await;
         let (log, _writer) = EventLog::start(db.clone(), Clock::system(), Random::system());
         for _ in 0..BATCH + 10 {

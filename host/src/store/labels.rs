@@ -125,7 +125,12 @@ pub async fn active(
             sqlx::query_as(ACTIVE_SQLITE).bind(subjects).bind(now).bind(records).fetch_all(&db.reader).await?
         }
         Db::Postgres(db) => {
-            sqlx::query_as(ACTIVE_POSTGRES).bind(subjects).bind(now).bind(records).fetch_all(db.reader()).await?
+            sqlx::query_as(ACTIVE_POSTGRES)
+                .bind(subjects)
+                .bind(now)
+                .bind(records)
+                .fetch_all(db.reader())
+                .await?
         }
     };
     let mut found: HashMap<String, Vec<ActiveLabel>> = HashMap::new();

@@ -27,7 +27,7 @@ const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A lease lapses when its holder has sent nothing for this time: five pings
 /// ([`super::dedicated_connection::DedicatedConnection::next`]). A holder that is only slow loses nothing but the lease.
-const LAPSE: Duration = Duration::from_secs(10);
+pub(super) const LAPSE: Duration = Duration::from_secs(10);
 
 /// A commit of the stream that has sent nothing for this time belongs to a host that hangs: it sends one statement
 /// after the other. It must end before the next term can begin.

@@ -43,6 +43,7 @@ pub mod script_sql;
 pub mod script_variables;
 pub mod scripts;
 pub mod search;
+pub mod server_lock;
 pub mod settings;
 mod sqlite;
 mod types;
@@ -52,6 +53,8 @@ pub mod web_sessions;
 
 #[cfg(test)]
 mod tests;
+
+use std::path::PathBuf;
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
@@ -176,10 +179,20 @@ impl Db {
     /// # Errors
     /// [`StoreError::Open`] when the URL is malformed or the file system can't be read.
     pub fn exists(url: &str) -> Result<bool, StoreError> {
+        let Some(file) = Self::file(url)? else { return Ok(true) };
+        file.try_exists().map_err(|error| StoreError::Open(error.to_string()))
+    }
+
+    /// The file of a SQLite database, as an absolute path; `None` for PostgreSQL.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] when the URL is malformed.
+    pub fn file(url: &str) -> Result<Option<PathBuf>, StoreError> {
         if !url.starts_with("sqlite:") {
-            return Ok(true);
+            return Ok(None);
         }
-        Sqlite::file(url)?.try_exists().map_err(|error| StoreError::Open(error.to_string()))
+        let path = Sqlite::file(url)?;
+        std::path::absolute(path).map(Some).map_err(|error| StoreError::Open(error.to_string()))
     }
 
     /// How many migrations a new database needs.

@@ -392,6 +392,7 @@ async fn delete_step_postgres(db: &super::Postgres, collection: i64) -> Result<u
                    ORDER BY indexed_at, id LIMIT $2 FOR UPDATE) RETURNING id), \
                refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id) \
                SELECT count(*) FROM gone";
-    let deleted: i64 = sqlx::query_scalar(sql).bind(collection).bind(DELETE_STEP).fetch_one(db.writer()).await?;
+    let deleted: i64 =
+        sqlx::query_scalar(sql).bind(collection).bind(DELETE_STEP).fetch_one(db.writer()).await?;
     Ok(deleted as u64)
 }
