@@ -30,8 +30,8 @@ async fn world() -> (World, PgConnection) {
 
 /// Ends all sessions of the database but the one of `admin`, and waits until they have ended.
 async fn cut(admin: &mut PgConnection) {
-    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
-               AND pg_terminate_backend(pid, 10000)";
+    let sql = "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let ended: i64 = sqlx::query_scalar(sql).fetch_one(admin).await.unwrap();
     assert!(ended > 2, "{ended}");
 }

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use belvedere_standins::http_client;
-use belvedere_standins::jetstream::FakeJetstream;
+use belvedere_standins::jetstream::{FakeJetstream, eventually};
 use belvedere_standins::{database, postgres};
 use http::Method;
 use serde_json::Value;
 
 use crate::fixtures::World;
+use crate::several_hosts::SEALING_KEY;
 use crate::support::process::Process;
 
 /// Runs `belvedere ARGUMENTS` in a folder with no other variables than these.
@@ -36,15 +37,12 @@ const CREATE_KEY: [&str; 4] = ["admin", "create-key", "--did", "did:plc:operator
 
 /// Waits until a new server responds.
 async fn wait_for(server: &mut Process) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
-    while !http_client::send(server.address, Method::GET, "/health", &[], None)
-        .await
-        .is_ok_and(|(status, ..)| status == 200)
-    {
+    eventually("the server responds", async || {
         assert!(server.ended().is_none(), "{}", server.log());
-        assert!(std::time::Instant::now() < deadline, "{}", server.log());
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+        let answer = http_client::send(server.address, Method::GET, "/health", &[], None).await;
+        answer.is_ok_and(|(status, ..)| status == 200)
+    })
+    .await;
 }
 
 /// Starts a server that calls no other one. `more` has the variables of the test.
@@ -55,6 +53,19 @@ async fn start(more: &[(&'static str, &str)]) -> Process {
     server.spawn();
     wait_for(&mut server).await;
     server
+}
+
+/// The command with which a new server's first key is created.
+async fn printed_command(server: &Process) -> String {
+    let mut command = None;
+    eventually("the command is printed", async || {
+        let log = server.log();
+        let found = log.lines().find_map(|line| line.trim().strip_prefix("KEY=$(")?.strip_suffix(')'));
+        command = found.map(str::to_owned);
+        command.is_some()
+    })
+    .await;
+    command.unwrap()
 }
 
 async fn status_with(server: &Process, key: &str) -> u16 {
@@ -100,9 +111,7 @@ async fn an_empty_postgresql_database_is_not_migrated_by_a_command() {
 /// The README's story: a key from a second terminal, in another folder, with the command that the server prints.
 async fn a_key_of_the_printed_command_works(database: &str) {
     let server = start(&[("DATABASE_URL", database)]).await;
-    let log = server.log();
-    let command = log.lines().find_map(|line| line.trim().strip_prefix("KEY=$(")?.strip_suffix(')'));
-    let command = command.unwrap_or_else(|| panic!("no command: {log}"));
+    let command = printed_command(&server).await;
     let command = command.replace("YOUR_DID", "did:plc:operatoroperatoroperator");
     let elsewhere = tempfile::tempdir().unwrap();
     let output = Command::new("sh")
@@ -152,11 +161,8 @@ async fn a_password_is_neither_stored_nor_printed_and_has_to_be_given() {
     let data = server.directory().join("data");
     let text = std::fs::read_to_string(data.join("instance.json")).unwrap();
     assert!(!text.contains("hunter2") && instance_file(&data)["database"]["kind"] == "postgres", "{text}");
-    assert!(
-        !server.log().contains("hunter2") && server.log().contains("belvedere:PASSWORD@"),
-        "{}",
-        server.log()
-    );
+    assert!(printed_command(&server).await.contains("belvedere:PASSWORD@"));
+    assert!(!server.log().contains("hunter2"), "{}", server.log());
     let output = run(server.directory(), &[], &CREATE_KEY);
     let text = stderr(&output);
     assert!(!output.status.success() && text.contains("runs on postgres://belvedere@"), "{text}");
@@ -170,8 +176,10 @@ async fn a_password_is_neither_stored_nor_printed_and_has_to_be_given() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_server_on_a_sqlite_file_does_not_start() {
     let (url, _directory) = database::sqlite_url();
-    let mut first = start(&[("DATABASE_URL", &url)]).await;
-    let mut second = Process::new(&[("DATABASE_URL", &url), ("JETSTREAM_URL", "none")]);
+    let environment =
+        [("DATABASE_URL", url.as_str()), ("TOKEN_ENCRYPTION_KEY", SEALING_KEY), ("JETSTREAM_URL", "none")];
+    let mut first = start(&environment).await;
+    let mut second = Process::new(&environment);
     second.spawn();
     assert_eq!(second.wait(), Some(1), "{}", second.log());
     let log = second.log();

@@ -45,6 +45,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let app = App::start(config, port, lifecycle.clone(), in_process.clone()).await?;
     in_process.open(&app);
     app.start_workers();
+    InstanceFile::write(&app);
     let http = Http::new(
         routes::router(&app)?,
         Cors::new({
@@ -59,7 +60,6 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let serving =
         tokio::spawn(server::serve(listener, http, lifecycle.drain.clone(), lifecycle.stop.clone()));
     notify(NotifyState::Ready);
-    InstanceFile::write(&app);
     print_greeting(&app, port).await;
 
     lifecycle.drain.cancelled().await;
