@@ -44,6 +44,7 @@ impl DedicatedConnection {
         let options = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(CONNECT_TIMEOUT)
+            .acquire_slow_threshold(CONNECT_TIMEOUT)
             .idle_timeout(None)
             .max_lifetime(None);
         let connect = (*db.pool.connect_options()).clone().options(KEEPALIVE);

@@ -81,6 +81,8 @@ impl Postgres {
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // A slow acquisition ends well or with an error. sqlx's warning before that calls for no action.
+            .acquire_slow_threshold(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .before_acquire({
                 let losses = Arc::clone(&losses);

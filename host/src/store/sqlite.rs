@@ -134,6 +134,8 @@ fn pool(size: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        // A slow acquisition ends well or with an error. sqlx's warning before that calls for no action.
+        .acquire_slow_threshold(ACQUIRE_TIMEOUT)
         // A connection is a thread in this process: it neither expires nor breaks, and a ping costs as much as a read.
         .test_before_acquire(false)
         .idle_timeout(None)
