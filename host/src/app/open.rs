@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::config::{self, Config, EncryptionKey, Identity, ScriptSql, SecretError};
+use crate::config::{self, Config, EncryptionKey, Identity, ScriptSql, SecretError, Secrets};
 use crate::crypto::MacKey;
 use crate::indexing::StreamConfig;
 use crate::keys::instance::InstanceKeyError;
@@ -68,9 +68,12 @@ pub fn script_access(config: &config::Database, encryption: &EncryptionKey) -> S
 ///
 /// # Errors
 /// When the key can't be read.
-pub fn existing_script_access(config: &Config) -> Result<Option<ScriptRole>, SecretError> {
-    let key = config.secrets.existing_encryption_key()?;
-    Ok(key.map(|key| script_access(&config.database, &key)))
+pub fn existing_script_access(
+    secrets: &Secrets,
+    database: &config::Database,
+) -> Result<Option<ScriptRole>, SecretError> {
+    let key = secrets.existing_encryption_key()?;
+    Ok(key.map(|key| script_access(database, &key)))
 }
 
 /// The settings of the script engine.

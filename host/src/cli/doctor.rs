@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::instance_file::DatabaseLocation;
 use super::{FAILED, existing, print_line};
 use crate::app::{engine_config, existing_script_access, net_client};
-use crate::config::{Config, SecretError};
+use crate::config::{Config, Database, SecretError};
 use crate::net;
 use crate::scripts::Engine;
 use crate::store::script_sql::role::ScriptRole;
@@ -50,9 +50,14 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
         Finding::new("data folder", data_folder(config)),
         Finding::new("proxies", Ok(config.server.proxy_advice().unwrap_or("nothing to set").to_owned())),
     ];
-    let access = existing_script_access(config);
-    findings.push(Finding::new("secrets", secrets(config, &access)));
-    findings.extend(database(config, access.ok().flatten().as_ref()).await);
+    match existing::choose(config) {
+        Ok(chosen) => {
+            let access = existing_script_access(&config.secrets, &chosen);
+            findings.push(Finding::new("secrets", secrets(config, &access)));
+            findings.extend(database(&chosen, access.ok().flatten().as_ref()).await);
+        }
+        Err(error) => findings.push(Finding::new("database", Err(error.to_string()))),
+    }
     findings.push(Finding::new("script engine", engine(config).await));
     match net_client(config, &identity, config.server.port) {
         Ok(net) => findings.extend(network(config, &net.trusted()).await),
@@ -95,12 +100,8 @@ fn secrets(config: &Config, key: &Result<Option<ScriptRole>, SecretError>) -> Re
     }
 }
 
-async fn database(config: &Config, access: Option<&ScriptRole>) -> Vec<Finding> {
-    let database = match existing::choose(config) {
-        Ok(database) => database,
-        Err(error) => return vec![Finding::new("database", Err(error.to_string()))],
-    };
-    let shown = DatabaseLocation::of(&database).map_or_else(|_| database.redacted_url(), |found| found.url);
+async fn database(database: &Database, access: Option<&ScriptRole>) -> Vec<Finding> {
+    let shown = DatabaseLocation::of(database).map_or_else(|_| database.redacted_url(), |found| found.url);
     let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
     match Db::exists(&database.url) {
         Ok(true) => {}

@@ -31,7 +31,7 @@ pub(super) fn choose(config: &Config) -> anyhow::Result<Database> {
             path.display()
         );
     }
-    Ok(Database { url, ..database })
+    Ok(database.moved_to(url))
 }
 
 /// Opens the database of [`choose`]. It must exist, with all migrations applied.

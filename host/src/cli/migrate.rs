@@ -13,7 +13,7 @@ use crate::store::script_sql::{self, ScriptIsolation};
 
 pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let shown = config.database.redacted_url();
-    let access = existing_script_access(config)?;
+    let access = existing_script_access(&config.secrets, &config.database)?;
     let role = access.as_ref().unwrap_or(&ScriptRole::Guarded);
     let db = Db::open_with(&config.database.url, config.database.max_connections, role)
         .await

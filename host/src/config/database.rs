@@ -96,11 +96,10 @@ impl DatabaseArgs {
                 ),
             );
         }
-        let default = if is_postgres { POSTGRES_CONNECTIONS } else { SQLITE_CONNECTIONS };
         let max_connections = parse::number(
             "DATABASE_MAX_CONNECTIONS",
             self.max_connections,
-            default,
+            default_connections(&url),
             1..=MAX_CONNECTIONS,
             problems,
         );
@@ -114,6 +113,10 @@ impl DatabaseArgs {
         let script_sql = script_sql(self.script_sql, self.script_url, problems);
         Database { url, is_default, max_connections, field_index_limit, script_sql }
     }
+}
+
+fn default_connections(url: &str) -> u32 {
+    if is_postgres(url) { POSTGRES_CONNECTIONS } else { SQLITE_CONNECTIONS }
 }
 
 fn is_postgres(url: &str) -> bool {
@@ -151,6 +154,13 @@ fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems)
 impl Database {
     pub fn is_postgres(&self) -> bool {
         is_postgres(&self.url)
+    }
+
+    /// The same settings for another database.
+    pub fn moved_to(self, url: String) -> Self {
+        let has_default = self.max_connections == default_connections(&self.url);
+        let max_connections = if has_default { default_connections(&url) } else { self.max_connections };
+        Self { url, max_connections, ..self }
     }
 
     /// The URL with its password redacted, for display.

@@ -14,7 +14,7 @@ use sqlx::{Connection, Database, Either, Execute, Executor, SqlStr};
 
 use super::lost::is_lost;
 
-/// A pool whose connections may get lost.
+/// A pool of connections.
 pub(super) trait Lender: Send + Sync {
     type Connection: Connection;
     type Lent<'a>: DerefMut<Target = Self::Connection> + Send
@@ -35,19 +35,14 @@ type DatabaseOf<L> = <<L as Lender>::Connection as Connection>::Database;
 /// Runs each statement on a connection of a pool.
 pub(super) struct Statements<'p, L> {
     pub(super) pool: &'p L,
-    /// Whether the statements only read, and so may be repeated once.
+    /// Whether a statement runs once more when its connection was lost.
     repeat: bool,
 }
 
 impl<'p, L> Statements<'p, L> {
-    /// For statements that only read.
-    pub(super) fn reading(pool: &'p L) -> Self {
-        Self { pool, repeat: true }
-    }
-
-    /// For statements that must not run twice.
-    pub(super) fn writing(pool: &'p L) -> Self {
-        Self { pool, repeat: false }
+    /// `repeat`: whether the statements only read, and the connections may get lost.
+    pub(super) fn new(pool: &'p L, repeat: bool) -> Self {
+        Self { pool, repeat }
     }
 }
 

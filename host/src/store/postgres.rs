@@ -113,11 +113,11 @@ impl Postgres {
 
     /// Runs statements that only read; they are repeated once when their connection was lost.
     pub(super) fn reader(&self) -> Statements<'_, Self> {
-        Statements::reading(self)
+        Statements::new(self, true)
     }
 
     pub(super) fn writer(&self) -> Statements<'_, Self> {
-        Statements::writing(self)
+        Statements::new(self, false)
     }
 
     /// Creates the scripts' role and grants its rights. The inner `Err` says what the server's own role is not allowed

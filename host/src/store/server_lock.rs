@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Db, StoreError};
 use crate::files;
@@ -39,13 +39,12 @@ impl ServerLock {
     /// [`ServerLockError::Taken`] while another server has it.
     pub fn take(url: &str) -> Result<Self, ServerLockError> {
         let Some(database) = Db::file(url)? else { return Ok(Self { _file: None }) };
+        let database =
+            resolved(&database).map_err(|error| ServerLockError::Io { path: database.clone(), error })?;
         let mut path = OsString::from(&database);
         path.push(".lock");
         let path = PathBuf::from(path);
         let failed = |error| ServerLockError::Io { path: path.clone(), error };
-        if let Some(folder) = path.parent() {
-            files::create_private_folder(folder).map_err(failed)?;
-        }
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -71,6 +70,14 @@ impl ServerLock {
     }
 }
 
+/// The path of a file without symbolic links, so that each of its names leads to the same lock. Creates the folder of a
+/// file that does not exist yet.
+fn resolved(file: &Path) -> io::Result<PathBuf> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else { return Ok(file.to_owned()) };
+    files::create_private_folder(folder)?;
+    std::fs::canonicalize(file).or_else(|_| Ok(std::fs::canonicalize(folder)?.join(name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +90,9 @@ mod tests {
         let error = ServerLock::take(&url).unwrap_err().to_string();
         let holder = format!("(process {})", std::process::id());
         assert!(error.contains(&holder) && error.contains("/data/test.db"), "{error}");
+        std::os::unix::fs::symlink(folder.path().join("data"), folder.path().join("link")).unwrap();
+        let other_name = format!("sqlite://{}/link/test.db", folder.path().display());
+        ServerLock::take(&other_name).unwrap_err();
         drop(lock);
         ServerLock::take(&url).unwrap();
         let both = "postgres://db/x";

@@ -116,6 +116,9 @@ fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[SqliteLimit]) {
 
 /// A connection type that [`ReadPool`] can pool.
 pub(super) trait Poolable: Connection {
+    /// Whether the other side may close a connection.
+    const MAY_GET_LOST: bool;
+
     /// Runs once, after connecting.
     fn set_up<'a>(
         &'a mut self,
@@ -125,6 +128,8 @@ pub(super) trait Poolable: Connection {
 }
 
 impl Poolable for SqliteConnection {
+    const MAY_GET_LOST: bool = false;
+
     fn set_up<'a>(
         &'a mut self,
         setup: &'a ConnectionSetup,
@@ -160,6 +165,8 @@ impl Poolable for SqliteConnection {
 }
 
 impl Poolable for PgConnection {
+    const MAY_GET_LOST: bool = true;
+
     fn set_up<'a>(
         &'a mut self,
         setup: &'a ConnectionSetup,
@@ -257,7 +264,7 @@ impl<C: Poolable> ReadPool<C> {
 
     /// Runs reads on the pool's connections.
     pub(super) fn reads(&self) -> Statements<'_, Self> {
-        Statements::reading(self)
+        Statements::new(self, C::MAY_GET_LOST)
     }
 
     pub(super) async fn get(&self) -> Result<PooledConnection<'_, C>, sqlx::Error> {
