@@ -6,6 +6,7 @@
 mod clock; // the only source of the current time
 mod random; // the only source of randomness
 mod error_text; // formats errors for logs
+mod files; // writes files whole, also beside other processes
 mod reloadable; // values that are read often and reloaded from the store
 mod lifecycle; // shuts the process down: signals, drain, hard stop
 mod fair_share; // shares limited resources fairly between tenants

@@ -80,6 +80,7 @@ fn migrate_applies_everything_once() {
 #[test]
 fn create_key_prints_only_the_key() {
     let dir = tempfile::tempdir().unwrap();
+    assert!(run(dir.path(), &["migrate"], &[]).status.success());
     let create = ["admin", "create-key", "--unchecked", "--did", ME];
     let output = run(dir.path(), &create, &[]);
     assert!(output.status.success(), "{}", stderr(&output));

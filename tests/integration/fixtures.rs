@@ -52,6 +52,10 @@ impl World {
         self.database.starts_with("postgres")
     }
 
+    pub fn database_url(&self) -> &str {
+        &self.database
+    }
+
     /// Executes a statement directly in the database.
     pub async fn execute(&self, sql: &'static str) {
         let db = Db::open(&self.database, 1).await.unwrap();

@@ -1,6 +1,7 @@
 //! Several hosts on one PostgreSQL behave like one server.
 
 mod changes;
+mod frozen;
 mod sessions;
 mod stream;
 
@@ -22,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const NOTIFIED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Base64 of 32 bytes. All hosts have the same key, so that each can open what the others sealed.
-const SEALING_KEY: &str = "YmVsdmVkZXJlIHRlc3RzIHVzZSB0aGlzIGtleS4uLi4=";
+pub const SEALING_KEY: &str = "YmVsdmVkZXJlIHRlc3RzIHVzZSB0aGlzIGtleS4uLi4=";
 
 /// Two hosts, one database, one stream.
 struct Hosts {

@@ -108,6 +108,11 @@ impl Instance {
         self.wait()
     }
 
+    /// Sends a signal to the process, by its name without `SIG`.
+    pub fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
     /// Waits until the process has ended. Returns its exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.process.wait()

@@ -74,8 +74,13 @@ impl Process {
 
     /// Sends SIGTERM, as `docker stop` and systemd do. Does not wait.
     pub fn terminate(&self) {
-        let signalled = Command::new("kill").arg(self.pid().to_string()).status().expect("kill runs");
-        assert!(signalled.success());
+        self.signal("TERM");
+    }
+
+    /// Sends a signal, by its name without `SIG`.
+    pub fn signal(&self, name: &str) {
+        let (name, pid) = (format!("-{name}"), self.pid().to_string());
+        assert!(Command::new("kill").args([name, pid]).status().expect("kill runs").success());
     }
 
     /// Waits until the process has ended. Returns its exit code.
@@ -102,13 +107,18 @@ impl Process {
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             // Not the repository, whose .env must not be read.
-            .current_dir(self.directory.path())
+            .current_dir(self.directory())
             .stdin(Stdio::null());
         command
     }
 
+    /// The folder in which the server runs.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     fn log_path(&self) -> PathBuf {
-        self.directory.path().join("log")
+        self.directory().join("log")
     }
 }
 

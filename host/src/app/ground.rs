@@ -9,6 +9,7 @@ use crate::crypto::SealingKey;
 use crate::events::EventLog;
 use crate::lifecycle::Lifecycle;
 use crate::random::Random;
+use crate::store::server_lock::ServerLock;
 use crate::store::{Db, StoreError};
 
 pub(super) struct Ground {
@@ -20,6 +21,7 @@ pub(super) struct Ground {
     pub(super) sealing: SealingKey,
     pub(super) clock: Clock,
     pub(super) random: Random,
+    pub(super) lock: ServerLock,
     pub(super) db: Db,
     pub(super) events: EventLog,
     pub(super) tasks: TaskTracker,
@@ -30,7 +32,8 @@ impl Ground {
     pub(super) async fn open(config: Config, port: u16, lifecycle: Lifecycle) -> Result<Self, StartError> {
         let (clock, random) = (Clock::system(), Random::system());
         let secrets = config.secrets.load(&random)?;
-        let db = open_store(&config.database, &script_access(&config)?).await?;
+        let lock = ServerLock::take(&config.database.url)?;
+        let db = open_store(&config.database, &script_access(&config.database, &secrets.encryption)).await?;
         let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
         Ok(Self {
             identity: config.server.identity(port),
@@ -41,6 +44,7 @@ impl Ground {
             secrets,
             clock,
             random,
+            lock,
             db,
             events,
             lifecycle,

@@ -33,13 +33,14 @@ use crate::scripts::Xrpc;
 use crate::settings::{self, Settings};
 use crate::store::Db;
 use crate::store::readiness::Readiness;
+use crate::store::server_lock::ServerLock;
 
 pub use cache_invalidation::Topic;
 use changed_identities::ChangedIdentities;
 use ground::Ground;
 use observer::StreamObserver;
 use open::stream_config;
-pub use open::{StartError, engine_config, net_client, open_store, resolver, script_access};
+pub use open::{StartError, engine_config, existing_script_access, net_client, resolver};
 pub use outbound::Outbound;
 pub use scripting::Scripting;
 pub use sessions::PdsSessions;
@@ -75,6 +76,8 @@ pub struct App {
     /// Work that a request began and that outlives its answer; shutdown waits for it.
     pub tasks: TaskTracker,
     pub lifecycle: Lifecycle,
+    /// Keeps other servers from the database until this one has ended.
+    _lock: ServerLock,
 }
 
 impl App {
@@ -135,7 +138,8 @@ impl App {
         });
         repos.attach(stream.writer(), Arc::new(scripting.events.clone()));
 
-        let Ground { config, identity, sealing, clock, random, db, events, tasks, lifecycle, .. } = ground;
+        let Ground { config, identity, sealing, clock, random, lock, db, events, tasks, lifecycle, .. } =
+            ground;
         let readiness = Readiness::default();
         let app = Arc::new(Self {
             config,
@@ -158,6 +162,7 @@ impl App {
             stream,
             tasks,
             lifecycle,
+            _lock: lock,
         });
         app.reload(&Topic::Domains)
             .await

@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::clock::Clock;
-use crate::config::{self, Config, Identity, ScriptSql, SecretError};
+use crate::config::{self, Config, EncryptionKey, Identity, ScriptSql, SecretError, Secrets};
 use crate::crypto::MacKey;
 use crate::identity::Resolver;
 use crate::indexing::StreamConfig;
 use crate::keys::instance::InstanceKeyError;
 use crate::net::{self, OutboundPolicy};
-use crate::random::Random;
 use crate::scripts::{EngineConfig, EngineError};
 use crate::store::script_sql::role::ScriptRole;
+use crate::store::server_lock::ServerLockError;
 use crate::store::{Db, StoreError};
 
 /// Why the server can't start.
@@ -21,6 +21,8 @@ use crate::store::{Db, StoreError};
 pub enum StartError {
     #[error(transparent)]
     Secret(#[from] SecretError),
+    #[error(transparent)]
+    Lock(#[from] ServerLockError),
     #[error("the database at {url} can't be used: {error}")]
     Store { url: String, error: StoreError },
     #[error("the script engine can't be set up: {0}")]
@@ -49,23 +51,31 @@ pub async fn open_store(config: &config::Database, scripts: &ScriptRole) -> Resu
     Ok(db)
 }
 
-/// The database role of scripts' SQL. Hosts that share a database have the same encryption key, and so derive the same
-/// password.
-///
-/// # Errors
-/// When the encryption key can't be read. It is only read if a password is needed.
-pub fn script_access(config: &Config) -> Result<ScriptRole, SecretError> {
-    let database = &config.database;
-    Ok(match &database.script_sql {
-        ScriptSql::OwnRole if database.is_postgres() => {
-            let secrets = config.secrets.load(&Random::system())?;
-            let key = MacKey::derive(secrets.encryption.reveal(), "script SQL role");
+/// The database role of scripts' SQL, whose password is derived from the encryption key: hosts that share a database
+/// have the same key, and so the same password.
+pub fn script_access(config: &config::Database, encryption: &EncryptionKey) -> ScriptRole {
+    match &config.script_sql {
+        ScriptSql::OwnRole if config.is_postgres() => {
+            let key = MacKey::derive(encryption.reveal(), "script SQL role");
             ScriptRole::Own { password: Some(hex::encode(key.tag(b"password"))) }
         }
         ScriptSql::OwnRole => ScriptRole::Own { password: None },
         ScriptSql::Address(url) => ScriptRole::Given { url: url.reveal().clone() },
         ScriptSql::Guarded => ScriptRole::Guarded,
-    })
+    }
+}
+
+/// As [`script_access`], for commands that must not generate the encryption key; `None` when there is no key yet. A
+/// new key would change the role's password, and a running server could not log in any more.
+///
+/// # Errors
+/// When the key can't be read.
+pub fn existing_script_access(
+    secrets: &Secrets,
+    database: &config::Database,
+) -> Result<Option<ScriptRole>, SecretError> {
+    let key = secrets.existing_encryption_key()?;
+    Ok(key.map(|key| script_access(database, &key)))
 }
 
 /// The settings of the script engine.

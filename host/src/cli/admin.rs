@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 
-use super::{print_error, print_line};
+use super::{existing, print_error, print_line};
 use crate::access::{AdminKey, Permission, PermissionSet, Template};
-use crate::app::{net_client, open_store, resolver, script_access};
+use crate::app::{net_client, resolver};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
@@ -45,7 +45,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     if name.trim().is_empty() {
         bail!("--name must not be blank");
     }
-    let db = open_store(&config.database, &script_access(config)?).await?;
+    let db = existing::open(config).await?;
     let random = Random::system();
     let clock = Clock::system();
     if !unchecked && users::get_by_did(&db, did.as_str()).await?.is_none() {
@@ -55,9 +55,10 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     let key = create_key(&db, &events, &random, clock.now(), &did, &name, wanted).await;
     events.flush().await;
     db.close().await;
+    let key = key?;
     // Only the key goes to standard output, so that a shell script can capture it.
     print_error(&"this key is shown only once:");
-    print_line(&key?.reveal());
+    print_line(&key.reveal());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::{FAILED, print_line};
-use crate::app::{engine_config, net_client, script_access};
-use crate::config::Config;
+use super::instance_file::DatabaseLocation;
+use super::{FAILED, existing, print_line};
+use crate::app::{engine_config, existing_script_access, net_client};
+use crate::config::{Config, Database, SecretError};
 use crate::net;
 use crate::scripts::Engine;
+use crate::store::script_sql::role::ScriptRole;
 use crate::store::script_sql::{self, ScriptIsolation, ScriptSqlError};
 use crate::store::{Backend, Db};
 
@@ -48,7 +50,14 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
         Finding::new("data folder", data_folder(config)),
         Finding::new("proxies", Ok(config.server.proxy_advice().unwrap_or("nothing to set").to_owned())),
     ];
-    findings.extend(database(config).await);
+    match existing::choose(config) {
+        Ok(chosen) => {
+            let access = existing_script_access(&config.secrets, &chosen);
+            findings.push(Finding::new("secrets", secrets(config, &access)));
+            findings.extend(database(&chosen, access.ok().flatten().as_ref()).await);
+        }
+        Err(error) => findings.push(Finding::new("database", Err(error.to_string()))),
+    }
     findings.push(Finding::new("script engine", engine(config).await));
     match net_client(config, &identity, config.server.port) {
         Ok(net) => findings.extend(network(config, &net.trusted()).await),
@@ -70,26 +79,37 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
 
 fn data_folder(config: &Config) -> Result<String, String> {
     let dir = &config.server.data_dir;
-    let probe = dir.join(".doctor");
-    std::fs::create_dir_all(dir)
-        .and_then(|()| std::fs::write(&probe, b""))
-        .and_then(|()| std::fs::remove_file(&probe))
-        .map(|()| dir.display().to_string())
-        .map_err(|error| {
-            format!("{} can't be written ({error}). Fix its owner, or set DATA_DIR", dir.display())
-        })
+    let shown = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    // The folder in which something would be created first.
+    let existing = shown.ancestors().find(|folder| folder.exists()).unwrap_or(&shown);
+    let probe = existing.join(".doctor");
+    std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe)).map_err(|error| {
+        format!("{} can't be written ({error}). Fix its owner, or set DATA_DIR", existing.display())
+    })?;
+    let later = if existing == shown { "" } else { " does not exist yet; the first start creates it" };
+    Ok(format!("{}{later}", shown.display()))
 }
 
-async fn database(config: &Config) -> Vec<Finding> {
-    let shown = config.database.redacted_url();
+/// Which secrets the server will use. Values that other secrets encrypted are lost to it.
+fn secrets(config: &Config, key: &Result<Option<ScriptRole>, SecretError>) -> Result<String, String> {
+    match key {
+        Ok(_) if config.secrets.are_given() => Ok("configured".to_owned()),
+        Ok(Some(_)) => Ok("in the data folder; keep them with the backup".to_owned()),
+        Ok(None) => Ok("none yet; the first start generates them in the data folder".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn database(database: &Database, access: Option<&ScriptRole>) -> Vec<Finding> {
+    let shown = DatabaseLocation::of(database).map_or_else(|_| database.redacted_url(), |found| found.url);
     let fix = "Check DATABASE_URL, that the server runs and that the user may connect";
-    match Db::exists(&config.database.url) {
+    match Db::exists(&database.url) {
         Ok(true) => {}
         // Opening it would create it.
         Ok(false) => {
             return vec![
                 Finding::new("database", Ok(format!("{shown} does not exist yet; {CREATE_LATER}"))),
-                Finding::new("migrations", Ok(pending_migrations(Db::all_migrations(&config.database.url)))),
+                Finding::new("migrations", Ok(pending_migrations(Db::all_migrations(&database.url)))),
             ];
         }
         Err(error) => {
@@ -97,12 +117,9 @@ async fn database(config: &Config) -> Vec<Finding> {
         }
     }
     let started = Instant::now();
-    let access = match script_access(config) {
-        Ok(access) => access,
-        Err(error) => return vec![Finding::new("secrets", Err(error.to_string()))],
-    };
     let opened = async {
-        let db = Db::open_with(&config.database.url, config.database.max_connections, &access).await?;
+        let role = access.unwrap_or(&ScriptRole::Guarded);
+        let db = Db::open_with(&database.url, database.max_connections, role).await?;
         db.ping().await?;
         Ok::<_, crate::store::StoreError>(db)
     };
@@ -130,7 +147,7 @@ async fn database(config: &Config) -> Vec<Finding> {
     if db.backend() == Backend::Postgres
         && let Ok(Some(max)) = db.server_max_connections().await
     {
-        let ours = i64::from(config.database.max_connections);
+        let ours = i64::from(database.max_connections);
         findings.push(Finding::new(
             "connections",
             if ours < max {
@@ -140,8 +157,11 @@ async fn database(config: &Config) -> Vec<Finding> {
             },
         ));
     }
-    // The first migration creates the role of scripts' SQL.
-    if is_migrated && let Some(finding) = script_sql_protection(&db).await {
+    // The first migration creates the role of scripts' SQL, with a password that the encryption key determines.
+    if is_migrated
+        && access.is_some()
+        && let Some(finding) = script_sql_protection(&db).await
+    {
         findings.push(finding);
     }
     db.close().await;

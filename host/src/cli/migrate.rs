@@ -5,15 +5,17 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 
 use super::print_line;
-use crate::app::script_access;
+use crate::app::existing_script_access;
 use crate::config::Config;
 use crate::store::Db;
+use crate::store::script_sql::role::ScriptRole;
 use crate::store::script_sql::{self, ScriptIsolation};
 
 pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let shown = config.database.redacted_url();
-    let access = script_access(config)?;
-    let db = Db::open_with(&config.database.url, config.database.max_connections, &access)
+    let access = existing_script_access(&config.secrets, &config.database)?;
+    let role = access.as_ref().unwrap_or(&ScriptRole::Guarded);
+    let db = Db::open_with(&config.database.url, config.database.max_connections, role)
         .await
         .with_context(|| format!("{shown} can't be opened"))?;
     let pending = db.pending_migrations().await?;
@@ -25,6 +27,9 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     print_line(&format_args!("{shown}: {pending} migrations applied"));
     match script_sql::isolation(&db).await {
         Ok(ScriptIsolation::Sqlite) => {}
+        Ok(_) if access.is_none() => print_line(
+            &"the first start of the server generates TOKEN_ENCRYPTION_KEY and creates the role of scripts' SQL",
+        ),
         Ok(ScriptIsolation::Guard) => {
             print_line(&format_args!("scripts' SQL runs under the server's role (SCRIPT_SQL=guarded)"));
         }

@@ -5,7 +5,9 @@
 
 mod admin;
 mod doctor;
+mod existing;
 mod guest;
+mod instance_file;
 mod logging;
 mod migrate;
 mod script;

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use sd_notify::NotifyState;
 
+use super::instance_file::{DatabaseLocation, InstanceFile};
 use super::{FAILED, print_line};
 use crate::api::routes;
 use crate::app::App;
@@ -44,6 +45,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let app = App::start(config, port, lifecycle.clone(), in_process.clone()).await?;
     in_process.open(&app);
     app.start_workers();
+    InstanceFile::write(&app);
     let http = Http::new(
         routes::router(&app)?,
         Cors::new({
@@ -83,7 +85,10 @@ fn notify(state: NotifyState<'_>) {
 async fn finish(app: &App) {
     app.stream.finish().await;
     app.tasks.wait().await;
-    app.events.flush().await;
+    let lost = app.events.flush().await;
+    if lost > 0 {
+        tracing::error!(lost, "the database is unavailable: events are lost");
+    }
     app.db.close().await;
 }
 
@@ -108,11 +113,53 @@ async fn print_greeting(app: &App, port: u16) {
     if !users::list(&app.db).await.is_ok_and(|users| users.is_empty()) {
         return;
     }
-    let program = std::env::args().next().unwrap_or_else(|| "belvedere".to_owned());
+    let command = admin_command(&app.config);
     print_line(&format_args!(
         "It has no users yet. Next, in another terminal:
-  KEY=$({program} admin create-key --did YOUR_DID)
+  KEY=$({command} create-key --did YOUR_DID)
   curl -H \"Authorization: Bearer $KEY\" {local}/admin/lexicons -d '{{\"lexicon_json\": {{ … }}}}'
   curl -H \"Authorization: Bearer $KEY\" {local}/admin/stats"
     ));
+}
+
+/// The start of a shell command for this server's database, which works in any folder. A password is not printed, because
+/// standard output may be kept in a log.
+fn admin_command(config: &Config) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "belvedere".into());
+    let program = quoted(&program.display().to_string());
+    let url = config.database.with_password(Some("PASSWORD")).or_else(|| {
+        let location = DatabaseLocation::of(&config.database).ok()?;
+        Some(location.url)
+    });
+    let url = url.unwrap_or_else(|| config.database.redacted_url());
+    format!("DATABASE_URL={} {program} admin", quoted(&url))
+}
+
+/// A word of a shell command.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:@=%+,".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_names_the_database_without_its_password() {
+        let command = |url: Option<&str>| {
+            let mut args = crate::config::Args::default();
+            args.database.url = url.map(str::to_owned);
+            admin_command(&args.check().unwrap())
+        };
+        let here = std::env::current_dir().unwrap();
+        let sqlite = command(None);
+        assert!(sqlite.starts_with("DATABASE_URL=sqlite:///") && sqlite.ends_with(" admin"), "{sqlite}");
+        assert!(sqlite.contains(&format!("{}/data/belvedere.db ", here.display())), "{sqlite}");
+        let postgres = command(Some("postgres://me:hunter2@db/x"));
+        assert!(postgres.starts_with("DATABASE_URL=postgres://me:PASSWORD@db/x /"), "{postgres}");
+        let option = command(Some("postgres://db/x?sslmode=disable"));
+        assert!(option.starts_with("DATABASE_URL='postgres://db/x?sslmode=disable' "), "{option}");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
 }

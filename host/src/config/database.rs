@@ -72,6 +72,8 @@ pub enum ScriptSql {
 pub struct Database {
     /// May contain a password: `Debug` redacts it.
     pub url: String,
+    /// Whether `url` is the default, because `DATABASE_URL` is not set.
+    pub is_default: bool,
     pub max_connections: u32,
     /// 0: no index is built, and existing ones are dropped.
     pub field_index_limit: u32,
@@ -80,8 +82,9 @@ pub struct Database {
 
 impl DatabaseArgs {
     pub(super) fn check(self, data_dir: &Path, problems: &mut Problems) -> Database {
-        let url = parse::text(self.url)
-            .unwrap_or_else(|| format!("sqlite://{}", data_dir.join("belvedere.db").display()));
+        let given = parse::text(self.url);
+        let is_default = given.is_none();
+        let url = given.unwrap_or_else(|| format!("sqlite://{}", data_dir.join("belvedere.db").display()));
         let is_postgres = is_postgres(&url);
         if !is_postgres && !url.starts_with("sqlite:") {
             // The URL may contain a password, so the message names only its scheme.
@@ -93,11 +96,10 @@ impl DatabaseArgs {
                 ),
             );
         }
-        let default = if is_postgres { POSTGRES_CONNECTIONS } else { SQLITE_CONNECTIONS };
         let max_connections = parse::number(
             "DATABASE_MAX_CONNECTIONS",
             self.max_connections,
-            default,
+            default_connections(&url),
             1..=MAX_CONNECTIONS,
             problems,
         );
@@ -109,8 +111,12 @@ impl DatabaseArgs {
             problems,
         );
         let script_sql = script_sql(self.script_sql, self.script_url, problems);
-        Database { url, max_connections, field_index_limit, script_sql }
+        Database { url, is_default, max_connections, field_index_limit, script_sql }
     }
+}
+
+fn default_connections(url: &str) -> u32 {
+    if is_postgres(url) { POSTGRES_CONNECTIONS } else { SQLITE_CONNECTIONS }
 }
 
 fn is_postgres(url: &str) -> bool {
@@ -150,16 +156,48 @@ impl Database {
         is_postgres(&self.url)
     }
 
+    /// The same settings for another database.
+    pub fn moved_to(self, url: String) -> Self {
+        let has_default = self.max_connections == default_connections(&self.url);
+        let max_connections = if has_default { default_connections(&url) } else { self.max_connections };
+        Self { url, max_connections, ..self }
+    }
+
     /// The URL with its password redacted, for display.
     pub fn redacted_url(&self) -> String {
-        match url::Url::parse(&self.url) {
-            Ok(mut url) if url.password().is_some() => {
-                // Fails only for URLs that can't have a password at all.
-                let _ = url.set_password(Some("…"));
-                url.to_string().replace("%E2%80%A6", "…")
-            }
-            _ => self.url.clone(),
+        self.with_password(Some("…")).unwrap_or_else(|| self.url.clone())
+    }
+
+    /// The URL without its password, and whether it has one.
+    pub fn url_without_password(&self) -> (String, bool) {
+        self.with_password(None).map_or_else(|| (self.url.clone(), false), |url| (url, true))
+    }
+
+    /// The URL with another password, or with none; `None` if it has no password. PostgreSQL also accepts one in the
+    /// query.
+    pub fn with_password(&self, password: Option<&str>) -> Option<String> {
+        let mut url = url::Url::parse(&self.url).ok()?;
+        let is_password = |name: &str| name == "password";
+        let in_query = url.query_pairs().any(|(name, _)| is_password(&name));
+        if url.password().is_none() && !in_query {
+            return None;
         }
+        if url.password().is_some() {
+            // Fails only for URLs that can't have a password at all.
+            let _ = url.set_password(password);
+        }
+        if in_query {
+            let options: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+            url.set_query(None);
+            for (name, value) in options {
+                match (is_password(&name), password) {
+                    (true, None) => {}
+                    (true, Some(password)) => drop(url.query_pairs_mut().append_pair(&name, password)),
+                    (false, _) => drop(url.query_pairs_mut().append_pair(&name, &value)),
+                }
+            }
+        }
+        Some(url.to_string().replace("%E2%80%A6", "…"))
     }
 }
 
@@ -167,6 +205,7 @@ impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
             .field("url", &self.redacted_url())
+            .field("is_default", &self.is_default)
             .field("max_connections", &self.max_connections)
             .field("field_index_limit", &self.field_index_limit)
             .field("script_sql", &self.script_sql)
@@ -210,6 +249,11 @@ mod tests {
         let (database, _) = check("postgres://me:hunter2@db/x");
         assert_eq!(database.redacted_url(), "postgres://me:…@db/x");
         assert!(!format!("{database:?}").contains("hunter2"));
+        let (database, _) = check("postgres://db/x?user=me&password=hunter2");
+        assert_eq!(database.redacted_url(), "postgres://db/x?user=me&password=…");
+        assert_eq!(database.url_without_password(), ("postgres://db/x?user=me".to_owned(), true));
+        let (database, _) = check("postgres://me@db/x");
+        assert_eq!(database.url_without_password(), ("postgres://me@db/x".to_owned(), false));
         let (_, problems) = check("mysql://me:hunter2@db/x");
         assert!(problems.iter().count() == 1 && !problems.to_string().contains("hunter2"));
     }

@@ -36,7 +36,7 @@ pub use proxies::TrustedProxies;
 pub use rate_limit::{RateLimit, RateLimitArgs};
 pub use scripts::{Scripts, ScriptsArgs};
 pub use secret::Secret;
-pub use secrets::{LoadedSecrets, SecretError, Secrets, SecretsArgs};
+pub use secrets::{EncryptionKey, LoadedSecrets, SecretError, Secrets, SecretsArgs};
 pub use server::{Identity, Server, ServerArgs};
 
 /// The values as given: unchecked text.

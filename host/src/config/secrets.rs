@@ -1,8 +1,8 @@
 //! The two secrets of an instance: configured, or generated once and stored in the data folder.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -11,6 +11,7 @@ use clap::Args;
 use zeroize::Zeroizing;
 
 use super::{Problems, Secret, parse};
+use crate::files;
 use crate::random::Random;
 
 /// The minimum length of the secret that signs session cookies (service.md).
@@ -19,6 +20,7 @@ const MIN_SESSION_SECRET: usize = 64;
 const GENERATED_SESSION_BYTES: usize = 48;
 /// AES-256.
 const ENCRYPTION_KEY_BYTES: usize = 32;
+const ENCRYPTION_VARIABLE: &str = "TOKEN_ENCRYPTION_KEY";
 /// Words that occur only in example values, which are publicly known.
 const EXAMPLE_WORDS: &[&str] = &["changeme", "change-me", "change_me", "example", "replace", "your-secret"];
 /// The minimum number of different characters: a text with fewer is not random.
@@ -57,15 +59,17 @@ impl std::fmt::Debug for SecretsArgs {
 #[derive(Clone, Debug)]
 pub struct Secrets {
     session: Option<Secret<String>>,
-    encryption: Option<Secret<[u8; ENCRYPTION_KEY_BYTES]>>,
+    encryption: Option<EncryptionKey>,
     dir: PathBuf,
 }
+
+pub type EncryptionKey = Secret<[u8; ENCRYPTION_KEY_BYTES]>;
 
 /// Both secrets.
 #[derive(Clone, Debug)]
 pub struct LoadedSecrets {
     pub session: Secret<String>,
-    pub encryption: Secret<[u8; ENCRYPTION_KEY_BYTES]>,
+    pub encryption: EncryptionKey,
 }
 
 /// Why a stored secret can't be used.
@@ -125,17 +129,40 @@ impl Secrets {
         let encryption = if let Some(given) = &self.encryption {
             given.clone()
         } else {
-            let path = self.dir.join("token-encryption-key");
-            let variable = "TOKEN_ENCRYPTION_KEY";
-            let check = |text: &str| encryption_key(text).map(drop);
             let generate = || STANDARD.encode(random.bytes::<ENCRYPTION_KEY_BYTES>());
-            let text = Zeroizing::new(read_or_create(&path, variable, check, generate)?);
-            let key =
-                encryption_key(&text).map_err(|reason| SecretError::Unusable { path, variable, reason })?;
-            Secret::new(*key)
+            let path = self.encryption_path();
+            let text = read_or_create(&path, ENCRYPTION_VARIABLE, check_encryption_key, generate)?;
+            decode_encryption_key(text, path)?
         };
         Ok(LoadedSecrets { session, encryption })
     }
+
+    /// The key that encrypts secrets at rest, if it is configured or stored. Generates and stores nothing.
+    ///
+    /// # Errors
+    /// When the stored key can't be read or is damaged.
+    pub fn existing_encryption_key(&self) -> Result<Option<EncryptionKey>, SecretError> {
+        if let Some(given) = &self.encryption {
+            return Ok(Some(given.clone()));
+        }
+        let path = self.encryption_path();
+        let text = read(&path, ENCRYPTION_VARIABLE, check_encryption_key)?;
+        text.map(|text| decode_encryption_key(text, path)).transpose()
+    }
+
+    fn encryption_path(&self) -> PathBuf {
+        self.dir.join("token-encryption-key")
+    }
+}
+
+fn decode_encryption_key(text: String, path: PathBuf) -> Result<EncryptionKey, SecretError> {
+    let variable = ENCRYPTION_VARIABLE;
+    let key = encryption_key(&Zeroizing::new(text));
+    key.map(|key| Secret::new(*key)).map_err(|reason| SecretError::Unusable { path, variable, reason })
+}
+
+fn check_encryption_key(text: &str) -> Result<(), &'static str> {
+    encryption_key(text).map(drop)
 }
 
 fn session_secret(text: &str) -> Result<(), &'static str> {
@@ -173,46 +200,34 @@ fn read_or_create(
     check: impl Fn(&str) -> Result<(), &'static str>,
     generate: impl FnOnce() -> String,
 ) -> Result<String, SecretError> {
-    let io = |error| SecretError::Io { path: path.to_owned(), error };
-    match fs::read_to_string(path) {
-        Ok(text) => {
-            let text = text.trim().to_owned();
-            check(&text).map_err(|reason| SecretError::Unusable {
-                path: path.to_owned(),
-                variable,
-                reason,
-            })?;
-            warn_if_readable(path);
-            Ok(text)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let secret = generate();
-            if let Some(dir) = path.parent() {
-                // Accessible only to this user: the folder will contain the database too.
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
-            }
-            // `create_new`: of two processes that start at once, one creates the file and the other reads it.
-            let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            match created {
-                Ok(mut file) => {
-                    file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-                    tracing::info!(path = %path.display(), "generated {variable}; back this file up");
-                    Ok(secret)
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    let text = fs::read_to_string(path).map_err(io)?;
-                    check(&text).map_err(|reason| SecretError::Unusable {
-                        path: path.to_owned(),
-                        variable,
-                        reason,
-                    })?;
-                    Ok(text)
-                }
-                Err(error) => Err(io(error)),
-            }
-        }
-        Err(error) => Err(io(error)),
+    if let Some(secret) = read(path, variable, &check)? {
+        return Ok(secret);
     }
+    let secret = Zeroizing::new(generate());
+    let created = files::create_once(path, secret.as_bytes())
+        .map_err(|error| SecretError::Io { path: path.to_owned(), error })?;
+    if created {
+        tracing::info!(path = %path.display(), "generated {variable}; back this file up");
+        return Ok((*secret).clone());
+    }
+    let missing = || SecretError::Io { path: path.to_owned(), error: io::ErrorKind::NotFound.into() };
+    read(path, variable, &check)?.ok_or_else(missing)
+}
+
+/// Reads the secret in the file `path`; `None` if there is no such file.
+fn read(
+    path: &Path,
+    variable: &'static str,
+    check: impl Fn(&str) -> Result<(), &'static str>,
+) -> Result<Option<String>, SecretError> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text.trim().to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(SecretError::Io { path: path.to_owned(), error }),
+    };
+    check(&text).map_err(|reason| SecretError::Unusable { path: path.to_owned(), variable, reason })?;
+    warn_if_readable(path);
+    Ok(Some(text))
 }
 
 fn warn_if_readable(path: &Path) {
@@ -247,6 +262,32 @@ mod tests {
         }
         assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
         assert!(!format!("{first:?}").contains(first.session.reveal()));
+    }
+
+    #[test]
+    fn processes_that_start_at_once_have_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = &dir.path().join("data");
+        let loaded: Vec<LoadedSecrets> = std::thread::scope(|scope| {
+            let load = || secrets(data, None).unwrap().load(&Random::system()).unwrap();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for pair in loaded.windows(2) {
+            assert_eq!(pair[0].session.reveal(), pair[1].session.reveal());
+            assert_eq!(pair[0].encryption.reveal(), pair[1].encryption.reveal());
+        }
+    }
+
+    #[test]
+    fn an_existing_key_is_found_and_none_is_generated() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let secrets = secrets(&data, None).unwrap();
+        assert!(secrets.existing_encryption_key().unwrap().is_none() && !data.exists());
+        let loaded = secrets.load(&Random::system()).unwrap();
+        let found = secrets.existing_encryption_key().unwrap().unwrap();
+        assert_eq!(found.reveal(), loaded.encryption.reveal());
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! Queues events without blocking and writes them to the store in batches.
+//!
+//! A batch is kept until it is stored. While the database is unavailable the queue fills up; when it is full, new events
+//! are dropped and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,8 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use super::Event;
 use crate::clock::Clock;
 use crate::random::Random;
-use crate::store::Db;
 use crate::store::events::{self, EventRow};
+use crate::store::{Db, StoreError};
 
 /// Events waiting for the writer. Beyond it (a script that logs in a loop, on a slow disk) events are dropped and
 /// counted, so that neither memory nor the duration of requests grows.
@@ -31,6 +34,13 @@ const BATCH_BYTES: usize = 512 << 10;
 /// wait.
 const BATCH_WAIT: Duration = Duration::from_millis(20);
 
+/// Wait before a batch is stored again after a failure; doubles up to [`MAX_RETRY_WAIT`].
+const RETRY_WAIT: Duration = Duration::from_millis(100);
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
+
+/// How long [`EventLog::flush`] waits. A healthy database needs milliseconds, an unavailable one may need hours.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Bytes of a queued event without its texts.
 const ROW_BYTES: usize = 256;
 
@@ -40,13 +50,30 @@ enum Message {
     Flush(oneshot::Sender<()>),
 }
 
+/// What the recorders and the writer count.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Events that are not stored yet, and their bytes.
+    waiting: AtomicUsize,
+    waiting_bytes: AtomicUsize,
+    lost: AtomicU64,
+    /// Failed attempts to store a batch.
+    failures: AtomicU64,
+}
+
+impl Counts {
+    /// Returns how many events were lost before.
+    fn lose(&self, count: usize) -> u64 {
+        metrics::counter!("belvedere_events_lost_total").increment(count as u64);
+        self.lost.fetch_add(count as u64, Ordering::Relaxed)
+    }
+}
+
 /// Records events. Cheap to clone.
 #[derive(Clone)]
 pub struct EventLog {
     sender: mpsc::Sender<Message>,
-    /// Bytes of the queued events.
-    queued: Arc<AtomicUsize>,
-    lost: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     clock: Clock,
     random: Random,
     verbose: Arc<AtomicBool>,
@@ -54,7 +81,7 @@ pub struct EventLog {
 
 impl std::fmt::Debug for EventLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventLog").field("lost", &self.lost).finish_non_exhaustive()
+        f.debug_struct("EventLog").field("counts", &self.counts).finish_non_exhaustive()
     }
 }
 
@@ -62,9 +89,10 @@ impl EventLog {
     /// Starts the writer task. It writes everything and ends when the last clone of the log is dropped.
     pub fn start(db: Db, clock: Clock, random: Random) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let queued = Arc::new(AtomicUsize::new(0));
-        let writer = tokio::spawn(write(db, receiver, Arc::clone(&queued)));
-        (Self { sender, queued, lost: Arc::default(), clock, random, verbose: Arc::default() }, writer)
+        let counts = Arc::<Counts>::default();
+        let writer = Writer { db, counts: Arc::clone(&counts) };
+        let writer = tokio::spawn(writer.run(receiver));
+        (Self { sender, counts, clock, random, verbose: Arc::default() }, writer)
     }
 
     /// Records an event without waiting. When the queue is full, the event is dropped and counted, and a warning is
@@ -81,8 +109,7 @@ impl EventLog {
             created_at: self.clock.now(),
         });
         if !self.send(event) {
-            let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
-            metrics::counter!("belvedere_events_lost_total").increment(1);
+            let lost = self.counts.lose(1) + 1;
             if lost.is_power_of_two() {
                 tracing::warn!(lost, "the event log can't keep up: events are being lost");
             }
@@ -93,16 +120,19 @@ impl EventLog {
     /// counted as lost.
     fn send(&self, event: Box<EventRow>) -> bool {
         let bytes = bytes_of(&event);
-        let sent = if self.queued.fetch_add(bytes, Ordering::Relaxed) + bytes > QUEUE_BYTES {
+        let sent = if self.counts.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > QUEUE_BYTES {
             false
         } else {
             match self.sender.try_send(Message::Event(event)) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    self.counts.waiting.fetch_add(1, Ordering::Relaxed);
+                    return true;
+                }
                 Err(mpsc::error::TrySendError::Full(_)) => false,
                 Err(mpsc::error::TrySendError::Closed(_)) => true,
             }
         };
-        self.queued.fetch_sub(bytes, Ordering::Relaxed);
+        self.counts.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         sent
     }
 
@@ -122,12 +152,19 @@ impl EventLog {
         self.verbose.store(verbose, Ordering::Relaxed);
     }
 
-    /// Waits until every event recorded so far is in the store, so that a client sees the events of its own requests.
-    pub async fn flush(&self) {
+    /// Waits until every event recorded so far is in the store, so that a client sees the events of its own requests,
+    /// but at most [`FLUSH_TIMEOUT`]. Returns how many events are not stored.
+    pub async fn flush(&self) -> usize {
         let (done, written) = oneshot::channel();
-        if self.sender.send(Message::Flush(done)).await.is_ok() {
-            // An error means that the writer has ended, so there is nothing to wait for.
-            let _ = written.await;
+        let flush = async {
+            if self.sender.send(Message::Flush(done)).await.is_ok() {
+                // An error means that the writer has ended, so there is nothing to wait for.
+                let _ = written.await;
+            }
+        };
+        match tokio::time::timeout(FLUSH_TIMEOUT, flush).await {
+            Ok(()) => 0,
+            Err(_) => self.counts.waiting.load(Ordering::Relaxed),
         }
     }
 }
@@ -137,29 +174,70 @@ fn bytes_of(row: &EventRow) -> usize {
     ROW_BYTES + row.detail.len() + optional(&row.actor_did) + optional(&row.subject)
 }
 
-async fn write(db: Db, mut receiver: mpsc::Receiver<Message>, queued: Arc<AtomicUsize>) {
-    let mut messages = Vec::with_capacity(BATCH);
-    let mut rows = Vec::with_capacity(BATCH);
-    let mut waiting = Vec::new();
-    while receiver.recv_many(&mut messages, BATCH).await > 0 {
-        gather(&mut receiver, &mut messages).await;
-        for message in messages.drain(..) {
-            match message {
-                Message::Event(event) => rows.push(*event),
-                Message::Flush(done) => waiting.push(done),
+struct Writer {
+    db: Db,
+    counts: Arc<Counts>,
+}
+
+impl Writer {
+    async fn run(self, mut receiver: mpsc::Receiver<Message>) {
+        let mut messages = Vec::with_capacity(BATCH);
+        let mut rows = Vec::with_capacity(BATCH);
+        let mut waiting = Vec::new();
+        while receiver.recv_many(&mut messages, BATCH).await > 0 {
+            gather(&mut receiver, &mut messages).await;
+            for message in messages.drain(..) {
+                match message {
+                    Message::Event(event) => rows.push(*event),
+                    Message::Flush(done) => waiting.push(done),
+                }
+            }
+            for batch in batches(&rows) {
+                self.store(batch).await;
+                self.counts.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
+                let bytes = batch.iter().map(bytes_of).sum();
+                self.counts.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            rows.clear();
+            for done in waiting.drain(..) {
+                // Fails when the flush was cancelled.
+                let _ = done.send(());
             }
         }
-        for batch in batches(&rows) {
-            if let Err(error) = events::insert(&db, batch).await {
-                metrics::counter!("belvedere_events_lost_total").increment(batch.len() as u64);
-                tracing::error!(%error, count = batch.len(), "events could not be written and are lost");
+    }
+
+    /// Stores a batch, and retries until the database accepts it. Storing a row twice has no effect. A batch with a value
+    /// that the database can't store is split until the row at fault is alone, which is dropped.
+    async fn store(&self, batch: &[EventRow]) {
+        let mut pieces = vec![batch];
+        let (mut wait, mut failures) = (RETRY_WAIT, 0_u64);
+        while let Some(piece) = pieces.pop() {
+            let error = match events::insert(&self.db, piece).await {
+                Ok(()) => continue,
+                Err(error) => error,
+            };
+            if matches!(error, StoreError::BadValue(_)) && piece.len() > 1 {
+                let (first, second) = piece.split_at(piece.len() / 2);
+                pieces.extend([second, first]);
+                continue;
             }
-            queued.fetch_sub(batch.iter().map(bytes_of).sum(), Ordering::Relaxed);
+            if matches!(error, StoreError::BadValue(_)) || error.is_closed() {
+                self.counts.lose(piece.len());
+                tracing::error!(%error, count = piece.len(), "events could not be stored and are lost");
+                continue;
+            }
+            pieces.push(piece);
+            failures += 1;
+            self.counts.failures.fetch_add(1, Ordering::Relaxed);
+            if failures.is_power_of_two() {
+                let waiting = self.counts.waiting.load(Ordering::Relaxed);
+                tracing::warn!(%error, waiting, "events can't be stored; they are kept and stored later");
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(MAX_RETRY_WAIT);
         }
-        rows.clear();
-        for done in waiting.drain(..) {
-            // Fails when the flush was cancelled.
-            let _ = done.send(());
+        if failures > 0 {
+            tracing::info!("events are stored again");
         }
     }
 }
@@ -210,15 +288,44 @@ mod tests {
         for _ in 0..QUEUE {
             log.record(log_line(4_096));
         }
-        let kept = QUEUE as u64 - log.lost.load(Ordering::Relaxed);
+        let kept = QUEUE as u64 - log.counts.lost.load(Ordering::Relaxed);
         assert!(kept > 3_000 && kept <= (QUEUE_BYTES / 4_096) as u64, "{kept}");
         log.flush().await;
-        assert_eq!(log.queued.load(Ordering::Relaxed), 0);
+        assert_eq!(log.counts.waiting_bytes.load(Ordering::Relaxed), 0);
         let stored = events::list(&db, &events::EventFilter::default(), QUEUE as u32).await.unwrap();
         assert_eq!(stored.len() as u64, kept);
         log.record(log_line(1));
         log.flush().await;
-        assert_eq!(log.lost.load(Ordering::Relaxed), QUEUE as u64 - kept, "there is room again");
+        assert_eq!(log.counts.lost.load(Ordering::Relaxed), QUEUE as u64 - kept, "there is room again");
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_kept_until_the_database_accepts_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}/test.db", directory.path().display()), 1).await.unwrap();
+        db.migrate().await.unwrap();
+        let Db::Sqlite(sqlite) = &db else { unreachable!() };
+        let rename = async |sql: &'static str| {
+            sqlx::query(sql).execute(&sqlite.writer).await.unwrap();
+        };
+        rename("ALTER TABLE events RENAME TO away").await;
+        let (log, _writer) = EventLog::start(db.clone(), Clock::system(), Random::system());
+        for _ in 0..BATCH + 10 {
+            log.record(log_line(1));
+        }
+        while log.counts.failures.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        rename("ALTER TABLE away RENAME TO events").await;
+        assert_eq!(log.flush().await, 0);
+        let stored = events::list(&db, &events::EventFilter::default(), QUEUE as u32).await.unwrap();
+        assert_eq!(stored.len(), BATCH + 10);
+        assert_eq!(log.counts.lost.load(Ordering::Relaxed), 0);
+        // A closed database is the end of the process, not an outage.
+        db.close().await;
+        log.record(log_line(1));
+        assert_eq!(log.flush().await, 0);
+        assert_eq!(log.counts.lost.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
         let mut lease = self.sink.lease();
         let urls = endpoints(&self.config);
         if urls.is_empty() {
-            tracing::warn!("no Jetstream server is configured: only local writes reach the index");
+            tracing::info!("no Jetstream server is configured: only local writes reach the index");
             self.shutdown.cancelled().await;
             return lease;
         }

@@ -3,17 +3,20 @@
 //! A pooled connection is checked only when it is used. The holder of an advisory lock and a listener for notices must
 //! learn at once that their connection is lost. sqlx's listener reads continuously, so it detects that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
 use sqlx::postgres::{PgListener, PgNotification, PgPoolOptions};
 
+use super::lost::Losses;
 use super::{Postgres, StoreError};
 
 /// Time limit for connecting, ten times what a database on the other side of the world needs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection is pinged after this time without data: a cut cable produces no error.
-const PING_AFTER: Duration = Duration::from_secs(5);
+/// A connection is pinged after this time without data: a cut cable produces no error. The pings of the stream's lease
+/// also show the other hosts that its holder is alive ([`super::lease`]).
+const PING_AFTER: Duration = Duration::from_secs(2);
 /// Without an answer to a ping after this time the connection counts as lost.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for closing the connection gracefully; after that the server has to detect the end.
@@ -33,6 +36,7 @@ pub(super) struct DedicatedConnection {
     /// A pool of this one connection; the main pool is for requests.
     pool: PgPool,
     listener: PgListener,
+    losses: Arc<Losses>,
 }
 
 impl DedicatedConnection {
@@ -40,6 +44,7 @@ impl DedicatedConnection {
         let options = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(CONNECT_TIMEOUT)
+            .acquire_slow_threshold(CONNECT_TIMEOUT)
             .idle_timeout(None)
             .max_lifetime(None);
         let connect = (*db.pool.connect_options()).clone().options(KEEPALIVE);
@@ -47,7 +52,7 @@ impl DedicatedConnection {
         let mut listener = PgListener::connect_with(&pool).await?;
         // A new connection would not have the locks of the lost one: the caller must learn of the loss.
         listener.eager_reconnect(false);
-        Ok(Self { pool, listener })
+        Ok(Self { pool, listener, losses: Arc::clone(&db.losses) })
     }
 
     pub(super) async fn listen(&mut self, channel: &str) -> Result<(), StoreError> {
@@ -61,6 +66,15 @@ impl DedicatedConnection {
 
     /// The next notice; `None` when the connection is lost. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<PgNotification> {
+        let notice = self.next_or_loss().await;
+        if notice.is_none() {
+            // It learns of the loss at once. What ended it has probably ended the pools' connections too.
+            self.losses.record();
+        }
+        notice
+    }
+
+    async fn next_or_loss(&mut self) -> Option<PgNotification> {
         loop {
             match tokio::time::timeout(PING_AFTER, self.listener.try_recv()).await {
                 Ok(Ok(notice)) => return notice,
@@ -80,7 +94,7 @@ impl DedicatedConnection {
 
     /// Closes the connection gracefully, so that the server releases its locks at once.
     pub(super) async fn close(self) {
-        let Self { pool, listener } = self;
+        let Self { pool, listener, losses: _ } = self;
         drop(listener);
         if tokio::time::timeout(CLOSE_TIMEOUT, pool.close()).await.is_err() {
             tracing::debug!("a dedicated database connection did not close in time");

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use sqlx::error::ErrorKind;
 
+use super::lost::is_lost;
 use crate::fair_share::Full;
 use crate::http::Error;
 
@@ -36,8 +37,26 @@ pub enum StoreError {
     /// A batch of the stream was not committed, because another host has taken over the stream.
     #[error("another host follows the stream")]
     Superseded,
+    /// The host that follows the stream hangs, and the database has not ended its session.
+    #[error("the host that follows the stream hangs, and its database session does not end")]
+    Lapsed,
     #[error("database error: {0}")]
     Database(#[source] sqlx::Error),
+}
+
+impl StoreError {
+    /// Whether [`super::Db::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Unavailable(sqlx::Error::PoolClosed))
+    }
+
+    /// Whether the statement failed because its connection was lost. It may have run.
+    pub(super) fn is_lost_connection(&self) -> bool {
+        match self {
+            Self::Unavailable(error) | Self::Database(error) => is_lost(error),
+            _ => false,
+        }
+    }
 }
 
 impl From<sqlx::Error> for StoreError {

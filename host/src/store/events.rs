@@ -113,7 +113,7 @@ pub async fn insert(db: &Db, events: &[EventRow]) -> Result<(), StoreError> {
                 .bind(events.iter().map(|e| e.actor_did.as_deref().map(clean)).collect::<Vec<_>>())
                 .bind(events.iter().map(|e| e.subject.as_deref().map(clean)).collect::<Vec<_>>())
                 .bind(events.iter().map(|e| clean(&e.detail)).collect::<Vec<_>>())
-                .execute(&db.pool)
+                .execute(db.writer())
                 .await?;
         }
     }

@@ -166,14 +166,14 @@ async fn find_or_insert(db: &Db, names: &[&str], table: Table) -> Result<Vec<(St
         Db::Postgres(db) => {
             let select = format!("SELECT {column}, id FROM {name} WHERE {column} = ANY($1)");
             let rows: Vec<(String, i64)> =
-                sqlx::query_as(AssertSqlSafe(select.clone())).bind(names).fetch_all(&db.pool).await?;
+                sqlx::query_as(AssertSqlSafe(select.clone())).bind(names).fetch_all(db.reader()).await?;
             if rows.len() == names.len() {
                 return Ok(rows);
             }
             let insert =
                 format!("INSERT INTO {name} ({column}) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING");
-            sqlx::query(AssertSqlSafe(insert)).bind(names).execute(&db.pool).await?;
-            Ok(sqlx::query_as(AssertSqlSafe(select)).bind(names).fetch_all(&db.pool).await?)
+            sqlx::query(AssertSqlSafe(insert)).bind(names).execute(db.writer()).await?;
+            Ok(sqlx::query_as(AssertSqlSafe(select)).bind(names).fetch_all(db.reader()).await?)
         }
     }
 }

@@ -69,7 +69,7 @@ pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
     let rows = Value::Array(newest.into_values().map(row).collect()).to_string();
     match db {
         Db::Sqlite(db) => sqlx::query(PUT_SQLITE).bind(rows).execute(&db.writer).await.map(drop)?,
-        Db::Postgres(db) => sqlx::query(PUT_POSTGRES).bind(rows).execute(&db.pool).await.map(drop)?,
+        Db::Postgres(db) => sqlx::query(PUT_POSTGRES).bind(rows).execute(db.writer()).await.map(drop)?,
     }
     Ok(())
 }
@@ -125,7 +125,12 @@ pub async fn active(
             sqlx::query_as(ACTIVE_SQLITE).bind(subjects).bind(now).bind(records).fetch_all(&db.reader).await?
         }
         Db::Postgres(db) => {
-            sqlx::query_as(ACTIVE_POSTGRES).bind(subjects).bind(now).bind(records).fetch_all(&db.pool).await?
+            sqlx::query_as(ACTIVE_POSTGRES)
+                .bind(subjects)
+                .bind(now)
+                .bind(records)
+                .fetch_all(db.reader())
+                .await?
         }
     };
     let mut found: HashMap<String, Vec<ActiveLabel>> = HashMap::new();

@@ -1,8 +1,10 @@
 //! Grants the lease of the stream, so that one host at a time follows it.
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
-//! the lock is released. A host may detect the loss of its connection later than the database does, so each lease also
-//! has a number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over.
+//! the lock is released. A host that hangs (a stopped process, a paused machine) keeps its connection open, but sends
+//! no more pings on it. After [`LAPSE`] without one, by the database's clock, the other hosts end its session, which
+//! releases the lock. A host may detect the loss of its connection later than the database does, or on waking, so each
+//! lease also has a number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over.
 //!
 //! A SQLite file has one server, which always has the lease.
 
@@ -11,7 +13,8 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 
 use super::dedicated_connection::DedicatedConnection;
-use super::{Db, Postgres, StoreError};
+use super::postgres::{APPLICATION_NAME, Postgres};
+use super::{Db, StoreError};
 
 /// The advisory lock: ASCII of "jetlease".
 const LOCK: i64 = 0x6a65_746c_6561_7365;
@@ -21,6 +24,33 @@ pub(super) const TERM_SOURCE: &str = "lease";
 
 /// Time limit for taking the lease, which waits for a running commit of the previous term.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A lease lapses when its holder has sent nothing for this time: five pings
+/// ([`super::dedicated_connection::DedicatedConnection::next`]). A holder that is only slow loses nothing but the lease.
+pub(super) const LAPSE: Duration = Duration::from_secs(10);
+
+/// A commit of the stream that has sent nothing for this time belongs to a host that hangs: it sends one statement
+/// after the other. It must end before the next term can begin.
+const COMMIT_LAPSE: Duration = Duration::from_secs(5);
+
+/// Ends the sessions of hosts that hang: those that hold the lease, and commits that lock the term. Only sessions of
+/// this role, because PostgreSQL neither shows nor ends those of others.
+///
+/// $1: the lock. $2 and $3: [`LAPSE`] and [`COMMIT_LAPSE`] in seconds. $4: how long to wait for the end of each, in
+/// milliseconds. $5: the name under which hosts connect.
+const END_LAPSED: &str = "SELECT coalesce(bool_and(pg_terminate_backend(pid, $4)), TRUE), count(*) \
+     FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user AND application_name = $5 \
+     AND (state = 'idle' AND state_change < clock_timestamp() - make_interval(secs => $2) AND pid IN ( \
+             SELECT pid FROM pg_locks WHERE granted AND locktype = 'advisory' AND objsubid = 1 \
+             AND classid = ($1 >> 32)::oid AND objid = ($1 & 4294967295)::oid \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) \
+         OR state LIKE 'idle in transaction%' \
+             AND state_change < clock_timestamp() - make_interval(secs => $3) AND pid IN ( \
+             SELECT pid FROM pg_locks WHERE granted AND relation = 'stream_cursors'::regclass \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))";
+
+/// How long to wait for the end of a session that was told to end; normally it takes milliseconds.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of a lease. Later leases have higher numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +127,7 @@ impl Lease {
 }
 
 async fn take(connection: &mut DedicatedConnection, now: Timestamp) -> Result<Option<Term>, StoreError> {
+    end_lapsed(connection).await?;
     let lock = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(LOCK);
     if !lock.fetch_one(connection.listener()).await? {
         return Ok(None);
@@ -108,4 +139,23 @@ async fn take(connection: &mut DedicatedConnection, now: Timestamp) -> Result<Op
                    updated_at = excluded.updated_at RETURNING cursor";
     let term = sqlx::query_scalar(sql).bind(TERM_SOURCE).bind(now).fetch_one(connection.listener()).await?;
     Ok(Some(Term(term)))
+}
+
+async fn end_lapsed(connection: &mut DedicatedConnection) -> Result<(), StoreError> {
+    let (ended, count): (bool, i64) = sqlx::query_as(END_LAPSED)
+        .bind(LOCK)
+        .bind(LAPSE.as_secs_f64())
+        .bind(COMMIT_LAPSE.as_secs_f64())
+        .bind(END_TIMEOUT.as_millis() as i64)
+        .bind(APPLICATION_NAME)
+        .fetch_one(connection.listener())
+        .await?;
+    if count > 0 {
+        tracing::warn!(
+            sessions = count,
+            ended,
+            "the host that follows the stream hangs: its database sessions were told to end, and another host takes over"
+        );
+    }
+    if ended { Ok(()) } else { Err(StoreError::Lapsed) }
 }

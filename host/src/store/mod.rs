@@ -18,6 +18,7 @@ pub mod domains;
 pub mod dpop_keys;
 mod error;
 pub mod events;
+mod executor;
 pub mod fields;
 pub mod health;
 pub mod index;
@@ -29,6 +30,7 @@ pub mod labels;
 pub mod lease;
 pub mod lexicons;
 pub mod linked_repos;
+mod lost;
 pub mod notices;
 pub mod oauth_sessions;
 pub mod oauth_states;
@@ -43,6 +45,7 @@ pub mod script_sql;
 pub mod script_variables;
 pub mod scripts;
 pub mod search;
+pub mod server_lock;
 pub mod settings;
 mod sqlite;
 mod types;
@@ -52,6 +55,8 @@ pub mod web_sessions;
 
 #[cfg(test)]
 mod tests;
+
+use std::path::PathBuf;
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
@@ -109,7 +114,8 @@ impl<T> Patch<T> {
 }
 
 /// Evaluates the same code with the pool of the database in use: `on!(db, reader, |pool| …)`. The role (`reader`
-/// or `writer`) matters on SQLite; PostgreSQL has one pool for both.
+/// or `writer`) selects the connection on SQLite; PostgreSQL has one pool for both, and repeats the statements of
+/// `reader` when their connection was lost.
 macro_rules! on {
     ($db:expr, $role:ident, |$pool:ident| $body:expr) => {
         match $db {
@@ -118,7 +124,7 @@ macro_rules! on {
                 $body
             }
             $crate::store::Db::Postgres(db) => {
-                let $pool = &db.pool;
+                let $pool = db.$role();
                 $body
             }
         }
@@ -175,10 +181,20 @@ impl Db {
     /// # Errors
     /// [`StoreError::Open`] when the URL is malformed or the file system can't be read.
     pub fn exists(url: &str) -> Result<bool, StoreError> {
+        let Some(file) = Self::file(url)? else { return Ok(true) };
+        file.try_exists().map_err(|error| StoreError::Open(error.to_string()))
+    }
+
+    /// The file of a SQLite database, as an absolute path; `None` for PostgreSQL.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] when the URL is malformed.
+    pub fn file(url: &str) -> Result<Option<PathBuf>, StoreError> {
         if !url.starts_with("sqlite:") {
-            return Ok(true);
+            return Ok(None);
         }
-        Sqlite::file(url)?.try_exists().map_err(|error| StoreError::Open(error.to_string()))
+        let path = Sqlite::file(url)?;
+        std::path::absolute(path).map(Some).map_err(|error| StoreError::Open(error.to_string()))
     }
 
     /// How many migrations a new database needs.
@@ -279,7 +295,7 @@ impl Db {
             Self::Sqlite(_) => Ok(None),
             Self::Postgres(db) => {
                 let sql = "SELECT setting::bigint FROM pg_settings WHERE name = 'max_connections'";
-                Ok(sqlx::query_scalar(sql).fetch_optional(&db.pool).await?)
+                Ok(sqlx::query_scalar(sql).fetch_optional(db.reader()).await?)
             }
         }
     }

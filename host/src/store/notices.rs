@@ -18,7 +18,8 @@ const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// When the database can't be reached; the notice is not sent then.
 pub async fn announce(db: &Db, text: &str) -> Result<(), StoreError> {
     if let Db::Postgres(db) = db {
-        sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(text).execute(&db.pool).await?;
+        // A notice may arrive twice without harm, so it is repeated like a read.
+        sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(text).execute(db.reader()).await?;
     }
     Ok(())
 }

@@ -2,25 +2,32 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, PgTransaction};
 
 use super::StoreError;
+use super::executor::{Lender, Statements};
 use super::fields::FieldUsage;
 use super::intern::Interner;
+use super::lost::{Losses, is_lost};
 use super::read_pool::{READ_TIME_LIMIT, ReadPool};
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql::role::{Role, RoleError, ScriptRole};
 use super::script_sql::{self, ScriptIsolation, ScriptSqlError};
 use crate::fair_share::FairPool;
 
+/// The name of this server's sessions in `pg_stat_activity`.
+pub(super) const APPLICATION_NAME: &str = "belvedere";
 /// A request that waits longer than this for a connection fails with [`StoreError::Unavailable`].
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that was idle for longer is pinged before use: the server may have restarted. Busy connections are not
-/// pinged, which saves a round trip per request.
-const PING_AFTER: Duration = Duration::from_secs(5);
+/// A connection that was idle for longer is pinged before use, because a write on a lost connection is not repeated.
+/// Busy connections are not pinged, which saves a round trip per statement.
+const PING_AFTER: Duration = Duration::from_millis(200);
+/// A connection whose ping takes longer counts as lost: a cut cable produces no error.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Ends a transaction that a bug left open, so that it does not hold its locks for ever.
 const IDLE_IN_TRANSACTION: &str = "60s";
 /// Number of prepared statements kept per connection.
@@ -28,7 +35,10 @@ const STATEMENT_CACHE: usize = 256;
 
 #[derive(Clone, Debug)]
 pub struct Postgres {
+    /// Statements run on [`Postgres::reader`] or [`Postgres::writer`], which take their connections from here.
     pub pool: PgPool,
+    /// Of all connections but those of scripts' SQL, which must not be able to close the others.
+    pub(super) losses: Arc<Losses>,
     /// Connections for hot reads.
     pub(super) read_pool: Arc<ReadPool<PgConnection>>,
     /// Connections for reads that hold a place in `scans`.
@@ -48,7 +58,7 @@ impl Postgres {
         let options = PgConnectOptions::from_str(url)
             .map_err(|_| StoreError::Open("the PostgreSQL URL is malformed".into()))?
             .disable_statement_logging()
-            .application_name("belvedere")
+            .application_name(APPLICATION_NAME)
             .statement_cache_capacity(STATEMENT_CACHE)
             .options([
                 ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
@@ -62,23 +72,24 @@ impl Postgres {
             options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)])
         };
         let max_scans = scans::max_on_postgres(connections);
-        let scan_pool = Arc::new(ReadPool::new(reads(SCAN_TIME_LIMIT), max_scans).within(SCAN_TIME_LIMIT));
-        let read_pool = Arc::new(ReadPool::new(
-            reads(READ_TIME_LIMIT),
-            (connections / 2).saturating_sub(max_scans).max(1),
-        ));
+        let losses = Arc::<Losses>::default();
+        let pool = |time_limit, size| ReadPool::new(reads(time_limit), size).losses(Arc::clone(&losses));
+        let scan_pool = Arc::new(pool(SCAN_TIME_LIMIT, max_scans));
+        let max_reads = (connections / 2).saturating_sub(max_scans).max(1);
+        let read_pool = Arc::new(pool(READ_TIME_LIMIT, max_reads));
         let own_options = options.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // A slow acquisition ends well or with an error. sqlx's warning before that calls for no action.
+            .acquire_slow_threshold(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
-            .before_acquire(|conn, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > PING_AFTER && conn.ping().await.is_err() {
-                        return Ok(false);
-                    }
-                    Ok(true)
-                })
+            .before_acquire({
+                let losses = Arc::clone(&losses);
+                move |connection, meta| {
+                    let losses = Arc::clone(&losses);
+                    Box::pin(async move { Ok(is_usable(connection, meta.idle_for, &losses).await) })
+                }
             })
             .connect_with(options)
             .await?;
@@ -88,6 +99,7 @@ impl Postgres {
         let script_sql = Arc::new(script_sql::Connections::new(&own_options, role));
         Ok(Self {
             pool,
+            losses,
             read_pool,
             scan_pool,
             scans: scans::pool(max_scans),
@@ -97,6 +109,15 @@ impl Postgres {
             ids: Arc::default(),
             fields: Arc::default(),
         })
+    }
+
+    /// Runs statements that only read; they are repeated once when their connection was lost.
+    pub(super) fn reader(&self) -> Statements<'_, Self> {
+        Statements::new(self, true)
+    }
+
+    pub(super) fn writer(&self) -> Statements<'_, Self> {
+        Statements::new(self, false)
     }
 
     /// Creates the scripts' role and grants its rights. The inner `Err` says what the server's own role is not allowed
@@ -127,4 +148,49 @@ impl Postgres {
         self.script_sql.close().await;
         self.pool.close().await;
     }
+}
+
+impl Lender for Postgres {
+    type Connection = PgConnection;
+    type Lent<'a> = PoolConnection<sqlx::Postgres>;
+
+    async fn lend(&self) -> Result<Self::Lent<'_>, sqlx::Error> {
+        self.pool.acquire().await
+    }
+
+    fn give_back(lent: Self::Lent<'_>) {
+        drop(lent);
+    }
+
+    fn lost(&self) {
+        self.losses.record();
+    }
+}
+
+impl Statements<'_, Postgres> {
+    /// Begins a transaction; on another connection if the first is lost, since nothing was written yet.
+    pub(super) async fn begin(self) -> Result<PgTransaction<'static>, sqlx::Error> {
+        match self.pool.pool.begin().await {
+            Err(error) if is_lost(&error) => {
+                self.pool.lost();
+                self.pool.pool.begin().await
+            }
+            begun => begun,
+        }
+    }
+}
+
+/// Whether an idle connection can be used. `false` closes it.
+async fn is_usable(connection: &mut PgConnection, idle_for: Duration, losses: &Losses) -> bool {
+    if Instant::now().checked_sub(idle_for).is_none_or(|since| losses.happened_after(since)) {
+        return false;
+    }
+    if idle_for <= PING_AFTER {
+        return true;
+    }
+    let answers = matches!(tokio::time::timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(())));
+    if !answers {
+        losses.record();
+    }
+    answers
 }

@@ -15,7 +15,7 @@ use super::fields::{IndexKey, IndexKind, build};
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use super::records::{PAGE_BYTES, PartialRow, RawRow, RecordRow, complete};
 use super::scans::SCAN_TIME_LIMIT;
-use super::{Db, StoreError, intern, read_pool};
+use super::{Db, StoreError, intern};
 
 /// Shorter texts have no trigram: every record is searched for them.
 const MIN_INDEXED_CHARS: usize = 3;
@@ -88,7 +88,7 @@ async fn run(
     macro_rules! fetch {
         ($pool:expr, $sql:expr) => {{
             let query = bound!($sql);
-            let rows = read_pool::read!($pool, |conn| query.fetch_all(conn).await);
+            let rows = query.fetch_all($pool.reads()).await?;
             rows.into_iter().map(|row| Ok(row.raw(args.collection.clone())?)).collect()
         }};
     }

@@ -16,6 +16,7 @@ use super::read_pool::ReadPool;
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql;
 use crate::fair_share::FairPool;
+use crate::files;
 
 /// Another process (`belvedere admin`, a backup) may hold the write lock for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,7 +74,7 @@ impl Sqlite {
             return Err(StoreError::Open("SQLite in memory is not supported: give a file".into()));
         }
         if let Some(directory) = options.get_filename().parent().filter(|d| *d != Path::new("")) {
-            std::fs::create_dir_all(directory)
+            files::create_private_folder(directory)
                 .map_err(|e| StoreError::Open(format!("{}: {e}", directory.display())))?;
         }
         let options = options
@@ -133,6 +134,8 @@ fn pool(size: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        // A slow acquisition ends well or with an error. sqlx's warning before that calls for no action.
+        .acquire_slow_threshold(ACQUIRE_TIMEOUT)
         // A connection is a thread in this process: it neither expires nor breaks, and a ping costs as much as a read.
         .test_before_acquire(false)
         .idle_timeout(None)

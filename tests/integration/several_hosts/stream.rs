@@ -8,13 +8,13 @@ use crate::support::instance::{query_lexicon, record_lexicon};
 
 use super::*;
 
-/// A host without the lease tries to take it every two seconds.
-const TAKEN_OVER: Duration = Duration::from_secs(30);
+/// A host without the lease tries to take it every two seconds, and a lease lapses after ten.
+pub const TAKEN_OVER: Duration = Duration::from_secs(30);
 
-const STANDBY: &str = "another host follows the stream";
+pub const STANDBY: &str = "another host follows the stream";
 
 /// Both hosts index notes, and one of them follows the stream.
-async fn start() -> Hosts {
+pub async fn start() -> Hosts {
     let hosts = Hosts::start().await;
     hosts.a.upload(record_lexicon(NOTES), None).await;
     hosts.a.upload(query_lexicon(LIST), Some(NOTES)).await;
@@ -24,12 +24,12 @@ async fn start() -> Hosts {
 
 impl Hosts {
     /// The number of subscriptions to notes so far.
-    fn follows_notes(&self) -> usize {
+    pub fn follows_notes(&self) -> usize {
         self.stream.subscriptions().iter().filter(|s| s.wants(NOTES)).count()
     }
 
     /// Writes notes; the first has the number `from`.
-    fn write(&self, from: i64, count: i64) {
+    pub fn write(&self, from: i64, count: i64) {
         for n in from..from + count {
             let at = Clock::system().now().0 + n;
             let (rkey, rev) = (format!("k{n}"), tid(at as u64, 0));
@@ -40,7 +40,7 @@ impl Hosts {
 }
 
 /// The check of the stream in `/readyz`. Panics unless the host is ready.
-async fn stream_of(host: &Instance) -> Value {
+pub async fn stream_of(host: &Instance) -> Value {
     let answer = host.request(Method::GET, "/readyz", &[], None).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.body["checks"]["stream"].clone()

@@ -7,7 +7,7 @@
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use wasmtime_wizer::Wizer;
 
 use super::config::{EngineConfig, EngineError, wasm_config};
 use crate::clock::Clock;
+use crate::files;
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{RunInfo, RunState, guest};
 use crate::trigger::TriggerKind;
@@ -101,19 +102,10 @@ fn checksum_path(path: &Path) -> PathBuf {
 /// Writes the image and its checksum, each atomically, and readable by this user only.
 fn save(path: &Path, artifact: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        files::create_private_folder(folder)?;
     }
-    replace(path, artifact)?;
-    replace(&checksum_path(path), hex::encode(Sha256::digest(artifact)).as_bytes())
-}
-
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    io::Write::write_all(&mut file, content)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
+    files::replace(path, artifact)?;
+    files::replace(&checksum_path(path), hex::encode(Sha256::digest(artifact)).as_bytes())
 }
 
 /// Whether the image matches its checksum, and only this user or root could have written it.

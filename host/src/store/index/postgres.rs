@@ -50,7 +50,7 @@ impl<E: Into<StoreError>> From<E> for Failure {
 }
 
 async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Result<ApplyReport, Failure> {
-    let mut tx = db.pool.begin().await?;
+    let mut tx = db.writer().begin().await?;
     if plan.term != Term::ALONE {
         lock_term(&mut tx, plan.term).await?;
     }

@@ -12,7 +12,7 @@ use crate::query::filter::{Combine, Filter, Op, Scalar};
 use crate::query::path::Path;
 use crate::query::sort::SortKey;
 use crate::store::fields::{IndexKey, IndexKind};
-use crate::store::{Db, StoreError, read_pool};
+use crate::store::{Db, StoreError};
 
 use super::bounds::{Bounds, class, within};
 use super::sql::{Dialect, Sql, Value};
@@ -201,7 +201,7 @@ async fn count_within(db: &Db, collection: i64, bounds: &Bounds<'_>) -> Result<i
     macro_rules! fetch {
         ($read_pool:expr, $sql:expr) => {{
             let query = bound!($sql);
-            let row = read_pool::read!($read_pool, |conn| query.fetch_one(conn).await);
+            let row = query.fetch_one($read_pool.reads()).await?;
             sqlx::Row::try_get(&row, 0)?
         }};
     }

@@ -28,7 +28,7 @@ use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
 use super::records::{HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, packed};
 use super::scans::SCAN_TIME_LIMIT;
-use super::{Db, StoreError, intern, read_pool};
+use super::{Db, StoreError, intern};
 
 pub(super) use postgres::Dialect as PostgresDialect;
 pub(super) use sql::{Classes, Dialect, Keys, Sql, Value};
@@ -157,7 +157,7 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
     macro_rules! fetch {
         ($read_pool:expr) => {{
             let query = bound!(sql);
-            let rows = read_pool::read!($read_pool, |conn| query.fetch_all(conn).await);
+            let rows = query.fetch_all($read_pool.reads()).await?;
             rows.iter().map(|row| row.try_get(column)).collect::<Result<Vec<String>, _>>()?
         }};
     }
@@ -199,7 +199,7 @@ async fn fetch(
     macro_rules! fetch {
         ($read_pool:expr) => {{
             let query = bound!(sql);
-            let rows = read_pool::read!($read_pool, |conn| query.fetch_all(conn).await);
+            let rows = query.fetch_all($read_pool.reads()).await?;
             rows.into_iter().map(|row| read(row, args)).collect()
         }};
     }
@@ -211,7 +211,7 @@ async fn fetch(
             }
             let sql = Sql { text: packed::statement(&sql.text), ..sql };
             let query = bound!(sql);
-            let text = read_pool::read!(read_pool, |conn| query.fetch_one(conn).await).try_get(0)?;
+            let text = query.fetch_one(read_pool.reads()).await?.try_get(0)?;
             let rows = packed::unpack(text, args.collection, args.limit)?;
             Ok(rows.into_iter().map(|found| found.map(|row| QueryRow { row, place: None })).collect())
         }

@@ -2,7 +2,8 @@
 //!
 //! sqlx's pool pings every connection that is returned to it, in a task of its own: for a read of a few microseconds
 //! that doubles the round trips and wakes another thread. Here a connection is taken and returned under a lock. It is
-//! closed after an error or when its caller was cancelled, and pinged before use after it was idle for long.
+//! closed after an error or when its caller was cancelled, and not used any more when another one was lost while it
+//! was idle ([`Losses`]).
 //!
 //! Every read has a time limit, because scripts send arbitrary queries. PostgreSQL enforces it (`statement_timeout`, in
 //! the options passed to the pool); on SQLite a progress handler checks a [`Deadline`] every few thousand steps.
@@ -20,12 +21,16 @@ use sqlx::sqlite::LockedSqliteHandle;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::executor::{Lender, Statements};
+use super::lost::Losses;
 use super::script_sql::statement_limits;
 
 /// A read that waits longer than this for a connection fails with `StoreError::Unavailable`.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that was idle for longer is pinged before use: the PostgreSQL server may have restarted.
+/// A connection that was idle for longer is pinged before use.
 const PING_AFTER: Duration = Duration::from_secs(5);
+/// A connection whose ping takes longer counts as lost: a cut cable produces no error.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time limit of one read: many times what a scan of a million records takes. The caller has given up by then.
 pub(super) const READ_TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -111,6 +116,9 @@ fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[SqliteLimit]) {
 
 /// A connection type that [`ReadPool`] can pool.
 pub(super) trait Poolable: Connection {
+    /// Whether the other side may close a connection.
+    const MAY_GET_LOST: bool;
+
     /// Runs once, after connecting.
     fn set_up<'a>(
         &'a mut self,
@@ -120,6 +128,8 @@ pub(super) trait Poolable: Connection {
 }
 
 impl Poolable for SqliteConnection {
+    const MAY_GET_LOST: bool = false;
+
     fn set_up<'a>(
         &'a mut self,
         setup: &'a ConnectionSetup,
@@ -155,6 +165,8 @@ impl Poolable for SqliteConnection {
 }
 
 impl Poolable for PgConnection {
+    const MAY_GET_LOST: bool = true;
+
     fn set_up<'a>(
         &'a mut self,
         setup: &'a ConnectionSetup,
@@ -179,6 +191,7 @@ pub(super) struct ReadPool<C: Connection> {
     options: C::Options,
     setup: ConnectionSetup,
     idle: Mutex<Vec<IdleConnection<C>>>,
+    losses: Arc<Losses>,
     permits: Semaphore,
     /// Time limit of one read on SQLite; on PostgreSQL `statement_timeout` applies.
     time_limit: Duration,
@@ -206,6 +219,7 @@ impl<C: Poolable> ReadPool<C> {
             options,
             setup: ConnectionSetup::default(),
             idle: Mutex::default(),
+            losses: Arc::default(),
             permits: Semaphore::new(size as usize),
             time_limit: READ_TIME_LIMIT,
         }
@@ -214,6 +228,12 @@ impl<C: Poolable> ReadPool<C> {
     /// Sets the time limit of a read on SQLite; [`READ_TIME_LIMIT`] otherwise.
     pub(super) fn within(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
+        self
+    }
+
+    /// Shares the losses of other pools of the same server.
+    pub(super) fn losses(mut self, losses: Arc<Losses>) -> Self {
+        self.losses = losses;
         self
     }
 
@@ -242,7 +262,21 @@ impl<C: Poolable> ReadPool<C> {
         self
     }
 
+    /// Runs reads on the pool's connections.
+    pub(super) fn reads(&self) -> Statements<'_, Self> {
+        Statements::new(self, C::MAY_GET_LOST)
+    }
+
     pub(super) async fn get(&self) -> Result<PooledConnection<'_, C>, sqlx::Error> {
+        self.get_pinged_after(PING_AFTER).await
+    }
+
+    /// A connection that has just answered a ping, for a statement that must not be repeated.
+    pub(super) async fn get_pinged(&self) -> Result<PooledConnection<'_, C>, sqlx::Error> {
+        self.get_pinged_after(Duration::ZERO).await
+    }
+
+    async fn get_pinged_after(&self, idle_time: Duration) -> Result<PooledConnection<'_, C>, sqlx::Error> {
         let permit = tokio::time::timeout(ACQUIRE_TIMEOUT, self.permits.acquire())
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)?
@@ -251,10 +285,17 @@ impl<C: Poolable> ReadPool<C> {
             // A separate statement, so that the lock is released before the first await.
             let idle = self.lock().pop();
             if let Some(IdleConnection { mut connection, deadline, since }) = idle {
+                if self.losses.happened_after(since) {
+                    continue;
+                }
                 deadline.start(self.time_limit);
-                if since.elapsed() < PING_AFTER || connection.ping().await.is_ok() {
+                if since.elapsed() < idle_time {
                     break (connection, deadline);
                 }
+                if matches!(tokio::time::timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(()))) {
+                    break (connection, deadline);
+                }
+                self.losses.record();
             } else {
                 let (mut connection, deadline) = (C::connect_with(&self.options).await?, Deadline::new());
                 connection.set_up(&self.setup, &deadline).await?;
@@ -328,17 +369,25 @@ impl<C: Connection> std::fmt::Debug for ReadPool<C> {
     }
 }
 
-/// Runs a read on a connection of a pool; the connection is returned to the pool when the read succeeds.
-macro_rules! read {
-    ($pool:expr, |$conn:ident| $body:expr) => {{
-        let mut connection = $pool.get().await?;
-        let $conn = &mut *connection;
-        let value = $body?;
-        connection.keep();
-        value
-    }};
+impl<C: Poolable> Lender for ReadPool<C> {
+    type Connection = C;
+    type Lent<'a>
+        = PooledConnection<'a, C>
+    where
+        Self: 'a;
+
+    async fn lend(&self) -> Result<Self::Lent<'_>, sqlx::Error> {
+        self.get().await
+    }
+
+    fn give_back(lent: Self::Lent<'_>) {
+        lent.keep();
+    }
+
+    fn lost(&self) {
+        self.losses.record();
+    }
 }
-pub(super) use read;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 
-use super::super::read_pool::read;
 use super::super::{Db, StoreError, intern};
 use super::{PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete};
 
@@ -71,7 +70,7 @@ macro_rules! fetch {
         if let Some(did) = args.did {
             query = query.bind(did.as_str());
         }
-        let rows = read!($pool, |conn| query.fetch_all(conn).await);
+        let rows = query.fetch_all($pool.reads()).await?;
         rows.into_iter().map(|row| Ok(row.raw(args.collection.clone())?)).collect()
     }};
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use sqlx::Row as _;
 
-use super::super::read_pool::read;
 use super::super::{Db, StoreError, intern};
 use super::{FullRecordRow, PartialRow, RawRow, Slice, columns, complete};
 use crate::atproto::{Nsid, RecordUri};
@@ -57,7 +56,7 @@ pub async fn get_many_full(
     let found: Result<Vec<_>, StoreError> = match db {
         Db::Sqlite(db) => {
             let keys = serde_json::to_string(&keys).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-            let rows = read!(db.read_pool, |conn| sqlx::query(SQLITE).bind(keys).fetch_all(conn).await);
+            let rows = sqlx::query(SQLITE).bind(keys).fetch_all(db.read_pool.reads()).await?;
             rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
         Db::Postgres(db) => {
@@ -65,7 +64,7 @@ pub async fn get_many_full(
             let dids: Vec<&str> = keys.iter().map(|key| key.1).collect();
             let rkeys: Vec<&str> = keys.iter().map(|key| key.2).collect();
             let query = sqlx::query(POSTGRES).bind(ids).bind(dids).bind(rkeys);
-            let rows = read!(db.read_pool, |conn| query.fetch_all(conn).await);
+            let rows = query.fetch_all(db.read_pool.reads()).await?;
             rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
     };

@@ -23,7 +23,6 @@ pub use self::many::{get_many_full, latest_rev};
 pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete};
 pub use self::slice::{PAGE_BYTES, Slice};
 
-use super::read_pool::read;
 use super::{Db, StoreError, intern, on};
 
 /// A record with the columns that lists and scripts use.
@@ -192,7 +191,7 @@ macro_rules! fetch_list {
         if let Some(after) = args.after {
             query = query.bind(after.indexed_at).bind(after.id);
         }
-        read!($pool, |conn| query.fetch_all(conn).await)
+        query.fetch_all($pool.reads()).await?
     }};
 }
 
@@ -248,14 +247,12 @@ const GET_FULL_POSTGRES: &str = get_sql!(columns!(postgres whole full));
 
 macro_rules! fetch_one {
     ($pool:expr, $sql:expr, $collection:expr, $uri:expr) => {
-        read!($pool, |conn| {
-            sqlx::query($sql)
-                .bind($collection)
-                .bind($uri.did.as_str())
-                .bind($uri.rkey.as_str())
-                .fetch_optional(conn)
-                .await
-        })
+        sqlx::query($sql)
+            .bind($collection)
+            .bind($uri.did.as_str())
+            .bind($uri.rkey.as_str())
+            .fetch_optional($pool.reads())
+            .await?
     };
 }
 
@@ -306,10 +303,12 @@ pub async fn count(
     let _place = db.scan_place(tenant).await?;
     macro_rules! counted {
         ($pool:expr) => {
-            read!($pool, |conn| match did {
-                None => sqlx::query_scalar(COUNT).bind(id).fetch_one(conn).await,
-                Some(did) => sqlx::query_scalar(COUNT_DID).bind(id).bind(did.as_str()).fetch_one(conn).await,
-            })
+            match did {
+                None => sqlx::query_scalar(COUNT).bind(id),
+                Some(did) => sqlx::query_scalar(COUNT_DID).bind(id).bind(did.as_str()),
+            }
+            .fetch_one($pool.reads())
+            .await?
         };
     }
     let count: i64 = match db {
@@ -393,6 +392,7 @@ async fn delete_step_postgres(db: &super::Postgres, collection: i64) -> Result<u
                    ORDER BY indexed_at, id LIMIT $2 FOR UPDATE) RETURNING id), \
                refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id) \
                SELECT count(*) FROM gone";
-    let deleted: i64 = sqlx::query_scalar(sql).bind(collection).bind(DELETE_STEP).fetch_one(&db.pool).await?;
+    let deleted: i64 =
+        sqlx::query_scalar(sql).bind(collection).bind(DELETE_STEP).fetch_one(db.writer()).await?;
     Ok(deleted as u64)
 }

@@ -11,7 +11,7 @@ use sqlx::SqliteConnection;
 use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 
-use super::super::read_pool::{ReadPool, read};
+use super::super::read_pool::ReadPool;
 use super::{INLINE_BYTES, ListArgs, PartialRow, RecordRow, StoreError};
 
 macro_rules! packed_sql {
@@ -43,7 +43,7 @@ pub(super) async fn list(
     if let Some(after) = args.after {
         query = query.bind(after.indexed_at).bind(after.id);
     }
-    let text: Option<String> = read!(pool, |conn| query.fetch_one(conn).await);
+    let text: Option<String> = query.fetch_one(pool.reads()).await?;
     unpack(text, args.collection, args.limit)
 }
 

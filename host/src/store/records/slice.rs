@@ -8,7 +8,6 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::super::read_pool::read;
 use super::super::{Db, StoreError};
 use super::{FullRecordRow, RecordRow};
 
@@ -145,7 +144,7 @@ async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), 
             for id in ids {
                 query = query.bind(id);
             }
-            read!($pool, |conn| query.fetch_all(conn).await)
+            query.fetch_all($pool.reads()).await?
         }};
     }
     let records: Vec<(i64, String)> = match db {

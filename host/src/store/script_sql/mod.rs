@@ -171,7 +171,7 @@ pub(super) struct Connections<C: sqlx::Connection> {
 
 impl<C: Poolable> Connections<C> {
     async fn get(&self, parsed: &guard::Parsed) -> Result<PooledConnection<'_, C>, sqlx::Error> {
-        if parsed.is_select() { self.readers.get().await } else { self.writers.get().await }
+        if parsed.is_select() { self.readers.get().await } else { self.writers.get_pinged().await }
     }
 
     pub(super) async fn close(&self) {

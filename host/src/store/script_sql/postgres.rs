@@ -16,6 +16,7 @@ use super::{
     OWN_SCHEMA, OwnColumn, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA,
     write_json_member,
 };
+use crate::store::executor::Lender as _;
 use crate::store::read_pool::ExcessPrivilege;
 
 /// How long a statement waits for another statement's lock on an own table.
@@ -73,6 +74,7 @@ impl Connections<PgConnection> {
     }
 }
 
+/// Runs a statement. A SELECT whose connection was lost runs once more.
 pub(super) async fn run(
     connections: &Connections<PgConnection>,
     parsed: &Parsed,
@@ -83,6 +85,21 @@ pub(super) async fn run(
         Ok(role) => role.as_ref().map_or("", Role::name),
         Err(no_role) => return Err(ScriptSqlError::RoleError(no_role.clone())),
     };
+    match attempt(connections, parsed, params, name).await {
+        Err(ScriptSqlError::Store(error)) if parsed.is_select() && error.is_lost_connection() => {
+            connections.readers.lost();
+            attempt(connections, parsed, params, name).await
+        }
+        result => result,
+    }
+}
+
+async fn attempt(
+    connections: &Connections<PgConnection>,
+    parsed: &Parsed,
+    params: &[Value],
+    name: &str,
+) -> Result<Answer, ScriptSqlError> {
     let mut pooled = connections.get(parsed).await.map_err(|error| role_error(error, name))?;
     let result = if parsed.own_tables().is_empty() || !(parsed.is_select() || parsed.is_write()) {
         run_on(&mut pooled, parsed, params).await

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::fixtures::*;
 
 use crate::clock::Timestamp;
-use crate::store::lease::{Lease, Term};
+use crate::store::lease::{LAPSE, Lease, Term};
 use crate::store::tests::db;
 use crate::store::{Db, StoreError, cursors, index};
 
@@ -110,4 +110,40 @@ async fn a_term_begins_after_the_last_commit_of_the_one_before() {
     }
     commit.commit().await.unwrap();
     taking.await.unwrap();
+}
+
+/// How a host that hangs looks to the database: its connections stay open and send nothing.
+#[tokio::test]
+async fn a_holder_that_sends_nothing_loses_the_lease_and_its_open_commit() {
+    let db = db::postgres().await;
+    let (mut hung, mut other) = (Lease::of(&db), Lease::of(&db));
+    let first = taken(&mut hung).await;
+    let Db::Postgres(postgres) = &*db else { unreachable!() };
+    let mut commit = postgres.pool.begin().await.unwrap();
+    let sql = "SELECT 1 FROM stream_cursors WHERE source = 'lease' FOR SHARE";
+    sqlx::query(sql).execute(&mut *commit).await.unwrap();
+    assert_eq!(other.take(NOW).await.unwrap(), None);
+
+    let second = taken(&mut other).await;
+    assert!(second > first);
+    hung.lost().await;
+    sqlx::query("SELECT 1").execute(&mut *commit).await.unwrap_err();
+    let late = index::Batch { cursor: Some(cursor(30)), now: NOW, term: first, ..index::Batch::default() };
+    let late = index::apply(&db, &late).await;
+    assert!(matches!(late, Err(StoreError::Superseded)), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_holder_that_is_idle_but_alive_keeps_the_lease() {
+    let db = db::postgres().await;
+    let (mut holder, mut other) = (Lease::of(&db), Lease::of(&db));
+    let first = taken(&mut holder).await;
+    let deadline = Instant::now() + LAPSE + Duration::from_secs(2);
+    while Instant::now() < deadline {
+        assert_eq!(other.take(NOW).await.unwrap(), None);
+        // As long as a host on standby waits between two attempts.
+        assert!(tokio::time::timeout(Duration::from_secs(2), holder.lost()).await.is_err());
+    }
+    let current = index::Batch { cursor: Some(cursor(30)), now: NOW, term: first, ..index::Batch::default() };
+    index::apply(&db, &current).await.unwrap();
 }

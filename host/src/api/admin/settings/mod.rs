@@ -37,7 +37,7 @@ struct DbInfo {
     backend: &'static str,
     server_max_connections: Option<i64>,
     main_pool_size: u32,
-    /// Backfill takes its connections from the main pool.
+    /// Always 0: backfill has no pool of its own.
     backfill_pool_size: u32,
     /// The database server allows fewer connections than the pool may open: lower DATABASE_MAX_CONNECTIONS.
     restart_recommended: bool,
