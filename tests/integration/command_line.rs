@@ -102,6 +102,7 @@ fn create_key_prints_only_the_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_key_checks_a_did_before_it_becomes_a_user() {
     let dir = tempfile::tempdir().unwrap();
+    assert!(run(dir.path(), &["migrate"], &[]).status.success());
     let plc = Plc::start().await;
     let url = plc.url();
     let create = |did: &str, plc: &str, more: &[&str]| {

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::fixtures::World;
 use crate::several_hosts::SEALING_KEY;
+use crate::support::plc::Plc;
 use crate::support::process::Process;
 
 /// Runs `belvedere ARGUMENTS` in a folder with no other variables than these.
@@ -33,7 +34,8 @@ fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().count() == 0
 }
 
-const CREATE_KEY: [&str; 4] = ["admin", "create-key", "--did", "did:plc:operatoroperatoroperator"];
+const OPERATOR: &str = "did:plc:operatoroperatoroperator";
+const CREATE_KEY: [&str; 5] = ["admin", "create-key", "--unchecked", "--did", OPERATOR];
 
 /// Waits until a new server responds.
 async fn wait_for(server: &mut Process) {
@@ -110,9 +112,10 @@ async fn an_empty_postgresql_database_is_not_migrated_by_a_command() {
 
 /// The README's story: a key from a second terminal, in another folder, with the command that the server prints.
 async fn a_key_of_the_printed_command_works(database: &str) {
-    let server = start(&[("DATABASE_URL", database)]).await;
-    let command = printed_command(&server).await;
-    let command = command.replace("YOUR_DID", "did:plc:operatoroperatoroperator");
+    let plc = Plc::start().await;
+    plc.host(OPERATOR, "https://pds.example");
+    let server = start(&[("DATABASE_URL", database), ("PLC_URL", &plc.url())]).await;
+    let command = printed_command(&server).await.replace("YOUR_DID", OPERATOR);
     let elsewhere = tempfile::tempdir().unwrap();
     let output = Command::new("sh")
         .args(["-c", &command])
@@ -219,7 +222,7 @@ async fn a_first_start_logs_no_warnings(database: &str, doctor_lines: &[&str]) {
     std::fs::remove_dir_all(folder.path().join("new")).unwrap();
     server.spawn();
     wait_for(&mut server).await;
-    let key = server.create_key(&CREATE_KEY[2..]);
+    let key = server.create_key(&CREATE_KEY[3..]);
     assert_eq!(status_with(&server, &key).await, 200);
     let after = server.run(&["doctor"]);
     assert!(stdout(&after).contains("ok    secrets: in the data folder"), "{}", stdout(&after));

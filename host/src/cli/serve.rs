@@ -12,7 +12,7 @@ use super::instance_file::{DatabaseLocation, InstanceFile};
 use super::{FAILED, print_line};
 use crate::api::routes;
 use crate::app::App;
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_PLC};
 use crate::http::{Cors, Http, server};
 use crate::lifecycle::{DRAIN_TIME, Lifecycle};
 use crate::methods::InProcess;
@@ -122,7 +122,7 @@ async fn print_greeting(app: &App, port: u16) {
     ));
 }
 
-/// The start of a shell command for this server's database, which works in any folder. A password is not printed, because
+/// The start of a shell command for this server's database and PLC directory, which works in any folder. A password is not printed, because
 /// standard output may be kept in a log.
 fn admin_command(config: &Config) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| "belvedere".into());
@@ -132,7 +132,9 @@ fn admin_command(config: &Config) -> String {
         Some(location.url)
     });
     let url = url.unwrap_or_else(|| config.database.redacted_url());
-    format!("DATABASE_URL={} {program} admin", quoted(&url))
+    let plc = &config.indexing.plc_url;
+    let plc = if plc == DEFAULT_PLC { String::new() } else { format!("PLC_URL={} ", quoted(plc)) };
+    format!("DATABASE_URL={} {plc}{program} admin", quoted(&url))
 }
 
 /// A word of a shell command.

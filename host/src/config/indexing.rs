@@ -12,7 +12,7 @@ const DEFAULT_JETSTREAM: &str = "wss://jetstream1.us-east.bsky.network";
 /// In place of a URL: no stream is followed, and only the writes of this instance are indexed.
 const NO_STREAM: &str = "none";
 const DEFAULT_RELAY: &str = "https://bsky.network";
-const DEFAULT_PLC: &str = "https://plc.directory";
+pub const DEFAULT_PLC: &str = "https://plc.directory";
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network")]

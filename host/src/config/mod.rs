@@ -27,7 +27,7 @@ pub use attestation::{Attestation, AttestationArgs};
 pub use auth::{Auth, AuthArgs};
 pub use database::{Database, DatabaseArgs, ScriptSql};
 pub use events::{Events, EventsArgs};
-pub use indexing::{Indexing, IndexingArgs};
+pub use indexing::{DEFAULT_PLC, Indexing, IndexingArgs};
 pub use instance::{Instance, InstanceArgs};
 pub use observe::{LogFormat, Observe, ObserveArgs};
 pub use outbound::{Outbound, OutboundArgs};

@@ -19,11 +19,11 @@ crate::in_both_worlds! {
             "backfill": null, "action": null });
         let answer = server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
         assert_eq!((answer.status.as_u16(), &answer.body["revision"]), (200, &json!(2)));
-        let record = json!({ "lexicon_json": record_lexicon(NOTES), "backfill": null });
+        let (record, other) = (record_lexicon("com.example.other"), "/admin/lexicons/com.example.other");
+        let record = json!({ "lexicon_json": record, "backfill": null });
         assert_eq!(server.admin(Method::POST, "/admin/lexicons", Some(&record)).await.status, 201);
-        let shown = server.admin(Method::GET, &format!("/admin/lexicons/{NOTES}"), None).await;
-        assert_eq!(shown.body["backfill"], true);
-        assert_eq!(server.admin(Method::DELETE, &format!("/admin/lexicons/{NOTES}"), None).await.status, 204);
+        assert_eq!(server.admin(Method::GET, other, None).await.body["backfill"], true);
+        assert_eq!(server.admin(Method::DELETE, other, None).await.status, 204);
 
         let one = server.admin(Method::GET, &format!("/admin/lexicons/{LIST}"), None).await;
         assert_eq!(one.status, 200);

@@ -61,7 +61,7 @@ struct CreateBody {
     template: Option<String>,
     permissions: Option<Vec<String>>,
     /// Whether the DID becomes a user without being looked up.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     unchecked: bool,
 }
 

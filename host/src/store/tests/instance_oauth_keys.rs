@@ -4,6 +4,7 @@ use crate::clock::Timestamp;
 use crate::store::dpop_keys::{self, DpopKeyRow};
 use crate::store::instance_oauth_keys::{self as keys, CURRENT, REVOKED};
 use crate::store::oauth_sessions::{self, NewSession};
+use crate::store::revocations::{self, Window};
 use crate::store::{Db, StoreError};
 
 async fn session(db: &Db, id: &str, kid: &str) {
@@ -71,8 +72,16 @@ on_both! {
         assert!(keys::revoke(&db, "a").await.unwrap());
         assert_eq!(shown(&db).await, [row("c", CURRENT, 0), row("a", REVOKED, 1)]);
         assert_eq!(oauth_sessions::of_own_key(&db, "a").await.unwrap().len(), 1);
+        // It stays until its sessions are ended and revoked.
+        keys::delete_revoked(&db, "a").await.unwrap();
+        let window = Window { due_at: Timestamp(30), give_up_at: Timestamp(40) };
+        assert!(oauth_sessions::end(&db, "s1", window).await.unwrap());
+        keys::delete_revoked(&db, "a").await.unwrap();
+        assert_eq!(keys::delete_unused(&db, Timestamp(50)).await.unwrap(), 0);
+        assert_eq!(shown(&db).await, [row("c", CURRENT, 0), row("a", REVOKED, 0)]);
+        revocations::delete(&db, "s1").await.unwrap();
         keys::delete_revoked(&db, "a").await.unwrap();
         assert_eq!(keys::get(&db, "a").await.unwrap(), None);
-        assert_eq!(keys::count_orphaned(&db).await.unwrap(), 2);
+        assert_eq!(keys::count_orphaned(&db).await.unwrap(), 1);
     }
 }
