@@ -27,6 +27,7 @@ mod keys; // keys that the instance generates for itself, and its signatures ove
 mod lexicons; // the registry of uploaded lexicons; authorities and which methods are forwarded to them
 mod indexing; // follows the stream and writes the index
 mod settings; // settings that admins change while the server runs
+mod backfill; // reads the history of collections from PDSs into the index
 mod pds; // writes to users' repos at their PDSs, with the users' OAuth sessions
 mod xrpc; // an XRPC call as a value: method, parameters, caller, answer; no I/O
 mod repos; // writes to a repo and to the index together; linked repos, whose owners let the instance write

@@ -5,6 +5,7 @@ use belvedere::testing::store::Db;
 use belvedere_standins::database::sqlite_url;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, tid};
 use belvedere_standins::postgres;
+use belvedere_standins::repos::{Fault, RepoNetwork, Site};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -22,6 +23,8 @@ pub struct World {
     pub stream: FakeJetstream,
     /// Has no accounts until a test adds some.
     pub plc: Plc,
+    /// The relay and a PDS. Has no repos until a test adds some.
+    pub network: RepoNetwork,
     database: String,
     last_event: i64,
     clock: Clock,
@@ -40,12 +43,22 @@ impl World {
 
     pub async fn on(url: &str, directory: Option<TempDir>) -> Self {
         let stream = FakeJetstream::start().await;
-        let plc = Plc::start().await;
+        let (plc, network) = (Plc::start().await, RepoNetwork::start(1).await);
         // Trusts X-Forwarded-For, so that a test can act as callers from several addresses.
-        let more = [("PLC_URL", &*plc.url()), ("TRUSTED_PROXIES", "127.0.0.1")];
+        let more =
+            [("PLC_URL", &*plc.url()), ("RELAY_URL", &*network.url()), ("TRUSTED_PROXIES", "127.0.0.1")];
         let server = Instance::start_with(url, &stream.url(), &more).await;
         let database = url.to_owned();
-        Self { server, stream, plc, database, last_event: 0, clock: Clock::system(), _directory: directory }
+        Self {
+            server,
+            stream,
+            plc,
+            network,
+            database,
+            last_event: 0,
+            clock: Clock::system(),
+            _directory: directory,
+        }
     }
 
     pub fn is_postgres(&self) -> bool {
@@ -72,6 +85,21 @@ impl World {
         self.server.upload(query_lexicon(LIST), Some(NOTES)).await;
         self.wait_for_stream_of(NOTES).await;
         self
+    }
+
+    /// Creates an account with a note for each record key, which only a backfill finds.
+    pub fn repo(&self, did: &str, rkeys: &[&str]) {
+        self.plc.host(did, &self.network.pds_url(0));
+        self.network.account(did, 0);
+        for rkey in rkeys {
+            self.network.put(did, NOTES, rkey, json!({ "$type": NOTES, "text": rkey }));
+        }
+    }
+
+    /// The relay tells its callers to come back in two minutes: a backfill stays in its discovery.
+    pub fn limit_relay(&self) {
+        let limited = Fault::Status(429, vec![("retry-after", "120".to_owned())], "{}".to_owned());
+        self.network.faults(Site::Relay, move |_| Some(limited.clone()));
     }
 
     fn next_event(&mut self) -> (i64, String) {

@@ -10,6 +10,8 @@ mod access;
 mod admin;
 mod annotations;
 mod auth;
+mod backfill;
+mod backfill_command;
 mod command_line;
 mod crash;
 mod dependencies;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::instance::{Answer, procedure_lexicon, query_lexicon};
 
 /// Every query parameter that some route reads.
-const PARAMETERS: [&str; 26] = [
+const PARAMETERS: [&str; 27] = [
     "uri",
     "did",
     "didOrHandle",
@@ -23,6 +23,7 @@ const PARAMETERS: [&str; 26] = [
     "sort",
     "direction",
     "status",
+    "phase",
     "type",
     "subject",
     "severity",
@@ -38,7 +39,7 @@ const PARAMETERS: [&str; 26] = [
 ];
 
 /// Every field that some route's body has.
-const FIELDS: [&str; 40] = [
+const FIELDS: [&str; 41] = [
     "lexicon_json",
     "target_collection",
     "index_hook",
@@ -57,6 +58,7 @@ const FIELDS: [&str; 40] = [
     "value",
     "url",
     "did",
+    "kinds",
     "handle",
     "role",
     "permissions",

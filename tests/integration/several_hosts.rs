@@ -1,5 +1,6 @@
 //! Several hosts on one PostgreSQL behave like one server.
 
+mod backfill;
 mod changes;
 mod frozen;
 mod sessions;

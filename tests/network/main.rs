@@ -11,6 +11,7 @@
 
 mod accounts;
 mod app;
+mod backfill;
 mod crash;
 mod database;
 mod docs;

@@ -7,6 +7,7 @@ mod frames;
 pub mod http_client;
 pub mod jetstream;
 pub mod postgres;
+pub mod repos;
 pub mod sql_statements;
 pub mod upstream;
 pub mod vectors;

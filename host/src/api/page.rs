@@ -71,9 +71,9 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt as _;
 
     use super::*;
+    use crate::http::response::Body;
 
     #[test]
     fn json_is_for_clients_that_ask_for_nothing_else() {
@@ -88,23 +88,23 @@ mod tests {
         assert!(!wants_json(&HeaderMap::new()));
     }
 
-    #[tokio::test]
-    async fn an_errors_text_is_escaped_and_an_internal_cause_is_not_shown() {
-        let shown = async |error: Error| {
+    #[test]
+    fn an_errors_text_is_escaped_and_an_internal_cause_is_not_shown() {
+        let shown = |error: Error| {
             let link = Some(Link { to: "/back?a=1&b=\"".to_owned(), text: "Back" });
             let page = of_error(error, "the-id", link).unwrap();
             let status = page.status();
-            let html = page.into_body().collect().await.unwrap().to_bytes();
+            let Body::Whole(html) = page.into_body() else { panic!("a page is complete") };
             (status, String::from_utf8(html.to_vec()).unwrap())
         };
-        let (status, html) = shown(Error::bad_request("the <handle> is unknown")).await;
+        let (status, html) = shown(Error::bad_request("the <handle> is unknown"));
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert!(
             html.contains("The &#60;handle&#62; is unknown.") && html.contains("That did not work"),
             "{html}"
         );
         assert!(html.contains("/back?a=1&#38;b=&#34;"), "{html}");
-        let (status, html) = shown(Error::internal("a secret")).await;
+        let (status, html) = shown(Error::internal("a secret"));
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(html.contains("the-id") && !html.contains("a secret"), "{html}");
     }

@@ -16,11 +16,12 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, Costs, rate_limit};
+use crate::backfill::{self, Backfills, Feeds};
 use crate::clock::Clock;
 use crate::config::{Config, Identity};
 use crate::crypto::SealingKey;
 use crate::events::EventLog;
-use crate::indexing::{self, StreamHandle};
+use crate::indexing::{self, Observer, RecordChecker, StreamHandle};
 use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
 use crate::lexicons::Registry;
@@ -58,7 +59,7 @@ pub struct App {
     pub db: Db,
     pub readiness: Readiness,
     pub events: EventLog,
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// The retention periods, derived from the settings.
     retention: watch::Sender<Retention>,
     pub registry: Arc<Registry>,
@@ -73,6 +74,12 @@ pub struct App {
     pub scripting: Scripting,
     /// The consumer of the Jetstream and the writer behind it.
     pub stream: StreamHandle,
+    /// Jobs that read the history of collections.
+    pub backfills: Backfills,
+    /// Their progress, for those who follow it.
+    pub backfill_feeds: Feeds,
+    /// Checks the records that backfills read.
+    record_checker: Arc<RecordChecker>,
     /// Work that a request began and that outlives its answer; shutdown waits for it.
     pub tasks: TaskTracker,
     pub lifecycle: Lifecycle,
@@ -121,16 +128,17 @@ impl App {
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access = callers::open(&ground, &outbound, &sessions, &registry, costs).await?;
         let identities = ChangedIdentities::default();
-        let observer = StreamObserver {
+        let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             events: ground.events.clone(),
             resolver: outbound.resolver.clone(),
             identities: identities.clone(),
-        };
+        });
+        let record_checker = Arc::new(RecordChecker::new(Arc::clone(&observer), ground.clock.clone()));
         let stream = indexing::start(indexing::Deps {
             db: ground.db.clone(),
             tracked: registry.subscribe(),
             scripts: Arc::new(scripting.events.clone()),
-            observer: Arc::new(observer),
+            observer,
             clock: ground.clock.clone(),
             random: ground.random.clone(),
             config: stream_config,
@@ -141,6 +149,9 @@ impl App {
         let Ground { config, identity, sealing, clock, random, lock, db, events, tasks, lifecycle, .. } =
             ground;
         let readiness = Readiness::default();
+        let backfills = Backfills::new(db.clone(), events.clone(), clock.clone(), random.clone());
+        let backfill_feeds =
+            Feeds::new(db.clone(), backfills.clone(), tasks.clone(), lifecycle.drain.child_token());
         let app = Arc::new(Self {
             config,
             identity,
@@ -150,7 +161,7 @@ impl App {
             db,
             readiness,
             events,
-            settings,
+            settings: Arc::new(settings),
             retention,
             registry,
             outbound,
@@ -160,6 +171,9 @@ impl App {
             linked_repos,
             scripting,
             stream,
+            backfills,
+            backfill_feeds,
+            record_checker,
             tasks,
             lifecycle,
             _lock: lock,
@@ -172,10 +186,24 @@ impl App {
         Ok(app)
     }
 
-    /// Starts the workers of background jobs, which run until the server drains.
+    /// Starts the workers of background jobs and backfills, which run until the server drains.
     pub fn start_workers(&self) {
         let workers = self.scripting.workers(self);
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
+        let deps = backfill::Deps {
+            db: self.db.clone(),
+            net: self.outbound.net.clone(),
+            resolver: self.outbound.resolver.clone(),
+            registry: Arc::clone(&self.registry),
+            writer: self.stream.writer(),
+            scripts: Arc::new(self.scripting.events.clone()),
+            checker: Arc::clone(&self.record_checker),
+            settings: Arc::clone(&self.settings),
+            events: self.events.clone(),
+            clock: self.clock.clone(),
+            relay_url: self.config.indexing.relay_url.clone(),
+        };
+        backfill::start(self.backfills.clone(), deps, &self.tasks, &self.lifecycle.drain);
     }
 
     /// Starts periodic work, which runs until the server drains.
@@ -190,6 +218,9 @@ impl App {
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(db.clone(), clock.clone(), limit, drain.clone()));
         self.tasks.spawn(Arc::clone(self).follow_changes());
+        let app = Arc::clone(self);
+        let days = move || app.settings.backfill().retention_days;
+        self.tasks.spawn(backfill::retention::run(db.clone(), clock.clone(), days, drain.clone()));
         let (app, drain) = (Arc::clone(self), drain.clone());
         self.tasks.spawn(async move {
             let pause = || tokio::time::sleep(rate_limit::SWEEP_EVERY);

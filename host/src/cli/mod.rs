@@ -1,15 +1,17 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, script, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, script, backfill, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`).
 
 mod admin;
+mod backfill;
 mod doctor;
 mod existing;
 mod guest;
 mod instance_file;
 mod logging;
 mod migrate;
+mod remote;
 mod script;
 mod serve;
 
@@ -55,6 +57,8 @@ enum Command {
     /// Check scripts, and copy them between files and a server
     #[command(subcommand)]
     Script(script::Command),
+    /// Start a backfill on a running server: read the history of a collection from the network
+    Backfill(backfill::Command),
     /// Precompile the script engine
     #[command(subcommand)]
     Guest(guest::Command),
@@ -101,6 +105,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Doctor => doctor::run(&config).await,
         Command::Admin(command) => admin::run(command, &config).await,
         Command::Script(command) => script::run(command, &config).await,
+        Command::Backfill(command) => backfill::run(command, &config).await,
         Command::Guest(command) => guest::run(command, &config).await,
     }
 }
@@ -147,6 +152,11 @@ mod tests {
             "JETSTREAM_ZSTD_DICT",
             "RELAY_URL",
             "PLC_URL",
+            "BACKFILL_CONCURRENT_PDS",
+            "BACKFILL_CONCURRENT_DIDS_PER_PDS",
+            "BACKFILL_CONCURRENT_RESOLUTION",
+            "BACKFILL_MAX_ATTEMPTS",
+            "BACKFILL_RETENTION_DAYS",
             "SERVICE_NAMESPACE",
             "DPOP_NONCES",
             "SESSION_SECRET",

@@ -6,6 +6,7 @@
 
 mod attestation;
 mod auth;
+pub mod backfill;
 mod database;
 pub mod events;
 mod indexing;
@@ -25,6 +26,7 @@ use clap::Args as ClapArgs;
 
 pub use attestation::{Attestation, AttestationArgs};
 pub use auth::{Auth, AuthArgs};
+pub use backfill::{Backfill, BackfillArgs};
 pub use database::{Database, DatabaseArgs, ScriptSql};
 pub use events::{Events, EventsArgs};
 pub use indexing::{DEFAULT_PLC, Indexing, IndexingArgs};
@@ -51,6 +53,8 @@ pub struct Args {
     #[command(flatten)]
     pub indexing: IndexingArgs,
     #[command(flatten)]
+    pub backfill: BackfillArgs,
+    #[command(flatten)]
     pub auth: AuthArgs,
     #[command(flatten)]
     pub secrets: SecretsArgs,
@@ -75,6 +79,7 @@ pub struct Config {
     pub instance: Instance,
     pub database: Database,
     pub indexing: Indexing,
+    pub backfill: Backfill,
     pub auth: Auth,
     pub secrets: Secrets,
     pub attestation: Attestation,
@@ -97,6 +102,7 @@ impl Args {
             instance: self.instance.check(&mut problems),
             database: self.database.check(&server.data_dir, &mut problems),
             indexing: self.indexing.check(&mut problems),
+            backfill: self.backfill.check(&mut problems),
             auth: self.auth.check(&mut problems),
             secrets: self.secrets.check(&server.data_dir, &mut problems),
             attestation: self.attestation.check(&mut problems),

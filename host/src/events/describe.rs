@@ -148,6 +148,37 @@ impl Event {
                 let detail = json!({ "sessions_destroyed": sessions_destroyed });
                 row("instance_key.deleted", Warn, Some(actor), Some(kid), detail)
             }
+            Self::BackfillStarted { actor, collection, job_id, did } => {
+                let (scope, account_count) =
+                    if did.is_some() { ("accounts", Some(1)) } else { ("network", None) };
+                let detail = json!({ "job_id": job_id, "scope": scope, "account_count": account_count });
+                row("backfill.started", Info, actor, collection, detail)
+            }
+            Self::BackfillRetryStarted { actor, collection, job_id, source_job_id, retried_repos } => {
+                let detail = json!({ "job_id": job_id, "source_job_id": source_job_id, "retried_repos": retried_repos });
+                row("backfill.retry_started", Info, actor, collection, detail)
+            }
+            Self::BackfillPausing { actor, job_id } => {
+                row("backfill.pausing", Info, Some(actor), None, json!({ "job_id": job_id }))
+            }
+            Self::BackfillResumed { actor, job_id } => {
+                row("backfill.resumed", Info, Some(actor), None, json!({ "job_id": job_id }))
+            }
+            Self::BackfillCancelling { actor, job_id } => {
+                row("backfill.cancelling", Info, Some(actor), None, json!({ "job_id": job_id }))
+            }
+            Self::BackfillCancelled { actor, job_id } => {
+                row("backfill.cancelled", Info, actor, None, json!({ "job_id": job_id }))
+            }
+            Self::BackfillCompleted { collection, job_id, total_repos, total_records } => {
+                let detail =
+                    json!({ "job_id": job_id, "total_repos": total_repos, "total_records": total_records });
+                row("backfill.completed", Info, None, collection, detail)
+            }
+            Self::BackfillFailed { collection, job_id, error } => {
+                let detail = json!({ "job_id": job_id, "error": truncate(error) });
+                row("backfill.failed", Error, None, collection, detail)
+            }
             Self::UserBootstrapped { did } => row("user.bootstrapped", Info, None, Some(did), json!({})),
             Self::UserCreated { actor, did, template, permissions } => {
                 let detail = json!({ "template": template, "permissions": permissions });

@@ -282,6 +282,49 @@ pub enum Event {
         reason: String,
     },
 
+    /// `actor` is `None` when the server created the job itself.
+    BackfillStarted {
+        actor: Option<String>,
+        collection: Option<String>,
+        job_id: String,
+        /// The only repo of the job.
+        did: Option<String>,
+    },
+    BackfillRetryStarted {
+        actor: Option<String>,
+        collection: Option<String>,
+        job_id: String,
+        source_job_id: String,
+        retried_repos: u64,
+    },
+    BackfillPausing {
+        actor: String,
+        job_id: String,
+    },
+    BackfillResumed {
+        actor: String,
+        job_id: String,
+    },
+    BackfillCancelling {
+        actor: String,
+        job_id: String,
+    },
+    BackfillCancelled {
+        actor: Option<String>,
+        job_id: String,
+    },
+    BackfillCompleted {
+        collection: Option<String>,
+        job_id: String,
+        total_repos: i64,
+        total_records: i64,
+    },
+    BackfillFailed {
+        collection: Option<String>,
+        job_id: String,
+        error: String,
+    },
+
     /// Only with verbose event logging.
     RecordCreated {
         uri: RecordUri,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, Uri};
-use http_body::Body as _;
 
 use super::Response;
 
@@ -39,7 +38,7 @@ impl AccessLog {
             path,
             status,
             duration_us = elapsed.as_micros() as u64,
-            response_bytes = response.body().size_hint().lower(),
+            response_bytes = response.body().length().unwrap_or_default(),
             client = %self.peer.ip(),
             request_id = id,
             "{} {path} {status}",

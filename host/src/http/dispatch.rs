@@ -108,7 +108,7 @@ impl Http {
         if is_head {
             without_body(&mut response);
         }
-        let reservation = self.response_memory.reserve(client, connection, &response).await;
+        let reservation = self.response_memory.reserve(client, connection, response.body().length()).await;
         let reservation = reservation.unwrap_or_else(|Overloaded| {
             let error = if changes { response_dropped() } else { overloaded() };
             response = error.into_response(&id);
@@ -220,7 +220,7 @@ fn check_head(head: &Parts) -> Result<(), Error> {
 
 /// Turns the response of a GET into that of a HEAD: same headers, with the body's length, and no body.
 fn without_body(response: &mut Response) {
-    let length = http_body::Body::size_hint(response.body()).exact();
+    let length = response.body().length();
     if let Some(length) = length.filter(|_| response.status() != StatusCode::NO_CONTENT) {
         response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
     }

@@ -77,6 +77,13 @@ pub const RESPONSE_MEMORY: Bounds = Bounds {
     patience: Duration::from_secs(5),
 };
 
+/// Time after which a comment is sent on an event stream without messages (admin-api.md §12.4). Common proxies close a
+/// connection after 60 s without a byte.
+pub const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Bytes that an event stream may have in the buffers of its connection, which it reserves for as long as it is open.
+pub const EVENT_STREAM_BYTES: usize = HEADER_BUFFER;
+
 /// Concurrent requests on one HTTP/2 connection.
 pub const H2_STREAMS: u32 = 128;
 

@@ -1,16 +1,51 @@
-//! Builds responses: JSON, text or empty.
+//! Builds responses: JSON, text or empty. [`EventStream`] builds the only kind that is not complete at once.
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
-use http_body_util::Full;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 
-/// The body of every response: complete in memory.
-pub type Body = Full<Bytes>;
+use super::EventStream;
+
+/// The body of a response.
+#[derive(Debug)]
+pub enum Body {
+    /// Complete in memory.
+    Whole(Bytes),
+    /// Sent as it comes into being.
+    Events(EventStream),
+}
+
+impl Body {
+    /// Its length in bytes; `None` while it is unknown.
+    pub(super) fn length(&self) -> Option<usize> {
+        match self {
+            Self::Whole(bytes) => Some(bytes.len()),
+            Self::Events(_) => None,
+        }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Whole(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::Whole(bytes)
+    }
+}
+
 pub type Response = http::Response<Body>;
 
 /// The content type of JSON.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Tells nginx to forward each message at once.
+const UNBUFFERED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
 /// A response with `value` as its JSON body.
 pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
@@ -29,21 +64,32 @@ pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
 
 /// A response whose body is JSON text already.
 pub fn json_bytes(status: StatusCode, body: Bytes) -> Response {
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
+/// A response that sends messages as they occur.
+pub fn events(stream: EventStream) -> Response {
+    let mut response = Response::new(Body::Events(stream));
+    response.headers_mut().extend([
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        UNBUFFERED,
+    ]);
+    response
+}
+
 /// A response without a body, such as 204.
 pub fn empty(status: StatusCode) -> Response {
-    let mut response = Response::new(Full::default());
+    let mut response = Response::new(Body::default());
     *response.status_mut() = status;
     response
 }
 
 pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(body.into().into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

@@ -140,8 +140,7 @@ async fn connection(
                 counters.until_writable().await;
                 let in_flight = counters.begin(request.version() == http::Version::HTTP_2);
                 let response = http.answer(peer, &counters, request).await;
-                drop(in_flight);
-                Ok::<_, Infallible>(response)
+                Ok::<_, Infallible>(response.map(|body| body.answered(in_flight)))
             }
         }
     });

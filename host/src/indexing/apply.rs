@@ -1,6 +1,7 @@
 //! Turns events into changes: checks each record's CID and collects its references, in one pass. Most of the pipeline's
 //! CPU time is spent here.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::atproto::{RecordUri, record};
@@ -27,18 +28,30 @@ const MISMATCH_EVERY_US: i64 = 10_000_000;
 /// Turns events into changes. Shared by the shards.
 pub(super) struct Applier {
     observer: Arc<dyn Observer>,
+    checker: RecordChecker,
+}
+
+/// Checks records against the CIDs that are claimed for them, and reports mismatches within bounds.
+pub struct RecordChecker {
+    observer: Arc<dyn Observer>,
     mismatches: Throttle,
+}
+
+impl fmt::Debug for RecordChecker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordChecker").field("mismatches", &self.mismatches).finish_non_exhaustive()
+    }
 }
 
 impl Applier {
     pub(super) fn new(observer: Arc<dyn Observer>, clock: Clock) -> Self {
-        Self { observer, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
+        Self { checker: RecordChecker::new(Arc::clone(&observer), clock), observer }
     }
 
     /// `None` when there is nothing to commit; a dropped event is counted in `tally`.
     pub(super) fn apply(&self, envelope: Envelope, tally: &mut Tally) -> Option<IndexChange> {
         match envelope {
-            Envelope::Record(candidate) => match self.check(candidate) {
+            Envelope::Record(candidate) => match self.checker.check(candidate) {
                 Ok(upsert) => Some(IndexChange::Record(Change::Upsert(upsert))),
                 Err(why) => {
                     tally.drop(why);
@@ -53,6 +66,17 @@ impl Applier {
                 None
             }
         }
+    }
+}
+
+impl RecordChecker {
+    pub fn new(observer: Arc<dyn Observer>, clock: Clock) -> Self {
+        Self { observer, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
+    }
+
+    /// The record as it is indexed; `None` when it is not a valid record or does not match its CID.
+    pub fn accept(&self, candidate: Candidate) -> Option<Upsert> {
+        self.check(candidate).ok()
     }
 
     /// Checks a record. A CID that matches is stored as verified. A CID that can't be checked, because the record has

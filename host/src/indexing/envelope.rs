@@ -20,7 +20,7 @@ pub(super) enum Envelope {
 
 /// A record that was created or updated, not yet checked.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub struct Candidate {
     pub did: Did,
     pub collection: Nsid,
     pub rkey: RecordKey,
@@ -28,13 +28,13 @@ pub(super) struct Candidate {
     /// A copy of the record's JSON text: a slice would keep the socket's whole read buffer alive.
     pub record: Bytes,
     pub claim: Claim,
-    /// The operation that the stream names.
+    /// What happened to the record.
     pub action: RecordAction,
 }
 
-/// The CID that the stream claims for the record.
+/// The CID that the stream or a PDS claims for the record.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Claim {
+pub enum Claim {
     None,
     Cid(Cid),
     /// Not a CID; cut to a length that can be logged.
@@ -71,7 +71,7 @@ fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelo
         return Ok(Envelope::Delete(Delete { did, collection, rkey, rev }));
     }
     let record = commit.record.ok_or(DropReason::NoRecord)?;
-    let claim = commit.cid.map_or(Claim::None, claim);
+    let claim = commit.cid.map_or(Claim::None, Claim::parse);
     let action =
         if commit.operation == Operation::Update { RecordAction::Update } else { RecordAction::Create };
     Ok(Envelope::Record(Candidate {
@@ -85,12 +85,14 @@ fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelo
     }))
 }
 
-/// Parses a claim. `raw` is any JSON text; a valid claim is a quoted CID.
-fn claim(raw: &str) -> Claim {
-    let inner = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"'));
-    match inner.and_then(|text| text.parse().ok()) {
-        Some(cid) => Claim::Cid(cid),
-        None => Claim::Garbage(raw.chars().take(MAX_CLAIM_CHARS).collect()),
+impl Claim {
+    /// Parses a claim. `raw` is any JSON text; a valid claim is a quoted CID.
+    pub fn parse(raw: &str) -> Self {
+        let inner = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"'));
+        match inner.and_then(|text| text.parse().ok()) {
+            Some(cid) => Self::Cid(cid),
+            None => Self::Garbage(raw.chars().take(MAX_CLAIM_CHARS).collect()),
+        }
     }
 }
 
@@ -174,10 +176,10 @@ mod tests {
     #[test]
     fn claims_are_cids_or_bounded_garbage() {
         let good = "\"bafyreiguce4jh7kcbmof3pmcvasifqtw24b6isakj5ve5ga2b4z4alpc4i\"";
-        assert!(matches!(claim(good), Claim::Cid(_)));
-        assert_eq!(claim("12"), Claim::Garbage("12".into()));
+        assert!(matches!(Claim::parse(good), Claim::Cid(_)));
+        assert_eq!(Claim::parse("12"), Claim::Garbage("12".into()));
         assert!(
-            matches!(claim(&format!("\"{}\"", "é".repeat(5000))), Claim::Garbage(g) if g.chars().count() == 100)
+            matches!(Claim::parse(&format!("\"{}\"", "é".repeat(5000))), Claim::Garbage(g) if g.chars().count() == 100)
         );
     }
 

@@ -27,11 +27,21 @@ pub(super) struct Part {
     pub changes: Vec<IndexChange>,
 }
 
-/// A change made by this server. Its caller waits for the commit.
+/// Changes made by this server. Their caller waits for the commit.
 #[derive(Debug)]
 pub(super) struct LocalWrite {
-    pub change: Change,
+    pub changes: Vec<Change>,
+    pub urgency: Urgency,
     pub ack: oneshot::Sender<()>,
+}
+
+/// How long a local write waits for other changes to share its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// Not at all: a user waits for it.
+    Immediate,
+    /// As long as changes of the stream.
+    Shared,
 }
 
 /// The cursor at which a stream without a stored cursor starts. Committed before connecting: if the process is killed

@@ -53,7 +53,9 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use apply::RecordChecker;
 pub use early::{EarlyDecision, EarlyEvents};
+pub use envelope::{Candidate, Claim};
 pub use handle::StreamHandle;
 pub use launch::{Deps, start};
 pub use message::CURSOR_SOURCE;

@@ -12,7 +12,7 @@ use crate::store::lease::Term;
 
 use super::batch::PendingBatch;
 use super::commit::{CommitError, Committer, Sink};
-use super::message::{CURSOR_SOURCE, InitialCursor, LocalWrite, Message};
+use super::message::{CURSOR_SOURCE, InitialCursor, LocalWrite, Message, Urgency};
 use super::settings::Timing;
 use super::watermark::Watermark;
 
@@ -41,11 +41,25 @@ impl WriterHandle {
     /// # Errors
     /// When the writer has been shut down.
     pub async fn submit(&self, change: Change) -> Result<(), WriterClosed> {
+        self.send(vec![change], Urgency::Immediate).await
+    }
+
+    /// As [`WriterHandle::submit`], for many changes that may wait a moment to share a transaction with others. They are
+    /// committed together, in one transaction.
+    ///
+    /// # Errors
+    /// When the writer has been shut down.
+    pub async fn submit_all(&self, changes: Vec<Change>) -> Result<(), WriterClosed> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.send(changes, Urgency::Shared).await
+    }
+
+    async fn send(&self, changes: Vec<Change>, urgency: Urgency) -> Result<(), WriterClosed> {
         let (ack, done) = oneshot::channel();
-        self.queue
-            .send(Message::LocalWrite(Box::new(LocalWrite { change, ack })))
-            .await
-            .map_err(|_| WriterClosed)?;
+        let write = LocalWrite { changes, urgency, ack };
+        self.queue.send(Message::LocalWrite(Box::new(write))).await.map_err(|_| WriterClosed)?;
         done.await.map_err(|_| WriterClosed)
     }
 }
@@ -140,11 +154,16 @@ impl<S: Sink> Writer<S> {
                     if pending.has_no_rows() { self.timing.cursor_interval } else { self.timing.commit_delay }
                 }
                 Message::LocalWrite(local) => {
-                    let LocalWrite { change, ack } = *local;
-                    pending.local.push(change.clone());
-                    pending.push_change(change);
+                    let LocalWrite { changes, urgency, ack } = *local;
+                    for change in changes {
+                        pending.local.push(change.clone());
+                        pending.push_change(change);
+                    }
                     pending.acks.push(ack);
-                    Duration::ZERO
+                    match urgency {
+                        Urgency::Immediate => Duration::ZERO,
+                        Urgency::Shared => self.timing.commit_delay,
+                    }
                 }
                 Message::InitialCursor(InitialCursor { cursor, ack, .. }) => {
                     pending.initial_cursor = Some(cursor);

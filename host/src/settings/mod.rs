@@ -2,6 +2,7 @@
 //!
 //! All of them are kept in memory, so that reading one is cheap.
 
+pub mod backfill;
 pub mod logo;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use url::Url;
 
 use crate::clock::Timestamp;
 use crate::config::Config;
+use crate::config::backfill::SETTINGS as BACKFILL;
 use crate::config::events::{DEFAULT_RETENTION_DAYS, MAX_RETENTION_DAYS};
 use crate::lexicons::forwarding;
 use crate::reloadable::Reloadable;
@@ -62,6 +64,7 @@ impl Settings {
     /// The environment's values. Stored values are not loaded before the first [`Self::reload`].
     pub fn new(config: &Config) -> Self {
         let mut environment = config.instance.settings();
+        environment.extend(config.backfill.settings());
         if config.events.verbose {
             environment.insert(VERBOSE_EVENT_LOGGING, "true".to_owned());
         }
@@ -146,6 +149,8 @@ pub enum InvalidSetting {
     Telemetry,
     #[error("{key} must be {expected}")]
     Value { key: String, expected: &'static str },
+    #[error("{key} must be a whole number from {low} to {high}")]
+    Number { key: &'static str, low: u32, high: u32 },
 }
 
 /// Checks whether a setting may be stored. Unknown keys may have any value: other software may use them.
@@ -165,6 +170,11 @@ pub fn check(key: &str, value: &str) -> Result<(), InvalidSetting> {
     }
     if value.len() > MAX_VALUE {
         return Err(InvalidSetting::TooLong);
+    }
+    if let Some(setting) = BACKFILL.iter().find(|setting| setting.key == key) {
+        let (low, high) = (*setting.range.start(), *setting.range.end());
+        let is_valid = value.parse().is_ok_and(|number: u32| setting.range.contains(&number));
+        return if is_valid { Ok(()) } else { Err(InvalidSetting::Number { key: setting.key, low, high }) };
     }
     let (is_valid, expected) = match key {
         CLIENT_URI | LOGO_URI | TOS_URI | POLICY_URI => {
@@ -248,6 +258,8 @@ mod tests {
             ("feature.spaces_enabled", "true"),
             ("telemetry_of_others", "x"),
             ("rate_limit.default_query_cost", "0"),
+            ("backfill_retention_days", "0"),
+            ("backfill_concurrent_pds", "64"),
             ("some.unknown-key_1", ""),
         ] {
             assert_eq!(check(key, value), Ok(()), "{key}");
@@ -265,6 +277,9 @@ mod tests {
             ("feature.spaces_enabled", "1", "true or false"),
             ("telemetry", "on", "reports to nobody"),
             ("telemetry.mode", "auto", "reports to nobody"),
+            ("backfill_concurrent_pds", "65", "a whole number from 1 to 64"),
+            ("backfill_max_attempts", "0", "a whole number from 1 to 10"),
+            ("backfill_retention_days", "a week", "a whole number from 0 to 36500"),
             ("xrpc_proxy_config", "{}", "changed at /admin/settings/xrpc-proxy"),
             ("logo", "x", "changed at /admin/settings/logo"),
         ] {

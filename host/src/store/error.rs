@@ -37,8 +37,8 @@ pub enum StoreError {
     /// A batch of the stream was not committed, because another host has taken over the stream.
     #[error("another host follows the stream")]
     Superseded,
-    /// The host that follows the stream hangs, and the database has not ended its session.
-    #[error("the host that follows the stream hangs, and its database session does not end")]
+    /// The host that holds a lease hangs, and the database has not ended its session.
+    #[error("the host that holds the lease hangs, and its database session does not end")]
     Lapsed,
     #[error("database error: {0}")]
     Database(#[source] sqlx::Error),

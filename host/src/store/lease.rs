@@ -1,4 +1,4 @@
-//! Grants the lease of the stream, so that one host at a time follows it.
+//! Grants leases: of the stream, so that one host at a time follows it, and of backfills, so that one runs them.
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
 //! the lock is released. A host that hangs (a stopped process, a paused machine) keeps its connection open, but sends
@@ -16,11 +16,33 @@ use super::dedicated_connection::DedicatedConnection;
 use super::postgres::{APPLICATION_NAME, Postgres};
 use super::{Db, StoreError};
 
-/// The advisory lock: ASCII of "jetlease".
-const LOCK: i64 = 0x6a65_746c_6561_7365;
-
-/// The row of `stream_cursors` with the newest term, next to the cursor that it protects.
+/// The row of `stream_cursors` with the stream's newest term, next to the cursor that it protects.
 pub(super) const TERM_SOURCE: &str = "lease";
+
+/// What a lease permits.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Stream,
+    Backfills,
+}
+
+impl Purpose {
+    /// The advisory lock: ASCII of "jetlease" and "bfllease".
+    fn lock(self) -> i64 {
+        match self {
+            Self::Stream => 0x6a65_746c_6561_7365,
+            Self::Backfills => 0x6266_6c6c_6561_7365,
+        }
+    }
+
+    /// The row of `stream_cursors` with the newest term.
+    fn term_source(self) -> &'static str {
+        match self {
+            Self::Stream => TERM_SOURCE,
+            Self::Backfills => "backfill lease",
+        }
+    }
+}
 
 /// Time limit for taking the lease, which waits for a running commit of the previous term.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,15 +95,25 @@ pub struct Lease(Option<PostgresLease>);
 #[derive(Debug)]
 struct PostgresLease {
     db: Postgres,
+    purpose: Purpose,
     connection: Option<DedicatedConnection>,
 }
 
 impl Lease {
-    /// A lease that is not taken yet.
+    /// The lease of the stream, not taken yet.
     pub fn of(db: &Db) -> Self {
+        Self::with_purpose(db, Purpose::Stream)
+    }
+
+    /// The lease of backfills, not taken yet.
+    pub fn of_backfills(db: &Db) -> Self {
+        Self::with_purpose(db, Purpose::Backfills)
+    }
+
+    fn with_purpose(db: &Db, purpose: Purpose) -> Self {
         match db {
             Db::Sqlite(_) => Self::alone(),
-            Db::Postgres(db) => Self(Some(PostgresLease { db: db.clone(), connection: None })),
+            Db::Postgres(db) => Self(Some(PostgresLease { db: db.clone(), purpose, connection: None })),
         }
     }
 
@@ -100,7 +132,7 @@ impl Lease {
             Some(connection) => connection,
             None => lease.connection.insert(DedicatedConnection::open(&lease.db).await?),
         };
-        let taken = tokio::time::timeout(TAKE_TIMEOUT, take(connection, now)).await;
+        let taken = tokio::time::timeout(TAKE_TIMEOUT, take(connection, lease.purpose, now)).await;
         let taken = taken.unwrap_or_else(|_| Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)));
         if taken.is_err() {
             lease.connection = None;
@@ -126,9 +158,13 @@ impl Lease {
     }
 }
 
-async fn take(connection: &mut DedicatedConnection, now: Timestamp) -> Result<Option<Term>, StoreError> {
-    end_lapsed(connection).await?;
-    let lock = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(LOCK);
+async fn take(
+    connection: &mut DedicatedConnection,
+    purpose: Purpose,
+    now: Timestamp,
+) -> Result<Option<Term>, StoreError> {
+    end_lapsed(connection, purpose).await?;
+    let lock = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(purpose.lock());
     if !lock.fetch_one(connection.listener()).await? {
         return Ok(None);
     }
@@ -137,13 +173,17 @@ async fn take(connection: &mut DedicatedConnection, now: Timestamp) -> Result<Op
     let sql = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $2) ON CONFLICT (source) \
                DO UPDATE SET cursor = greatest(stream_cursors.cursor + 1, excluded.cursor), \
                    updated_at = excluded.updated_at RETURNING cursor";
-    let term = sqlx::query_scalar(sql).bind(TERM_SOURCE).bind(now).fetch_one(connection.listener()).await?;
+    let term = sqlx::query_scalar(sql)
+        .bind(purpose.term_source())
+        .bind(now)
+        .fetch_one(connection.listener())
+        .await?;
     Ok(Some(Term(term)))
 }
 
-async fn end_lapsed(connection: &mut DedicatedConnection) -> Result<(), StoreError> {
+async fn end_lapsed(connection: &mut DedicatedConnection, purpose: Purpose) -> Result<(), StoreError> {
     let (ended, count): (bool, i64) = sqlx::query_as(END_LAPSED)
-        .bind(LOCK)
+        .bind(purpose.lock())
         .bind(LAPSE.as_secs_f64())
         .bind(COMMIT_LAPSE.as_secs_f64())
         .bind(END_TIMEOUT.as_millis() as i64)
@@ -154,7 +194,7 @@ async fn end_lapsed(connection: &mut DedicatedConnection) -> Result<(), StoreErr
         tracing::warn!(
             sessions = count,
             ended,
-            "the host that follows the stream hangs: its database sessions were told to end, and another host takes over"
+            "the host that holds a lease hangs: its database sessions were told to end, and another host takes over"
         );
     }
     if ended { Ok(()) } else { Err(StoreError::Lapsed) }

@@ -10,6 +10,7 @@
 pub mod api_client_keys;
 pub mod api_clients;
 pub mod api_keys;
+pub mod backfill;
 pub mod cursors;
 pub mod dead_letters;
 mod dedicated_connection;

@@ -1,5 +1,6 @@
 mod api_clients;
 mod api_keys;
+mod backfill;
 mod domains;
 mod events;
 mod instance_key;

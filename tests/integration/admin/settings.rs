@@ -91,6 +91,8 @@ crate::in_both_worlds! {
             ("telemetry", json!({ "value": "on" })),
             ("telemetry.mode", json!({ "value": "auto" })),
             ("event_log_retention_days", json!({ "value": "soon" })),
+            ("backfill_concurrent_pds", json!({ "value": "0" })),
+            ("backfill_retention_days", json!({ "value": "a week" })),
             ("UPPER", json!({ "value": "x" })),
             ("app_name", json!({ "value": 5 })),
             ("app_name", json!({})),
@@ -275,12 +277,14 @@ async fn the_environment_has_the_defaults() {
         ("VERBOSE_EVENT_LOGGING", "yes"),
         ("EVENT_LOG_RETENTION_DAYS", "7"),
         ("FEATURE_SPACES_ENABLED", "true"),
+        ("BACKFILL_MAX_ATTEMPTS", "5"),
     ];
     let server = Instance::start_with(&url, "none", &more).await;
     let list = async || server.admin(Method::GET, "/admin/settings", None).await.body;
     let name = |value: &str, source: &str| json!({ "key": "app_name", "value": value, "source": source });
     let env = |key: &str, value: &str| json!({ "key": key, "value": value, "source": "env" });
     let others = [
+        env("backfill_max_attempts", "5"),
         env("event_log_retention_days", "7"),
         env("feature.spaces_enabled", "true"),
         env("verbose_event_logging", "true"),

@@ -2,6 +2,7 @@
 
 pub mod api_clients;
 pub mod api_keys;
+pub mod backfill;
 pub mod dead_letters;
 pub mod domains;
 pub mod events;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use http_body_util::Full;
 
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::app::App;
@@ -52,7 +51,7 @@ fn params(request: &Request) -> Vec<(String, String)> {
 pub(super) fn rendered(answer: Answer) -> Response {
     let Answer { status, body, origin } = answer;
     let Origin::Forwarded { content_type } = origin else { return response::json_bytes(status, body) };
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().extend([(CONTENT_TYPE, content_type.unwrap_or(response::JSON)), NOSNIFF, SANDBOX]);
     response

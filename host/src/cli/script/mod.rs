@@ -14,8 +14,9 @@ mod remote;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
+use super::remote::Server;
 use crate::config::Config;
 
 #[derive(Debug, Subcommand)]
@@ -52,23 +53,6 @@ pub(super) enum Command {
         #[command(flatten)]
         server: Server,
     },
-}
-
-/// The server to call, and the key for it.
-#[derive(Args, Debug)]
-pub(super) struct Server {
-    /// The server's address [default: the one that this configuration sets]
-    #[arg(id = "script_server", long = "url", env = "BELVEDERE_URL", value_name = "URL")]
-    url: Option<String>,
-    /// An admin API key with scripts:read and, to push, scripts:manage
-    #[arg(
-        id = "script_key",
-        long = "key",
-        env = "BELVEDERE_ADMIN_KEY",
-        hide_env_values = true,
-        value_name = "KEY"
-    )]
-    key: String,
 }
 
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {

@@ -8,15 +8,16 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
+use super::super::remote::Server;
 use super::super::{print_error, print_line};
 use super::check::count;
-use super::remote::Remote;
-use super::{Server, files};
+use super::files;
+use super::remote::Scripts;
 use crate::config::Config;
 use crate::trigger::Trigger;
 
 pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow::Result<ExitCode> {
-    let stored = Remote::new(server, config)?.list().await?;
+    let stored = Scripts::of(server, config)?.list().await?;
     let mut seen = HashSet::new();
     let mut unchanged = 0;
     for script in stored {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::super::remote::Server;
 use super::super::{print_error, print_line};
-use super::Server;
 use super::check::{check_all, count, report_unknown};
 use super::files::{self, ScriptFile};
-use super::remote::Remote;
+use super::remote::Scripts;
 use crate::cli::FAILED;
 use crate::config::Config;
 
@@ -45,7 +45,7 @@ pub(super) async fn run(
     if broken + unknown > 0 {
         return Ok(ExitCode::from(FAILED));
     }
-    let remote = Remote::new(server, config)?;
+    let remote = Scripts::of(server, config)?;
     let stored = remote.list().await?.into_iter().map(|script| (script.id, script.body)).collect();
     let steps = plan(&scripts, stored, options.delete);
     for step in &steps {

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 
-use super::super::limits;
-use super::super::monitor::Counters;
+use super::super::monitor::{Counters, InFlight};
+use super::super::{EventStream, limits};
 use super::{Charge, Pace, units};
 use crate::fair_share::Place;
 
@@ -22,6 +22,35 @@ pub(in super::super) enum ResponseBody {
     Whole(Full<Bytes>),
     /// HTTP/2, where each response has a flow-control window that the client may never open.
     Tracked(Arc<TrackedResponse>),
+    /// An event stream: the connection shows how fast the client reads, since the source is only asked when there is
+    /// room.
+    Events(OpenStream),
+}
+
+impl ResponseBody {
+    /// Ends a request's handler. An event stream remains in flight until it ends, so that its connection is not idle.
+    pub(in super::super) fn answered(self, in_flight: InFlight) -> Self {
+        match self {
+            Self::Events(stream) => Self::Events(OpenStream { _in_flight: Some(in_flight), ..stream }),
+            complete => complete,
+        }
+    }
+}
+
+/// An event stream that is being sent.
+#[derive(Debug)]
+pub(in super::super) struct OpenStream {
+    stream: EventStream,
+    /// Until the stream is dropped, its connection is not idle.
+    _in_flight: Option<InFlight>,
+    /// Released when the stream is dropped.
+    _place: Option<Place>,
+}
+
+impl OpenStream {
+    pub(super) fn new(stream: EventStream, place: Option<Place>) -> Self {
+        Self { stream, _in_flight: None, _place: place }
+    }
 }
 
 /// The client read too slowly, and the rest of its response was dropped.
@@ -151,6 +180,7 @@ impl http_body::Body for ResponseBody {
                 Pin::new(body).poll_frame(context).map_err(|never: Infallible| match never {})
             }
             Self::Tracked(response) => Poll::Ready(response.next_piece().map(|piece| piece.map(Frame::data))),
+            Self::Events(open) => open.stream.poll_next(context).map(|bytes| Some(Ok(Frame::data(bytes?)))),
         }
     }
 
@@ -161,6 +191,7 @@ impl http_body::Body for ResponseBody {
                 let state = response.lock();
                 state.rest.is_empty() && !state.evicted
             }
+            Self::Events(_) => false,
         }
     }
 
@@ -168,6 +199,7 @@ impl http_body::Body for ResponseBody {
         match self {
             Self::Whole(body) => body.size_hint(),
             Self::Tracked(response) => SizeHint::with_exact(response.lock().rest.len() as u64),
+            Self::Events(_) => SizeHint::default(),
         }
     }
 }

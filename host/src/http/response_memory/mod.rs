@@ -14,14 +14,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use http_body::Body as _;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 
 use super::monitor::Counters;
-use super::{Body, Response, limits};
+use super::{Body, limits};
 use crate::fair_share::{FairPool, Place, Tenant};
 
+use body::OpenStream;
 pub(super) use body::{ResponseBody, TrackedResponse};
 pub(super) use pace::Pace;
 
@@ -56,14 +55,18 @@ impl ResponseMemory {
             || (changes && self.pool.is_full_for(&Tenant::of_address(client)))
     }
 
-    /// Reserves memory for a response; waits until enough of other responses has been read.
+    /// Reserves memory for a response of `length` bytes; waits until enough of other responses has been read. Without a
+    /// length it is an event stream.
     pub(super) async fn reserve(
         &self,
         client: IpAddr,
         connection: &Arc<Counters>,
-        response: &Response,
+        length: Option<usize>,
     ) -> Result<Reservation, Overloaded> {
-        let length = length(response.body());
+        let Some(length) = length else {
+            let place = self.enter_pool(client, limits::EVENT_STREAM_BYTES).await?;
+            return Ok(Reservation { place: Some(place), charge: None });
+        };
         if !connection.is_h2() {
             if length <= limits::FREE_RESPONSE_BYTES {
                 return Ok(Reservation::default());
@@ -97,23 +100,20 @@ impl ResponseMemory {
 impl Reservation {
     /// Wraps the body for sending. The reservation is released when the last byte has been written to the socket.
     pub(super) fn send(self, connection: &Arc<Counters>, body: Body) -> ResponseBody {
-        let length = length(&body);
-        if length == 0 {
-            return ResponseBody::Whole(body);
+        let bytes = match body {
+            Body::Whole(bytes) => bytes,
+            Body::Events(stream) => return ResponseBody::Events(OpenStream::new(stream, self.place)),
+        };
+        if bytes.is_empty() {
+            return ResponseBody::Whole(Full::default());
         }
         if connection.is_h2() {
-            let charge = self.charge.unwrap_or_else(|| Charge::new(connection, length));
-            return ResponseBody::Tracked(TrackedResponse::new(
-                connection,
-                into_bytes(body),
-                charge,
-                self.place,
-            ));
+            let charge = self.charge.unwrap_or_else(|| Charge::new(connection, bytes.len()));
+            return ResponseBody::Tracked(TrackedResponse::new(connection, bytes, charge, self.place));
         }
         match self.place {
-            None => ResponseBody::Whole(body),
+            None => ResponseBody::Whole(Full::new(bytes)),
             Some(place) => {
-                let bytes = into_bytes(body);
                 ResponseBody::Whole(Full::new(Bytes::from_owner(ReservedBytes { bytes, _place: place })))
             }
         }
@@ -160,15 +160,4 @@ impl AsRef<[u8]> for ReservedBytes {
 
 fn units(bytes: usize) -> usize {
     bytes.div_ceil(limits::RESPONSE_PIECE)
-}
-
-fn length(body: &Body) -> usize {
-    // All bodies are in memory, so their length is exact.
-    body.size_hint().exact().unwrap_or_default() as usize
-}
-
-fn into_bytes(body: Body) -> Bytes {
-    // A body in memory is ready at once.
-    let collected = body.collect().now_or_never().map(|Ok(collected)| collected.to_bytes());
-    collected.unwrap_or_default()
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream;
 use http::header::RETRY_AFTER;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -15,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::super::router::Handler;
 use super::super::server::tests::{Running, start_with_tick};
-use super::super::{limits, response};
+use super::super::{EventStream, limits, response};
 
 const MIB: usize = 1024 * 1024;
 
@@ -238,4 +239,61 @@ async fn reading_clients_get_every_byte() {
         assert!(body.iter().all(|byte| *byte == b'x'), "{path}");
     }
     eventually("all reservations are released", || running.http.reserved_units() == 0).await;
+}
+
+/// Streams that send `piece` again and again, and count how often.
+fn endless(piece: &'static [u8], sent: &'static AtomicUsize) -> Handler {
+    Box::new(move |_, _| {
+        let messages = stream::repeat_with(move || {
+            sent.fetch_add(1, Relaxed);
+            Bytes::from_static(piece)
+        });
+        Box::pin(async { Ok(response::events(EventStream::new(messages))) })
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_stream_is_asked_only_for_what_its_reader_takes() {
+    static SENT: AtomicUsize = AtomicUsize::new(0);
+    static H2_SENT: AtomicUsize = AtomicUsize::new(0);
+    const PIECE: &[u8] = &[b'x'; 1024];
+    let routes =
+        vec![(Method::GET, "/events", endless(PIECE, &SENT)), (Method::GET, "/h2", endless(PIECE, &H2_SENT))];
+    let running = start_with_tick(routes, TICK);
+    let (mut stream, head) = head_only(&running, "127.0.0.1", "GET", "/events").await;
+    assert!(head.contains("content-type: text/event-stream") && !head.contains("content-length"), "{head}");
+    assert_eq!(running.http.reserved_units(), limits::EVENT_STREAM_BYTES / limits::RESPONSE_PIECE);
+    // The client reads nothing: the buffers fill up, the source is left alone, and the connection is closed.
+    eventually("its reservation is released", || running.http.reserved_units() == 0).await;
+    let sent = SENT.load(Relaxed) * PIECE.len();
+    assert!(sent < 8 * MIB, "{sent} bytes were taken from the source");
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    assert!(rest.len() <= 2 * sent, "{}", rest.len());
+
+    // A closed window on HTTP/2: hyper keeps one message ready, and takes no other.
+    let (mut sender, connection) = http2_client(&running, 0).await;
+    let answer = sender.send_request(get("/h2")).await.unwrap();
+    assert!(answer.status() == StatusCode::OK && H2_SENT.load(Relaxed) <= 1, "{}", H2_SENT.load(Relaxed));
+    drop((answer, sender));
+    connection.abort();
+    eventually("its reservation is released", || running.http.reserved_units() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quiet_event_stream_stays_open_until_its_client_leaves() {
+    let quiet: Handler = Box::new(|_, _| {
+        let messages = stream::pending();
+        Box::pin(async { Ok(response::events(EventStream::new(messages))) })
+    });
+    let running = start_with_tick(vec![(Method::GET, "/events", quiet)], Duration::from_millis(10));
+    let (mut stream, head) = head_only(&running, "127.0.0.1", "GET", "/events").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    // An idle connection would be closed within this time.
+    let idle = Duration::from_millis(10) * (limits::IDLE_TICKS + 5);
+    let read = tokio::time::timeout(idle, stream.read_u8()).await;
+    assert!(read.is_err(), "{read:?}");
+    assert!(running.http.reserved_units() > 0);
+    drop(stream);
+    eventually("its reservation is released", || running.http.reserved_units() == 0).await;
 }

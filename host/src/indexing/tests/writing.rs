@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
 use crate::indexing::launch::launch;
+use crate::indexing::settings::Timing;
 use crate::indexing::stream::Connect;
 use crate::indexing::testing::{FakeStore, Recorder, delete};
 use crate::indexing::writer::WriterClosed;
@@ -71,6 +72,32 @@ async fn concurrent_local_writes_share_transactions() {
     assert!(all.recv().await.is_none());
     assert_eq!(store.applied_changes(), 500);
     assert!(store.largest_batch() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_wait_a_moment_to_share_a_transaction() {
+    let (store, handle) = writer(Clock::system());
+    let page = |name| (0..100).map(|i| delete(name, &format!("k{i}"), 1)).collect::<Vec<_>>();
+    let before = tokio::time::Instant::now();
+    let pages = ["a", "b", "c"].map(|name| {
+        let (writer, page) = (handle.writer(), page(name));
+        async move { writer.submit_all(page).await }
+    });
+    for committed in futures_util::future::join_all(pages).await {
+        committed.unwrap();
+    }
+    assert_eq!((store.applied_changes(), store.largest_batch()), (300, 300));
+    assert_eq!(before.elapsed(), Timing::default().commit_delay, "it is acknowledged after the commit");
+    // A user's write ends the wait.
+    let before = tokio::time::Instant::now();
+    let (page, write) = (handle.writer(), handle.writer());
+    let (page, write) =
+        tokio::join!(page.submit_all(vec![delete("d", "k", 1)]), write.submit(delete("e", "k", 1)));
+    assert_eq!((page, write, before.elapsed()), (Ok(()), Ok(()), Duration::ZERO));
+    handle.writer().submit_all(Vec::new()).await.unwrap();
+    assert_eq!(store.applied_changes(), 302);
+    handle.finish().await;
+    assert_eq!(handle.writer().submit_all(vec![delete("a", "late", 1)]).await, Err(WriterClosed));
 }
 
 #[tokio::test(start_paused = true)]

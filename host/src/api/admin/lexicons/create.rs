@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::access::Admin;
+use crate::access::{Admin, Permission};
+use crate::api::admin::backfill;
 use crate::app::App;
 use crate::app::Topic;
 use crate::atproto::Nsid;
@@ -22,7 +23,7 @@ use crate::store::{self, lexicons::NewLexicon};
 struct Body {
     /// Kept verbatim: the lexicon is shown as it was uploaded.
     lexicon_json: Box<RawValue>,
-    /// True when absent.
+    /// True when absent. Only of a record lexicon's first upload.
     backfill: Option<bool>,
     target_collection: Option<String>,
     token_cost: Option<i64>,
@@ -34,8 +35,8 @@ struct Body {
 struct Answer<'a> {
     id: &'a str,
     revision: i64,
-    /// Always null: uploading starts no backfill.
-    backfill_job_id: Option<&'a str>,
+    /// Null when the upload started no backfill.
+    backfill_job_id: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -76,7 +77,17 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     });
     let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
     let warnings = super::warnings(&app, lexicon.target_collection.as_deref());
-    let answer = Answer { id: &lexicon.id, revision: saved.revision, backfill_job_id: None, warnings };
+    // After the lexicon applies to the stream, so that no record is missed by both.
+    let backfill_job_id = if saved.created && lexicon.backfill && admin.may(Permission::BackfillCreate) {
+        match backfill::start(&app, &admin, Some(lexicon.id.clone()), None).await {
+            // The lexicon is stored, so the upload must not fail.
+            Err(error) if error.status == StatusCode::TOO_MANY_REQUESTS => None,
+            started => Some(started?),
+        }
+    } else {
+        None
+    };
+    let answer = Answer { id: &lexicon.id, revision: saved.revision, backfill_job_id, warnings };
     Ok(response::json(status, &answer))
 }
 

@@ -1,0 +1,167 @@
+//! `/admin/backfill`: starts, lists, cancels, pauses and resumes backfills (service.md, Backfill).
+
+pub mod details;
+pub mod events;
+pub mod failures;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::access::Admin;
+use crate::app::App;
+use crate::atproto::Nsid;
+use crate::backfill::NewBackfill;
+use crate::clock::Timestamp;
+use crate::http::{Error, Request, Response, response};
+use crate::store::backfill::{self, JobRow, Requested};
+
+/// Backfills that have not ended. They run one after another, so more would wait for days.
+const MAX_UNENDED: usize = 1_000;
+
+fn not_found() -> Error {
+    Error::not_found("backfill job not found")
+}
+
+async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
+    backfill::get(&app.db, id).await?.ok_or_else(not_found)
+}
+
+/// A job as lists show it (service.md, Backfill job).
+#[derive(Serialize)]
+struct JobView {
+    id: String,
+    collection: Option<String>,
+    did: Option<String>,
+    status: String,
+    stage: String,
+    total_repos: Option<i64>,
+    resolved_repos: Option<i64>,
+    processed_repos: Option<i64>,
+    total_records: Option<i64>,
+    error: Option<String>,
+    started_at: Option<Timestamp>,
+    completed_at: Option<Timestamp>,
+    created_at: Timestamp,
+}
+
+impl From<JobRow> for JobView {
+    fn from(row: JobRow) -> Self {
+        Self {
+            id: row.id,
+            collection: row.collection,
+            did: row.did,
+            status: row.status,
+            stage: row.stage,
+            total_repos: row.total_repos,
+            resolved_repos: row.resolved_repos,
+            processed_repos: row.processed_repos,
+            total_records: row.total_records,
+            error: row.error,
+            started_at: row.started_at,
+            completed_at: row.completed_at,
+            created_at: row.created_at,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Body {
+    /// Every collection with a record lexicon when absent.
+    collection: Option<String>,
+    /// A DID or a handle; every repo that the relay lists when absent.
+    did: Option<String>,
+}
+
+/// `POST /admin/backfill`: queues a backfill.
+pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    // Both fields are optional, and so is the body.
+    let body: Body = if request.body.is_empty() { Body::default() } else { request.json()? };
+    let collection = body.collection.map(|collection| {
+        let nsid = Nsid::try_from(collection.as_str());
+        nsid.map(|nsid| nsid.to_string())
+            .map_err(|_| Error::bad_request("collection is not an NSID, such as com.example.note"))
+    });
+    let collection = collection.transpose()?;
+    let did = match body.did {
+        None => None,
+        Some(account) => {
+            let did = app.outbound.resolver.account(&account).await;
+            Some(did.map_err(|error| Error::bad_request(format!("did: {error}")))?.to_string())
+        }
+    };
+    let id = start(&app, &admin, collection, did).await?;
+    Ok(response::json(StatusCode::CREATED, &json!({ "id": id, "status": "running" })))
+}
+
+/// Queues a backfill on behalf of `admin`. Returns its id.
+///
+/// # Errors
+/// 429 when too many backfills wait.
+pub(in crate::api::admin) async fn start(
+    app: &App,
+    admin: &Admin,
+    collection: Option<String>,
+    did: Option<String>,
+) -> Result<String, Error> {
+    check_queue(app).await?;
+    let actor = Some(admin.did.to_string());
+    Ok(app.backfills.create(NewBackfill { collection, did, actor }).await?)
+}
+
+/// Refuses a job that would wait behind too many others.
+async fn check_queue(app: &App) -> Result<(), Error> {
+    let jobs = backfill::list(&app.db).await?;
+    if jobs.iter().filter(|job| job.completed_at.is_none()).count() < MAX_UNENDED {
+        return Ok(());
+    }
+    let error = format!("{MAX_UNENDED} backfills have not ended; cancel some, or wait until they end");
+    Err(Error::new(StatusCode::TOO_MANY_REQUESTS, error))
+}
+
+/// `GET /admin/backfill/status`: every job, newest first.
+pub async fn status(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let jobs: Vec<JobView> = backfill::list(&app.db).await?.into_iter().map(JobView::from).collect();
+    Ok(response::json(StatusCode::OK, &jobs))
+}
+
+/// `POST /admin/backfill/{id}/cancel`
+pub async fn cancel(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    control(&app, &admin, &request, backfill::Request::Cancel).await
+}
+
+/// `POST /admin/backfill/{id}/pause`
+pub async fn pause(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    control(&app, &admin, &request, backfill::Request::Pause).await
+}
+
+/// `POST /admin/backfill/{id}/resume`
+pub async fn resume(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    control(&app, &admin, &request, backfill::Request::Resume).await
+}
+
+async fn control(
+    app: &App,
+    admin: &Admin,
+    request: &Request,
+    what: backfill::Request,
+) -> Result<Response, Error> {
+    let id = request.param("id");
+    let job = match app.backfills.request(id, what, admin.did.as_str()).await? {
+        Requested::Done(job) => job,
+        Requested::Unknown => return Err(not_found()),
+        Requested::NotAllowed => {
+            let status = find(app, id).await?.status;
+            let (verb, needed) = match what {
+                backfill::Request::Pause => ("paused", "running"),
+                backfill::Request::Resume => ("resumed", "paused"),
+                backfill::Request::Cancel => ("cancelled", "running"),
+            };
+            let error = format!("a backfill that is {status} can't be {verb}: it must be {needed}");
+            return Err(Error::bad_request(error));
+        }
+    };
+    Ok(response::json(StatusCode::OK, &json!({ "id": job.id, "status": job.status })))
+}

@@ -1,0 +1,317 @@
+//! Why a repo could not be read, classified by whether another attempt may succeed (admin-api.md §12.3).
+
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+
+use crate::clock::Timestamp;
+use crate::identity::IdentityError;
+use crate::net::{FetchedResponse, NetError};
+
+/// Longest wait that a server can ask for, and longest cooldown of a host.
+pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
+
+/// The wait after a 429 that names none.
+const RATE_LIMIT_WAIT: Duration = Duration::from_secs(5);
+
+/// Answers of 429 to the same repo, after each of which its host cools down.
+const MAX_RATE_LIMITED: u32 = 10;
+
+/// Values of `RateLimit-Reset` from here on are unix seconds, as atproto servers send; smaller ones are seconds from
+/// now, as the IETF draft defines.
+const FIRST_UNIX_RESET: i64 = 1_000_000_000;
+
+/// Characters of an error that are kept for the list of errors.
+const MAX_TEXT_CHARS: usize = 220;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    DnsFailure,
+    ConnectionFailed,
+    Timeout,
+    PdsServerError,
+    RateLimited,
+    DidDocNotFound,
+    DidDocForbidden,
+    DidDocInvalid,
+    RepoNotFound,
+    RepoDeactivated,
+    RepoTakendown,
+    Other,
+}
+
+impl ErrorKind {
+    /// Those that another attempt may get over come first.
+    pub const ALL: [Self; 12] = [
+        Self::DnsFailure,
+        Self::ConnectionFailed,
+        Self::Timeout,
+        Self::PdsServerError,
+        Self::RateLimited,
+        Self::DidDocNotFound,
+        Self::DidDocForbidden,
+        Self::DidDocInvalid,
+        Self::RepoNotFound,
+        Self::RepoDeactivated,
+        Self::RepoTakendown,
+        Self::Other,
+    ];
+
+    /// The kind with this name; `None` for an unknown one.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DnsFailure => "dns_failure",
+            Self::ConnectionFailed => "connection_failed",
+            Self::Timeout => "timeout",
+            Self::PdsServerError => "pds_server_error",
+            Self::RateLimited => "rate_limited",
+            Self::DidDocNotFound => "did_doc_not_found",
+            Self::DidDocForbidden => "did_doc_forbidden",
+            Self::DidDocInvalid => "did_doc_invalid",
+            Self::RepoNotFound => "repo_not_found",
+            Self::RepoDeactivated => "repo_deactivated",
+            Self::RepoTakendown => "repo_takendown",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether another attempt may succeed. Such an error is a host's, not a repo's.
+    pub fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            Self::DnsFailure
+                | Self::ConnectionFailed
+                | Self::Timeout
+                | Self::PdsServerError
+                | Self::RateLimited
+        )
+    }
+}
+
+/// A failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) kind: ErrorKind,
+    pub(super) text: String,
+    /// How long the server asked to wait.
+    pub(super) wait: Option<Duration>,
+}
+
+/// Counts the failed attempts at a repo or a DID.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Attempts {
+    failed: u32,
+    rate_limited: u32,
+}
+
+impl Attempts {
+    /// Counts a failure. Returns whether to try again: at most `max` attempts, of which those that were answered with
+    /// 429 don't count, up to a limit of their own.
+    pub(super) fn again(&mut self, failure: &Failure, max: u32) -> bool {
+        if failure.kind == ErrorKind::RateLimited {
+            self.rate_limited += 1;
+            return self.rate_limited < MAX_RATE_LIMITED;
+        }
+        self.failed += 1;
+        failure.kind.is_retryable() && self.failed < max
+    }
+
+    /// Whether there was one.
+    pub(super) fn is_retry(self) -> bool {
+        self.failed + self.rate_limited > 0
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct XrpcError {
+    #[serde(default)]
+    error: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Failure {
+    pub(super) fn new(kind: ErrorKind, text: impl AsRef<str>) -> Self {
+        Self { kind, text: text.as_ref().chars().take(MAX_TEXT_CHARS).collect(), wait: None }
+    }
+
+    pub(super) fn other(text: impl AsRef<str>) -> Self {
+        Self::new(ErrorKind::Other, text)
+    }
+
+    /// A request without a response.
+    pub(super) fn of_net(error: &NetError) -> Self {
+        let kind = match error {
+            NetError::Dns(_) => ErrorKind::DnsFailure,
+            NetError::Timeout => ErrorKind::Timeout,
+            NetError::Transport(_) => ErrorKind::ConnectionFailed,
+            NetError::Malformed(_) => ErrorKind::PdsServerError,
+            NetError::Status(status) => of_status(*status),
+            NetError::Refused(_) | NetError::TooLarge(_) | NetError::Redirects(_) | NetError::Setup(_) => {
+                ErrorKind::Other
+            }
+        };
+        Self::new(kind, error.to_string())
+    }
+
+    /// A response with another status than 2xx.
+    pub(super) fn of_response(response: &FetchedResponse, now: Timestamp) -> Self {
+        let XrpcError { error, message } = serde_json::from_slice(&response.body).unwrap_or_default();
+        let kind = match error.as_str() {
+            _ if response.status.is_server_error() => of_status(response.status),
+            "RepoNotFound" => ErrorKind::RepoNotFound,
+            _ if message.contains("Could not find repo") => ErrorKind::RepoNotFound,
+            "RepoDeactivated" => ErrorKind::RepoDeactivated,
+            "RepoTakendown" | "RepoSuspended" => ErrorKind::RepoTakendown,
+            _ => of_status(response.status),
+        };
+        let named = [error, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+        let mut failure = Self::new(kind, format!("{} {}", response.status, named.join(": ")).trim_end());
+        if kind.is_retryable() {
+            failure.wait = wait(&response.headers, now);
+        }
+        if kind == ErrorKind::RateLimited {
+            failure.wait = failure.wait.or(Some(RATE_LIMIT_WAIT));
+        }
+        failure
+    }
+
+    /// A DID that did not resolve.
+    pub(super) fn of_identity(error: &IdentityError) -> Self {
+        let text = error.to_string();
+        match error {
+            IdentityError::NotFound => Self::new(ErrorKind::DidDocNotFound, text),
+            IdentityError::Unsupported | IdentityError::Invalid(_) => {
+                Self::new(ErrorKind::DidDocInvalid, text)
+            }
+            IdentityError::Unavailable(net) => match &**net {
+                NetError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                    Self::new(ErrorKind::DidDocForbidden, text)
+                }
+                net => Self::of_net(net),
+            },
+            IdentityError::Busy(_) => Self::new(ErrorKind::RateLimited, text),
+        }
+    }
+}
+
+fn of_status(status: StatusCode) -> ErrorKind {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => ErrorKind::RateLimited,
+        StatusCode::REQUEST_TIMEOUT => ErrorKind::Timeout,
+        status if status.is_server_error() => ErrorKind::PdsServerError,
+        _ => ErrorKind::Other,
+    }
+}
+
+/// How long a server asks to wait: `RateLimit-Reset`, else `Retry-After` in seconds or as a date (RFC 9110 §10.2.3).
+fn wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let until = |at: i64| at.saturating_sub(now.as_seconds());
+    let reset = text("ratelimit-reset").and_then(|value| value.parse().ok());
+    let reset = reset.map(|value: i64| if value >= FIRST_UNIX_RESET { until(value) } else { value });
+    let seconds = reset.or_else(|| {
+        let value = text(RETRY_AFTER.as_str())?;
+        let date = || jiff::fmt::rfc2822::parse(value).ok().map(|date| until(date.timestamp().as_second()));
+        value.parse().ok().or_else(date)
+    })?;
+    let seconds = u64::try_from(seconds.max(1)).unwrap_or(1);
+    Some(Duration::from_secs(seconds).min(MAX_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+    fn of(status: u16, headers: &[(&'static str, &'static str)], body: &'static str) -> Failure {
+        let mut response = FetchedResponse {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: HeaderMap::new(),
+            body: Bytes::from_static(body.as_bytes()),
+        };
+        for (name, value) in headers {
+            response.headers.insert(*name, value.parse().unwrap());
+        }
+        Failure::of_response(&response, NOW)
+    }
+
+    #[test]
+    fn a_servers_wish_to_wait_is_read_in_every_form() {
+        let waits = [
+            (&[("ratelimit-reset", "1700000030")][..], 30),
+            (&[("ratelimit-reset", "7")], 7),
+            (&[("ratelimit-reset", "1699999000")], 1),
+            (&[("ratelimit-reset", "1700090000")], 120),
+            (&[("retry-after", "9")], 9),
+            (&[("retry-after", "999999999")], 120),
+            (&[("retry-after", "-4")], 1),
+            (&[("retry-after", "Tue, 14 Nov 2023 22:13:45 GMT")], 25),
+            (&[("ratelimit-reset", "3"), ("retry-after", "9")], 3),
+            (&[("ratelimit-reset", "soon"), ("retry-after", "9")], 9),
+            (&[("retry-after", "soon")], 5),
+            (&[], 5),
+        ];
+        for (headers, seconds) in waits {
+            let failure = of(429, headers, "");
+            assert_eq!(failure.kind, ErrorKind::RateLimited);
+            assert_eq!(failure.wait, Some(Duration::from_secs(seconds)), "{headers:?}");
+        }
+        assert_eq!(of(503, &[("retry-after", "9")], "").wait, Some(Duration::from_secs(9)));
+        assert_eq!(of(503, &[], "").wait, None);
+        assert_eq!(of(400, &[("retry-after", "9")], "").wait, None);
+    }
+
+    #[test]
+    fn responses_are_classified_by_status_and_error() {
+        use ErrorKind::{Other, PdsServerError, RepoDeactivated, RepoNotFound, RepoTakendown, Timeout};
+        for (status, body, kind) in [
+            (500, "", PdsServerError),
+            (502, "<html>", PdsServerError),
+            (500, r#"{"error":"RepoNotFound"}"#, PdsServerError),
+            (408, "", Timeout),
+            (400, r#"{"error":"RepoNotFound"}"#, RepoNotFound),
+            (400, r#"{"error":"InvalidRequest","message":"Could not find repo: did:plc:a"}"#, RepoNotFound),
+            (400, r#"{"error":"RepoDeactivated"}"#, RepoDeactivated),
+            (400, r#"{"error":"RepoTakendown"}"#, RepoTakendown),
+            (400, r#"{"error":"RepoSuspended"}"#, RepoTakendown),
+            (400, r#"{"error":"InvalidRequest"}"#, Other),
+            (404, "", Other),
+        ] {
+            assert_eq!(of(status, &[], body).kind, kind, "{status} {body}");
+        }
+        assert_eq!(of(400, &[], r#"{"error":"X","message":"y"}"#).text, "400 Bad Request X: y");
+        assert_eq!(of(400, &[], "").text, "400 Bad Request");
+        assert_eq!(Failure::other("é".repeat(1000)).text.chars().count(), MAX_TEXT_CHARS);
+    }
+
+    #[test]
+    fn failed_look_ups_are_classified() {
+        let unavailable = |error| IdentityError::Unavailable(Arc::new(error));
+        for (error, kind) in [
+            (IdentityError::NotFound, ErrorKind::DidDocNotFound),
+            (IdentityError::Invalid("x"), ErrorKind::DidDocInvalid),
+            (IdentityError::Unsupported, ErrorKind::DidDocInvalid),
+            (unavailable(NetError::Status(StatusCode::FORBIDDEN)), ErrorKind::DidDocForbidden),
+            (unavailable(NetError::Status(StatusCode::TOO_MANY_REQUESTS)), ErrorKind::RateLimited),
+            (unavailable(NetError::Status(StatusCode::BAD_GATEWAY)), ErrorKind::PdsServerError),
+            (unavailable(NetError::Dns("x".into())), ErrorKind::DnsFailure),
+            (unavailable(NetError::Timeout), ErrorKind::Timeout),
+            (unavailable(NetError::Transport("x".into())), ErrorKind::ConnectionFailed),
+            (unavailable(NetError::Refused("x".into())), ErrorKind::Other),
+        ] {
+            assert_eq!(Failure::of_identity(&error).kind, kind, "{error}");
+        }
+    }
+}

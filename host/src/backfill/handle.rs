@@ -1,0 +1,109 @@
+//! The handle of backfills for the rest of the server: creates jobs, changes their status and watches them.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::progress::{Broadcast, Watcher};
+use crate::clock::Clock;
+use crate::events::{Event, EventLog};
+use crate::random::Random;
+use crate::store::backfill::{self, NewJob, Request, Requested};
+use crate::store::{Db, StoreError};
+
+/// Creates, controls and watches backfill jobs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Backfills {
+    db: Db,
+    events: EventLog,
+    clock: Clock,
+    random: Random,
+    pub(super) broadcast: Broadcast,
+    /// Wakes this host's worker: there is a new job, or the status of a job has changed.
+    pub(super) changed: Arc<Notify>,
+}
+
+/// The jobs that a caller can create.
+#[derive(Clone, Debug, Default)]
+pub struct NewBackfill {
+    /// `None`: every collection with a record lexicon.
+    pub collection: Option<String>,
+    /// `None`: every repo that the relay lists.
+    pub did: Option<String>,
+    /// The DID of the user; `None` when the server creates the job itself.
+    pub actor: Option<String>,
+}
+
+impl Backfills {
+    pub fn new(db: Db, events: EventLog, clock: Clock, random: Random) -> Self {
+        Self { db, events, clock, random, broadcast: Broadcast::new(), changed: Arc::default() }
+    }
+
+    /// Queues a job, records that it started, and returns its id.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn create(&self, new: NewBackfill) -> Result<String, StoreError> {
+        let NewBackfill { collection, did, actor } = new;
+        let job = NewJob { id: self.random.uuid(), collection, did, created_by: actor };
+        backfill::create(&self.db, &job, self.clock.now()).await?;
+        let NewJob { id, collection, did, created_by: actor } = job;
+        self.events.record(Event::BackfillStarted { actor, collection, job_id: id.clone(), did });
+        self.wake();
+        Ok(id)
+    }
+
+    /// Queues a job of the repos of job `id` that failed with one of `kinds`, or with any error if `kinds` is empty.
+    /// Returns the new job's id; `None` when no repo failed so.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn retry_failed(
+        &self,
+        id: &str,
+        kinds: &[String],
+        actor: Option<String>,
+    ) -> Result<Option<String>, StoreError> {
+        let new = NewJob { id: self.random.uuid(), collection: None, did: None, created_by: actor };
+        let retried = backfill::retry_failed(&self.db, id, kinds, &new, self.clock.now()).await?;
+        let Some(retried_repos) = retried.filter(|repos| *repos > 0) else { return Ok(None) };
+        let collection = backfill::get(&self.db, id).await?.and_then(|source| source.collection);
+        self.events.record(Event::BackfillRetryStarted {
+            actor: new.created_by,
+            collection,
+            job_id: new.id.clone(),
+            source_job_id: id.to_owned(),
+            retried_repos,
+        });
+        self.wake();
+        Ok(Some(new.id))
+    }
+
+    /// Pauses, resumes or cancels a job if its status allows that, and records the change.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn request(&self, id: &str, request: Request, actor: &str) -> Result<Requested, StoreError> {
+        let requested = backfill::request(&self.db, id, request).await?;
+        if let Requested::Done(job) = &requested {
+            let (actor, job_id) = (actor.to_owned(), job.id.clone());
+            self.events.record(match request {
+                Request::Pause => Event::BackfillPausing { actor, job_id },
+                Request::Resume => Event::BackfillResumed { actor, job_id },
+                Request::Cancel => Event::BackfillCancelling { actor, job_id },
+            });
+            self.wake();
+        }
+        Ok(requested)
+    }
+
+    /// Makes this host's worker look at the jobs at once. Workers of other hosts look every half second.
+    pub fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Watches a job that a worker of this host runs.
+    pub fn subscribe(&self, job_id: &str) -> Watcher {
+        self.broadcast.subscribe(job_id)
+    }
+}

@@ -1,0 +1,127 @@
+//! Queues by host, on paused time.
+
+use super::super::failure::ErrorKind;
+use super::*;
+
+const BOUNDS: Bounds = Bounds { hosts: 2, units_per_host: 2, max_failures: 3, max_queued: 5 };
+
+fn hosts(units: &[(&str, u32)]) -> Hosts<u32> {
+    let mut hosts = Hosts::new(BOUNDS);
+    for (name, unit) in units {
+        assert!(matches!(hosts.add(name, *unit), Added::Queued));
+    }
+    hosts
+}
+
+fn failure() -> Failure {
+    Failure::new(ErrorKind::Timeout, "timed out")
+}
+
+/// Starts everything that may start.
+fn start(hosts: &mut Hosts<u32>) -> Vec<(Ticket, u32)> {
+    std::iter::from_fn(|| hosts.next(Instant::now())).map(Task::into_parts).collect()
+}
+
+fn units(started: &[(Ticket, u32)]) -> Vec<u32> {
+    started.iter().map(|(_, unit)| *unit).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_and_units_per_host_are_bounded() {
+    let mut hosts = hosts(&[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("c", 6)]);
+    let mut running = start(&mut hosts);
+    assert_eq!(units(&running), [1, 2, 4], "two hosts, two units of each");
+    // More hosts than places: the next host begins when another has no more work.
+    let (b, _) = running.remove(2);
+    hosts.succeeded(&b);
+    assert_eq!(units(&start(&mut hosts)), [5, 6]);
+    hosts.succeeded(&running[0].0);
+    assert_eq!(units(&start(&mut hosts)), [3]);
+    assert!(!hosts.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_host_cools_down_while_others_work() {
+    let mut hosts = hosts(&[("bad", 1), ("good", 2)]);
+    let mut wait = Duration::from_millis(500);
+    for round in 0..2 {
+        let running = start(&mut hosts);
+        let (bad, unit) = running.iter().find(|(ticket, _)| &*ticket.host == "bad").unwrap();
+        let before = Instant::now();
+        assert!(hosts.failed(bad, &failure(), Some(*unit), before).is_empty());
+        assert_eq!(hosts.next_cooled(), Some(before + wait), "round {round}");
+        assert!(matches!(hosts.add("good", 3), Added::Queued));
+        assert!(units(&start(&mut hosts)).iter().all(|unit| *unit == 3), "only the other host");
+        tokio::time::advance(wait).await;
+        wait *= 2;
+    }
+    // A success starts over.
+    let running = start(&mut hosts);
+    hosts.succeeded(&running[0].0);
+    assert!(matches!(hosts.add("bad", 4), Added::Queued));
+    let running = start(&mut hosts);
+    hosts.failed(&running[0].0, &failure(), Some(4), Instant::now());
+    assert_eq!(hosts.next_cooled(), Some(Instant::now() + FIRST_COOLDOWN));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_servers_wish_prevails_over_a_shorter_cooldown_and_is_capped() {
+    for (wait, expected) in [(30, 30), (0, 0), (9_999, 120)] {
+        let mut hosts = hosts(&[("a", 1)]);
+        let running = start(&mut hosts);
+        let failure = Failure { wait: Some(Duration::from_secs(wait)), ..failure() };
+        hosts.failed(&running[0].0, &failure, Some(1), Instant::now());
+        let expected = Duration::from_secs(expected).max(FIRST_COOLDOWN);
+        assert_eq!(hosts.next_cooled(), Some(Instant::now() + expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_that_fail_together_are_one_failure_of_the_host() {
+    let mut hosts = hosts(&[("a", 1), ("a", 2)]);
+    let running = start(&mut hosts);
+    for (ticket, unit) in running {
+        hosts.failed(&ticket, &failure(), Some(unit), Instant::now());
+    }
+    assert_eq!(hosts.next_cooled(), Some(Instant::now() + FIRST_COOLDOWN));
+    tokio::time::advance(FIRST_COOLDOWN).await;
+    assert_eq!(units(&start(&mut hosts)), [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_host_loses_all_its_units_in_one_step_and_a_success_revives_it() {
+    let mut hosts = hosts(&[("dead", 1), ("dead", 2), ("dead", 3), ("dead", 4), ("dead", 5)]);
+    assert!(matches!(hosts.add("dead", 6), Added::Left), "more than are kept in memory");
+    let slow = hosts.next(Instant::now()).unwrap().into_parts().0;
+    let mut lost = Vec::new();
+    for _ in 0..3 {
+        let (ticket, unit) = hosts.next(Instant::now()).unwrap().into_parts();
+        lost = hosts.failed(&ticket, &failure(), Some(unit), Instant::now());
+        tokio::time::advance(Duration::from_secs(2)).await;
+    }
+    lost.sort_unstable();
+    assert_eq!(lost, [2, 3, 4, 5]);
+    assert!(matches!(hosts.add("dead", 7), Added::GivenUp(7, _)));
+    assert_eq!(hosts.given_up("dead"), Some(failure()));
+    assert!(hosts.next(Instant::now()).is_none() && hosts.next_drained().is_none());
+    hosts.succeeded(&slow);
+    assert_eq!(hosts.next_drained().as_deref(), Some("dead"), "the unit in the database is left");
+    assert!(matches!(hosts.add("dead", 7), Added::Queued), "it responded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_beyond_memory_are_loaded_when_those_in_memory_are_done() {
+    let mut hosts = Hosts::new(BOUNDS);
+    hosts.register("a");
+    hosts.register("a");
+    assert!(matches!(hosts.add("a", 9), Added::Left), "it is in the database too");
+    assert!(!hosts.is_idle());
+    assert_eq!(hosts.next_drained().as_deref(), Some("a"));
+    assert!(matches!(hosts.add("a", 1), Added::Queued));
+    hosts.register("a");
+    assert!(hosts.next_drained().is_none(), "one unit is still in memory");
+    let running = start(&mut hosts);
+    hosts.succeeded(&running[0].0);
+    assert_eq!(hosts.next_drained().as_deref(), Some("a"));
+    assert!(hosts.is_idle());
+}

@@ -1,0 +1,230 @@
+//! Follows the list of a collection's records through its pages, and decides what the pages prove.
+//!
+//! A PDS lists records by descending record key. While the pages are in that order, a key between two keys of a page
+//! that is not on the page does not exist upstream. Nothing is concluded from a list in another order, or from an
+//! incomplete one.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+
+use super::failure::Failure;
+use crate::atproto::{Nsid, RecordKey};
+use crate::store::backfill::{CollectionPosition, KeyRange};
+
+/// Pages of one collection of one repo: five million records. A list without an end is given up there.
+const MAX_PAGES: u32 = 50_000;
+
+/// How far the records of a collection of a repo were read.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) collection: Nsid,
+    cursor: Option<String>,
+    last_key: Option<RecordKey>,
+    is_ordered: bool,
+    pub(super) is_done: bool,
+    pub(super) records: i64,
+    pages: u32,
+    hasher: RandomState,
+    /// Hashes of the cursors that the PDS gave.
+    cursors: HashSet<u64>,
+    /// Hashes of the record keys, once the list is not in order. An ordered list can't repeat any.
+    keys: HashSet<u64>,
+}
+
+/// What a page proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof<'a> {
+    /// In this range, the keys of the page are all that exist.
+    Complete(KeyRange<'a>),
+    /// The keys of the page exist; there may be more anywhere.
+    Nothing,
+}
+
+impl Listing {
+    pub(super) fn new(collection: Nsid) -> Self {
+        Self {
+            collection,
+            cursor: None,
+            last_key: None,
+            is_ordered: true,
+            is_done: false,
+            records: 0,
+            pages: 0,
+            hasher: RandomState::new(),
+            cursors: HashSet::new(),
+            keys: HashSet::new(),
+        }
+    }
+
+    /// The listing at a stored position.
+    pub(super) fn at(collection: Nsid, position: CollectionPosition) -> Self {
+        let CollectionPosition { collection: _, cursor, last_rkey, is_ordered, is_done, records } = position;
+        let last_key = last_rkey.and_then(|key| RecordKey::try_from(key.as_str()).ok());
+        Self { cursor, last_key, is_ordered, is_done, records, ..Self::new(collection) }
+    }
+
+    pub(super) fn position(&self) -> CollectionPosition {
+        CollectionPosition {
+            collection: self.collection.to_string(),
+            cursor: self.cursor.clone(),
+            last_rkey: self.last_key.as_ref().map(ToString::to_string),
+            is_ordered: self.is_ordered,
+            is_done: self.is_done,
+            records: self.records,
+        }
+    }
+
+    /// The cursor of the next page; `None`: the first page.
+    pub(super) fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+
+    pub(super) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Whether all pages so far were in order.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.is_ordered
+    }
+
+    /// Takes the keys of a page. `is_clean`: the page had nothing but valid records of this collection.
+    ///
+    /// # Errors
+    /// When the page has no new key: the list repeats itself.
+    pub(super) fn take_page<'a>(
+        &'a mut self,
+        keys: &'a [RecordKey],
+        is_clean: bool,
+        next: Option<&str>,
+    ) -> Result<Proof<'a>, Failure> {
+        self.pages += 1;
+        let before = self.last_key.as_ref().map(RecordKey::as_str);
+        let highest = before.into_iter().chain(keys.iter().map(RecordKey::as_str));
+        let mut follows = highest.zip(keys.iter().skip(usize::from(before.is_none())));
+        let descends = follows.all(|(higher, lower)| higher > lower.as_str());
+        self.is_ordered = self.is_ordered && is_clean && descends;
+        if !self.is_ordered {
+            let mut new = 0;
+            for key in keys {
+                new += usize::from(self.keys.insert(self.hasher.hash_one(key.as_str())));
+            }
+            if new == 0 && !keys.is_empty() {
+                return Err(Failure::other("the PDS lists the same records again"));
+            }
+            return Ok(Proof::Nothing);
+        }
+        let from = match (next, keys.last()) {
+            (None, _) => None,
+            (Some(_), Some(last)) => Some(last.as_str()),
+            // An empty page with a cursor ends the list, but leaves open whether there is more.
+            (Some(_), None) => return Ok(Proof::Nothing),
+        };
+        Ok(Proof::Complete(KeyRange { below: before, from }))
+    }
+
+    /// Goes on to the next page, after the records of this one were committed.
+    ///
+    /// # Errors
+    /// When the list does not end.
+    pub(super) fn advance(
+        &mut self,
+        last: Option<&RecordKey>,
+        next: Option<String>,
+        records: i64,
+    ) -> Result<(), Failure> {
+        self.records += records;
+        let (Some(last), Some(next)) = (last, next) else {
+            self.is_done = true;
+            return Ok(());
+        };
+        self.last_key = Some(last.clone());
+        if self.cursor.as_ref() == Some(&next) || !self.cursors.insert(self.hasher.hash_one(&next)) {
+            return Err(Failure::other("the PDS gave the same cursor again"));
+        }
+        self.cursor = Some(next);
+        if self.pages >= MAX_PAGES {
+            return Err(Failure::other(format!("the PDS's list has no end: {MAX_PAGES} pages were read")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing() -> Listing {
+        Listing::new(Nsid::try_from("com.example.note").unwrap())
+    }
+
+    fn keys(names: &[&str]) -> Vec<RecordKey> {
+        names.iter().map(|name| RecordKey::try_from(*name).unwrap()).collect()
+    }
+
+    fn complete<'a>(below: Option<&'a str>, from: Option<&'a str>) -> Proof<'a> {
+        Proof::Complete(KeyRange { below, from })
+    }
+
+    #[test]
+    fn ordered_pages_prove_the_range_from_the_page_before_to_their_last_key() {
+        let mut list = listing();
+        let first = keys(&["i", "h", "g"]);
+        assert_eq!(list.take_page(&first, true, Some("1")), Ok(complete(None, Some("g"))));
+        list.advance(first.last(), Some("1".into()), 3).unwrap();
+        let second = keys(&["e"]);
+        // A stored position goes on where it was.
+        let mut list = Listing::at(list.collection.clone(), list.position());
+        assert_eq!((list.cursor(), list.records), (Some("1"), 3));
+        assert_eq!(list.take_page(&second, true, Some("2")), Ok(complete(Some("g"), Some("e"))));
+        list.advance(second.last(), Some("2".into()), 1).unwrap();
+        assert_eq!(list.take_page(&[], true, None), Ok(complete(Some("e"), None)));
+        list.advance(None, None, 0).unwrap();
+        assert!(list.is_done && list.is_ordered());
+        assert_eq!(listing().take_page(&[], true, None), Ok(complete(None, None)), "no records at all");
+    }
+
+    #[test]
+    fn nothing_is_concluded_from_disorder_or_an_open_end() {
+        for (names, is_clean) in [(&["a", "b"][..], true), (&["b", "b"], true), (&["b", "a"], false)] {
+            let mut list = listing();
+            assert_eq!(list.take_page(&keys(names), is_clean, None), Ok(Proof::Nothing), "{names:?}");
+            assert!(!list.is_ordered());
+        }
+        let mut list = listing();
+        let first = keys(&["e", "d"]);
+        list.take_page(&first, true, Some("1")).unwrap();
+        list.advance(first.last(), Some("1".into()), 2).unwrap();
+        // The second page is not below the first one.
+        assert_eq!(list.take_page(&keys(&["d", "c"]), true, None), Ok(Proof::Nothing));
+        assert_eq!(listing().take_page(&[], true, Some("1")), Ok(Proof::Nothing), "a cursor without records");
+    }
+
+    #[test]
+    fn lists_without_an_end_are_noticed() {
+        let mut list = listing();
+        let page = keys(&["a", "b"]);
+        list.take_page(&page, true, Some("1")).unwrap();
+        list.advance(page.last(), Some("1".into()), 2).unwrap();
+        let error = list.take_page(&page, true, Some("2")).unwrap_err();
+        assert_eq!(error.text, "the PDS lists the same records again");
+        for cursors in [&["1", "1"][..], &["1", "2", "1"]] {
+            let mut list = listing();
+            let names = ["z", "y", "x"];
+            let mut ends = names.iter().zip(cursors).map(|(name, cursor)| {
+                let page = keys(&[name]);
+                list.take_page(&page, true, Some(cursor)).unwrap();
+                list.advance(page.last(), Some((*cursor).to_owned()), 1)
+            });
+            assert_eq!(ends.find_map(Result::err).unwrap().text, "the PDS gave the same cursor again");
+        }
+        let mut list = listing();
+        let end = (0..=u64::from(MAX_PAGES)).rev().find_map(|n| {
+            let page = keys(&[&format!("{n:08}")]);
+            assert!(matches!(list.take_page(&page, true, Some("x")), Ok(Proof::Complete(_))));
+            list.advance(page.last(), Some(n.to_string()), 1).err()
+        });
+        assert!(end.unwrap().text.contains("has no end"));
+        assert_eq!(list.pages(), MAX_PAGES);
+    }
+}

@@ -1,0 +1,42 @@
+//! Backfills: reads the history of collections from the PDSs into the index (service.md, Backfill job;
+//! admin-api.md §12).
+//!
+//! | File | What |
+//! |---|---|
+//! | `handle` | creates, controls and watches jobs, for the rest of the server |
+//! | `worker` | runs the jobs, one at a time |
+//! | `run` | the stages of a job |
+//! | `discovery` | stage 1: the repos that the relay lists |
+//! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
+//! | `repo`, `listing` | reads one repo, and decides what its pages prove |
+//! | `request`, `failure` | queries to other servers, and their errors |
+//! | `reporter`, `progress` | counters and messages |
+//! | `feed` | messages for those who follow a job over HTTP |
+//! | `retention` | deletes the details of old jobs |
+//!
+//! A PDS's list of records has no revs, so a repo's rev is read before its records, and all changes of the index carry
+//! it. The index ignores changes that are older than what it has; so whatever the stream changed in the meantime wins,
+//! in either order. What a job has done is saved in checkpoints, always after the records are committed.
+
+mod deps;
+mod discovery;
+mod failure;
+mod feed;
+mod fetching;
+mod handle;
+mod hosts;
+mod listing;
+mod outcome;
+mod progress;
+mod repo;
+mod reporter;
+mod request;
+pub mod retention;
+mod run;
+mod worker;
+
+pub use deps::Deps;
+pub use failure::ErrorKind;
+pub use feed::Feeds;
+pub use handle::{Backfills, NewBackfill};
+pub use worker::start;

@@ -1,0 +1,300 @@
+//! Reads the records of one repo into the index.
+//!
+//! The repo's rev is read first, and all changes carry it. A record that the stream changes after that has a newer rev
+//! and wins, before and after the page is stored; an older change of the stream is already contained in the page.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use super::failure::{Attempts, ErrorKind, Failure};
+use super::listing::{Listing, Proof};
+use super::request::{PageRecord, RecordPage, Server};
+use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
+use crate::clock::Clock;
+use crate::identity::Resolver;
+use crate::indexing::{
+    Candidate, Claim, RecordAction, RecordChecker, RecordEvent, RecordScriptRunner, WriterHandle,
+};
+use crate::net::Client;
+use crate::store::backfill::{self, IndexedRow, KeyRange};
+use crate::store::index::{Change, Delete};
+use crate::store::{Db, StoreError};
+
+/// Pages after which the position in a repo is saved: a crash repeats no more than these.
+const PAGES_PER_SAVE: u32 = 10;
+
+/// Records to remove that are kept until the end of a list proves that it was in order. Beyond it, they are removed
+/// before.
+const MAX_GONE: usize = 10_000;
+
+/// Rows of the index that are compared at a time.
+const ROWS_PER_READ: usize = 1_000;
+
+/// What reading a repo needs, the same for all repos of a job.
+pub(super) struct RepoReader {
+    pub(super) db: Db,
+    pub(super) net: Client,
+    pub(super) clock: Clock,
+    pub(super) resolver: Resolver,
+    pub(super) writer: WriterHandle,
+    pub(super) scripts: Arc<dyn RecordScriptRunner>,
+    pub(super) checker: Arc<RecordChecker>,
+    /// The job's `seq`.
+    pub(super) job: i64,
+    pub(super) collections: Arc<[Nsid]>,
+    /// Records of the job so far.
+    pub(super) records: Arc<AtomicI64>,
+    pub(super) stop: CancellationToken,
+}
+
+/// A repo to read, and how far it was read.
+#[derive(Debug)]
+pub(super) struct Repo {
+    pub(super) did: Did,
+    pub(super) attempts: Attempts,
+    /// Empty before the first attempt.
+    listings: Vec<Listing>,
+}
+
+/// How an attempt to read a repo ended.
+#[derive(Debug)]
+pub(super) enum RepoEnd {
+    Read,
+    Failed(Failure),
+    /// The account is at another PDS.
+    Moved(String),
+    /// The job stops. The position is saved.
+    Stopped,
+}
+
+/// Why an attempt was broken off.
+enum Break {
+    Failed(Failure),
+    Stopped,
+    /// The writer has ended, so the last changes may not be committed: the position is not saved.
+    WriterClosed,
+    Store(StoreError),
+}
+
+impl From<Failure> for Break {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<StoreError> for Break {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Repo {
+    pub(super) fn new(did: Did) -> Self {
+        Self { did, attempts: Attempts::default(), listings: Vec::new() }
+    }
+
+    /// Records read so far.
+    pub(super) fn records(&self) -> i64 {
+        self.listings.iter().map(|listing| listing.records).sum()
+    }
+}
+
+impl RepoReader {
+    /// Reads the collections of a repo, from where an earlier attempt stopped.
+    pub(super) async fn read(&self, endpoint: &str, repo: &mut Repo) -> Result<RepoEnd, StoreError> {
+        if repo.listings.is_empty() {
+            repo.listings = self.listings(&repo.did).await?;
+        }
+        let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
+        match self.read_listings(&server, repo).await {
+            Ok(()) => Ok(RepoEnd::Read),
+            Err(Break::Failed(failure)) => Ok(self.check_pds(endpoint, &repo.did, failure).await),
+            Err(Break::Stopped) => {
+                self.save(repo).await?;
+                Ok(RepoEnd::Stopped)
+            }
+            Err(Break::WriterClosed) => Ok(RepoEnd::Stopped),
+            Err(Break::Store(error)) => Err(error),
+        }
+    }
+
+    async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
+        let stored = backfill::positions(&self.db, self.job, did.as_str()).await?;
+        let mut stored: HashMap<_, _> = stored.into_iter().map(|at| (at.collection.clone(), at)).collect();
+        let listing = |collection: &Nsid| match stored.remove(collection.as_str()) {
+            Some(position) => Listing::at(collection.clone(), position),
+            None => Listing::new(collection.clone()),
+        };
+        Ok(self.collections.iter().map(listing).collect())
+    }
+
+    async fn read_listings(&self, server: &Server<'_>, repo: &mut Repo) -> Result<(), Break> {
+        let rev = self.or_stop(server.latest_rev(&repo.did)).await??;
+        for at in 0..repo.listings.len() {
+            let mut gone = Vec::new();
+            while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
+                let fetched = server.records(&repo.did, &listing.collection, listing.cursor());
+                let ended = match self.or_stop(fetched).await {
+                    Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone).await,
+                    Ok(Err(failure)) => Err(Break::Failed(failure)),
+                    Err(stopped) => Err(stopped),
+                };
+                // The pages so far are not read again: this is the last time that they can prove something.
+                let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);
+                if ended.is_err() || listing.is_done || is_saved || gone.len() > MAX_GONE {
+                    let gone = std::mem::take(&mut gone);
+                    let is_broken =
+                        matches!(&ended, Err(Break::Failed(failure)) if !failure.kind.is_retryable());
+                    if listing.is_ordered() && !is_broken {
+                        self.apply(gone).await?;
+                    }
+                }
+                ended?;
+                if is_saved {
+                    self.save(repo).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a response, but not once the job stops.
+    async fn or_stop<T>(&self, request: impl Future<Output = T>) -> Result<T, Break> {
+        self.stop.run_until_cancelled(request).await.ok_or(Break::Stopped)
+    }
+
+    /// Stores a page, and adds to `gone` the records that it proves to be removed.
+    async fn take_page(
+        &self,
+        did: &Did,
+        rev: Tid,
+        listing: &mut Listing,
+        page: RecordPage,
+        gone: &mut Vec<Change>,
+    ) -> Result<(), Break> {
+        let RecordPage { cursor, records, malformed } = page;
+        let collection = listing.collection.clone();
+        let listed = records.len();
+        let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
+            .into_iter()
+            .filter_map(|record| {
+                let uri = RecordUri::parse(&record.uri).ok()?;
+                (uri.did == *did && uri.collection == collection).then_some((uri.rkey, record))
+            })
+            .unzip();
+        let is_clean = malformed == 0 && keys.len() == listed;
+        let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
+            Proof::Complete(range) => {
+                let on_page: HashSet<&str> = keys.iter().map(RecordKey::as_str).collect();
+                let mut known = Vec::new();
+                self.compare(did, &collection, range, |row| {
+                    if on_page.contains(row.rkey.as_str()) {
+                        known.push(row);
+                    } else if row.rev < rev.as_u64() {
+                        let (did, collection) = (did.clone(), collection.clone());
+                        gone.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+                    }
+                })
+                .await?;
+                known
+            }
+            Proof::Nothing => {
+                let keys: Vec<&str> = keys.iter().map(RecordKey::as_str).collect();
+                backfill::with_keys(&self.db, did, &collection, &keys).await?
+            }
+        };
+        let known: HashMap<&str, &IndexedRow> = rows.iter().map(|row| (row.rkey.as_str(), row)).collect();
+        let (mut changes, mut valid) = (Vec::new(), 0);
+        for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
+            let claim = Claim::parse(&cid);
+            if let Some(row) = known.get(rkey.as_str())
+                && (row.rev > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
+            {
+                valid += 1;
+                continue;
+            }
+            let candidate = Candidate {
+                did: did.clone(),
+                collection: collection.clone(),
+                rkey: rkey.clone(),
+                rev,
+                record,
+                claim,
+                action: RecordAction::Create,
+            };
+            if let Some(upsert) = self.checker.accept(candidate) {
+                valid += 1;
+                changes.push(Change::Upsert(upsert));
+            }
+        }
+        metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
+            .increment((listed + malformed) as u64 - valid);
+        metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
+        self.apply(changes).await?;
+        let valid = valid as i64;
+        self.records.fetch_add(valid, Ordering::Relaxed);
+        Ok(listing.advance(keys.last(), cursor, valid)?)
+    }
+
+    /// Calls `each` with the rows of the index in a range of keys.
+    async fn compare(
+        &self,
+        did: &Did,
+        collection: &Nsid,
+        range: KeyRange<'_>,
+        mut each: impl FnMut(IndexedRow),
+    ) -> Result<(), StoreError> {
+        let mut below = range.below.map(str::to_owned);
+        loop {
+            let part = KeyRange { below: below.as_deref(), from: range.from };
+            let rows = backfill::in_range(&self.db, did, collection, part, ROWS_PER_READ).await?;
+            let is_last = rows.len() < ROWS_PER_READ;
+            below = rows.last().map(|row| row.rkey.to_string());
+            rows.into_iter().for_each(&mut each);
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets record scripts decide about the changes, and commits them.
+    async fn apply(&self, changes: Vec<Change>) -> Result<(), Break> {
+        let mut decided = Vec::with_capacity(changes.len());
+        for change in changes {
+            let action = match change {
+                Change::Upsert(_) => RecordAction::Create,
+                Change::Delete(_) => RecordAction::Delete,
+            };
+            if self.scripts.is_idle() || !self.scripts.wants(action, &change) {
+                decided.push(change);
+            } else {
+                decided.extend(self.scripts.decide(RecordEvent { action, change }).await);
+            }
+        }
+        self.writer.submit_all(decided).await.map_err(|_| Break::WriterClosed)
+    }
+
+    /// Saves the position in a repo, after the records before it were committed.
+    async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+        let begun = repo.listings.iter().filter(|listing| listing.is_done || listing.cursor().is_some());
+        let positions: Vec<_> = begun.map(Listing::position).collect();
+        if positions.is_empty() {
+            return Ok(());
+        }
+        backfill::save_positions(&self.db, self.job, repo.did.as_str(), &positions).await
+    }
+
+    /// Looks up the DID again when its PDS does not have the repo: the account may have moved since.
+    async fn check_pds(&self, endpoint: &str, did: &Did, failure: Failure) -> RepoEnd {
+        if matches!(failure.kind, ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated)
+            && let Ok(document) = self.resolver.refresh(did).await
+            && let Some(pds) = document.pds().filter(|pds| *pds != endpoint)
+        {
+            return RepoEnd::Moved(pds.to_owned());
+        }
+        RepoEnd::Failed(failure)
+    }
+}

@@ -1,0 +1,198 @@
+//! Requests to other servers: the XRPC queries that backfills use.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use url::Url;
+
+use super::failure::{ErrorKind, Failure};
+use crate::atproto::{Did, Nsid, Tid};
+use crate::clock::Clock;
+use crate::net::{Client, Limits, NetError};
+
+/// From the DNS look-up to the last byte of a response (admin-api.md §12.3).
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Records of one page: the most that PDSs give.
+const PAGE_RECORDS: usize = 100;
+
+/// Bytes of one page. Larger pages are asked for in smaller parts; a record alone has at most 1 MiB.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Repos of one page of the relay's list (admin-api.md §12.1).
+const REPOS_PER_PAGE: &str = "1000";
+
+/// Sends queries to one server.
+#[derive(Clone, Debug)]
+pub(super) struct Server<'a> {
+    pub(super) net: &'a Client,
+    pub(super) clock: &'a Clock,
+    /// Without a trailing slash.
+    pub(super) origin: &'a str,
+}
+
+/// A page of the records of a collection, as its PDS gives it.
+#[derive(Debug)]
+pub(super) struct RecordPage {
+    pub(super) cursor: Option<String>,
+    pub(super) records: Vec<PageRecord>,
+    /// Records without a URI, a CID or a value.
+    pub(super) malformed: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct PageRecord {
+    pub(super) uri: String,
+    /// JSON text of the claimed CID.
+    pub(super) cid: String,
+    /// JSON text of the record.
+    pub(super) value: Bytes,
+}
+
+/// A page of the relay's list of repos.
+#[derive(Debug, Deserialize)]
+pub(super) struct RepoPage {
+    pub(super) cursor: Option<String>,
+    pub(super) repos: Vec<ListedRepo>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ListedRepo {
+    pub(super) did: String,
+}
+
+#[derive(Deserialize)]
+struct RecordsOutput<'a> {
+    cursor: Option<String>,
+    #[serde(borrow)]
+    records: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RecordOutput<'a> {
+    uri: String,
+    #[serde(borrow)]
+    cid: &'a RawValue,
+    #[serde(borrow)]
+    value: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct LatestCommit {
+    rev: String,
+}
+
+enum GetError {
+    TooLarge,
+    Failed(Failure),
+}
+
+impl Server<'_> {
+    /// The rev of a repo's latest commit. Also tells why a repo can't be read.
+    pub(super) async fn latest_rev(&self, did: &Did) -> Result<Tid, Failure> {
+        let body = self.get("com.atproto.sync.getLatestCommit", &[("did", did.as_str())]).await?;
+        let commit: LatestCommit = parse(&body)?;
+        Tid::try_from(commit.rev.as_str())
+            .map_err(|_| Failure::new(ErrorKind::PdsServerError, "the latest commit has no valid rev"))
+    }
+
+    /// A page of a collection's records. A page that is too large is asked for in smaller parts.
+    pub(super) async fn records(
+        &self,
+        did: &Did,
+        collection: &Nsid,
+        cursor: Option<&str>,
+    ) -> Result<RecordPage, Failure> {
+        let mut limit = PAGE_RECORDS;
+        loop {
+            let text = limit.to_string();
+            let mut query =
+                vec![("repo", did.as_str()), ("collection", collection.as_str()), ("limit", text.as_str())];
+            query.extend(cursor.map(|cursor| ("cursor", cursor)));
+            match self.try_get("com.atproto.repo.listRecords", &query).await {
+                Ok(body) => return record_page(&body),
+                Err(GetError::Failed(failure)) => return Err(failure),
+                Err(GetError::TooLarge) if limit > 1 => limit /= 5,
+                Err(GetError::TooLarge) => {
+                    return Err(Failure::other(format!(
+                        "a page of one record is larger than {PAGE_BYTES} bytes"
+                    )));
+                }
+            }
+        }
+    }
+
+    /// A page of the repos that have records of a collection, as the relay knows them.
+    pub(super) async fn repos(&self, collection: &Nsid, cursor: Option<&str>) -> Result<RepoPage, Failure> {
+        let mut query = vec![("collection", collection.as_str()), ("limit", REPOS_PER_PAGE)];
+        query.extend(cursor.map(|cursor| ("cursor", cursor)));
+        parse(&self.get("com.atproto.sync.listReposByCollection", &query).await?)
+    }
+
+    async fn get(&self, method: &str, query: &[(&str, &str)]) -> Result<Bytes, Failure> {
+        self.try_get(method, query).await.map_err(|error| match error {
+            GetError::Failed(failure) => failure,
+            GetError::TooLarge => Failure::other(format!("the answer is larger than {PAGE_BYTES} bytes")),
+        })
+    }
+
+    async fn try_get(&self, method: &str, query: &[(&str, &str)]) -> Result<Bytes, GetError> {
+        let failed = |failure| Err(GetError::Failed(failure));
+        let url = Url::parse(self.origin).and_then(|url| url.join(&format!("/xrpc/{method}")));
+        let mut url = match url {
+            Ok(url) => url,
+            Err(error) => return failed(Failure::other(format!("not a URL: {error}"))),
+        };
+        url.query_pairs_mut().extend_pairs(query);
+        let limits = Limits { max_bytes: PAGE_BYTES, total: REQUEST_TIMEOUT };
+        match self.net.get(url.as_str(), limits).await {
+            Ok(response) if response.status.is_success() => Ok(response.body),
+            Ok(response) => failed(Failure::of_response(&response, self.clock.now())),
+            Err(NetError::TooLarge(_)) => Err(GetError::TooLarge),
+            Err(error) => failed(Failure::of_net(&error)),
+        }
+    }
+}
+
+fn record_page(body: &Bytes) -> Result<RecordPage, Failure> {
+    let RecordsOutput { cursor, records: listed } = parse(body)?;
+    let mut records = Vec::with_capacity(listed.len());
+    let mut malformed = 0;
+    for raw in listed {
+        match serde_json::from_str::<RecordOutput<'_>>(raw.get()) {
+            Ok(record) => records.push(PageRecord {
+                uri: record.uri,
+                cid: record.cid.get().to_owned(),
+                value: Bytes::copy_from_slice(record.value.get().as_bytes()),
+            }),
+            Err(_) => malformed += 1,
+        }
+    }
+    // A PDS may send an empty cursor instead of none.
+    Ok(RecordPage { cursor: cursor.filter(|cursor| !cursor.is_empty()), records, malformed })
+}
+
+/// A body that is not the method's output is the server's failure: a proxy answers with a page of its own, for example.
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body)
+        .map_err(|error| Failure::new(ErrorKind::PdsServerError, format!("unexpected response: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_record_does_not_spoil_its_page() {
+        let body = br#"{"cursor":"","records":[{"uri":"at://x","cid":"bafy","value":{"a":1}},{"uri":7},3]}"#;
+        let page = record_page(&Bytes::from_static(body)).unwrap();
+        assert_eq!((page.cursor, page.records.len(), page.malformed), (None, 1, 2));
+        assert_eq!((&page.records[0].value[..], &*page.records[0].cid), (&br#"{"a":1}"#[..], "\"bafy\""));
+        for body in ["<html>", "[]", "{}", r#"{"records":{}}"#, r#"{"cursor":7,"records":[]}"#] {
+            let failure = record_page(&Bytes::from(body)).unwrap_err();
+            assert_eq!(failure.kind, ErrorKind::PdsServerError, "{body}");
+        }
+    }
+}

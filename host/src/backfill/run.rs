@@ -1,0 +1,67 @@
+//! Runs one job through its stages.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::deps::Deps;
+use super::discovery::Discovery;
+use super::fetching::Fetching;
+use super::outcome::RunError;
+use super::repo::RepoReader;
+use super::reporter::Reporter;
+use super::request::Server;
+use crate::atproto::Nsid;
+use crate::store::backfill::{self, ActiveJob};
+
+/// Runs the job from where it stopped. Returns what it could not do, although it has ended.
+pub(super) async fn run(
+    deps: &Deps,
+    job: &ActiveJob,
+    reporter: &Reporter,
+    stop: &CancellationToken,
+) -> Result<Option<String>, RunError> {
+    let collections = collections(deps, job)?;
+    if collections.is_empty() {
+        return Ok(Some("no record lexicon is uploaded, so there is nothing to read".to_owned()));
+    }
+    let mut note = job.error.clone();
+    if matches!(job.stage.as_str(), "pending" | "discovering_repos") {
+        reporter.enter("discovering_repos").await?;
+        let relay = Server { net: &deps.net.trusted(), clock: &deps.clock, origin: &deps.relay_url };
+        note = Discovery { db: &deps.db, relay, reporter, stop }.run(job, &collections).await?;
+        let is_empty = reporter.counters().total_repos == 0;
+        match &note {
+            Some(error) if is_empty => return Err(RunError::Failed(error.clone())),
+            Some(error) => backfill::set_error(&deps.db, job.seq, error).await?,
+            None if is_empty => return Ok(None),
+            None => {}
+        }
+    }
+    reporter.enter("resolving_and_fetching").await?;
+    let reader = RepoReader {
+        db: deps.db.clone(),
+        net: deps.net.clone(),
+        clock: deps.clock.clone(),
+        resolver: deps.resolver.clone(),
+        writer: deps.writer.clone(),
+        scripts: Arc::clone(&deps.scripts),
+        checker: Arc::clone(&deps.checker),
+        job: job.seq,
+        collections,
+        records: Arc::clone(&reporter.total_records),
+        stop: stop.clone(),
+    };
+    Fetching::new(reporter, Arc::new(reader), &deps.settings).run().await?;
+    Ok(note)
+}
+
+/// The collections that the job reads; empty when there is no record lexicon at all.
+fn collections(deps: &Deps, job: &ActiveJob) -> Result<Arc<[Nsid]>, RunError> {
+    let snapshot = deps.registry.snapshot();
+    let Some(name) = &job.collection else { return Ok(Arc::clone(snapshot.tracked())) };
+    let found = snapshot.tracked().iter().find(|collection| collection.as_str() == name);
+    let missing =
+        || RunError::Failed(format!("{name} has no record lexicon; upload one and start the backfill again"));
+    found.map(|collection| Arc::from([collection.clone()])).ok_or_else(missing)
+}

@@ -1,0 +1,42 @@
+//! `belvedere backfill`: starts a backfill on a running server, and shows its progress.
+
+mod progress;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::print_line;
+use super::remote::{Remote, Server};
+use crate::config::Config;
+
+#[derive(Args, Debug)]
+pub(super) struct Command {
+    /// The collection to read [default: every collection that has a record lexicon]
+    collection: Option<String>,
+    /// The account whose repo to read, as a DID or a handle [default: every repo that the relay lists]
+    #[arg(long, value_name = "DID")]
+    did: Option<String>,
+    /// Show the progress until the backfill has ended; without it the command returns at once
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Deserialize)]
+struct Created {
+    id: String,
+}
+
+pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
+    let remote = Remote::new(&command.server, "backfill:create and backfill:read", config)?;
+    let body = json!({ "collection": command.collection, "did": command.did });
+    let Created { id } = remote.post("/admin/backfill", body).await?;
+    // Only the id goes to standard output, so that a shell script can capture it.
+    print_line(&id);
+    if command.watch { watch::until_end(&remote, &id).await } else { Ok(ExitCode::SUCCESS) }
+}

@@ -1,0 +1,126 @@
+//! Follows a backfill until it has ended. Polls the list of jobs, so that it survives a restart of the server and a
+//! change of the host that runs the job.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::super::remote::Remote;
+use super::super::{FAILED, print_error, print_stderr};
+use super::progress::{Job, Progress, grouped};
+
+/// Time between two looks at the job.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Without a terminal each look that shows a change is a line in a log, so there are fewer of them.
+const PLAIN_PERIOD: Duration = Duration::from_secs(10);
+/// Looks in a row that may fail: a server restarts within this many periods.
+const MAX_FAILURES: u32 = 60;
+
+pub(super) async fn until_end(remote: &Remote, id: &str) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let (mut progress, mut display) = (Progress::default(), Display::new(started));
+    // A key without the permission, for example, fails at the first look.
+    let mut failures = MAX_FAILURES;
+    let job = loop {
+        match look(remote, id).await {
+            Ok((job, before)) => {
+                failures = 0;
+                if job.has_ended() {
+                    break job;
+                }
+                display.show(&progress.line(&job, before, started.elapsed()), &job);
+            }
+            Err(error) if failures == MAX_FAILURES => {
+                display.end();
+                return Err(error.context(format!("the backfill {id} may still be running")));
+            }
+            Err(_) => failures += 1,
+        }
+        tokio::time::sleep(PERIOD).await;
+    };
+    display.end();
+    summarize(remote, &job, started.elapsed()).await
+}
+
+/// The job, and the number of unended jobs that came before it.
+async fn look(remote: &Remote, id: &str) -> anyhow::Result<(Job, usize)> {
+    let mut jobs: Vec<Job> = remote.get("/admin/backfill/status").await?;
+    let at =
+        jobs.iter().position(|job| job.id == id).with_context(|| format!("there is no backfill {id}"))?;
+    // Newest first.
+    let before = jobs.iter().skip(at + 1).filter(|other| !other.has_ended()).count();
+    Ok((jobs.swap_remove(at), before))
+}
+
+#[derive(Deserialize)]
+struct Errors {
+    counts: BTreeMap<String, u64>,
+}
+
+async fn summarize(remote: &Remote, job: &Job, took: Duration) -> anyhow::Result<ExitCode> {
+    let count = |number: Option<u64>| grouped(number.unwrap_or_default());
+    print_stderr(&format_args!(
+        "{}: {} of {} repos, {} records, in {:.1} s",
+        job.status,
+        count(job.processed_repos),
+        count(job.total_repos),
+        count(job.total_records),
+        took.as_secs_f64(),
+    ));
+    let Errors { counts } = remote.get(&format!("/admin/backfill/{}/errors?limit=1", job.id)).await?;
+    let failed: u64 = counts.values().sum();
+    if failed > 0 {
+        let kinds: Vec<String> = counts.iter().map(|(kind, n)| format!("{kind} {}", grouped(*n))).collect();
+        print_error(&format_args!(
+            "{} repos could not be read ({}); GET /admin/backfill/{id}/errors lists them, POST \
+             /admin/backfill/{id}/retry-failed tries them again",
+            grouped(failed),
+            kinds.join(", "),
+            id = job.id,
+        ));
+    }
+    if let Some(error) = &job.error {
+        bail!("{error}");
+    }
+    Ok(if job.status == "completed" { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Shows one line: replaced in place on a terminal, otherwise printed from time to time and when the state changes.
+struct Display {
+    is_terminal: bool,
+    next: Instant,
+    state: (String, String),
+}
+
+impl Display {
+    fn new(now: Instant) -> Self {
+        Self { is_terminal: std::io::stderr().is_terminal(), next: now, state: Default::default() }
+    }
+
+    fn show(&mut self, line: &str, job: &Job) {
+        if self.is_terminal {
+            // Carriage return, and the control sequence that erases to the end of the line.
+            let mut stderr = std::io::stderr();
+            let _ = write!(stderr, "\r{line}\x1b[K").and_then(|()| stderr.flush());
+            return;
+        }
+        let state = (job.status.clone(), job.stage.clone());
+        if state != self.state || Instant::now() >= self.next {
+            print_stderr(&line);
+            self.state = state;
+            self.next = Instant::now() + PLAIN_PERIOD;
+        }
+    }
+
+    /// Erases the line on a terminal: the summary replaces it.
+    fn end(&self) {
+        if self.is_terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

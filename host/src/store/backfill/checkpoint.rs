@@ -1,0 +1,119 @@
+//! Saves the progress of a job: repos that were resolved or are finished, and where the reading of a repo stopped.
+
+use sqlx::AssertSqlSafe;
+
+use super::work::Counters;
+use super::{clean, json_rows};
+use crate::store::types::to_json_text;
+use crate::store::{Db, StoreError, on};
+
+/// The progress of a job since the last checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// DIDs and the endpoints of their PDSs.
+    pub resolved: Vec<(String, String)>,
+    pub finished: Vec<FinishedRepo>,
+    pub counters: Counters,
+}
+
+/// A repo that was read, or failed for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinishedRepo {
+    pub did: String,
+    pub records: i64,
+    /// The kind and the text of the error; `None`: it was read.
+    pub error: Option<(&'static str, String)>,
+}
+
+/// How far the records of a collection of a repo were read.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct CollectionPosition {
+    pub collection: String,
+    /// The cursor of the next page.
+    pub cursor: Option<String>,
+    /// The last record key of the previous page.
+    pub last_rkey: Option<String>,
+    /// Whether all pages so far were in the order of record keys.
+    pub is_ordered: bool,
+    pub is_done: bool,
+    /// Records read.
+    pub records: i64,
+}
+
+/// Saves a checkpoint in one transaction.
+pub async fn checkpoint(db: &Db, seq: i64, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+    let rows = json_rows(db, "$2");
+    let resolve = format!(
+        "UPDATE backfill_repos SET pds_endpoint = v.value ->> 1 FROM {rows} \
+         WHERE job = $1 AND did = v.value ->> 0"
+    );
+    let finish = format!(
+        "UPDATE backfill_repos SET status = v.value ->> 1, records_fetched = CAST(v.value ->> 2 AS BIGINT), \
+             error_kind = v.value ->> 3, error = v.value ->> 4 FROM {rows} \
+         WHERE job = $1 AND did = v.value ->> 0"
+    );
+    let forget =
+        format!("DELETE FROM backfill_pages WHERE job = $1 AND did IN (SELECT v.value ->> 0 FROM {rows})");
+    let resolved = to_json_text(&checkpoint.resolved);
+    let finished: Vec<_> = checkpoint
+        .finished
+        .iter()
+        .map(|repo| {
+            let status = if repo.error.is_some() { "failed" } else { "completed" };
+            let (kind, error) = repo.error.as_ref().map(|(kind, text)| (*kind, clean(text))).unzip();
+            (&repo.did, status, repo.records, kind, error)
+        })
+        .collect();
+    let finished = to_json_text(&finished);
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        if !checkpoint.resolved.is_empty() {
+            sqlx::query(AssertSqlSafe(resolve)).bind(seq).bind(resolved).execute(&mut *tx).await?;
+        }
+        if !checkpoint.finished.is_empty() {
+            sqlx::query(AssertSqlSafe(finish)).bind(seq).bind(&finished).execute(&mut *tx).await?;
+            sqlx::query(AssertSqlSafe(forget)).bind(seq).bind(&finished).execute(&mut *tx).await?;
+        }
+        checkpoint.counters.save(seq).execute(&mut *tx).await?;
+        tx.commit().await?;
+    });
+    Ok(())
+}
+
+/// Saves where the reading of a repo stopped, after the records before it were committed.
+pub async fn save_positions(
+    db: &Db,
+    seq: i64,
+    did: &str,
+    positions: &[CollectionPosition],
+) -> Result<(), StoreError> {
+    let sql = format!(
+        "INSERT INTO backfill_pages (job, did, collection, cursor, last_rkey, is_ordered, is_done, records) \
+         SELECT $1, $3, v.value ->> 0, v.value ->> 1, v.value ->> 2, CAST(v.value ->> 3 AS BIGINT), \
+             CAST(v.value ->> 4 AS BIGINT), CAST(v.value ->> 5 AS BIGINT) FROM {} WHERE true \
+         ON CONFLICT (job, did, collection) DO UPDATE SET cursor = excluded.cursor, \
+             last_rkey = excluded.last_rkey, is_ordered = excluded.is_ordered, is_done = excluded.is_done, \
+             records = excluded.records",
+        json_rows(db, "$2")
+    );
+    let rows: Vec<_> = positions
+        .iter()
+        .map(|position| {
+            let cursor = position.cursor.as_deref().map(clean);
+            let (is_ordered, is_done) = (i64::from(position.is_ordered), i64::from(position.is_done));
+            (&position.collection, cursor, &position.last_rkey, is_ordered, is_done, position.records)
+        })
+        .collect();
+    let rows = to_json_text(&rows);
+    on!(db, writer, |pool| {
+        sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did).execute(pool).await.map(drop)
+    })?;
+    Ok(())
+}
+
+/// Where the reading of a repo stopped; empty if it did not begin.
+pub async fn positions(db: &Db, seq: i64, did: &str) -> Result<Vec<CollectionPosition>, StoreError> {
+    let sql = "SELECT collection, cursor, last_rkey, is_ordered <> 0 AS is_ordered, is_done <> 0 AS is_done, records \
+               FROM backfill_pages WHERE job = $1 AND did = $2";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(seq).bind(did).fetch_all(pool).await)?)
+}

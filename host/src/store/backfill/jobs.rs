@@ -1,0 +1,110 @@
+//! The jobs: creating, listing, and requests to pause, resume or cancel one.
+
+use sqlx::AssertSqlSafe;
+
+use crate::clock::Timestamp;
+use crate::store::{Db, StoreError, on, only_row};
+
+/// A job (service.md, Backfill job).
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct JobRow {
+    /// UUID.
+    pub id: String,
+    /// `None`: every collection with a record lexicon.
+    pub collection: Option<String>,
+    /// `None`: every repo that the relay lists.
+    pub did: Option<String>,
+    pub status: String,
+    pub stage: String,
+    pub total_repos: Option<i64>,
+    pub resolved_repos: Option<i64>,
+    pub processed_repos: Option<i64>,
+    pub total_records: Option<i64>,
+    pub error: Option<String>,
+    /// The DID of the user who created the job; `None` when the server did.
+    pub created_by: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    /// UUID.
+    pub id: String,
+    pub collection: Option<String>,
+    pub did: Option<String>,
+    pub created_by: Option<String>,
+}
+
+/// What an admin asks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    Pause,
+    Resume,
+    Cancel,
+}
+
+/// The outcome of a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requested {
+    /// No job has the id.
+    Unknown,
+    /// The job's status does not allow the request.
+    NotAllowed,
+    /// The job as it is now.
+    Done(Box<JobRow>),
+}
+
+impl Request {
+    /// The status that the request needs, and the one that it leads to.
+    fn step(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pause => ("running", "pausing"),
+            Self::Resume => ("paused", "running"),
+            Self::Cancel => ("running", "cancelling"),
+        }
+    }
+}
+
+const COLUMNS: &str = "id, collection, did, status, stage, total_repos, resolved_repos, processed_repos, \
+     total_records, error, created_by, started_at, completed_at, created_at";
+
+/// Queues a job. It waits with status `running` and stage `pending` (admin-api.md §12.1).
+pub async fn create(db: &Db, job: &NewJob, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "INSERT INTO backfill_jobs \
+               (id, collection, did, status, stage, is_discovered, created_by, created_at, started_at) \
+               VALUES ($1, $2, $3, 'running', 'pending', 0, $4, $5, $5)";
+    on!(db, writer, |pool| {
+        let query = sqlx::query(sql).bind(&job.id).bind(&job.collection).bind(&job.did);
+        query.bind(&job.created_by).bind(now).execute(pool).await.map(drop)
+    })?;
+    Ok(())
+}
+
+pub async fn get(db: &Db, id: &str) -> Result<Option<JobRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM backfill_jobs WHERE id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
+}
+
+/// All jobs, newest first.
+pub async fn list(db: &Db) -> Result<Vec<JobRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM backfill_jobs ORDER BY created_at DESC, seq DESC");
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?)
+}
+
+/// Changes the status of a job if its present status allows that. The worker notices the change.
+pub async fn request(db: &Db, id: &str, request: Request) -> Result<Requested, StoreError> {
+    let (from, to) = request.step();
+    let sql =
+        format!("UPDATE backfill_jobs SET status = $3 WHERE id = $1 AND status = $2 RETURNING {COLUMNS}");
+    let changed: Option<JobRow> = on!(db, writer, |pool| {
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(from).bind(to);
+        query.fetch_all(pool).await.map(only_row)
+    })?;
+    Ok(match changed {
+        Some(job) => Requested::Done(Box::new(job)),
+        None if get(db, id).await?.is_some() => Requested::NotAllowed,
+        None => Requested::Unknown,
+    })
+}

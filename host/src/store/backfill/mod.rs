@@ -1,0 +1,36 @@
+//! Stores backfill jobs, the repos of each job, and how far each was read.
+//!
+//! `jobs` and `repos` are for the admin API, `work` and `checkpoint` for the worker, `indexed` compares the index with
+//! what a PDS lists.
+
+mod checkpoint;
+mod details;
+mod indexed;
+mod jobs;
+mod repos;
+mod work;
+
+pub use checkpoint::{Checkpoint, CollectionPosition, FinishedRepo, checkpoint, positions, save_positions};
+pub use details::{delete_details, delete_details_older_than};
+pub use indexed::{IndexedRow, KeyRange, in_range, with_keys};
+pub use jobs::{JobRow, NewJob, Request, Requested, create, get, list, request};
+pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, repos, retry_failed};
+pub use work::{
+    ActiveJob, Counters, Discovery, End, add_repo, add_repos, count, discovery, end, fail_host, next,
+    pending_hosts, pending_of_host, save_counters, set_error, set_stage, settle, status, unresolved,
+};
+
+use super::Db;
+
+/// The table function that lists the elements of a bound JSON array as `v.value`, `->>` reads their fields.
+fn json_rows(db: &Db, parameter: &str) -> String {
+    match db {
+        Db::Sqlite(_) => format!("json_each({parameter}) AS v"),
+        Db::Postgres(_) => format!("json_array_elements({parameter}::json) AS v (value)"),
+    }
+}
+
+/// PostgreSQL can't store U+0000, which a PDS may send.
+fn clean(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}

@@ -1,0 +1,61 @@
+//! PDSs that answer, but wrongly: nothing false is stored, and nothing is removed because of it.
+
+use belvedere_standins::repos::{Fault, Site};
+
+use super::*;
+
+in_both_scenes! {
+    async fn wrong_answers_store_and_remove_nothing(scene) {
+        for n in 0..4 {
+            scene.network.account(&account(n), n);
+            scene.network.fill(&account(n), NOTES, 150);
+        }
+        scene.backfill().await;
+        let before = scene.index(NOTES).await;
+        for n in 0..4 {
+            for key in 0..120 {
+                scene.network.delete(&account(n), NOTES, &format!("{key:04}"));
+            }
+            scene.network.put(&account(n), NOTES, "0130", note("changed"));
+        }
+        scene.network.faults(Site::Pds(0), |query| query.method.ends_with("listRecords").then_some(Fault::WrongDids));
+        scene.network.faults(Site::Pds(1), |query| query.method.ends_with("listRecords").then_some(Fault::Unordered));
+        scene.network.faults(Site::Pds(2), |query| query.method.ends_with("listRecords").then_some(Fault::SameCursor));
+        scene.network.faults(Site::Pds(3), |query| query.method.ends_with("listRecords").then_some(Fault::Endless));
+        let (id, _) = scene.backfill().await;
+        let other = |n| (account(n), "other".to_owned());
+        // The first two lists end, although nothing can be concluded from them.
+        assert_eq!(scene.errors(&id).await, [other(2), other(3)].into());
+        let texts = backfill::errors(&scene.db, &id, None, 10).await.unwrap();
+        let texts: Vec<_> = texts.iter().filter_map(|repo| repo.error.as_deref()).collect();
+        assert_eq!(texts, ["the PDS gave the same cursor again", "the PDS lists the same records again"]);
+        let after = scene.index(NOTES).await;
+        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "nothing is removed");
+        // What is true is stored: all but the first list have the new version of a record.
+        let changed: Vec<_> = after.iter().filter(|(uri, cid)| before[*uri] != **cid).map(|(uri, _)| uri).collect();
+        assert_eq!(changed, [1, 2, 3].map(|n| format!("at://{}/{NOTES}/0130", account(n))).iter().collect::<Vec<_>>());
+
+        scene.network.repair();
+        scene.backfill().await;
+        scene.assert_equal(NOTES).await;
+    }
+
+    async fn records_with_wrong_cids_are_left_out_and_reported(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 50);
+        scene.backfill().await;
+        scene.network.put(&account(0), NOTES, "0001", note("changed"));
+        scene.network.put(&account(0), NOTES, "new", note("new"));
+        let before = scene.index(NOTES).await;
+        scene.network.faults(Site::Pds(0), |query| query.method.ends_with("listRecords").then_some(Fault::WrongCids));
+        let (id, job) = scene.backfill().await;
+        assert_eq!((job.total_records, scene.repos(&id).await[0].status.as_str()), (Some(0), "completed"));
+        assert_eq!(scene.index(NOTES).await, before, "neither stored nor removed");
+        let page = scene.server.admin(Method::GET, "/admin/events?event_type=record.cid_mismatch&limit=100", None).await;
+        let reported = page.body["events"].as_array().unwrap().len();
+        assert!((1..=20).contains(&reported), "within bounds: {reported}");
+        scene.network.repair();
+        scene.backfill().await;
+        scene.assert_equal(NOTES).await;
+    }
+}

@@ -1,0 +1,386 @@
+//! A small network of repos: PDSs, and one server that is both the relay and the directory of DIDs. Tests change the
+//! repos while it runs, and choose which requests fail and how.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use url::form_urlencoded;
+
+use crate::frames::{cid_of, tid};
+
+/// The time of the first rev, in microseconds.
+const FIRST_REV: u64 = 1_700_000_000_000_000;
+
+/// The largest page of records; PDSs have the same.
+const MAX_PAGE: usize = 100;
+
+type Body = BoxBody<Bytes, io::Error>;
+type Choose = Box<dyn FnMut(&Query) -> Option<Fault> + Send>;
+
+/// The server of the network that a request went to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Site {
+    /// The relay and the directory.
+    Relay,
+    Pds(usize),
+}
+
+/// A request to a server of the network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// The last part of the path: an NSID, or a DID at the directory.
+    pub method: String,
+    /// `repo` or `did`.
+    pub did: String,
+    pub collection: String,
+    pub cursor: Option<String>,
+    pub limit: usize,
+}
+
+/// How a request fails, or what is wrong with its answer.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    Status(u16, Vec<(&'static str, String)>, String),
+    /// The connection breaks in the middle of the body.
+    Reset,
+    /// A page of a proxy, with status 200.
+    Html,
+    WrongCids,
+    /// The records are those of another repo.
+    WrongDids,
+    /// The records of the page in ascending order.
+    Unordered,
+    /// The cursor of the request again, or one that never changes.
+    SameCursor,
+    /// Always the first page, with new cursors.
+    Endless,
+    /// The right answer, determined at once, but sent when the value is `true`.
+    Until(watch::Receiver<bool>),
+}
+
+/// The running network. Cheap to clone.
+#[derive(Clone)]
+pub struct RepoNetwork {
+    state: Arc<Mutex<State>>,
+    relay: SocketAddr,
+    pdss: Arc<[SocketAddr]>,
+}
+
+impl fmt::Debug for RepoNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RepoNetwork")
+            .field("relay", &self.relay)
+            .field("pdss", &self.pdss)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    repos: BTreeMap<String, Repo>,
+    documents: HashMap<String, Value>,
+    faults: HashMap<Site, Choose>,
+    queries: Vec<(Site, Query)>,
+    last_rev: u64,
+    repos_per_page: usize,
+}
+
+#[derive(Default)]
+struct Repo {
+    pds: usize,
+    rev: u64,
+    /// The error that its PDS answers with.
+    error: Option<&'static str>,
+    /// Collection, record key, record.
+    records: BTreeMap<String, BTreeMap<String, Value>>,
+}
+
+impl RepoNetwork {
+    /// Starts the relay and `count` PDSs.
+    pub async fn start(count: usize) -> Self {
+        let state = Arc::new(Mutex::new(State { repos_per_page: 1_000, ..State::default() }));
+        let relay = serve(Site::Relay, Arc::clone(&state)).await;
+        let mut pdss = Vec::new();
+        for n in 0..count {
+            pdss.push(serve(Site::Pds(n), Arc::clone(&state)).await);
+        }
+        Self { state, relay, pdss: pdss.into() }
+    }
+
+    /// The URL of the relay and of the directory.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.relay)
+    }
+
+    pub fn pds_url(&self, pds: usize) -> String {
+        format!("http://{}", self.pdss[pds])
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates an account, or moves it with its records.
+    pub fn account(&self, did: &str, pds: usize) {
+        let url = self.pds_url(pds);
+        self.document(did, document(did, &url));
+        self.state().repos.entry(did.to_owned()).or_default().pds = pds;
+    }
+
+    /// Sets the document of a DID.
+    pub fn document(&self, did: &str, document: Value) {
+        self.state().documents.insert(did.to_owned(), document);
+    }
+
+    /// Creates or updates a record. Returns the rev.
+    pub fn put(&self, did: &str, collection: &str, rkey: &str, record: Value) -> String {
+        self.commit(did, |repo| {
+            repo.records.entry(collection.to_owned()).or_default().insert(rkey.to_owned(), record);
+        })
+    }
+
+    /// Creates `count` records with the keys `0000`, `0001` and so on.
+    pub fn fill(&self, did: &str, collection: &str, count: usize) {
+        for n in 0..count {
+            self.put(did, collection, &format!("{n:04}"), json!({ "$type": collection, "n": n }));
+        }
+    }
+
+    /// Deletes a record. Returns the rev.
+    pub fn delete(&self, did: &str, collection: &str, rkey: &str) -> String {
+        self.commit(did, |repo| {
+            let records = repo.records.get_mut(collection).expect("the collection exists");
+            records.remove(rkey).expect("the record exists");
+        })
+    }
+
+    fn commit(&self, did: &str, change: impl FnOnce(&mut Repo)) -> String {
+        let mut state = self.state();
+        state.last_rev += 1;
+        let rev = FIRST_REV + state.last_rev;
+        let repo = state.repos.get_mut(did).expect("the account exists");
+        change(repo);
+        repo.rev = rev;
+        tid(rev, 0)
+    }
+
+    /// Makes the PDS of an account answer with an error such as `RepoDeactivated`, or no longer.
+    pub fn set_error(&self, did: &str, error: Option<&'static str>) {
+        self.state().repos.get_mut(did).expect("the account exists").error = error;
+    }
+
+    /// Chooses which requests to a server fail; replaces an earlier choice.
+    pub fn faults(&self, site: Site, choose: impl FnMut(&Query) -> Option<Fault> + Send + 'static) {
+        self.state().faults.insert(site, Box::new(choose));
+    }
+
+    /// Makes the first `count` requests to a server fail.
+    pub fn fail_first(&self, site: Site, count: usize, fault: Fault) {
+        let mut left = count;
+        self.faults(site, move |_| {
+            left = left.checked_sub(1)?;
+            Some(fault.clone())
+        });
+    }
+
+    /// Repairs all servers.
+    pub fn repair(&self) {
+        self.state().faults.clear();
+    }
+
+    /// Sets how many repos the relay lists on a page.
+    pub fn set_repos_per_page(&self, count: usize) {
+        self.state().repos_per_page = count;
+    }
+
+    /// The requests so far to a server, in order.
+    pub fn queries(&self, site: Site) -> Vec<Query> {
+        self.state().queries.iter().filter(|(at, _)| *at == site).map(|(_, query)| query.clone()).collect()
+    }
+
+    /// The records of a collection: their URIs and CIDs.
+    pub fn records(&self, collection: &str) -> BTreeMap<String, String> {
+        let state = self.state();
+        let of = |(did, repo): (&String, &Repo)| {
+            let records = repo.records.get(collection).into_iter().flatten();
+            let named = records.map(|(rkey, record)| (uri(did, collection, rkey), cid_of(record)));
+            named.collect::<Vec<_>>()
+        };
+        state.repos.iter().flat_map(of).collect()
+    }
+}
+
+/// The DID document of an account at a PDS.
+pub fn document(did: &str, pds: &str) -> Value {
+    json!({ "id": did, "service": [
+        { "id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": pds }] })
+}
+
+fn uri(did: &str, collection: &str, rkey: &str) -> String {
+    format!("at://{did}/{collection}/{rkey}")
+}
+
+async fn serve(site: Site, state: Arc<Mutex<State>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            let state = Arc::clone(&state);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let state = Arc::clone(&state);
+                async move { Ok::<_, Infallible>(answer(site, &state, &Query::of(&request)).await) }
+            });
+            let http = hyper::server::conn::http1::Builder::new();
+            tokio::spawn(http.serve_connection(TokioIo::new(connection), service));
+        }
+    });
+    address
+}
+
+impl Query {
+    fn of(request: &Request<Incoming>) -> Self {
+        let path = request.uri().path();
+        let method = path.rsplit('/').next().unwrap_or_default().to_owned();
+        let mut query = Self { method, ..Self::default() };
+        for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
+            match &*name {
+                "repo" | "did" => query.did = value.into_owned(),
+                "collection" => query.collection = value.into_owned(),
+                "cursor" => query.cursor = Some(value.into_owned()),
+                "limit" => query.limit = value.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+        query
+    }
+}
+
+async fn answer(site: Site, state: &Mutex<State>, query: &Query) -> Response<Body> {
+    let (fault, (status, body)) = {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.queries.push((site, query.clone()));
+        let fault = state.faults.get_mut(&site).and_then(|choose| choose(query));
+        let right = match site {
+            Site::Relay => state.relay(query),
+            Site::Pds(pds) => state.pds(pds, query, fault.as_ref()),
+        };
+        (fault, right)
+    };
+    match fault {
+        Some(Fault::Status(status, headers, body)) => respond(status, &headers, body),
+        Some(Fault::Html) => respond(200, &[], "<html><body>down for maintenance</body></html>".to_owned()),
+        Some(Fault::Reset) => broken(&body.to_string()),
+        Some(Fault::Until(mut open)) => {
+            // Fails when the test has ended.
+            let _ = open.wait_for(|open| *open).await;
+            respond(status, &[], body.to_string())
+        }
+        _ => respond(status, &[], body.to_string()),
+    }
+}
+
+fn respond(status: u16, headers: &[(&'static str, String)], body: String) -> Response<Body> {
+    let mut response = Response::builder().status(status).header("content-type", "application/json");
+    for (name, value) in headers {
+        response = response.header(*name, value);
+    }
+    let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed();
+    response.body(body).expect("a response")
+}
+
+/// A response whose connection breaks after half of the body.
+fn broken(body: &str) -> Response<Body> {
+    let half = Bytes::copy_from_slice(&body.as_bytes()[..body.len() / 2]);
+    let frames = [Ok(Frame::data(half)), Err(io::Error::other("broken by the test"))];
+    Response::new(BoxBody::new(StreamBody::new(stream::iter(frames))))
+}
+
+fn refuse(error: &str) -> (u16, Value) {
+    (400, json!({ "error": error, "message": "refused by the stand-in" }))
+}
+
+impl State {
+    fn relay(&self, query: &Query) -> (u16, Value) {
+        if query.method != "com.atproto.sync.listReposByCollection" {
+            return match self.documents.get(&query.method) {
+                Some(document) => (200, document.clone()),
+                None => (404, json!({ "message": "DID not registered" })),
+            };
+        }
+        let after = query.cursor.as_deref().unwrap_or_default();
+        let has = |repo: &Repo| repo.records.contains_key(&query.collection);
+        let dids = self.repos.iter().filter(|(did, repo)| has(repo) && did.as_str() > after);
+        let page: Vec<_> = dids.map(|(did, _)| did).take(self.repos_per_page).collect();
+        let mut answer = json!({ "repos": page.iter().map(|did| json!({ "did": did })).collect::<Vec<_>>() });
+        if page.len() == self.repos_per_page {
+            answer["cursor"] = page.last().map(|did| did.as_str()).into();
+        }
+        (200, answer)
+    }
+
+    fn pds(&self, pds: usize, query: &Query, fault: Option<&Fault>) -> (u16, Value) {
+        let repo = match self.repos.get(&query.did).filter(|repo| repo.pds == pds) {
+            None => return refuse("RepoNotFound"),
+            Some(Repo { error: Some(error), .. }) => return refuse(error),
+            Some(repo) => repo,
+        };
+        match query.method.as_str() {
+            "com.atproto.sync.getLatestCommit" => {
+                (200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) }))
+            }
+            "com.atproto.repo.listRecords" => (200, records(repo, query, fault)),
+            _ => refuse("MethodNotImplemented"),
+        }
+    }
+}
+
+/// A page of records, the highest record keys first. Like real PDSs, it has a cursor unless it is empty.
+fn records(repo: &Repo, query: &Query, fault: Option<&Fault>) -> Value {
+    let Query { did, collection, .. } = query;
+    let cursor = match fault {
+        Some(Fault::Endless) => None,
+        _ => query.cursor.as_deref(),
+    };
+    let all = repo.records.get(collection).into_iter().flatten().rev();
+    let below = all.filter(|(rkey, _)| cursor.is_none_or(|cursor| rkey.as_str() < cursor));
+    let page: Vec<_> = below.take(query.limit.min(MAX_PAGE)).collect();
+    let last = page.last().map(|(rkey, _)| (*rkey).clone());
+    let author =
+        if matches!(fault, Some(Fault::WrongDids)) { "did:plc:someoneelsesomeoneelsesom" } else { did };
+    let mut records: Vec<Value> = page
+        .iter()
+        .map(|(rkey, record)| {
+            let wrong = json!({ "another": "record" });
+            let cid = cid_of(if matches!(fault, Some(Fault::WrongCids)) { &wrong } else { record });
+            json!({ "uri": uri(author, collection, rkey), "cid": cid, "value": record })
+        })
+        .collect();
+    if matches!(fault, Some(Fault::Unordered)) {
+        records.reverse();
+    }
+    let mut answer = json!({ "records": records });
+    let next = match fault {
+        Some(Fault::SameCursor) => Some(query.cursor.clone().unwrap_or_else(|| "zzzz".to_owned())),
+        Some(Fault::Endless) => Some(format!("{}+", query.cursor.as_deref().unwrap_or_default())),
+        _ => last,
+    };
+    if let Some(next) = next {
+        answer["cursor"] = next.into();
+    }
+    answer
+}
