@@ -121,9 +121,9 @@ pub struct Answer {
 /// The author of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// This server, or a PDS on the caller's behalf: JSON.
+    /// This server, or a PDS through one of this server's own methods: JSON.
     Local,
-    /// The method's authority: an unchecked body with the type that it names.
+    /// The method's authority or the caller's PDS: an unchecked body with the type that it names.
     Forwarded { content_type: Option<HeaderValue> },
 }
 

@@ -71,7 +71,6 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::http::response::Body;
 

@@ -1,7 +1,5 @@
 //! Record events: runs the script that decides on one change of the index.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
@@ -12,14 +10,11 @@ use crate::atproto::{RecordUri, record};
 use crate::events::Event;
 use crate::indexing::{EarlyDecision, RecordAction, RecordEvent, RecordScriptRunner};
 use crate::scripts::{
-    CompiledScript, FailureKind, Invocation, Outcome, ReturnKind, ScriptFailure, TriggerEvent,
+    CompiledScript, FailureKind, Invocation, Lineage, Outcome, ReturnKind, ScriptFailure, TriggerEvent,
 };
 use crate::store::dead_letters::Letter;
 use crate::store::index::{Change, Upsert};
 use crate::trigger::TriggerKind;
-
-/// How long a write waits for its record script. After that, the stream's event runs the script.
-const EARLY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a script decided on a record event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +74,16 @@ impl EventScripts {
         script: &CompiledScript,
         event: &RecordEvent,
     ) -> Result<Verdict, ScriptFailure> {
+        self.attempt_within(script, event, None).await
+    }
+
+    /// As [`Self::attempt`]. With a lineage, the caller has a place among the runs.
+    async fn attempt_within(
+        &self,
+        script: &CompiledScript,
+        event: &RecordEvent,
+        lineage: Option<&Lineage>,
+    ) -> Result<Verdict, ScriptFailure> {
         let uri = event.change.uri();
         let text = uri.to_string();
         let invocation = Invocation {
@@ -90,9 +95,14 @@ impl EventScripts {
                 rkey: uri.rkey.as_str(),
                 record: record_of(&event.change).map(|record| &record[..]),
             }),
+            lineage,
             ..Invocation::default()
         };
-        let mut outcome = self.run(script, &invocation).await?;
+        let runtime = &self.0.runtime;
+        let mut outcome = match lineage {
+            None => self.run(script, &invocation).await?,
+            Some(_) => runtime.engine.run(script, invocation, &runtime.services).await?,
+        };
         if let (ReturnKind::Table, Some(repos)) = (outcome.shape, &self.0.runtime.services.repos) {
             outcome.body = repos.record_with_arrays(uri.collection.as_str(), outcome.body);
         }
@@ -125,8 +135,10 @@ impl EventScripts {
     async fn decide_record_early(&self, event: RecordEvent) -> Option<EarlyDecision> {
         let uri = event.change.uri();
         let script = self.record_script(uri.collection.as_str(), event.action)?;
+        // The run that writes holds an instance: waiting for a place that only such runs give back would end nowhere.
+        let _permit = self.0.runs.try_acquire().ok()?;
         let early = self.0.early.begin(&event.change).await;
-        match self.attempt(&script, &event).await {
+        match self.attempt_within(&script, &event, Some(&Lineage::of_write(script.trigger().kind()))).await {
             Ok(verdict) => {
                 self.log_run(&script, &event, &uri, &verdict, 1);
                 Some(EarlyDecision { change: verdict.apply(event.change), event: early })
@@ -195,21 +207,28 @@ impl RecordScriptRunner for EventScripts {
     }
 
     fn decide_early(&self, event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>> {
-        Box::pin(async move {
-            let decision = tokio::time::timeout(EARLY_PATIENCE, self.decide_record_early(event));
-            decision.await.ok().flatten()
-        })
+        Box::pin(self.decide_record_early(event))
     }
 
-    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
+    fn puts_are_alike(&self, change: &Change) -> bool {
+        let collection = collection_of(change);
+        let id =
+            |action| self.record_script(collection, action).map(|script| script.trigger().id().to_owned());
+        id(RecordAction::Create) == id(RecordAction::Update)
+    }
+
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
         Box::pin(async move {
+            if self.0.early.is_indexed(&event.change).await {
+                return None;
+            }
             let uri = event.change.uri();
             if let Some(script) = self.record_script(uri.collection.as_str(), event.action) {
                 let message = "too many events were queued for record scripts";
                 let failure = ScriptFailure::new(FailureKind::Busy, message);
                 self.dead_letter_record(&script, &event, &uri, FinalFailure { failure, attempts: 0 }).await;
             }
-            event.change
+            Some(event.change)
         })
     }
 }

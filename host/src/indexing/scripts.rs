@@ -61,8 +61,11 @@ pub trait RecordScriptRunner: Send + Sync + 'static {
     /// or takes long: the stream's event runs it again, with retries.
     fn decide_early(&self, event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>>;
 
-    /// Dead-letters the event and returns its change unmodified. Called when too many changes are queued.
-    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change>;
+    /// Whether the same script, or none, decides on creates and updates of this record. A put may be either.
+    fn puts_are_alike(&self, change: &Change) -> bool;
+
+    /// Dead-letters the event and returns its change unmodified, or nothing when it was decided early. Called when too many changes are queued.
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>>;
 }
 
 /// An implementation without any scripts.
@@ -86,7 +89,11 @@ impl RecordScriptRunner for NoScripts {
         Box::pin(async { None })
     }
 
-    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
-        Box::pin(async move { event.change })
+    fn puts_are_alike(&self, _change: &Change) -> bool {
+        true
+    }
+
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
+        Box::pin(async move { Some(event.change) })
     }
 }

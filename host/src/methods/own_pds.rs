@@ -1,5 +1,9 @@
 //! Forwards a call to the caller's own PDS with their session, and indexes what it wrote (auth-and-clients.md §8).
 
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use serde_json::{Map, Value};
+
 use super::{Failure, json_input, pds_session};
 use crate::app::App;
 use crate::http::Error;
@@ -7,7 +11,6 @@ use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
 use crate::pds::{RepoWrites, Session, StandardCall};
 use crate::repos::RecordScripts;
 use crate::xrpc::{Answer, Call, Origin};
-use http::header::CONTENT_TYPE;
 
 /// Calls the caller's PDS. Its response is the answer, whatever its status.
 ///
@@ -35,8 +38,20 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     {
         mirror(app, &session, writes, &response.body).await;
     }
+    let mut body = response.body;
+    if matches!(requested, StandardCall::Session) && !agent.may_read_email() {
+        body = without_email(&body);
+    }
     let content_type = response.headers.get(CONTENT_TYPE).cloned();
-    Ok(Answer { status: response.status, body: response.body, origin: Origin::Forwarded { content_type } })
+    Ok(Answer { status: response.status, body, origin: Origin::Forwarded { content_type } })
+}
+
+/// The answer of `getSession` without the email address. The PDS knows the scopes that the session was made with, and
+/// the application may have lost some since.
+fn without_email(body: &[u8]) -> Bytes {
+    let Ok(mut account) = serde_json::from_slice::<Map<String, Value>>(body) else { return Bytes::new() };
+    account.retain(|name, _| !name.starts_with("email"));
+    Value::Object(account).to_string().into()
 }
 
 /// Indexes what the PDS has accepted. A response that can't be read is left to the stream, which delivers the writes too.

@@ -68,11 +68,20 @@ impl OwnKeys {
         )
     }
 
-    /// The key with an id; `None` when it was deleted.
+    /// The key with an id; `None` when it was deleted, even if sessions have yet to be revoked with it.
     ///
     /// # Errors
     /// As [`Self::signing`].
     pub async fn get(&self, kid: &str) -> Result<Option<OwnKey>, StoreError> {
+        let row = instance_oauth_keys::get(&self.db, kid).await?;
+        row.filter(|row| row.status != REVOKED).map(|row| self.open(&row)).transpose()
+    }
+
+    /// As [`Self::get`], also a deleted key, for the revocation of its sessions.
+    ///
+    /// # Errors
+    /// As [`Self::signing`].
+    pub async fn get_for_revocation(&self, kid: &str) -> Result<Option<OwnKey>, StoreError> {
         instance_oauth_keys::get(&self.db, kid).await?.map(|row| self.open(&row)).transpose()
     }
 

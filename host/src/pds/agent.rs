@@ -75,7 +75,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// As [`Self::write`].
     pub async fn write_with_response(&self, write: &Write) -> Result<(CommitResult, Bytes), PdsError> {
-        self.check_write(write)?;
+        self.check_write(write, false)?;
         let (method, record) = match &write.action {
             WriteAction::Create(record) => ("com.atproto.repo.createRecord", Some(record)),
             WriteAction::Put(record) => ("com.atproto.repo.putRecord", Some(record)),
@@ -104,7 +104,7 @@ impl<'a> Agent<'a> {
     pub async fn apply_writes(&self, writes: &[Write]) -> Result<CommitResult, PdsError> {
         let mut list = Vec::with_capacity(writes.len());
         for write in writes {
-            self.check_write(write)?;
+            self.check_write(write, true)?;
             let (kind, record) = match &write.action {
                 WriteAction::Create(record) => ("create", Some(record)),
                 WriteAction::Put(record) => ("update", Some(record)),
@@ -185,12 +185,12 @@ impl<'a> Agent<'a> {
     }
 
     /// Refuses a write that the session's scopes don't allow. A put without `swap` needs the permission to create too,
-    /// because it creates the record where there is none.
-    pub(super) fn check_write(&self, write: &Write) -> Result<(), PdsError> {
+    /// because it creates the record where there is none; an update of a batch does not.
+    pub(super) fn check_write(&self, write: &Write, is_batch: bool) -> Result<(), PdsError> {
         let actions: &[RepoAction] = match (&write.action, &write.swap) {
             (WriteAction::Create(_), _) => &[RepoAction::Create],
-            (WriteAction::Put(_), None) => &[RepoAction::Create, RepoAction::Update],
-            (WriteAction::Put(_), Some(_)) => &[RepoAction::Update],
+            (WriteAction::Put(_), None) if !is_batch => &[RepoAction::Create, RepoAction::Update],
+            (WriteAction::Put(_), _) => &[RepoAction::Update],
             (WriteAction::Delete, _) => &[RepoAction::Delete],
         };
         let collection = write.collection.as_str();

@@ -7,7 +7,7 @@ use super::agent::{CallKind, JSON, WRITE_LIMITS};
 use super::answer::Refusal;
 use super::standard::StandardCall;
 use super::{Agent, PdsError};
-use crate::atproto::scope::{AccountAction, Need};
+use crate::atproto::scope::{AccountAction, AccountAttribute, Need};
 use crate::net::{FetchedResponse, Limits};
 
 impl Agent<'_> {
@@ -31,10 +31,17 @@ impl Agent<'_> {
         self.with_deadline(CallKind::Call, self.request(verb, path, input, limits)).await
     }
 
+    /// Whether the session may read the account's email address.
+    pub fn may_read_email(&self) -> bool {
+        let need = Need::Account { attribute: AccountAttribute::Email, action: AccountAction::Read };
+        self.check(&need, String::new).is_ok()
+    }
+
     fn check_call(&self, call: &StandardCall) -> Result<(), PdsError> {
         match call {
             StandardCall::Write(requested) => {
-                requested.writes.iter().try_for_each(|write| self.check_write(write))
+                let check = |write| self.check_write(write, requested.is_batch);
+                requested.writes.iter().try_for_each(check)
             }
             StandardCall::ServiceToken { audience, method } => {
                 let method = method.as_deref();
@@ -55,7 +62,7 @@ impl Agent<'_> {
                 self.check(&Need::Method { name }, || format!("rpc:{name}?aud=*"))
             }
             StandardCall::Unscoped if self.has_scopes() => Err(PdsError::Refused(Refusal::unscoped())),
-            StandardCall::Read | StandardCall::Unscoped => Ok(()),
+            StandardCall::Read | StandardCall::Session | StandardCall::Unscoped => Ok(()),
         }
     }
 }

@@ -102,7 +102,10 @@ impl Vault {
         let count = due.len();
         let mut attempts = stream::iter(due).map(|row| self.attempt(row)).buffer_unordered(CONCURRENT);
         while let Some(attempt) = attempts.next().await {
-            attempt?;
+            // The others go on: what was begun is not due again for minutes.
+            if let Err(error) = attempt {
+                tracing::warn!(%error, "the end of a revocation could not be stored; it is repeated");
+            }
         }
         Ok(count)
     }
@@ -158,7 +161,7 @@ impl Vault {
             (Some(kid), Some(sealed)) => {
                 ClientCredentials { client_id, key: Some((kid.clone(), self.open_client_key(kid, sealed)?)) }
             }
-            (Some(kid), None) => self.own_credentials(kid, client_id).await?,
+            (Some(kid), None) => self.own_revocation_credentials(kid, client_id).await?,
         };
         self.revoke_tokens(&row.issuer, &client, &row.key_id, &row.sealed, &row.sealed_key).await
     }

@@ -23,6 +23,8 @@ pub struct InvalidCall(String);
 pub enum StandardCall {
     /// Reads what is public, or what every session may read.
     Read,
+    /// `getSession`: the account, with its email address if the scopes allow that.
+    Session,
     Write(RepoWrites),
     /// `getServiceAuth`: a token for a method of another server, or for all its methods.
     ServiceToken {
@@ -45,7 +47,7 @@ pub struct RepoWrites {
     /// The repo that the body names: a DID or a handle.
     pub repo: String,
     pub writes: Vec<Write>,
-    is_batch: bool,
+    pub(super) is_batch: bool,
 }
 
 impl RepoWrites {
@@ -94,11 +96,10 @@ impl StandardCall {
             "repo.applyWrites" => Self::Write(batch(input.unwrap_or_default())?),
             "repo.importRepo" => Self::Account(AccountAttribute::Repo),
             "server.getServiceAuth" => {
-                let param =
-                    |name| params.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+                let audience = single_param(params, "aud")?;
                 let audience =
-                    param("aud").ok_or_else(|| InvalidCall("the parameter aud is missing".to_owned()))?;
-                Self::ServiceToken { audience, method: param("lxm") }
+                    audience.ok_or_else(|| InvalidCall("the parameter aud is missing".to_owned()))?;
+                Self::ServiceToken { audience, method: single_param(params, "lxm")? }
             }
             "server.confirmEmail" | "server.requestEmailConfirmation" | "server.requestEmailUpdate" => {
                 Self::Account(AccountAttribute::Email)
@@ -119,8 +120,8 @@ impl StandardCall {
             | "label.queryLabels"
             | "lexicon.resolveLexicon"
             | "server.checkAccountStatus"
-            | "server.describeServer"
-            | "server.getSession" => Self::Read,
+            | "server.describeServer" => Self::Read,
+            "server.getSession" => Self::Session,
             name if name.starts_with("sync.") => Self::Read,
             _ => Self::Unscoped,
         })
@@ -160,6 +161,16 @@ struct BatchWrite {
     collection: String,
     rkey: Option<String>,
     value: Option<Box<RawValue>>,
+}
+
+/// The value of a parameter that may not repeat: the scopes are checked for one value, and the PDS may take another.
+fn single_param(params: &[(String, String)], name: &str) -> Result<Option<String>, InvalidCall> {
+    let mut values = params.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(InvalidCall(format!("the parameter {name} is repeated")));
+    }
+    Ok(first)
 }
 
 fn invalid(error: impl std::fmt::Display) -> InvalidCall {
@@ -293,7 +304,12 @@ mod tests {
             let error = read(&format!("com.atproto.repo.{method}"), &input).unwrap_err().to_string();
             assert!(error.contains(why), "{method} {input}: {error}");
         }
-        assert!(read("com.atproto.server.getServiceAuth", &json!({})).is_err());
+        let method = Nsid::try_from("com.atproto.server.getServiceAuth").unwrap();
+        let param = |name: &str| (name.to_owned(), "did:web:x.example#y".to_owned());
+        for params in [&[][..], &[param("aud"), param("aud")], &[param("aud"), param("lxm"), param("lxm")]] {
+            assert!(StandardCall::read(&method, params, None).is_err(), "{params:?}");
+        }
+        assert!(StandardCall::read(&method, &[param("aud")], None).is_ok());
     }
 
     #[test]

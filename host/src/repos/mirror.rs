@@ -1,12 +1,19 @@
 //! Mirrors writes in the index: what a PDS has accepted can be read here at once. The same event from the stream has the
 //! same `rev` and changes nothing.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::{IndexAccess, LocalError, Repos, WrittenRecord, upsert};
 use crate::atproto::{Cid, Did, RecordUri, Tid, record};
 use crate::indexing::{EarlyDecision, RecordAction, RecordEvent};
 use crate::pds::{CommitResult, Write, WriteAction};
 use crate::store::index::{Change, Delete};
 use crate::store::records::get;
+
+/// How long the writes of one commit wait for their record scripts together. After that, the stream's events run them.
+const SCRIPT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether a mirrored write runs the record script that decides about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +37,7 @@ impl Repos {
         scripts: RecordScripts,
     ) -> Vec<Option<WrittenRecord>> {
         let mut all = Vec::with_capacity(writes.len());
+        let deadline = Instant::now() + SCRIPT_PATIENCE;
         for (write, reported) in writes.iter().zip(committed.records) {
             let fits = write.fits(repo, reported.as_ref());
             let Write { collection, rkey, action, .. } = write;
@@ -43,7 +51,7 @@ impl Repos {
             };
             if let Some(WrittenRecord { uri, cid }) = &written
                 && fits
-                && let Err(error) = self.mirror(uri, action, *cid, committed.rev, scripts).await
+                && let Err(error) = self.mirror((uri, action, *cid, committed.rev), scripts, deadline).await
             {
                 tracing::warn!(%uri, %error, "a write could not be mirrored; it is indexed when the stream delivers it");
             }
@@ -55,11 +63,9 @@ impl Repos {
     /// An untracked collection is not mirrored, because later changes would be missed.
     async fn mirror(
         &self,
-        uri: &RecordUri,
-        action: &WriteAction,
-        cid: Option<Cid>,
-        rev: Option<Tid>,
+        (uri, action, cid, rev): (&RecordUri, &WriteAction, Option<Cid>, Option<Tid>),
         scripts: RecordScripts,
+        deadline: Instant,
     ) -> Result<(), LocalError> {
         if !self.0.registry.snapshot().is_tracked(uri.collection.as_str()) {
             return Ok(());
@@ -74,12 +80,18 @@ impl Repos {
         if index.scripts.is_idle() {
             return self.submit(change).await;
         }
+        if matches!(action, WriteAction::Put(_)) && !index.scripts.puts_are_alike(&change) {
+            // Which script decides depends on whether the repo had the record, which only the stream says.
+            return Ok(());
+        }
         let action = self.record_action(uri, action).await?;
         match (index.scripts.wants(action, &change), scripts) {
             (false, _) => self.submit(change).await,
             // Without the commit's `rev` the event can't be recognised when the stream delivers it.
             (true, RecordScripts::Now) if is_reported => {
-                self.decide(index, RecordEvent { action, change }).await
+                // The commit is made: a caller who waits longer would take it for a failure.
+                let decided = self.decide(index, RecordEvent { action, change });
+                tokio::time::timeout_at(deadline, decided).await.unwrap_or(Ok(()))
             }
             (true, _) => Ok(()),
         }

@@ -256,7 +256,7 @@ crate::in_both_worlds! {
             "version": env!("CARGO_PKG_VERSION"),
             "database_backend": backend,
             "jetstream_url": world.stream.url(),
-            "relay_url": "http://127.0.0.1:9",
+            "relay_url": world.network.url(),
             "plc_url": world.plc.url(),
             // That of the tests' servers.
             "default_rate_limit_capacity": 1_000_000,

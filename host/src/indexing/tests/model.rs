@@ -207,6 +207,10 @@ impl RecordScriptRunner for SlowScripts {
         Box::pin(async { None })
     }
 
+    fn puts_are_alike(&self, _change: &Change) -> bool {
+        true
+    }
+
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
         Box::pin(async move {
             let number = match &event.change {
@@ -218,8 +222,8 @@ impl RecordScriptRunner for SlowScripts {
         })
     }
 
-    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Change> {
-        Box::pin(async move { event.change })
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
+        Box::pin(async move { Some(event.change) })
     }
 }
 

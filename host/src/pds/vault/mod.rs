@@ -245,19 +245,22 @@ impl Vault {
                 Some((kid.clone(), self.open_client_key(kid, &key.sealed)?))
             }
             // A login at the instance itself.
-            (None, Some(kid)) => return self.own_credentials(kid, row.oauth_client_id.clone()).await,
+            (None, Some(kid)) => {
+                let key = self.0.own_keys.get(kid).await?.ok_or(RenewError::NoClientKey)?;
+                return Ok(key.credentials(row.oauth_client_id.clone()));
+            }
             (_, None) => None,
         };
         Ok(ClientCredentials { client_id: row.oauth_client_id.clone(), key })
     }
 
-    /// How the instance authenticates with its own key of this id, as the client `client_id`.
-    pub(super) async fn own_credentials(
+    /// How the instance authenticates with its own key of this id, as the client `client_id`, to revoke a session.
+    pub(super) async fn own_revocation_credentials(
         &self,
         kid: &str,
         client_id: String,
     ) -> Result<ClientCredentials, RenewError> {
-        let key = self.0.own_keys.get(kid).await?.ok_or(RenewError::NoClientKey)?;
+        let key = self.0.own_keys.get_for_revocation(kid).await?.ok_or(RenewError::NoClientKey)?;
         Ok(key.credentials(client_id))
     }
 

@@ -40,6 +40,11 @@ impl Lineage {
         }
     }
 
+    /// For a run that another run may wait for because it has made a write.
+    pub fn of_write(kind: TriggerKind) -> Self {
+        Self::root(kind).nested()
+    }
+
     /// For a run that a run of this lineage calls.
     pub(in crate::scripts) fn nested(&self) -> Self {
         let deadline = self.deadline.min(Instant::now() + limits::RUN_TIME);
