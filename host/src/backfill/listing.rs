@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::failure::Failure;
+use super::request::PAGE_RECORDS;
 use crate::atproto::{Nsid, RecordKey};
 use crate::store::backfill::{CollectionPosition, KeyRange};
 
@@ -23,6 +24,8 @@ pub(super) struct Listing {
     is_ordered: bool,
     pub(super) is_done: bool,
     pub(super) records: i64,
+    /// Records of the next page.
+    pub(super) limit: usize,
     pages: u32,
     hasher: RandomState,
     /// Hashes of the cursors that the PDS gave.
@@ -49,6 +52,7 @@ impl Listing {
             is_ordered: true,
             is_done: false,
             records: 0,
+            limit: PAGE_RECORDS,
             pages: 0,
             hasher: RandomState::new(),
             cursors: HashSet::new(),

@@ -18,6 +18,7 @@ use crate::identity::Resolver;
 use crate::indexing::{
     Candidate, Claim, RecordAction, RecordChecker, RecordEvent, RecordScriptRunner, WriterHandle,
 };
+use crate::lexicons::Registry;
 use crate::net::Client;
 use crate::store::backfill::{self, IndexedRow, KeyRange};
 use crate::store::index::{Change, Delete};
@@ -44,6 +45,7 @@ pub(super) struct RepoReader {
     pub(super) checker: Arc<RecordChecker>,
     /// The job's `seq`.
     pub(super) job: i64,
+    pub(super) registry: Arc<Registry>,
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.
     pub(super) records: Arc<AtomicI64>,
@@ -136,8 +138,11 @@ impl RepoReader {
         for at in 0..repo.listings.len() {
             let mut gone = Vec::new();
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
-                let fetched = server.records(&repo.did, &listing.collection, listing.cursor());
-                let ended = match self.or_stop(fetched).await {
+                let mut limit = listing.limit;
+                let fetched = server.records(&repo.did, &listing.collection, listing.cursor(), &mut limit);
+                let fetched = self.or_stop(fetched).await;
+                listing.limit = limit;
+                let ended = match fetched {
                     Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone).await,
                     Ok(Err(failure)) => Err(Break::Failed(failure)),
                     Err(stopped) => Err(stopped),
@@ -149,7 +154,7 @@ impl RepoReader {
                     let is_broken =
                         matches!(&ended, Err(Break::Failed(failure)) if !failure.kind.is_retryable());
                     if listing.is_ordered() && !is_broken {
-                        self.apply(gone).await?;
+                        self.commit(self.decide(gone).await).await?;
                     }
                 }
                 ended?;
@@ -177,6 +182,11 @@ impl RepoReader {
     ) -> Result<(), Break> {
         let RecordPage { cursor, records, malformed } = page;
         let collection = listing.collection.clone();
+        if !self.registry.snapshot().is_tracked(collection.as_str()) {
+            // The lexicon was deleted meanwhile.
+            listing.is_done = true;
+            return Ok(());
+        }
         let listed = records.len();
         let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
             .into_iter()
@@ -233,7 +243,8 @@ impl RepoReader {
         metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
             .increment((listed + malformed) as u64 - valid);
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
-        self.apply(changes).await?;
+        let decided = self.or_stop(self.decide(changes)).await?;
+        self.commit(decided).await?;
         let valid = valid as i64;
         self.records.fetch_add(valid, Ordering::Relaxed);
         Ok(listing.advance(keys.last(), cursor, valid)?)
@@ -260,8 +271,8 @@ impl RepoReader {
         }
     }
 
-    /// Lets record scripts decide about the changes, and commits them.
-    async fn apply(&self, changes: Vec<Change>) -> Result<(), Break> {
+    /// Lets record scripts decide about the changes.
+    async fn decide(&self, changes: Vec<Change>) -> Vec<Change> {
         let mut decided = Vec::with_capacity(changes.len());
         for change in changes {
             let action = match change {
@@ -274,7 +285,11 @@ impl RepoReader {
                 decided.extend(self.scripts.decide(RecordEvent { action, change }).await);
             }
         }
-        self.writer.submit_all(decided).await.map_err(|_| Break::WriterClosed)
+        decided
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<(), Break> {
+        self.writer.submit_all(changes).await.map_err(|_| Break::WriterClosed)
     }
 
     /// Saves the position in a repo, after the records before it were committed.

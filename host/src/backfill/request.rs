@@ -16,7 +16,7 @@ use crate::net::{Client, Limits, NetError};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Records of one page: the most that PDSs give.
-const PAGE_RECORDS: usize = 100;
+pub(super) const PAGE_RECORDS: usize = 100;
 
 /// Bytes of one page. Larger pages are asked for in smaller parts; a record alone has at most 1 MiB.
 const PAGE_BYTES: usize = 4 << 20;
@@ -98,14 +98,14 @@ impl Server<'_> {
             .map_err(|_| Failure::new(ErrorKind::PdsServerError, "the latest commit has no valid rev"))
     }
 
-    /// A page of a collection's records. A page that is too large is asked for in smaller parts.
+    /// A page of at most `limit` records of a collection. Lowers the limit if the page is too large.
     pub(super) async fn records(
         &self,
         did: &Did,
         collection: &Nsid,
         cursor: Option<&str>,
+        limit: &mut usize,
     ) -> Result<RecordPage, Failure> {
-        let mut limit = PAGE_RECORDS;
         loop {
             let text = limit.to_string();
             let mut query =
@@ -114,7 +114,7 @@ impl Server<'_> {
             match self.try_get("com.atproto.repo.listRecords", &query).await {
                 Ok(body) => return record_page(&body),
                 Err(GetError::Failed(failure)) => return Err(failure),
-                Err(GetError::TooLarge) if limit > 1 => limit /= 5,
+                Err(GetError::TooLarge) if *limit > 1 => *limit = (*limit / 5).max(1),
                 Err(GetError::TooLarge) => {
                     return Err(Failure::other(format!(
                         "a page of one record is larger than {PAGE_BYTES} bytes"

@@ -1,5 +1,6 @@
 //! The worker: runs the jobs one after another, on the host that has the lease of backfills.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,17 +103,18 @@ impl Worker {
     async fn watch(&self, job: &ActiveJob, lease: &mut Lease) -> bool {
         let stop = self.drain.child_token();
         let mut running = std::pin::pin!(self.run(job, &stop));
+        // Polled together with the job, which may hold the database connection that this waits for.
+        let mut following = std::pin::pin!(self.follow_status(job, &stop));
         let mut lost = false;
         let ended = loop {
             tokio::select! {
                 ended = &mut running => break ended,
+                never = &mut following => match never {},
                 () = lease.lost(), if !lost => {
                     tracing::warn!(job = job.id, "another host can take the backfill job: this one has lost the lease");
                     lost = true;
                     stop.cancel();
                 }
-                () = self.backfills.changed.notified() => self.check(job, &stop).await,
-                () = tokio::time::sleep(STATUS_INTERVAL), if !stop.is_cancelled() => self.check(job, &stop).await,
             }
         };
         if let Err(error) = ended {
@@ -122,15 +124,23 @@ impl Worker {
         lost
     }
 
-    /// Stops the job if it is to be paused or cancelled, and settles requests for others.
-    async fn check(&self, job: &ActiveJob, stop: &CancellationToken) {
-        match backfill::status(&self.deps.db, job.seq).await {
-            Ok(status) if status.as_deref() != Some("running") => stop.cancel(),
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, job = job.id, "can't check the status of a backfill job"),
-        }
-        if let Err(error) = self.settle(Some(job.seq)).await {
-            tracing::warn!(%error, "can't pause or cancel waiting backfill jobs");
+    /// Stops the job when it is to be paused or cancelled, and settles requests for others.
+    async fn follow_status(&self, job: &ActiveJob, stop: &CancellationToken) -> Infallible {
+        loop {
+            tokio::select! {
+                () = self.backfills.changed.notified() => {}
+                () = tokio::time::sleep(STATUS_INTERVAL) => {}
+            }
+            match backfill::status(&self.deps.db, job.seq).await {
+                Ok(status) if status.as_deref() != Some("running") => stop.cancel(),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, job = job.id, "can't check the status of a backfill job");
+                }
+            }
+            if let Err(error) = self.settle(Some(job.seq)).await {
+                tracing::warn!(%error, "can't pause or cancel waiting backfill jobs");
+            }
         }
     }
 

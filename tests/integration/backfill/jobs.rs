@@ -120,6 +120,23 @@ in_both_scenes! {
         scene.server.eventually("the event", async |_: &Instance| scene.events().await == ["backfill.cancelled"]).await;
     }
 
+    async fn a_job_whose_lexicon_is_deleted_stores_nothing_more(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 250);
+        let (open, opened) = watch::channel(false);
+        scene.network.faults(Site::Pds(0), move |query| query.cursor.is_some().then(|| Fault::Until(opened.clone())));
+        let id = scene.create(Some(NOTES), None).await;
+        let in_flight = async |server: &Instance| {
+            server.records().await == 100 && scene.network.queries(Site::Pds(0)).len() == 3
+        };
+        scene.server.eventually("the second page is in flight", in_flight).await;
+        let deleted = scene.server.admin(Method::DELETE, &format!("/admin/lexicons/{NOTES}"), None).await;
+        assert!(deleted.status.is_success());
+        open.send_replace(true);
+        let job = scene.wait_for_status(&id, "completed").await;
+        assert_eq!((job.total_records, scene.server.records().await), (Some(100), 100));
+    }
+
     async fn one_job_runs_at_a_time_and_waiting_ones_can_be_stopped(scene) {
         scene.network.account(&account(0), 0);
         scene.network.fill(&account(0), NOTES, 1);

@@ -40,6 +40,20 @@ in_both_scenes! {
         scene.assert_equal(NOTES).await;
     }
 
+    async fn pages_that_are_too_large_are_read_in_parts(scene) {
+        scene.network.account(&account(0), 0);
+        for n in 0..120 {
+            let text = "x".repeat(if n % 2 == 0 { 90_000 } else { 10 });
+            scene.network.put(&account(0), NOTES, &format!("{n:03}"), note(&text));
+        }
+        let (id, job) = scene.backfill().await;
+        assert_eq!((scene.errors(&id).await, job.total_records), (BTreeMap::new(), Some(120)));
+        scene.assert_equal(NOTES).await;
+        let lists = scene.network.queries(Site::Pds(0)).into_iter().filter(|query| query.limit > 0);
+        let limits: Vec<_> = lists.map(|query| query.limit).collect();
+        assert_eq!(limits, [&[100][..], &[20; 7]].concat(), "the smaller size is kept");
+    }
+
     async fn records_with_wrong_cids_are_left_out_and_reported(scene) {
         scene.network.account(&account(0), 0);
         scene.network.fill(&account(0), NOTES, 50);

@@ -43,14 +43,18 @@ pub struct CollectionPosition {
 /// Saves a checkpoint in one transaction.
 pub async fn checkpoint(db: &Db, seq: i64, checkpoint: &Checkpoint) -> Result<(), StoreError> {
     let rows = json_rows(db, "$2");
+    // Upserts of rows that exist: an update with a join may read all repos of the job.
     let resolve = format!(
-        "UPDATE backfill_repos SET pds_endpoint = v.value ->> 1 FROM {rows} \
-         WHERE job = $1 AND did = v.value ->> 0"
+        "INSERT INTO backfill_repos (job, did, pds_endpoint, status) \
+         SELECT $1, v.value ->> 0, v.value ->> 1, 'pending' FROM {rows} WHERE true \
+         ON CONFLICT (job, did) DO UPDATE SET pds_endpoint = excluded.pds_endpoint"
     );
     let finish = format!(
-        "UPDATE backfill_repos SET status = v.value ->> 1, records_fetched = CAST(v.value ->> 2 AS BIGINT), \
-             error_kind = v.value ->> 3, error = v.value ->> 4 FROM {rows} \
-         WHERE job = $1 AND did = v.value ->> 0"
+        "INSERT INTO backfill_repos (job, did, status, records_fetched, error_kind, error) \
+         SELECT $1, v.value ->> 0, v.value ->> 1, CAST(v.value ->> 2 AS BIGINT), v.value ->> 3, v.value ->> 4 \
+         FROM {rows} WHERE true \
+         ON CONFLICT (job, did) DO UPDATE SET status = excluded.status, \
+             records_fetched = excluded.records_fetched, error_kind = excluded.error_kind, error = excluded.error"
     );
     let forget =
         format!("DELETE FROM backfill_pages WHERE job = $1 AND did IN (SELECT v.value ->> 0 FROM {rows})");

@@ -23,20 +23,21 @@ pub async fn delete_details_older_than(db: &Db, before: Timestamp) -> Result<(),
 }
 
 async fn delete(db: &Db, id: Option<&str>, before: Timestamp) -> Result<(), StoreError> {
-    for (table, key) in TABLES {
-        let sql = format!(
-            "DELETE FROM {table} WHERE (job, {key}) IN (SELECT job, {key} FROM {table} WHERE job IN \
-                 (SELECT seq FROM backfill_jobs WHERE completed_at < $1 AND (CAST($2 AS TEXT) IS NULL OR id = $2)) \
-             LIMIT {ROWS_PER_STEP})"
-        );
-        loop {
-            let removed = on!(db, writer, |pool| {
-                let query = sqlx::query(AssertSqlSafe(sql.clone())).bind(before).bind(id);
-                query.execute(pool).await?.rows_affected()
-            });
-            if removed == 0 {
-                break;
-            }
+    let jobs =
+        "SELECT seq FROM backfill_jobs WHERE completed_at < $1 AND (CAST($2 AS TEXT) IS NULL OR id = $2)";
+    let jobs: Vec<i64> =
+        on!(db, reader, |pool| sqlx::query_scalar(jobs).bind(before).bind(id).fetch_all(pool).await)?;
+    for job in jobs {
+        for (table, key) in TABLES {
+            // The first rows in the order of the primary key.
+            let sql = format!(
+                "DELETE FROM {table} WHERE job = $1 AND {key} <= (SELECT max({key}) FROM \
+                     (SELECT {key} FROM {table} WHERE job = $1 ORDER BY {key} LIMIT {ROWS_PER_STEP}) AS first)"
+            );
+            while on!(db, writer, |pool| {
+                sqlx::query(AssertSqlSafe(sql.clone())).bind(job).execute(pool).await?.rows_affected()
+            }) > 0
+            {}
         }
     }
     Ok(())

@@ -30,6 +30,20 @@ fn json_rows(db: &Db, parameter: &str) -> String {
     }
 }
 
+/// The table of repos, to be read through one of its indexes. Without statistics, SQLite expects a job to have a few
+/// repos and would read all of them.
+fn repos_by(db: &Db, index: &str) -> String {
+    match db {
+        Db::Sqlite(_) => format!("backfill_repos INDEXED BY {index}"),
+        Db::Postgres(_) => "backfill_repos".to_owned(),
+    }
+}
+
+/// The index of the repos that are left to do.
+const PENDING: &str = "backfill_repos_pending";
+/// The index of the repos that failed.
+const ERRORS: &str = "backfill_repos_errors";
+
 /// PostgreSQL can't store U+0000, which a PDS may send.
 fn clean(text: &str) -> String {
     text.replace('\0', "\u{fffd}")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sqlx::AssertSqlSafe;
 
-use super::NewJob;
+use super::{ERRORS, NewJob, repos_by};
 use crate::clock::Timestamp;
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on, only_row};
@@ -39,7 +39,7 @@ pub struct PdsSummary {
     pub total_records: i64,
 }
 
-const COLUMNS: &str = "r.did, r.pds_endpoint, r.status, r.records_fetched, r.error_kind, r.error";
+const COLUMNS: &str = "did, pds_endpoint, status, records_fetched, error_kind, error";
 
 /// The `seq` of the job whose id is $1.
 const JOB: &str = "(SELECT seq FROM backfill_jobs WHERE id = $1)";
@@ -54,10 +54,10 @@ pub async fn repos(
 ) -> Result<Vec<RepoRow>, StoreError> {
     let condition = match phase {
         Phase::All => "",
-        Phase::Resolved => "AND r.pds_endpoint IS NOT NULL",
-        Phase::Fetched => "AND r.status = 'completed'",
+        Phase::Resolved => "AND pds_endpoint IS NOT NULL",
+        Phase::Fetched => "AND status = 'completed'",
     };
-    page(db, id, condition, after_did, limit).await
+    page(db, id, "backfill_repos", condition, after_did, limit).await
 }
 
 /// The repos of a job that failed, in the order of their DIDs, after `after_did`.
@@ -67,19 +67,19 @@ pub async fn errors(
     after_did: Option<&str>,
     limit: u32,
 ) -> Result<Vec<RepoRow>, StoreError> {
-    page(db, id, "AND r.error_kind IS NOT NULL", after_did, limit).await
+    page(db, id, &repos_by(db, ERRORS), "AND error_kind IS NOT NULL", after_did, limit).await
 }
 
 async fn page(
     db: &Db,
     id: &str,
+    table: &str,
     condition: &str,
     after_did: Option<&str>,
     limit: u32,
 ) -> Result<Vec<RepoRow>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM backfill_repos r WHERE r.job = {JOB} AND r.did > $2 {condition} \
-         ORDER BY r.did LIMIT $3"
+        "SELECT {COLUMNS} FROM {table} WHERE job = {JOB} AND did > $2 {condition} ORDER BY did LIMIT $3"
     );
     Ok(on!(db, reader, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(after_did.unwrap_or_default());
@@ -102,8 +102,8 @@ pub async fn pds_summary(db: &Db, id: &str) -> Result<Vec<PdsSummary>, StoreErro
 /// The number of failed repos of a job by the kind of error.
 pub async fn error_counts(db: &Db, id: &str) -> Result<BTreeMap<String, i64>, StoreError> {
     let sql = format!(
-        "SELECT error_kind, count(*) FROM backfill_repos WHERE job = {JOB} AND error_kind IS NOT NULL \
-         GROUP BY error_kind"
+        "SELECT error_kind, count(*) FROM {} WHERE job = {JOB} AND error_kind IS NOT NULL GROUP BY error_kind",
+        repos_by(db, ERRORS)
     );
     let rows: Vec<(String, i64)> =
         on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_all(pool).await)?;
@@ -130,8 +130,9 @@ pub async fn retry_failed(
         (_, Db::Postgres(_)) => "AND error_kind IN (SELECT json_array_elements_text($3::json))",
     };
     let insert_repos = format!(
-        "INSERT INTO backfill_repos (job, did, status) SELECT $2, did, 'pending' FROM backfill_repos \
-         WHERE job = {JOB} AND error_kind IS NOT NULL {kind_condition}"
+        "INSERT INTO backfill_repos (job, did, status) SELECT $2, did, 'pending' FROM {} \
+         WHERE job = {JOB} AND error_kind IS NOT NULL {kind_condition}",
+        repos_by(db, ERRORS)
     );
     let set_total = "UPDATE backfill_jobs SET total_repos = $2 WHERE seq = $1";
     let kinds = (!kinds.is_empty()).then(|| to_json_text(kinds));

@@ -2,7 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::clean;
+use super::{PENDING, clean, repos_by};
 use crate::atproto::{Did, Nsid};
 use crate::clock::Timestamp;
 use crate::store::types::to_json_text;
@@ -214,19 +214,24 @@ pub async fn add_repos(
 
 /// Repos of a job whose PDS is not known yet, in the order of their DIDs.
 pub async fn unresolved(db: &Db, seq: i64, after_did: &str, limit: usize) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT did FROM backfill_repos WHERE job = $1 AND pds_endpoint IS NULL AND status = 'pending' \
-               AND did > $2 ORDER BY did LIMIT $3";
+    let sql = format!(
+        "SELECT did FROM {} WHERE job = $1 AND pds_endpoint IS NULL AND status = 'pending' AND did > $2 \
+         ORDER BY did LIMIT $3",
+        repos_by(db, PENDING)
+    );
     Ok(on!(db, reader, |pool| {
-        let query = sqlx::query_scalar(sql).bind(seq).bind(after_did).bind(limit as i64);
+        let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).bind(after_did).bind(limit as i64);
         query.fetch_all(pool).await
     })?)
 }
 
 /// The PDSs with repos that are left to read.
 pub async fn pending_hosts(db: &Db, seq: i64) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT DISTINCT pds_endpoint FROM backfill_repos \
-               WHERE job = $1 AND pds_endpoint IS NOT NULL AND status = 'pending'";
-    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(seq).fetch_all(pool).await)?)
+    let sql = format!(
+        "SELECT DISTINCT pds_endpoint FROM {} WHERE job = $1 AND pds_endpoint IS NOT NULL AND status = 'pending'",
+        repos_by(db, PENDING)
+    );
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).fetch_all(pool).await)?)
 }
 
 /// Repos of a PDS that are left to read, at most `limit`.
@@ -236,10 +241,12 @@ pub async fn pending_of_host(
     pds_endpoint: &str,
     limit: usize,
 ) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT did FROM backfill_repos WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending' \
-               ORDER BY did LIMIT $3";
+    let sql = format!(
+        "SELECT did FROM {} WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending' ORDER BY did LIMIT $3",
+        repos_by(db, PENDING)
+    );
     Ok(on!(db, reader, |pool| {
-        let query = sqlx::query_scalar(sql).bind(seq).bind(pds_endpoint).bind(limit as i64);
+        let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).bind(pds_endpoint).bind(limit as i64);
         query.fetch_all(pool).await
     })?)
 }
@@ -252,10 +259,14 @@ pub async fn fail_host(
     error_kind: &str,
     error: &str,
 ) -> Result<u64, StoreError> {
-    let sql = "UPDATE backfill_repos SET status = 'failed', error_kind = $3, error = $4 \
-               WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending'";
+    let sql = format!(
+        "UPDATE {} SET status = 'failed', error_kind = $3, error = $4 \
+         WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending'",
+        repos_by(db, PENDING)
+    );
     Ok(on!(db, writer, |pool| {
-        let query = sqlx::query(sql).bind(seq).bind(pds_endpoint).bind(error_kind).bind(clean(error));
+        let query =
+            sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(pds_endpoint).bind(error_kind).bind(clean(error));
         query.execute(pool).await?.rows_affected()
     }))
 }

@@ -26,6 +26,7 @@ mod accounts;
 mod admin;
 mod api_clients;
 mod apply;
+mod backfill;
 mod backlinks;
 mod db;
 mod domains;
