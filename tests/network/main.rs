@@ -28,6 +28,7 @@ mod sdk;
 mod server;
 mod story;
 mod stream;
+mod verify;
 mod wait;
 mod writes;
 

@@ -90,6 +90,16 @@ impl Network {
         self.control("/jetstream/drop", &json!({})).await;
     }
 
+    /// Starts a Jetstream server for one test. Returns its URL.
+    pub async fn start_jetstream(&self) -> String {
+        self.control("/jetstream/start", &json!({})).await["url"].as_str().expect("a URL").to_owned()
+    }
+
+    /// Makes a server of [`Self::start_jetstream`] forget its events.
+    pub async fn forget_events(&self, url: &str) {
+        self.control("/jetstream/forget", &json!({ "url": url })).await;
+    }
+
     /// Runs an application's OAuth flow with the PDS, in which the user consents. Returns the tokens.
     pub async fn oauth(&self, user: &Account, options: Value) -> Value {
         let mut body = json!({ "handle": user.handle, "password": user.password });

@@ -87,6 +87,12 @@ impl Server {
         text
     }
 
+    /// Runs `belvedere ARGS`. Returns its exit status and its standard output.
+    pub fn try_cli(&self, args: &[&str]) -> (Option<i32>, String) {
+        let output = self.process.run(args);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Creates an admin API key for `did` on the command line.
     pub fn create_key(&self, did: &str) -> String {
         self.process.create_key(&["--did", did])

@@ -39,6 +39,8 @@ const rotation = await Secp256k1Keypair.create({ exportable: true })
 const pds = await startPds({ port: await freePort(), plcUrl, data, rotation })
 const jetstream = new Jetstream({ upstream: pds.url.replace('http', 'ws'), port: await freePort(), log })
 const jetstreamUrl = await jetstream.start()
+/** Further Jetstream servers by URL, for tests that disturb theirs. */
+const ownJetstreams = new Map()
 const relay = await startRelay({ pdsUrl: pds.url, port: await freePort() })
 const labeler = await startLabeler({ port: await freePort(), plcUrl, pdsUrl: pds.url, data, rotation })
 
@@ -63,6 +65,13 @@ const control = await startControl({
     'POST /jetstream/drop': () => jetstream.drop(),
     'POST /jetstream/pause': ({ on }) => jetstream.pause(on),
     'GET /jetstream': () => jetstream.stats(),
+    'POST /jetstream/start': async () => {
+      const own = new Jetstream({ upstream: pds.url.replace('http', 'ws'), port: await freePort(), log })
+      const url = await own.start()
+      ownJetstreams.set(url, own)
+      return { url }
+    },
+    'POST /jetstream/forget': ({ url }) => ownJetstreams.get(url).forget(),
   },
 })
 
@@ -76,7 +85,7 @@ async function stop() {
   if (stopping) return
   stopping = true
   setTimeout(() => process.exit(0), 4000).unref() // a PDS that hangs must not hang the tests
-  await Promise.allSettled([control, jetstream, relay, labeler, dns].map((server) => server.stop()))
+  await Promise.allSettled([control, jetstream, ...ownJetstreams.values(), relay, labeler, dns].map((server) => server.stop()))
   await Promise.allSettled([pds.stop(), plc.destroy()])
   if (!options.data) fs.rmSync(data, { recursive: true, force: true })
   process.exit(0)

@@ -106,6 +106,8 @@ struct Repo {
     rev: u64,
     /// The error that its PDS answers with.
     error: Option<&'static str>,
+    /// The relay lists it no more.
+    is_unlisted: bool,
     /// Collection, record key, record.
     records: BTreeMap<String, BTreeMap<String, Value>>,
 }
@@ -142,9 +144,19 @@ impl RepoNetwork {
         self.state().repos.entry(did.to_owned()).or_default().pds = pds;
     }
 
-    /// Sets the document of a DID.
+    /// Sets the document of a DID; null: the DID was ended for good.
     pub fn document(&self, did: &str, document: Value) {
         self.state().documents.insert(did.to_owned(), document);
+    }
+
+    /// Makes the relay forget a repo.
+    pub fn unlist(&self, did: &str) {
+        self.state().repos.get_mut(did).expect("the account exists").is_unlisted = true;
+    }
+
+    /// Sets the time of the next commit, in microseconds. Later ones follow it.
+    pub fn set_time(&self, micros: i64) {
+        self.state().last_rev = micros.unsigned_abs() - FIRST_REV;
     }
 
     /// Creates or updates a record. Returns the rev.
@@ -318,12 +330,13 @@ impl State {
     fn relay(&self, query: &Query) -> (u16, Value) {
         if query.method != "com.atproto.sync.listReposByCollection" {
             return match self.documents.get(&query.method) {
+                Some(Value::Null) => (410, json!({ "message": "DID not available" })),
                 Some(document) => (200, document.clone()),
                 None => (404, json!({ "message": "DID not registered" })),
             };
         }
         let after = query.cursor.as_deref().unwrap_or_default();
-        let has = |repo: &Repo| repo.records.contains_key(&query.collection);
+        let has = |repo: &Repo| repo.records.contains_key(&query.collection) && !repo.is_unlisted;
         let dids = self.repos.iter().filter(|(did, repo)| has(repo) && did.as_str() > after);
         let page: Vec<_> = dids.map(|(did, _)| did).take(self.repos_per_page).collect();
         let mut answer = json!({ "repos": page.iter().map(|did| json!({ "did": did })).collect::<Vec<_>>() });

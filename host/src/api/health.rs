@@ -7,8 +7,10 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::app::App;
+use crate::config::backfill::CATCH_UP;
 use crate::http::{Error, Request, Response, response};
 use crate::indexing::Stall;
+use crate::store::gaps::OpenGap;
 
 /// `GET /health`: always `ok`, without any check (service.md).
 pub async fn health(_app: Arc<App>, _request: Request) -> Result<Response, Error> {
@@ -36,6 +38,8 @@ struct Checks {
     database: Check,
     migrations: Check,
     stream: Check,
+    /// Never failed: names the gaps of the stream that the index has not caught up with yet.
+    catch_up: Check,
     /// Failed while the server finishes its last requests before a shutdown.
     accepting: Check,
 }
@@ -71,6 +75,7 @@ pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error>
         database: found.database.into(),
         migrations: found.migrations.into(),
         stream: stream(&app),
+        catch_up: catch_up(&found.gaps, app.settings.catches_up()),
         accepting,
     };
     let ready =
@@ -83,6 +88,23 @@ pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error>
 impl From<Result<(), String>> for Check {
     fn from(result: Result<(), String>) -> Self {
         result.map_or_else(Self::failed, |()| Self::OK)
+    }
+}
+
+fn catch_up(gaps: &[OpenGap], is_enabled: bool) -> Check {
+    let describe = |gap: &OpenGap| {
+        let OpenGap { reason, from, to, job } = gap;
+        let reason = reason.as_str();
+        let action = match job {
+            Some(job) => format!("backfill {job} reads what has changed"),
+            None if is_enabled => "a backfill will read what has changed".to_owned(),
+            None => format!("nothing reads what has changed, because {CATCH_UP} is false"),
+        };
+        format!("events from {from} to {to} may be missing ({reason}); {action}")
+    };
+    match gaps {
+        [] => Check::OK,
+        gaps => Check::ok_with(gaps.iter().map(describe).collect::<Vec<_>>().join(". ")),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Writes the stream's notices to the event log, and drops cached documents of identities that changed.
 
 use crate::atproto::Did;
-use crate::clock::Timestamp;
-use crate::events::{Event, EventLog};
+use crate::events::{Event, EventLog, GapEvent};
 use crate::identity::Resolver;
 use crate::indexing::{Notice, Observer};
+use crate::store::gaps::Gap;
 use crate::store::index::Change;
 
 use super::ChangedIdentities;
@@ -22,11 +22,9 @@ impl Observer for StreamObserver {
         let event = match notice {
             Notice::Connected { url } => Event::JetstreamConnected { url },
             Notice::Disconnected { reason } => Event::JetstreamDisconnected { reason },
-            Notice::CursorTooOld { url, cursor, first_event } => Event::JetstreamGap {
-                url,
-                cursor: Timestamp(cursor).to_string(),
-                resumed_at: Timestamp(first_event).to_string(),
-            },
+            Notice::Gap { url, gap: Gap { reason, from, to } } => {
+                Event::StreamGap(GapEvent::Found { url, reason: reason.as_str(), from, to })
+            }
             Notice::CidMismatch { uri, claimed_cid, reason } => {
                 Event::RecordCidMismatch { uri, claimed_cid, reason }
             }

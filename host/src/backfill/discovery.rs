@@ -13,13 +13,16 @@ use super::reporter::{Pace, Reporter};
 use super::request::{RepoPage, Server};
 use crate::atproto::{Did, Nsid};
 use crate::store::Db;
-use crate::store::backfill::{self, ActiveJob};
+use crate::store::backfill::{self, ActiveJob, CATCH_UP};
 
 /// Collections that are listed at the same time (admin-api.md §12.1).
 const CONCURRENT_COLLECTIONS: usize = 5;
 
 /// Attempts at one page of the relay's list. All repos of a collection depend on it, so there are more than for a repo.
 const MAX_ATTEMPTS: u32 = 6;
+
+/// Accounts of the index that are added in one statement: few enough not to delay other writers.
+const INDEXED_PER_STEP: usize = 2_000;
 
 /// The wait after the first failed attempt; doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -65,8 +68,22 @@ impl Discovery<'_> {
         while let Some(incomplete) = lists.next().await {
             failures.extend(incomplete?);
         }
+        if job.kind == CATCH_UP {
+            self.add_indexed(job.seq).await?;
+        }
         self.reporter.save().await?;
         Ok((!failures.is_empty()).then(|| failures.join("; ")))
+    }
+
+    /// Adds the accounts of the index: the relay lists none whose records were all deleted.
+    async fn add_indexed(&self, job: i64) -> Result<(), RunError> {
+        while let Some(added) = backfill::add_indexed_repos(self.db, job, INDEXED_PER_STEP).await? {
+            self.reporter.discovered(added);
+            if self.stop.is_cancelled() {
+                return Err(RunError::Stopped);
+            }
+        }
+        Ok(())
     }
 
     /// Adds the repos of one collection. Returns why the list is incomplete.
@@ -81,7 +98,7 @@ impl Discovery<'_> {
             |why: &str| Ok(Some(format!("the relay did not list all repos of {collection}: {why}")));
         let mut cursors: std::collections::HashSet<String> = cursor.clone().into_iter().collect();
         loop {
-            let listed = match self.page(collection, cursor.as_deref()).await? {
+            let listed = match repo_page(&self.relay, self.stop, collection, cursor.as_deref()).await? {
                 Ok(listed) => listed,
                 Err(failure) => return incomplete(&failure.text),
             };
@@ -103,26 +120,27 @@ impl Discovery<'_> {
             }
         }
     }
+}
 
-    /// One page, with retries.
-    async fn page(
-        &self,
-        collection: &Nsid,
-        cursor: Option<&str>,
-    ) -> Result<Result<RepoPage, Failure>, RunError> {
-        let mut wait = FIRST_WAIT;
-        for attempt in 1.. {
-            let page = self.stop.run_until_cancelled(self.relay.repos(collection, cursor)).await;
-            match page.ok_or(RunError::Stopped)? {
-                Err(failure) if failure.kind.is_retryable() && attempt < MAX_ATTEMPTS => {
-                    tracing::warn!(%collection, error = failure.text, "the relay did not list repos; trying again");
-                    let wait = wait.max(failure.wait.unwrap_or_default()).min(MAX_WAIT);
-                    self.stop.run_until_cancelled(tokio::time::sleep(wait)).await.ok_or(RunError::Stopped)?;
-                }
-                ended => return Ok(ended),
+/// One page of the relay's list, with retries.
+pub(super) async fn repo_page(
+    relay: &Server<'_>,
+    stop: &CancellationToken,
+    collection: &Nsid,
+    cursor: Option<&str>,
+) -> Result<Result<RepoPage, Failure>, RunError> {
+    let mut wait = FIRST_WAIT;
+    for attempt in 1.. {
+        let page = stop.run_until_cancelled(relay.repos(collection, cursor)).await;
+        match page.ok_or(RunError::Stopped)? {
+            Err(failure) if failure.kind.is_retryable() && attempt < MAX_ATTEMPTS => {
+                tracing::warn!(%collection, error = failure.text, "the relay did not list repos; trying again");
+                let wait = wait.max(failure.wait.unwrap_or_default()).min(MAX_WAIT);
+                stop.run_until_cancelled(tokio::time::sleep(wait)).await.ok_or(RunError::Stopped)?;
             }
-            wait = (wait * 2).min(MAX_WAIT);
+            ended => return Ok(ended),
         }
-        Err(RunError::Stopped)
+        wait = (wait * 2).min(MAX_WAIT);
     }
+    Err(RunError::Stopped)
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::clock::Timestamp;
 use crate::identity::IdentityError;
 use crate::net::{FetchedResponse, NetError};
+use crate::store::index::AccountStatus;
 
 /// Longest wait that a server can ask for, and longest cooldown of a host.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
@@ -101,6 +102,9 @@ pub(super) struct Failure {
     pub(super) text: String,
     /// How long the server asked to wait.
     pub(super) wait: Option<Duration>,
+    /// What the answer says about the account. A repo that its PDS does not know may be on its way to another PDS, so
+    /// it counts as deactivated.
+    pub(super) status: Option<AccountStatus>,
 }
 
 /// Counts the failed attempts at a repo or a DID.
@@ -138,7 +142,7 @@ struct XrpcError {
 
 impl Failure {
     pub(super) fn new(kind: ErrorKind, text: impl AsRef<str>) -> Self {
-        Self { kind, text: text.as_ref().chars().take(MAX_TEXT_CHARS).collect(), wait: None }
+        Self { kind, text: text.as_ref().chars().take(MAX_TEXT_CHARS).collect(), wait: None, status: None }
     }
 
     pub(super) fn other(text: impl AsRef<str>) -> Self {
@@ -171,8 +175,15 @@ impl Failure {
             "RepoTakendown" | "RepoSuspended" => ErrorKind::RepoTakendown,
             _ => of_status(response.status),
         };
+        let status = match kind {
+            ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated => Some(AccountStatus::Deactivated),
+            ErrorKind::RepoTakendown if error == "RepoSuspended" => Some(AccountStatus::Suspended),
+            ErrorKind::RepoTakendown => Some(AccountStatus::TakenDown),
+            _ => None,
+        };
         let named = [error, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
         let mut failure = Self::new(kind, format!("{} {}", response.status, named.join(": ")).trim_end());
+        failure.status = status;
         if kind.is_retryable() {
             failure.wait = wait(&response.headers, now);
         }
@@ -187,6 +198,10 @@ impl Failure {
         let text = error.to_string();
         match error {
             IdentityError::NotFound => Self::new(ErrorKind::DidDocNotFound, text),
+            IdentityError::Tombstoned => {
+                let status = Some(AccountStatus::Deleted);
+                Self { status, ..Self::new(ErrorKind::DidDocNotFound, text) }
+            }
             IdentityError::Unsupported | IdentityError::Invalid(_) => {
                 Self::new(ErrorKind::DidDocInvalid, text)
             }
@@ -291,6 +306,17 @@ mod tests {
         ] {
             assert_eq!(of(status, &[], body).kind, kind, "{status} {body}");
         }
+        let status_of = |error: &str| of(400, &[], format!(r#"{{"error":"{error}"}}"#).leak()).status;
+        for (error, status) in [
+            ("RepoNotFound", Some(AccountStatus::Deactivated)),
+            ("RepoDeactivated", Some(AccountStatus::Deactivated)),
+            ("RepoTakendown", Some(AccountStatus::TakenDown)),
+            ("RepoSuspended", Some(AccountStatus::Suspended)),
+            ("InvalidRequest", None),
+        ] {
+            assert_eq!(status_of(error), status, "{error}");
+        }
+        assert_eq!(of(500, &[], r#"{"error":"RepoNotFound"}"#).status, None);
         assert_eq!(of(400, &[], r#"{"error":"X","message":"y"}"#).text, "400 Bad Request X: y");
         assert_eq!(of(400, &[], "").text, "400 Bad Request");
         assert_eq!(Failure::other("é".repeat(1000)).text.chars().count(), MAX_TEXT_CHARS);
@@ -301,6 +327,7 @@ mod tests {
         let unavailable = |error| IdentityError::Unavailable(Arc::new(error));
         for (error, kind) in [
             (IdentityError::NotFound, ErrorKind::DidDocNotFound),
+            (IdentityError::Tombstoned, ErrorKind::DidDocNotFound),
             (IdentityError::Invalid("x"), ErrorKind::DidDocInvalid),
             (IdentityError::Unsupported, ErrorKind::DidDocInvalid),
             (unavailable(NetError::Status(StatusCode::FORBIDDEN)), ErrorKind::DidDocForbidden),

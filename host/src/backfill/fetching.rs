@@ -9,9 +9,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::failure::{Attempts, ErrorKind, Failure};
-use super::hosts::{Added, Bounds, Hosts, Task, Ticket};
+use super::hosts::{Added, Hosts, Task, Ticket};
+use super::lookup::{self, pds_of};
 use super::outcome::RunError;
-use super::repo::{Repo, RepoEnd, RepoReader};
+use super::repo::{Break, Repo, RepoEnd, RepoReader};
 use super::reporter::{Pace, Reporter};
 use crate::atproto::Did;
 use crate::settings::Settings;
@@ -19,21 +20,11 @@ use crate::settings::backfill::BackfillSettings;
 use crate::store::StoreError;
 use crate::store::backfill::{self, Checkpoint, FinishedRepo};
 
-/// Failures in a row after which a PDS is given up (indexing.md §5.3).
-const MAX_HOST_FAILURES: u32 = 5;
-
-/// Failures in a row after which the directory of DIDs is given up. Every repo needs it, so it has more time: the
-/// cooldowns add up to six minutes.
-const MAX_DIRECTORY_FAILURES: u32 = 10;
-
 /// Repos of one PDS in memory.
 const MAX_QUEUED_PER_HOST: usize = 1_000;
 
 /// DIDs that are read from the database at a time, when fewer wait for their look-up.
 const DIDS_PER_READ: usize = 500;
-
-/// The queue of look-ups at the directory; those of a did:web are queued under its host.
-const DIRECTORY: &str = "plc";
 
 pub(super) struct Fetching<'a> {
     reporter: &'a Reporter,
@@ -59,6 +50,8 @@ struct Lookup {
 /// A task that has ended.
 enum Ended {
     LookedUp(Ticket, Lookup, Result<String, Failure>),
+    /// The account is gone, and so are its rows.
+    Gone(Ticket, Did),
     Read(Ticket, Repo, Result<RepoEnd, StoreError>),
     Stopped,
 }
@@ -66,24 +59,13 @@ enum Ended {
 impl<'a> Fetching<'a> {
     pub(super) fn new(reporter: &'a Reporter, reader: Arc<RepoReader>, live_settings: &'a Settings) -> Self {
         let settings = live_settings.backfill();
-        let lookups = settings.concurrent_resolution as usize;
         Self {
             reporter,
             reader,
             live_settings,
             settings,
-            lookups: Hosts::new(Bounds {
-                hosts: lookups,
-                units_per_host: lookups,
-                max_failures: MAX_DIRECTORY_FAILURES,
-                max_queued: usize::MAX,
-            }),
-            repos: Hosts::new(Bounds {
-                hosts: settings.concurrent_pds as usize,
-                units_per_host: settings.concurrent_dids_per_pds as usize,
-                max_failures: MAX_HOST_FAILURES,
-                max_queued: MAX_QUEUED_PER_HOST,
-            }),
+            lookups: Hosts::new(lookup::directory_bounds(&settings)),
+            repos: Hosts::new(lookup::pds_bounds(&settings, MAX_QUEUED_PER_HOST)),
             tasks: JoinSet::new(),
             scanned: Some(String::new()),
             unsaved: Checkpoint::default(),
@@ -147,7 +129,7 @@ impl<'a> Fetching<'a> {
             self.scanned = if dids.len() < DIDS_PER_READ { None } else { dids.last().cloned() };
             for text in dids {
                 let Some(did) = self.parse(text) else { continue };
-                let host = if did.method() == "plc" { DIRECTORY } else { did.identifier() };
+                let host = lookup::host_of(&did);
                 let lookup = Lookup { did: did.clone(), attempts: Attempts::default() };
                 if let Added::GivenUp(lookup, failure) = self.lookups.add(host, lookup) {
                     self.finish(&lookup.did, 0, Some(failure));
@@ -222,6 +204,10 @@ impl<'a> Fetching<'a> {
                 self.queue(&endpoint, Repo::new(lookup.did));
             }
             Ended::LookedUp(ticket, lookup, Err(failure)) => self.lookup_failed(&ticket, lookup, failure),
+            Ended::Gone(ticket, did) => {
+                self.lookups.succeeded(&ticket);
+                self.finish(&did, 0, None);
+            }
             Ended::Read(ticket, repo, end) => match end? {
                 RepoEnd::Read => {
                     self.repos.succeeded(&ticket);
@@ -246,7 +232,8 @@ impl<'a> Fetching<'a> {
             self.lookups.succeeded(ticket);
             return self.finish(&lookup.did, 0, Some(failure));
         }
-        let again = lookup.attempts.again(&failure, self.settings.max_attempts.max(MAX_DIRECTORY_FAILURES));
+        let again =
+            lookup.attempts.again(&failure, self.settings.max_attempts.max(lookup::MAX_DIRECTORY_FAILURES));
         let (again, given_up) = if again { (Some(lookup), None) } else { (None, Some(lookup)) };
         let lost = self.lookups.failed(ticket, &failure, again, Instant::now());
         for lookup in lost.into_iter().chain(given_up) {
@@ -296,18 +283,15 @@ impl<'a> Fetching<'a> {
 
 async fn look_up(reader: Arc<RepoReader>, task: Task<Lookup>) -> Ended {
     let (ticket, lookup) = task.into_parts();
-    if lookup.attempts.is_retry() {
-        // Failed look-ups are cached for a moment.
-        reader.resolver.invalidate(&lookup.did).await;
-    }
-    let resolved = reader.stop.run_until_cancelled(reader.resolver.resolve(&lookup.did)).await;
-    let endpoint = match resolved {
+    let found = pds_of(&reader.resolver, &lookup.did, lookup.attempts.is_retry());
+    let endpoint = match reader.stop.run_until_cancelled(found).await {
         None => return Ended::Stopped,
-        Some(Ok(document)) => document
-            .pds()
-            .map(str::to_owned)
-            .ok_or_else(|| Failure::new(ErrorKind::DidDocInvalid, "the DID document names no PDS")),
-        Some(Err(error)) => Err(Failure::of_identity(&error)),
+        Some(Ok(endpoint)) => Ok(endpoint),
+        Some(Err(failure)) => match reader.remove_gone(&lookup.did, failure).await {
+            Ok(()) => return Ended::Gone(ticket, lookup.did),
+            Err(Break::Failed(failure)) => Err(failure),
+            Err(_) => return Ended::Stopped,
+        },
     };
     Ended::LookedUp(ticket, lookup, endpoint)
 }

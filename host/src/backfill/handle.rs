@@ -6,10 +6,17 @@ use tokio::sync::Notify;
 
 use super::progress::{Broadcast, Watcher};
 use crate::clock::Clock;
-use crate::events::{Event, EventLog};
+use crate::events::{Event, EventLog, GapEvent};
 use crate::random::Random;
-use crate::store::backfill::{self, NewJob, Request, Requested};
+use crate::store::backfill::{self, NewJob, QueuedCatchUp, Request, Requested};
 use crate::store::{Db, StoreError};
+
+/// Time between the starts of two catch-ups. Each asks every PDS about every repo.
+const CATCH_UP_INTERVAL_SECONDS: i64 = 60 * 60;
+
+/// A catch-up reads repos that have changed since this long before its gap: the clocks of PDSs, whose times revs have,
+/// differ from the Jetstream server's.
+const CATCH_UP_MARGIN_SECONDS: i64 = 60 * 60;
 
 /// Creates, controls and watches backfill jobs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -51,6 +58,25 @@ impl Backfills {
         self.events.record(Event::BackfillStarted { actor, collection, job_id: id.clone(), did });
         self.wake();
         Ok(id)
+    }
+
+    /// Queues a catch-up if gaps of the stream wait for one, and records that. Removes the gaps of those that have ended.
+    /// Only the host with the lease of backfills calls it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(super) async fn catch_up(&self, is_enabled: bool) -> Result<(), StoreError> {
+        if !backfill::settle_gaps(&self.db).await? || !is_enabled {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let (id, not_before) = (self.random.uuid(), now.plus_seconds(-CATCH_UP_INTERVAL_SECONDS));
+        let queued =
+            backfill::queue_catch_up(&self.db, &id, CATCH_UP_MARGIN_SECONDS, not_before, now).await?;
+        if let Some(QueuedCatchUp { id: job_id, changed_since, gaps }) = queued {
+            self.events.record(Event::StreamGap(GapEvent::CatchUpQueued { job_id, changed_since, gaps }));
+        }
+        Ok(())
     }
 
     /// Queues a job of the repos of job `id` that failed with one of `kinds`, or with any error if `kinds` is empty.

@@ -9,6 +9,9 @@
 //! | `discovery` | stage 1: the repos that the relay lists |
 //! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
 //! | `repo`, `listing` | reads one repo, and decides what its pages prove |
+//! | `accounts` | after a gap of the stream, hides and shows accounts as their PDSs say |
+//! | `lookup` | finds the PDS of a repo |
+//! | `verify` | compares the index with the PDSs, and changes nothing |
 //! | `request`, `failure` | queries to other servers, and their errors |
 //! | `reporter`, `progress` | counters and messages |
 //! | `feed` | messages for those who follow a job over HTTP |
@@ -18,6 +21,7 @@
 //! it. The index ignores changes that are older than what it has; so whatever the stream changed in the meantime wins,
 //! in either order. What a job has done is saved in checkpoints, always after the records are committed.
 
+mod accounts;
 mod deps;
 mod discovery;
 mod failure;
@@ -26,6 +30,7 @@ mod fetching;
 mod handle;
 mod hosts;
 mod listing;
+mod lookup;
 mod outcome;
 mod progress;
 mod repo;
@@ -33,10 +38,12 @@ mod reporter;
 mod request;
 pub mod retention;
 mod run;
+mod verify;
 mod worker;
 
 pub use deps::Deps;
 pub use failure::ErrorKind;
 pub use feed::Feeds;
 pub use handle::{Backfills, NewBackfill};
+pub use verify::{Differences, Report, Scope, Verifier};
 pub use worker::start;

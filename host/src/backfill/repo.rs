@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::failure::{Attempts, ErrorKind, Failure};
+use super::failure::{Attempts, Failure};
 use super::listing::{Listing, Proof};
-use super::request::{PageRecord, RecordPage, Server};
-use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
-use crate::clock::Clock;
+use super::lookup::moved;
+use super::request::{OwnRecords, PageRecord, RecordPage, Server};
+use crate::atproto::{Did, Nsid, RecordKey, Tid};
+use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
 use crate::indexing::{
     Candidate, Claim, RecordAction, RecordChecker, RecordEvent, RecordScriptRunner, WriterHandle,
@@ -21,7 +22,7 @@ use crate::indexing::{
 use crate::lexicons::Registry;
 use crate::net::Client;
 use crate::store::backfill::{self, IndexedRow, KeyRange};
-use crate::store::index::{Change, Delete};
+use crate::store::index::{AccountStatus, Change, Delete};
 use crate::store::{Db, StoreError};
 
 /// Pages after which the position in a repo is saved: a crash repeats no more than these.
@@ -49,6 +50,8 @@ pub(super) struct RepoReader {
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.
     pub(super) records: Arc<AtomicI64>,
+    /// Of a catch-up: repos without a later commit are not read, and accounts get the status that their PDS reports.
+    pub(super) changed_since: Option<Timestamp>,
     pub(super) stop: CancellationToken,
 }
 
@@ -73,7 +76,7 @@ pub(super) enum RepoEnd {
 }
 
 /// Why an attempt was broken off.
-enum Break {
+pub(super) enum Break {
     Failed(Failure),
     Stopped,
     /// The writer has ended, so the last changes may not be committed: the position is not saved.
@@ -111,9 +114,16 @@ impl RepoReader {
             repo.listings = self.listings(&repo.did).await?;
         }
         let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
-        match self.read_listings(&server, repo).await {
+        let read = match self.read_listings(&server, repo).await {
+            Err(Break::Failed(failure)) => match moved(&self.resolver, endpoint, &repo.did, failure).await {
+                Ok(pds) => return Ok(RepoEnd::Moved(pds)),
+                Err(failure) => self.hide(&server, &repo.did, failure).await,
+            },
+            read => read,
+        };
+        match read {
             Ok(()) => Ok(RepoEnd::Read),
-            Err(Break::Failed(failure)) => Ok(self.check_pds(endpoint, &repo.did, failure).await),
+            Err(Break::Failed(failure)) => Ok(RepoEnd::Failed(failure)),
             Err(Break::Stopped) => {
                 self.save(repo).await?;
                 Ok(RepoEnd::Stopped)
@@ -135,6 +145,13 @@ impl RepoReader {
 
     async fn read_listings(&self, server: &Server<'_>, repo: &mut Repo) -> Result<(), Break> {
         let rev = self.or_stop(server.latest_rev(&repo.did)).await??;
+        if let Some(since) = self.changed_since {
+            let before = self.fold(server, &repo.did, AccountStatus::Active).await?;
+            // The rows of an account that was deleted are gone, however old they were.
+            if rev.timestamp_micros() < since.0.unsigned_abs() && before != Some(AccountStatus::Deleted) {
+                return Ok(());
+            }
+        }
         for at in 0..repo.listings.len() {
             let mut gone = Vec::new();
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
@@ -167,7 +184,7 @@ impl RepoReader {
     }
 
     /// Waits for a response, but not once the job stops.
-    async fn or_stop<T>(&self, request: impl Future<Output = T>) -> Result<T, Break> {
+    pub(super) async fn or_stop<T>(&self, request: impl Future<Output = T>) -> Result<T, Break> {
         self.stop.run_until_cancelled(request).await.ok_or(Break::Stopped)
     }
 
@@ -180,27 +197,18 @@ impl RepoReader {
         page: RecordPage,
         gone: &mut Vec<Change>,
     ) -> Result<(), Break> {
-        let RecordPage { cursor, records, malformed } = page;
         let collection = listing.collection.clone();
         if !self.registry.snapshot().is_tracked(collection.as_str()) {
             // The lexicon was deleted meanwhile.
             listing.is_done = true;
             return Ok(());
         }
-        let listed = records.len();
-        let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
-            .into_iter()
-            .filter_map(|record| {
-                let uri = RecordUri::parse(&record.uri).ok()?;
-                (uri.did == *did && uri.collection == collection).then_some((uri.rkey, record))
-            })
-            .unzip();
-        let is_clean = malformed == 0 && keys.len() == listed;
+        let OwnRecords { cursor, keys, records, is_clean, listed } = page.of(did, &collection);
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => {
                 let on_page: HashSet<&str> = keys.iter().map(RecordKey::as_str).collect();
                 let mut known = Vec::new();
-                self.compare(did, &collection, range, |row| {
+                each_in_range(&self.db, did, &collection, range, |row| {
                     if on_page.contains(row.rkey.as_str()) {
                         known.push(row);
                     } else if row.rev < rev.as_u64() {
@@ -241,34 +249,13 @@ impl RepoReader {
             }
         }
         metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
-            .increment((listed + malformed) as u64 - valid);
+            .increment(listed - valid);
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
         let decided = self.or_stop(self.decide(changes)).await?;
         self.commit(decided).await?;
         let valid = valid as i64;
         self.records.fetch_add(valid, Ordering::Relaxed);
         Ok(listing.advance(keys.last(), cursor, valid)?)
-    }
-
-    /// Calls `each` with the rows of the index in a range of keys.
-    async fn compare(
-        &self,
-        did: &Did,
-        collection: &Nsid,
-        range: KeyRange<'_>,
-        mut each: impl FnMut(IndexedRow),
-    ) -> Result<(), StoreError> {
-        let mut below = range.below.map(str::to_owned);
-        loop {
-            let part = KeyRange { below: below.as_deref(), from: range.from };
-            let rows = backfill::in_range(&self.db, did, collection, part, ROWS_PER_READ).await?;
-            let is_last = rows.len() < ROWS_PER_READ;
-            below = rows.last().map(|row| row.rkey.to_string());
-            rows.into_iter().for_each(&mut each);
-            if is_last {
-                return Ok(());
-            }
-        }
     }
 
     /// Lets record scripts decide about the changes.
@@ -301,15 +288,25 @@ impl RepoReader {
         }
         backfill::save_positions(&self.db, self.job, repo.did.as_str(), &positions).await
     }
+}
 
-    /// Looks up the DID again when its PDS does not have the repo: the account may have moved since.
-    async fn check_pds(&self, endpoint: &str, did: &Did, failure: Failure) -> RepoEnd {
-        if matches!(failure.kind, ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated)
-            && let Ok(document) = self.resolver.refresh(did).await
-            && let Some(pds) = document.pds().filter(|pds| *pds != endpoint)
-        {
-            return RepoEnd::Moved(pds.to_owned());
+/// Calls `each` with the rows of the index in a range of keys.
+pub(super) async fn each_in_range(
+    db: &Db,
+    did: &Did,
+    collection: &Nsid,
+    range: KeyRange<'_>,
+    mut each: impl FnMut(IndexedRow),
+) -> Result<(), StoreError> {
+    let mut below = range.below.map(str::to_owned);
+    loop {
+        let part = KeyRange { below: below.as_deref(), from: range.from };
+        let rows = backfill::in_range(db, did, collection, part, ROWS_PER_READ).await?;
+        let is_last = rows.len() < ROWS_PER_READ;
+        below = rows.last().map(|row| row.rkey.to_string());
+        rows.into_iter().for_each(&mut each);
+        if is_last {
+            return Ok(());
         }
-        RepoEnd::Failed(failure)
     }
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use super::failure::{ErrorKind, Failure};
-use crate::atproto::{Did, Nsid, Tid};
+use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Clock;
 use crate::net::{Client, Limits, NetError};
 
@@ -40,6 +40,19 @@ pub(super) struct RecordPage {
     pub(super) records: Vec<PageRecord>,
     /// Records without a URI, a CID or a value.
     pub(super) malformed: usize,
+}
+
+/// The records of a page that are of one repo and collection.
+#[derive(Debug)]
+pub(super) struct OwnRecords {
+    pub(super) cursor: Option<String>,
+    /// The keys of `records`, in their order.
+    pub(super) keys: Vec<RecordKey>,
+    pub(super) records: Vec<PageRecord>,
+    /// The page has nothing else.
+    pub(super) is_clean: bool,
+    /// Everything on the page.
+    pub(super) listed: u64,
 }
 
 #[derive(Debug)]
@@ -87,6 +100,21 @@ struct LatestCommit {
 enum GetError {
     TooLarge,
     Failed(Failure),
+}
+
+impl RecordPage {
+    pub(super) fn of(self, did: &Did, collection: &Nsid) -> OwnRecords {
+        let Self { cursor, records, malformed } = self;
+        let listed = records.len() + malformed;
+        let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
+            .into_iter()
+            .filter_map(|record| {
+                let uri = RecordUri::parse(&record.uri).ok()?;
+                (uri.did == *did && uri.collection == *collection).then_some((uri.rkey, record))
+            })
+            .unzip();
+        OwnRecords { cursor, is_clean: keys.len() == listed, keys, records, listed: listed as u64 }
+    }
 }
 
 impl Server<'_> {

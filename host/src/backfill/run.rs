@@ -12,7 +12,7 @@ use super::repo::RepoReader;
 use super::reporter::Reporter;
 use super::request::Server;
 use crate::atproto::Nsid;
-use crate::store::backfill::{self, ActiveJob};
+use crate::store::backfill::{self, ActiveJob, CATCH_UP};
 
 /// Runs the job from where it stopped. Returns what it could not do, although it has ended.
 pub(super) async fn run(
@@ -23,6 +23,9 @@ pub(super) async fn run(
 ) -> Result<Option<String>, RunError> {
     let collections = collections(deps, job)?;
     if collections.is_empty() {
+        if job.kind == CATCH_UP {
+            return Ok(None);
+        }
         return Ok(Some("no record lexicon is uploaded, so there is nothing to read".to_owned()));
     }
     let mut note = job.error.clone();
@@ -51,6 +54,7 @@ pub(super) async fn run(
         registry: Arc::clone(&deps.registry),
         collections,
         records: Arc::clone(&reporter.total_records),
+        changed_since: job.changed_since,
         stop: stop.clone(),
     };
     Fetching::new(reporter, Arc::new(reader), &deps.settings).run().await?;

@@ -87,6 +87,7 @@ impl Worker {
     /// The next job to run. Pauses and cancels those that wait.
     async fn next(&self) -> Result<Option<ActiveJob>, StoreError> {
         self.settle(None).await?;
+        self.backfills.catch_up(self.deps.settings.catches_up()).await?;
         backfill::next(&self.deps.db).await
     }
 

@@ -1,7 +1,7 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, script, backfill, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, script, backfill, verify, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
-//! (systemd's `RestartPreventExitStatus=2`).
+//! (systemd's `RestartPreventExitStatus=2`). `verify` has its own.
 
 mod admin;
 mod backfill;
@@ -14,6 +14,7 @@ mod migrate;
 mod remote;
 mod script;
 mod serve;
+mod verify;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -59,6 +60,8 @@ enum Command {
     Script(script::Command),
     /// Start a backfill on a running server: read the history of a collection from the network
     Backfill(backfill::Command),
+    /// Compare the index with the PDSs; exit status 0: equal, 1: different, 2: could not be compared
+    Verify(verify::Command),
     /// Precompile the script engine
     #[command(subcommand)]
     Guest(guest::Command),
@@ -106,6 +109,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Admin(command) => admin::run(command, &config).await,
         Command::Script(command) => script::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,
+        Command::Verify(command) => Ok(verify::run(command, &config).await),
         Command::Guest(command) => guest::run(command, &config).await,
     }
 }
@@ -157,6 +161,7 @@ mod tests {
             "BACKFILL_CONCURRENT_RESOLUTION",
             "BACKFILL_MAX_ATTEMPTS",
             "BACKFILL_RETENTION_DAYS",
+            "BACKFILL_CATCH_UP",
             "SERVICE_NAMESPACE",
             "DPOP_NONCES",
             "SESSION_SECRET",

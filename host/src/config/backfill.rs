@@ -56,7 +56,10 @@ pub const RETENTION_DAYS: NumberSetting = NumberSetting {
     range: 0..=36_500,
 };
 
-/// All settings of backfills.
+/// The key of the setting that lets the server catch up by itself after a gap of the stream.
+pub const CATCH_UP: &str = "backfill_catch_up";
+
+/// All settings of backfills that are numbers.
 pub const SETTINGS: [NumberSetting; 5] =
     [CONCURRENT_PDS, CONCURRENT_DIDS_PER_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, RETENTION_DAYS];
 
@@ -99,6 +102,9 @@ pub struct BackfillArgs {
         value_name = "DAYS"
     )]
     pub retention_days: Option<String>,
+    /// Catch up by itself after a gap of the stream: read the repos that have changed since [default: true]
+    #[arg(long = "backfill-catch-up", env = "BACKFILL_CATCH_UP", global = true, value_name = "BOOL")]
+    pub catch_up: Option<String>,
 }
 
 /// The given values, by the key of their setting.
@@ -126,7 +132,11 @@ impl BackfillArgs {
                 parse::number(setting.variable, Some(value), setting.default, setting.range, problems);
             Some((setting.key, number.to_string()))
         });
-        Backfill(given.collect())
+        let mut given: BTreeMap<_, _> = given.collect();
+        if let Some(text) = parse::text(self.catch_up) {
+            given.insert(CATCH_UP, parse::flag("BACKFILL_CATCH_UP", Some(text), true, problems).to_string());
+        }
+        Backfill(given)
     }
 }
 
@@ -140,12 +150,17 @@ mod tests {
         let args = BackfillArgs {
             concurrent_pds: Some(" 64 ".to_owned()),
             retention_days: Some("0".to_owned()),
+            catch_up: Some("false".to_owned()),
             concurrent_resolution: Some(String::new()),
             ..BackfillArgs::default()
         };
         let given = args.check(&mut problems).settings();
         assert_eq!(problems, Problems::default());
-        let expected = [("backfill_concurrent_pds", "64"), ("backfill_retention_days", "0")];
+        let expected = [
+            ("backfill_catch_up", "false"),
+            ("backfill_concurrent_pds", "64"),
+            ("backfill_retention_days", "0"),
+        ];
         assert_eq!(given, BTreeMap::from(expected.map(|(key, value)| (key, value.to_owned()))));
 
         let args = BackfillArgs {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::GapEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
 /// An event. `actor` is the DID of the acting user.
@@ -366,12 +367,7 @@ pub enum Event {
     JetstreamDisconnected {
         reason: String,
     },
-    /// The Jetstream no longer has the events after our cursor: those between the two times were never indexed.
-    JetstreamGap {
-        url: String,
-        cursor: String,
-        resumed_at: String,
-    },
+    StreamGap(GapEvent),
 }
 
 /// A failed run of a script. The script's caller receives only one of two fixed texts.

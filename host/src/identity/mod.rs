@@ -23,6 +23,9 @@ pub enum IdentityError {
     Unsupported,
     #[error("the DID does not exist")]
     NotFound,
+    /// The account's owner has ended the DID for good (did:plc).
+    #[error("the DID is tombstoned")]
+    Tombstoned,
     /// The response is not a document of this DID.
     #[error("the DID document is invalid: {0}")]
     Invalid(&'static str),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use moka::Expiry;
 use moka::future::Cache;
 use moka::ops::compute::{CompResult, Op};
@@ -189,6 +190,9 @@ impl Inner {
         };
         let document: Value = match net.get_json(&url, Limits::DOCUMENT_BYTES).await {
             Ok(document) => document,
+            Err(NetError::Status(StatusCode::GONE)) if did.method() == "plc" => {
+                return Err(IdentityError::Tombstoned);
+            }
             Err(NetError::Status(status)) if matches!(status.as_u16(), 404 | 410) => {
                 return Err(IdentityError::NotFound);
             }

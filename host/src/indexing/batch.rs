@@ -8,7 +8,7 @@ use crate::store::index::{AccountChange, AccountStatus, Batch, Change, StreamCur
 use crate::store::lease::Term;
 
 use super::apply::IndexChange;
-use super::message::Part;
+use super::message::{LocalAccount, Part};
 use super::watermark::{Ticket, Watermark};
 
 /// Changes at which a batch is full and committed without waiting. The rows of a batch share the index pages they
@@ -26,6 +26,8 @@ pub(super) struct PendingBatch {
     pub acks: Vec<oneshot::Sender<()>>,
     /// The batch's changes that are local writes.
     pub local: Vec<Change>,
+    /// The batch's account changes that do not come from the stream.
+    pub local_accounts: Vec<AccountChange>,
     /// The term of the batch's changes that come from the stream.
     pub term: Option<Term>,
     /// The cursor to store when the stream has none.
@@ -55,6 +57,19 @@ impl PendingBatch {
             self.bytes += upsert.record.len();
         }
         self.batch.changes.push(change);
+    }
+
+    /// Adds an account change that does not come from the stream. Returns it when it must wait for the next batch, as in
+    /// [`PendingBatch::push_part`].
+    pub(super) fn push_account(&mut self, local: LocalAccount) -> Option<LocalAccount> {
+        if self.collides(&IndexChange::Account(local.change.clone())) {
+            return Some(local);
+        }
+        let LocalAccount { change, ack } = local;
+        self.local_accounts.push(change.clone());
+        self.batch.accounts.push(change);
+        self.acks.push(ack);
+        None
     }
 
     /// Adds a part. Returns the rest of it when a change can't share a transaction with those before it: commit this
@@ -171,6 +186,29 @@ mod tests {
         let changes = vec![account("a", AccountStatus::Deleted), account("a", AccountStatus::Active)];
         let mut pending = PendingBatch::new();
         assert_eq!(pending.push_part(Part { ticket, deferred: 0, changes }).unwrap().changes.len(), 1);
+    }
+
+    #[test]
+    fn a_status_that_is_not_the_streams_waits_for_the_changes_before_it() {
+        let local = |name, status| {
+            let IndexChange::Account(change) = account(name, status) else { unreachable!() };
+            LocalAccount { change, ack: oneshot::channel().0 }
+        };
+        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
+        let mut pending = PendingBatch::new();
+        assert!(pending.push_account(local("a", AccountStatus::Deleted)).is_none());
+        assert!(pending.push_part(Part { ticket, deferred: 0, changes: vec![delete("b")] }).is_none());
+        assert!(pending.push_account(local("b", AccountStatus::Deleted)).is_some());
+        assert!(pending.push_account(local("a", AccountStatus::Active)).is_some());
+        assert_eq!(
+            pending
+                .push_part(Part { ticket, deferred: 0, changes: vec![delete("a")] })
+                .unwrap()
+                .changes
+                .len(),
+            1
+        );
+        assert_eq!((pending.local_accounts.len(), pending.acks.len()), (1, 1));
     }
 
     #[test]

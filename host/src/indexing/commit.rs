@@ -7,15 +7,18 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::atproto::RecordUri;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
+use crate::store::gaps::Gap;
 use crate::store::index::{AccountChange, ApplyReport, Batch, Change, StreamCursor};
 use crate::store::lease::Lease;
 use crate::store::{Db, StoreError};
 
+use super::gaps::GapStore;
 use super::message::CURSOR_SOURCE;
 use super::notice::{Notice, Observer};
 use super::settings::Timing;
@@ -27,8 +30,10 @@ use super::throttle::Throttle;
 pub(super) trait Sink: Send + Sync + 'static {
     /// Applies the whole batch in one transaction, or nothing of it.
     fn apply(&self, batch: &Batch) -> impl Future<Output = Result<ApplyReport, StoreError>> + Send;
-    /// The last committed cursor.
-    fn stored_cursor(&self) -> impl Future<Output = Result<Option<i64>, StoreError>> + Send;
+    /// The last committed cursor, and when it was committed.
+    fn stored_cursor(&self) -> impl Future<Output = Result<Option<(i64, Timestamp)>, StoreError>> + Send;
+    /// Stores a gap before the cursor can pass it.
+    fn store_gap(&self, gap: &Gap, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// The lease of the stream, not taken yet.
     fn lease(&self) -> Lease;
 }
@@ -38,12 +43,22 @@ impl Sink for Db {
         crate::store::index::apply(self, batch).await
     }
 
-    async fn stored_cursor(&self) -> Result<Option<i64>, StoreError> {
-        crate::store::cursors::get(self, CURSOR_SOURCE).await
+    async fn stored_cursor(&self) -> Result<Option<(i64, Timestamp)>, StoreError> {
+        crate::store::cursors::position(self, CURSOR_SOURCE).await
+    }
+
+    async fn store_gap(&self, gap: &Gap, now: Timestamp) -> Result<(), StoreError> {
+        crate::store::gaps::add(self, gap, now).await
     }
 
     fn lease(&self) -> Lease {
         Lease::of(self)
+    }
+}
+
+impl<S: Sink> GapStore for S {
+    fn store<'a>(&'a self, gap: &'a Gap, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.store_gap(gap, now))
     }
 }
 

@@ -7,9 +7,11 @@ use tokio::sync::watch;
 
 use crate::atproto::Nsid;
 use crate::clock::{Clock, Timestamp};
+use crate::store::gaps::Gap;
 
 use super::envelope::{self, Envelope};
 use super::frame;
+use super::gaps::{Expected, Gaps};
 use super::shard::{PipelineClosed, Shards};
 use super::status::LiveStatus;
 use super::tally::{DropReason, Tally};
@@ -39,6 +41,9 @@ pub(super) struct Intake {
     tally: Tally,
     envelopes: Vec<Envelope>,
     next_chunk: u64,
+    gaps: Gaps,
+    /// What the subscription should begin with, until its first event.
+    expected: Option<Expected>,
 }
 
 /// Times of the events in a chunk, in microseconds.
@@ -50,12 +55,8 @@ pub(super) struct Times {
 }
 
 impl Intake {
-    pub(super) fn new(
-        tracked: watch::Receiver<Arc<[Nsid]>>,
-        shards: Shards,
-        live_status: Arc<LiveStatus>,
-        clock: Clock,
-    ) -> Self {
+    pub(super) fn new(tracked: watch::Receiver<Arc<[Nsid]>>, shards: Shards, gaps: Gaps) -> Self {
+        let (live_status, clock) = (Arc::clone(&gaps.live_status), gaps.clock.clone());
         let malformed = Throttle::new(clock.clone(), MALFORMED_BURST, MALFORMED_EVERY_US);
         Self {
             tracked,
@@ -66,7 +67,19 @@ impl Intake {
             tally: Tally::default(),
             envelopes: Vec::with_capacity(CHUNK_FRAMES),
             next_chunk: 0,
+            gaps,
+            expected: None,
         }
+    }
+
+    /// Begins a subscription. Its first event is compared with what it should begin with.
+    pub(super) fn begin(&mut self, expected: Option<Expected>) {
+        self.expected = expected;
+    }
+
+    /// Stores and reports a gap. Nothing after it has been accepted yet.
+    pub(super) async fn found_gap(&self, url: &str, gap: Gap) {
+        self.gaps.found(url, gap).await;
     }
 
     /// Parses and filters one chunk and hands its events to the shards; `frames` is left empty. Waits while the
@@ -99,6 +112,12 @@ impl Intake {
         if let Some(last) = times.last {
             self.live_status.event_arrived(now);
             metrics::gauge!("belvedere_stream_lag_seconds").set((now.0 - last).max(0) as f64 / 1e6);
+        }
+        if let Some(first) = times.first
+            && let Some(expected) = self.expected.take()
+            && let Some(gap) = expected.gap_before(first, self.gaps.timing.rewind)
+        {
+            self.gaps.found(&expected.url, gap).await;
         }
         let chunk = self.next_chunk;
         self.next_chunk += 1;

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use crate::store::index::Change;
+use crate::store::index::{AccountChange, Change};
 use crate::store::lease::Term;
 
 use super::apply::IndexChange;
@@ -15,6 +15,7 @@ pub const CURSOR_SOURCE: &str = "jetstream";
 pub(super) enum Message {
     Part(Part),
     LocalWrite(Box<LocalWrite>),
+    LocalAccount(LocalAccount),
     InitialCursor(InitialCursor),
 }
 
@@ -32,6 +33,13 @@ pub(super) struct Part {
 pub(super) struct LocalWrite {
     pub changes: Vec<Change>,
     pub urgency: Urgency,
+    pub ack: oneshot::Sender<()>,
+}
+
+/// An account's status that this server found out by itself. Its caller waits for the commit.
+#[derive(Debug)]
+pub(super) struct LocalAccount {
+    pub change: AccountChange,
     pub ack: oneshot::Sender<()>,
 }
 

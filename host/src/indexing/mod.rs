@@ -31,6 +31,7 @@ mod early;
 mod envelope;
 pub mod fetch;
 pub mod frame;
+mod gaps;
 mod handle;
 mod intake;
 mod launch;

@@ -2,6 +2,7 @@
 //! changes, and DIDs whose cached document is outdated.
 
 use crate::atproto::{Did, RecordUri};
+use crate::store::gaps::Gap;
 use crate::store::index::{AccountStatus, Change};
 
 /// Something that the operator should know. The app writes each as a row of the event log.
@@ -13,13 +14,10 @@ pub enum Notice {
     Disconnected {
         reason: String,
     },
-    /// The server started later than the requested cursor: events in between may be missing from the index.
-    CursorTooOld {
+    /// Events of a period may be missing from the index. The gap is stored.
+    Gap {
         url: String,
-        /// The requested cursor, in microseconds.
-        cursor: i64,
-        /// The time of the first event received, in microseconds.
-        first_event: i64,
+        gap: Gap,
     },
     /// The record's CID is not the one that the stream claims. The record was not stored.
     CidMismatch {

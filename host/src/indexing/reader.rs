@@ -11,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::atproto::Nsid;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
 use crate::store::lease::{Lease, Term};
 
 use super::apply::Applier;
 use super::commit::Sink;
+use super::gaps::Gaps;
 use super::intake::Intake;
 use super::message::Message;
 use super::notice::Observer;
@@ -45,7 +46,7 @@ pub(super) struct Reader<S, C> {
     pub shutdown: CancellationToken,
 }
 
-impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
+impl<S: Sink + Clone, C: Connect + Clone + Sync> Reader<S, C> {
     /// Runs until shutdown. Returns the lease, because the writer may still have to commit under it.
     pub(super) async fn run(self) -> Lease {
         let mut lease = self.sink.lease();
@@ -111,25 +112,33 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
 
     /// Follows the stream until `over` is cancelled or the writer has ended.
     async fn follow(&self, urls: &[Url], term: Term, over: &CancellationToken) {
-        let Some(cursor) = self.stored_cursor(over).await else { return };
-        self.live_status.committed(cursor);
+        let Some(stored) = self.stored_cursor(over).await else { return };
+        self.live_status.committed(stored.map(|(cursor, _)| cursor));
         let shards = self.config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
         let applier = Applier::new(self.observer.clone(), self.clock.clone());
         let shards = Shards::start(shards, applier, self.scripts.clone(), self.queue.clone(), term);
-        let intake = Intake::new(self.tracked.clone(), shards, self.live_status.clone(), self.clock.clone());
+        let gaps = Gaps {
+            store: Arc::new(self.sink.clone()),
+            observer: self.observer.clone(),
+            live_status: self.live_status.clone(),
+            clock: self.clock.clone(),
+            timing: self.config.timing,
+        };
+        let intake = Intake::new(self.tracked.clone(), shards, gaps);
         let context = Context {
             tracked: self.tracked.clone(),
             live_status: self.live_status.clone(),
             observer: self.observer.clone(),
+            clock: self.clock.clone(),
             random: self.random.clone(),
             shutdown: over.clone(),
         };
-        Stream::new(self.connect.clone(), urls.to_vec(), &self.config, context, intake, cursor).run().await;
+        Stream::new(self.connect.clone(), urls.to_vec(), &self.config, context, intake, stored).run().await;
     }
 
     /// Reads the committed cursor, with retries. The stream can't start without it: starting live would leave a gap.
     /// `None` when `over` is cancelled.
-    async fn stored_cursor(&self, over: &CancellationToken) -> Option<Option<i64>> {
+    async fn stored_cursor(&self, over: &CancellationToken) -> Option<Option<(i64, Timestamp)>> {
         let timing = self.config.timing;
         let mut backoff = Backoff::new(timing.commit_retry, timing.commit_retry_cap);
         loop {

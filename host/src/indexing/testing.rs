@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use crate::atproto::{Did, Nsid, RecordKey, Tid};
+use crate::clock::Timestamp;
 use crate::store::StoreError;
+use crate::store::gaps::Gap;
 use crate::store::index::{AccountStatus, ApplyReport, Batch, Change, Delete};
 use crate::store::lease::{Lease, Term};
 
@@ -60,6 +62,8 @@ struct Model {
     unavailable: u32,
     refusals: u32,
     refused: BTreeSet<String>,
+    /// With the cursor that was committed before.
+    gaps: Vec<(Gap, Option<i64>)>,
 }
 
 impl FakeStore {
@@ -104,6 +108,16 @@ impl FakeStore {
         self.0.lock().unwrap().largest
     }
 
+    /// The status of an account that is hidden.
+    pub(super) fn hidden(&self, did: &str) -> Option<AccountStatus> {
+        self.0.lock().unwrap().hidden.get(did).copied()
+    }
+
+    /// The gaps, each with the cursor that was committed when it was stored.
+    pub(super) fn gaps(&self) -> Vec<(Gap, Option<i64>)> {
+        self.0.lock().unwrap().gaps.clone()
+    }
+
     /// The records that a query can see: not deleted, of visible accounts.
     pub(super) fn visible(&self) -> BTreeMap<Key, String> {
         let model = self.0.lock().unwrap();
@@ -136,8 +150,19 @@ impl Sink for Arc<FakeStore> {
         Ok(model.apply(batch))
     }
 
-    async fn stored_cursor(&self) -> Result<Option<i64>, StoreError> {
-        Ok(FakeStore::cursor(self))
+    async fn stored_cursor(&self) -> Result<Option<(i64, Timestamp)>, StoreError> {
+        Ok(FakeStore::cursor(self).map(|cursor| (cursor, Timestamp(cursor))))
+    }
+
+    async fn store_gap(&self, gap: &Gap, _now: Timestamp) -> Result<(), StoreError> {
+        let mut model = self.0.lock().unwrap();
+        if model.unavailable > 0 {
+            model.unavailable -= 1;
+            return Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut));
+        }
+        let cursor = model.cursor;
+        model.gaps.push((gap.clone(), cursor));
+        Ok(())
     }
 
     fn lease(&self) -> Lease {

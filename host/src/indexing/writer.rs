@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::store::index::{Batch, Change};
+use crate::store::index::{AccountChange, Batch, Change};
 use crate::store::lease::Term;
 
 use super::batch::PendingBatch;
 use super::commit::{CommitError, Committer, Sink};
-use super::message::{CURSOR_SOURCE, InitialCursor, LocalWrite, Message, Urgency};
+use super::message::{CURSOR_SOURCE, InitialCursor, LocalAccount, LocalWrite, Message, Urgency};
 use super::settings::Timing;
 use super::watermark::Watermark;
 
@@ -61,6 +61,17 @@ impl WriterHandle {
         self.send(changes, Urgency::Shared).await
     }
 
+    /// Stores an account's status that did not come from the stream. Returns when it is committed.
+    ///
+    /// # Errors
+    /// When the writer has been shut down.
+    pub async fn submit_account(&self, change: AccountChange) -> Result<(), WriterClosed> {
+        let (ack, done) = oneshot::channel();
+        let local = LocalAccount { change, ack };
+        self.queue.send(Message::LocalAccount(local)).await.map_err(|_| WriterClosed)?;
+        done.await.map_err(|_| WriterClosed)
+    }
+
     async fn send(&self, changes: Vec<Change>, urgency: Urgency) -> Result<(), WriterClosed> {
         if changes.is_empty() {
             return Ok(());
@@ -92,7 +103,8 @@ impl<S: Sink> Writer<S> {
             let mut pending = PendingBatch::new();
             open = self.gather(&mut pending, &mut carry, &mut progress).await;
             pending.seal(&mut progress.watermark, CURSOR_SOURCE, self.clock.now());
-            let PendingBatch { batch, local, acks, initial_cursor_acks, .. } = pending;
+            let PendingBatch { batch, local, local_accounts: accounts, acks, initial_cursor_acks, .. } =
+                pending;
             let mut committed = self.commit(batch).await;
             if committed == Err(CommitError::Superseded) {
                 tracing::warn!(
@@ -102,8 +114,8 @@ impl<S: Sink> Writer<S> {
                 self.superseded.send_replace(Some(progress.term));
                 drop(initial_cursor_acks);
                 // Local writes don't depend on the term, so commit them alone. Repeating one has no effect.
-                committed =
-                    self.commit(Batch { changes: local, now: self.clock.now(), ..Batch::default() }).await;
+                let local = Batch { changes: local, accounts, now: self.clock.now(), ..Batch::default() };
+                committed = self.commit(local).await;
             } else {
                 acknowledge(initial_cursor_acks);
             }
@@ -173,6 +185,10 @@ impl<S: Sink> Writer<S> {
                         Urgency::Shared => self.timing.commit_delay,
                     }
                 }
+                Message::LocalAccount(local) => {
+                    *carry = pending.push_account(local).map(Message::LocalAccount);
+                    self.timing.commit_delay
+                }
                 Message::InitialCursor(InitialCursor { cursor, ack, .. }) => {
                     pending.initial_cursor = Some(cursor);
                     pending.initial_cursor_acks.push(ack);
@@ -227,7 +243,7 @@ impl Message {
         match self {
             Self::Part(part) => Some(part.ticket.term),
             Self::InitialCursor(initial) => Some(initial.term),
-            Self::LocalWrite(_) => None,
+            Self::LocalWrite(_) | Self::LocalAccount(_) => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Settings;
 use crate::config::backfill::{
-    CONCURRENT_DIDS_PER_PDS, CONCURRENT_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, NumberSetting,
+    CATCH_UP, CONCURRENT_DIDS_PER_PDS, CONCURRENT_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, NumberSetting,
     RETENTION_DAYS,
 };
 
@@ -27,6 +27,11 @@ impl Settings {
             max_attempts: self.clamped(&MAX_ATTEMPTS),
             retention_days: self.clamped(&RETENTION_DAYS),
         }
+    }
+
+    /// Whether the server catches up by itself after a gap of the stream.
+    pub fn catches_up(&self) -> bool {
+        self.get(CATCH_UP).is_none_or(|value| !value.trim().eq_ignore_ascii_case("false"))
     }
 
     /// The effective value. Other software may have stored one that the API refuses: a number out of range is clamped,

@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::clock::Timestamp;
 use crate::config::Config;
-use crate::config::backfill::SETTINGS as BACKFILL;
+use crate::config::backfill::{CATCH_UP, SETTINGS as BACKFILL};
 use crate::config::events::{DEFAULT_RETENTION_DAYS, MAX_RETENTION_DAYS};
 use crate::lexicons::forwarding;
 use crate::reloadable::Reloadable;
@@ -182,7 +182,7 @@ pub fn check(key: &str, value: &str) -> Result<(), InvalidSetting> {
                 Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
             (is_web, "an http or https address")
         }
-        VERBOSE_EVENT_LOGGING => (matches!(value, "true" | "false"), "true or false"),
+        VERBOSE_EVENT_LOGGING | CATCH_UP => (matches!(value, "true" | "false"), "true or false"),
         EVENT_RETENTION_DAYS => {
             let is_valid = value.parse().is_ok_and(|days: u32| days <= MAX_RETENTION_DAYS);
             (is_valid, "a whole number of days, 0 (keeps events for ever) to 36500")
@@ -260,6 +260,7 @@ mod tests {
             ("rate_limit.default_query_cost", "0"),
             ("backfill_retention_days", "0"),
             ("backfill_concurrent_pds", "64"),
+            ("backfill_catch_up", "false"),
             ("some.unknown-key_1", ""),
         ] {
             assert_eq!(check(key, value), Ok(()), "{key}");
@@ -278,6 +279,7 @@ mod tests {
             ("telemetry", "on", "reports to nobody"),
             ("telemetry.mode", "auto", "reports to nobody"),
             ("backfill_concurrent_pds", "65", "a whole number from 1 to 64"),
+            ("backfill_catch_up", "off", "backfill_catch_up must be true or false"),
             ("backfill_max_attempts", "0", "a whole number from 1 to 10"),
             ("backfill_retention_days", "a week", "a whole number from 0 to 36500"),
             ("xrpc_proxy_config", "{}", "changed at /admin/settings/xrpc-proxy"),

@@ -21,6 +21,7 @@ mod error;
 pub mod events;
 mod executor;
 pub mod fields;
+pub mod gaps;
 pub mod health;
 pub mod index;
 pub mod instance_keys;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use super::Db;
+use super::gaps::OpenGap;
 use super::health::Unhealthy;
 use crate::clock::Timestamp;
 
@@ -31,6 +32,8 @@ pub struct Readiness {
 pub struct Report {
     pub database: Result<(), String>,
     pub migrations: Result<(), String>,
+    /// The gaps of the stream whose catch-up has not ended, as far as they can be read.
+    pub gaps: Vec<OpenGap>,
 }
 
 impl Readiness {
@@ -46,6 +49,7 @@ impl Readiness {
         let report = report.unwrap_or_else(|_| Report {
             database: Err("the database does not answer in time".to_owned()),
             migrations: Err(UNKNOWN.to_owned()),
+            gaps: Vec::new(),
         });
         *last = Some((Instant::now(), report.clone()));
         report
@@ -53,17 +57,19 @@ impl Readiness {
 
     async fn run_checks(&self, db: &Db, now: Timestamp) -> Report {
         if let Err(error) = db.check_readable().await {
-            return Report { database: unhealthy(&error), migrations: Err(UNKNOWN.to_owned()) };
+            let migrations = Err(UNKNOWN.to_owned());
+            return Report { database: unhealthy(&error), migrations, gaps: Vec::new() };
         }
         let migrations = self.check_migrations(db).await;
         if migrations.is_err() {
-            return Report { database: Ok(()), migrations };
+            return Report { database: Ok(()), migrations, gaps: Vec::new() };
         }
+        let gaps = super::gaps::open(db).await.unwrap_or_default();
         let database = match db.check_writable(now).await {
             Ok(()) => Ok(()),
             Err(error) => unhealthy(&error),
         };
-        Report { database, migrations }
+        Report { database, migrations, gaps }
     }
 
     async fn check_migrations(&self, db: &Db) -> Result<(), String> {

@@ -1,11 +1,13 @@
 //! Backfills against a network of stand-ins: after each, the index equals the network, or the job says what it could
 //! not read.
 
+mod catch_up;
 mod crash;
 mod faults;
 mod jobs;
 mod lies;
 mod reconcile;
+mod verify;
 
 use std::collections::BTreeMap;
 
@@ -189,6 +191,15 @@ impl Scene {
             Some(record) => Frame::update(at, place, record),
             None => Frame::delete(at, place),
         });
+    }
+
+    /// Executes a statement directly in the database.
+    async fn execute(&self, sql: String) {
+        let sql = sqlx::AssertSqlSafe(sql);
+        match &self.db {
+            Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
+            Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
+        }
     }
 
     /// The types of the events about backfills, the oldest first.

@@ -12,7 +12,7 @@ const PING_MS = 30_000
 
 export class Jetstream {
   constructor({ upstream, port, log }) {
-    Object.assign(this, { upstream, port, log, events: [], clients: new Set(), upstreamCursor: 0, lastMicros: 0, paused: false })
+    Object.assign(this, { upstream, port, log, events: [], clients: new Set(), upstreamCursor: 0, lastMicros: 0, floor: 0, paused: false })
   }
 
   async start() {
@@ -33,6 +33,9 @@ export class Jetstream {
     this.paused = on
     this.#pump()
   }
+
+  /** Forgets the events so far, like a server whose history was lost. */
+  forget() { this.floor = this.lastMicros + 1 }
 
   stats() { return { events: this.events.length, clients: this.clients.size, upstreamCursor: this.upstreamCursor } }
 
@@ -89,7 +92,7 @@ export class Jetstream {
     if (cursor && !/^\d+$/.test(cursor)) return refuse(400, `invalid cursor: ${cursor}`)
     let next = this.events.length
     if (cursor && Number(cursor) <= Date.now() * 1000) {
-      const first = this.events.findIndex((event) => event.micros >= Number(cursor))
+      const first = this.events.findIndex((event) => event.micros >= Math.max(Number(cursor), this.floor))
       if (first >= 0) next = first
     }
     this.sockets.handleUpgrade(req, socket, head, (ws) => this.#serve(ws, filter, next, query.get('requireHello') !== 'true'))

@@ -21,8 +21,11 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::atproto::Nsid;
+use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
+use crate::store::gaps::{Gap, GapReason};
 
+use super::gaps::{self, Expected};
 use super::intake::Intake;
 use super::notice::{Notice, Observer};
 use super::settings::{StreamConfig, Timing};
@@ -41,10 +44,6 @@ use wanted::Wanted;
 /// with every character escaped.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// When the first event is this much newer than the cursor, the server no longer had the events in between. (Or there
-/// were none for so long, which does not happen on the public network.)
-const GAP_US: i64 = 60 * 60 * 1_000_000;
-
 pub(super) struct Stream<C> {
     connect: C,
     servers: Servers,
@@ -54,10 +53,15 @@ pub(super) struct Stream<C> {
     intake: Intake,
     /// Time of the last event that entered the pipeline. Ahead of the committed cursor by what is queued.
     cursor: Option<i64>,
+    /// When the event at the cursor was received, by our clock.
+    seen_at: Timestamp,
+    /// The cursor is our clock's time: the stream had none.
+    cursor_is_own_time: bool,
     /// The last attempt to connect failed, and a notice of that was sent.
     unreachable: bool,
     live_status: Arc<LiveStatus>,
     observer: Arc<dyn Observer>,
+    clock: Clock,
     random: Random,
     shutdown: CancellationToken,
 }
@@ -67,20 +71,22 @@ pub(super) struct Context {
     pub tracked: watch::Receiver<Arc<[Nsid]>>,
     pub live_status: Arc<LiveStatus>,
     pub observer: Arc<dyn Observer>,
+    pub clock: Clock,
     pub random: Random,
     pub shutdown: CancellationToken,
 }
 
 impl<C: Connect> Stream<C> {
-    /// `urls` must not be empty; `cursor` is the committed one.
+    /// `urls` must not be empty; `stored` is the committed cursor, and when it was committed.
     pub(super) fn new(
         connect: C,
         urls: Vec<Url>,
         config: &StreamConfig,
         context: Context,
         intake: Intake,
-        cursor: Option<i64>,
+        stored: Option<(i64, Timestamp)>,
     ) -> Self {
+        let (cursor, seen_at) = stored.unzip();
         let inflate = config.zstd_dictionary.as_deref().and_then(|dictionary| {
             Inflate::new(dictionary)
                 .inspect_err(
@@ -88,7 +94,7 @@ impl<C: Connect> Stream<C> {
                 )
                 .ok()
         });
-        let Context { tracked, live_status, observer, random, shutdown } = context;
+        let Context { tracked, live_status, observer, clock, random, shutdown } = context;
         Self {
             connect,
             servers: Servers::new(urls),
@@ -97,9 +103,12 @@ impl<C: Connect> Stream<C> {
             tracked,
             intake,
             cursor,
+            seen_at: seen_at.unwrap_or_default(),
+            cursor_is_own_time: false,
             unreachable: false,
             live_status,
             observer,
+            clock,
             random,
             shutdown,
         }
@@ -125,7 +134,9 @@ impl<C: Connect> Stream<C> {
                 if self.cursor.is_none() {
                     break;
                 }
+                (self.seen_at, self.cursor_is_own_time) = (self.clock.now(), true);
             }
+            self.leave_future().await;
             let started = Instant::now();
             let before = self.cursor;
             let end = self.subscribe(&wanted).await;
@@ -136,7 +147,12 @@ impl<C: Connect> Stream<C> {
                 _ => {}
             }
             self.live_status.disconnected();
-            self.cursor = skip.after(&end, before, self.cursor);
+            let reached = self.cursor;
+            self.cursor = skip.after(&end, before, reached);
+            if let Some((from, to)) = reached.zip(self.cursor).filter(|(from, to)| from < to) {
+                let (from, to) = (Timestamp(from), Timestamp(to));
+                self.found_gap(Gap { reason: GapReason::MessageSkipped, from, to }).await;
+            }
             if healthy {
                 // Most likely the server restarts or a route changed, so try the same server again first.
                 backoff.reset();
@@ -150,6 +166,25 @@ impl<C: Connect> Stream<C> {
         }
         self.live_status.idle();
         self.intake.finish().await;
+    }
+
+    /// Replaces a cursor that is later than the present, with which a server would send nothing or skip events.
+    async fn leave_future(&mut self) {
+        let now = self.clock.now();
+        let Some(gap) = self.cursor.and_then(|cursor| gaps::of_future_cursor(cursor, self.seen_at, now))
+        else {
+            return;
+        };
+        // What happens from now on is delivered live. What the server still has from before comes again.
+        let is_known = gap.from.0 > 0;
+        self.cursor = Some(if is_known { gap.from.0 } else { now.0 });
+        (self.seen_at, self.cursor_is_own_time) = (now, !is_known);
+        self.found_gap(gap).await;
+    }
+
+    async fn found_gap(&self, gap: Gap) {
+        let url = redacted(self.servers.current());
+        self.shutdown.run_until_cancelled(self.intake.found_gap(&url, gap)).await;
     }
 
     /// Waits, disconnected, until a collection is tracked.
@@ -193,6 +228,14 @@ impl<C: Connect> Stream<C> {
             "connected to the stream"
         );
         self.observer.notice(Notice::Connected { url: redacted_url.clone() });
+        self.intake.begin(self.cursor.zip(cursor).map(|(position, requested)| Expected {
+            url: redacted_url.clone(),
+            position,
+            requested,
+            seen_at: self.seen_at,
+            connected_at: self.clock.now(),
+            is_own_time: self.cursor_is_own_time,
+        }));
 
         let session = Session {
             socket,
@@ -203,21 +246,18 @@ impl<C: Connect> Stream<C> {
             timing: &self.timing,
             shutdown: &self.shutdown,
         };
-        let (servers, newest_time, observer) = (&mut self.servers, &mut self.cursor, &self.observer);
-        let mut requested_cursor = cursor;
+        let (servers, newest_time, clock) = (&mut self.servers, &mut self.cursor, &self.clock);
+        let (seen_at, is_own_time) = (&mut self.seen_at, &mut self.cursor_is_own_time);
         let end = session
             .run(|times, filter_is_outdated| {
-                if let (Some(cursor), Some(first)) = (requested_cursor, times.first) {
-                    report_gap(&**observer, &redacted_url, cursor, first);
-                }
                 if let Some(last) = times.last {
-                    requested_cursor = None;
                     servers.delivered();
                     // This subscription does not deliver events of newly tracked collections. So the next one has to
                     // start at the cursor of the moment when the collections changed: don't advance it meanwhile.
                     if !filter_is_outdated {
                         // Not the maximum: after a rewind, or a start with a wrong clock, `last` is lower.
                         *newest_time = Some(last);
+                        (*seen_at, *is_own_time) = (clock.now(), false);
                     }
                 }
             })
@@ -250,18 +290,6 @@ pub(super) fn endpoints(config: &StreamConfig) -> Vec<Url> {
             .ok()
     };
     config.urls.iter().filter_map(usable).collect()
-}
-
-fn report_gap(observer: &dyn Observer, url: &str, cursor: i64, first_event: i64) {
-    if first_event.saturating_sub(cursor) > GAP_US {
-        tracing::warn!(
-            url,
-            cursor,
-            first_event,
-            "the stream starts later than the cursor: events may be missing"
-        );
-        observer.notice(Notice::CursorTooOld { url: url.to_owned(), cursor, first_event });
-    }
 }
 
 /// The endpoint for logs, without credentials and query, which may contain secrets.

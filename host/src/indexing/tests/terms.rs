@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::atproto::Did;
 use crate::clock::Clock;
 use crate::indexing::apply::IndexChange;
 use crate::indexing::commit::Committer;
@@ -15,6 +16,7 @@ use crate::indexing::testing::{FakeStore, Recorder, delete};
 use crate::indexing::watermark::Ticket;
 use crate::indexing::writer::{WRITER_QUEUE, Writer, WriterHandle};
 use crate::random::Random;
+use crate::store::index::{AccountChange, AccountStatus};
 use crate::store::lease::Term;
 
 use super::fast;
@@ -73,6 +75,19 @@ async fn queued_changes_of_a_term_that_is_over_are_not_written() {
     queue.send(part(3, 1, "k2")).await.unwrap();
     local.submit(delete("a", "local3", 1)).await.unwrap();
     assert_eq!((store.applied_changes(), store.cursor()), (7, Some(301)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_accounts_status_that_is_not_the_streams_outlives_the_term() {
+    let store = Arc::new(FakeStore::default());
+    let queue = writer(&store);
+    queue.send(part(1, 0, "k0")).await.unwrap();
+    store.begin_term(2);
+    let did = Did::try_from("did:plc:b").unwrap();
+    let change = AccountChange { did, status: AccountStatus::Deactivated };
+    WriterHandle::new(queue).submit_account(change).await.unwrap();
+    assert_eq!(store.hidden("did:plc:b"), Some(AccountStatus::Deactivated));
+    assert_eq!(store.applied_changes(), 0, "the change of the term that is over is not written");
 }
 
 #[tokio::test(start_paused = true)]

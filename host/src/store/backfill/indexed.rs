@@ -1,8 +1,10 @@
-//! Reads which records of a repo's collection the index has, to compare them with a PDS's list.
+//! Reads which accounts and records the index has, to compare them with the relay's and a PDS's lists.
 
 use sqlx::AssertSqlSafe;
 
+use super::work::{Discovery, add_listed_repos};
 use crate::atproto::{Cid, Did, Nsid, RecordKey};
+use crate::store::index::AccountStatus;
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on};
 
@@ -22,6 +24,14 @@ pub struct KeyRange<'a> {
     pub below: Option<&'a str>,
     /// Inclusive; `None`: from the lowest.
     pub from: Option<&'a str>,
+}
+
+/// An account of the index.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct IndexedAccount {
+    /// Ascends; pages continue after it.
+    pub id: i64,
+    pub did: String,
 }
 
 type Row = (String, i64, Option<Vec<u8>>);
@@ -68,6 +78,60 @@ pub async fn with_keys(
         query.bind(keys).fetch_all(pool).await
     })?;
     rows.into_iter().map(indexed_row).collect()
+}
+
+/// The accounts with records of a collection in the index, or with `None` those of which it ever had any and that were
+/// not deleted. In the order of their ids, after `after_id`, at most `limit`.
+pub async fn accounts(
+    db: &Db,
+    collection: Option<&Nsid>,
+    after_id: i64,
+    limit: usize,
+) -> Result<Vec<IndexedAccount>, StoreError> {
+    let condition = match collection {
+        Some(_) => {
+            "EXISTS (SELECT 1 FROM records r WHERE r.did_id = d.id \
+             AND r.collection_id = (SELECT id FROM collections WHERE nsid = $3))"
+        }
+        None => "d.status <> 4 AND CAST($3 AS TEXT) IS NULL",
+    };
+    let sql =
+        format!("SELECT d.id, d.did FROM dids d WHERE d.id > $1 AND {condition} ORDER BY d.id LIMIT $2");
+    Ok(on!(db, reader, |pool| {
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(after_id).bind(limit as i64);
+        query.bind(collection.map(Nsid::as_str)).fetch_all(pool).await
+    })?)
+}
+
+/// The status of an account in the index; `None` when the index never had records of it.
+pub async fn account_status(db: &Db, did: &Did) -> Result<Option<AccountStatus>, StoreError> {
+    let sql = "SELECT CAST(status AS BIGINT) FROM dids WHERE did = $1";
+    let status: Option<i64> =
+        on!(db, reader, |pool| sqlx::query_scalar(sql).bind(did.as_str()).fetch_optional(pool).await)?;
+    status
+        .map(|status| {
+            AccountStatus::of_number(status)
+                .ok_or_else(|| StoreError::Corrupt(format!("the status of an account: {status}")))
+        })
+        .transpose()
+}
+
+/// The name under which the position in the index's accounts is stored. Not an NSID, so it is no collection's.
+const INDEX: &str = "(index)";
+
+/// Adds the next `limit` accounts of the index to the repos of a job, and how far the index was read, in one
+/// transaction. Returns the DIDs that the job did not have yet; `None` when there are no more accounts.
+pub async fn add_indexed_repos(db: &Db, seq: i64, limit: usize) -> Result<Option<Vec<String>>, StoreError> {
+    let progress = super::discovery(db, seq).await?.into_iter().find(|progress| progress.collection == INDEX);
+    let after = match progress {
+        Some(Discovery { is_done: true, .. }) => return Ok(None),
+        Some(Discovery { cursor, .. }) => cursor.and_then(|id| id.parse().ok()).unwrap_or(0),
+        None => 0,
+    };
+    let found = accounts(db, None, after, limit).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| last.id.to_string());
+    let dids: Vec<String> = found.into_iter().map(|account| account.did).collect();
+    add_listed_repos(db, seq, INDEX, &dids, next.as_deref()).await.map(Some)
 }
 
 fn indexed_row((rkey, rev, cid): Row) -> Result<IndexedRow, StoreError> {

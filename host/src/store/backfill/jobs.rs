@@ -2,6 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
+use super::{BACKFILL, REPAIR};
 use crate::clock::Timestamp;
 use crate::store::{Db, StoreError, on, only_row};
 
@@ -10,6 +11,8 @@ use crate::store::{Db, StoreError, on, only_row};
 pub struct JobRow {
     /// UUID.
     pub id: String,
+    /// `backfill`, `catch_up` or `repair`.
+    pub kind: String,
     /// `None`: every collection with a record lexicon.
     pub collection: Option<String>,
     /// `None`: every repo that the relay lists.
@@ -67,17 +70,18 @@ impl Request {
     }
 }
 
-const COLUMNS: &str = "id, collection, did, status, stage, total_repos, resolved_repos, processed_repos, \
+const COLUMNS: &str = "id, kind, collection, did, status, stage, total_repos, resolved_repos, processed_repos, \
      total_records, error, created_by, started_at, completed_at, created_at";
 
 /// Queues a job. It waits with status `running` and stage `pending` (admin-api.md §12.1).
 pub async fn create(db: &Db, job: &NewJob, now: Timestamp) -> Result<(), StoreError> {
     let sql = "INSERT INTO backfill_jobs \
-               (id, collection, did, status, stage, is_discovered, created_by, created_at, started_at) \
-               VALUES ($1, $2, $3, 'running', 'pending', 0, $4, $5, $5)";
+               (id, kind, collection, did, status, stage, is_discovered, created_by, created_at, started_at) \
+               VALUES ($1, $6, $2, $3, 'running', 'pending', 0, $4, $5, $5)";
+    let kind = if job.did.is_some() { REPAIR } else { BACKFILL };
     on!(db, writer, |pool| {
         let query = sqlx::query(sql).bind(&job.id).bind(&job.collection).bind(&job.did);
-        query.bind(&job.created_by).bind(now).execute(pool).await.map(drop)
+        query.bind(&job.created_by).bind(now).bind(kind).execute(pool).await.map(drop)
     })?;
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Stores backfill jobs, the repos of each job, and how far each was read.
 //!
-//! `jobs` and `repos` are for the admin API, `work` and `checkpoint` for the worker, `indexed` compares the index with
-//! what a PDS lists.
+//! `jobs` and `repos` are for the admin API, `work`, `checkpoint` and `catch_up` for the worker, `indexed` compares the
+//! index with what a PDS lists.
 
+mod catch_up;
 mod checkpoint;
 mod details;
 mod indexed;
@@ -10,9 +11,12 @@ mod jobs;
 mod repos;
 mod work;
 
+pub use catch_up::{QueuedCatchUp, queue_catch_up, settle_gaps};
 pub use checkpoint::{Checkpoint, CollectionPosition, FinishedRepo, checkpoint, positions, save_positions};
 pub use details::{delete_details, delete_details_older_than};
-pub use indexed::{IndexedRow, KeyRange, in_range, with_keys};
+pub use indexed::{
+    IndexedAccount, IndexedRow, KeyRange, account_status, accounts, add_indexed_repos, in_range, with_keys,
+};
 pub use jobs::{JobRow, NewJob, Request, Requested, create, get, list, request};
 pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, repos, retry_failed};
 pub use work::{
@@ -38,6 +42,12 @@ fn repos_by(db: &Db, index: &str) -> String {
         Db::Postgres(_) => "backfill_repos".to_owned(),
     }
 }
+
+/// Kinds of jobs. A backfill reads whole collections, a repair one repo.
+const BACKFILL: &str = "backfill";
+const REPAIR: &str = "repair";
+/// A catch-up reads the repos that have changed since a gap of the stream began.
+pub const CATCH_UP: &str = "catch_up";
 
 /// The index of the repos that are left to do.
 const PENDING: &str = "backfill_repos_pending";

@@ -120,9 +120,9 @@ pub async fn retry_failed(
     new: &NewJob,
     now: Timestamp,
 ) -> Result<Option<u64>, StoreError> {
-    let insert_job = "INSERT INTO backfill_jobs (id, collection, did, status, stage, is_discovered, created_by, \
-                          created_at, started_at) \
-                      SELECT $2, collection, did, 'running', 'pending', 1, $3, $4, $4 FROM backfill_jobs \
+    let insert_job = "INSERT INTO backfill_jobs (id, kind, changed_since, collection, did, status, stage, \
+                          is_discovered, created_by, created_at, started_at) \
+                      SELECT $2, kind, changed_since, collection, did, 'running', 'pending', 1, $3, $4, $4 FROM backfill_jobs \
                       WHERE id = $1 RETURNING seq";
     let kind_condition = match (kinds, db) {
         ([], _) => "",

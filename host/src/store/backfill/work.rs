@@ -14,6 +14,9 @@ pub struct ActiveJob {
     /// Identifies the job in the other tables.
     pub seq: i64,
     pub id: String,
+    pub kind: String,
+    /// Of a catch-up: repos without a later commit are not read.
+    pub changed_since: Option<Timestamp>,
     pub collection: Option<String>,
     pub did: Option<String>,
     pub status: String,
@@ -61,8 +64,8 @@ impl End {
     }
 }
 
-const COLUMNS: &str =
-    "seq, id, collection, did, status, stage, is_discovered <> 0 AS is_discovered, error, created_by";
+const COLUMNS: &str = "seq, id, kind, changed_since, collection, did, status, stage, is_discovered <> 0 AS is_discovered, error, \
+     created_by";
 
 /// The oldest job that is to be run.
 pub async fn next(db: &Db) -> Result<Option<ActiveJob>, StoreError> {
@@ -192,6 +195,17 @@ pub async fn add_repos(
     dids: &[String],
     cursor: Option<&str>,
 ) -> Result<Vec<String>, StoreError> {
+    add_listed_repos(db, seq, collection.as_str(), dids, cursor).await
+}
+
+/// As [`add_repos`], for any list with a name.
+pub(super) async fn add_listed_repos(
+    db: &Db,
+    seq: i64,
+    list: &str,
+    dids: &[String],
+    cursor: Option<&str>,
+) -> Result<Vec<String>, StoreError> {
     let insert = match db {
         Db::Sqlite(_) => "SELECT $1, value, 'pending' FROM json_each($2) WHERE true",
         Db::Postgres(_) => "SELECT $1, value, 'pending' FROM json_array_elements_text($2::json) AS v (value)",
@@ -205,7 +219,7 @@ pub async fn add_repos(
         let mut tx = pool.begin().await?;
         let query = sqlx::query_scalar(AssertSqlSafe(insert)).bind(seq).bind(dids);
         let added = query.fetch_all(&mut *tx).await?;
-        let query = sqlx::query(advance).bind(seq).bind(collection.as_str()).bind(cursor).bind(is_done);
+        let query = sqlx::query(advance).bind(seq).bind(list).bind(cursor).bind(is_done);
         query.execute(&mut *tx).await?;
         tx.commit().await?;
         added

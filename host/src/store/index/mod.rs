@@ -89,6 +89,13 @@ impl AccountStatus {
             Self::Deleted => "deleted",
         }
     }
+
+    /// The status that the database stores as this number.
+    pub(super) fn of_number(number: i64) -> Option<Self> {
+        [Self::Active, Self::Deactivated, Self::TakenDown, Self::Suspended, Self::Deleted]
+            .into_iter()
+            .find(|status| *status as i64 == number)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,6 +28,7 @@ mod api_clients;
 mod apply;
 mod backfill;
 mod backlinks;
+mod catch_up;
 mod db;
 mod domains;
 mod events;

@@ -33,6 +33,8 @@ async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
 #[derive(Serialize)]
 struct JobView {
     id: String,
+    /// `backfill`, `catch_up` or `repair`.
+    kind: String,
     collection: Option<String>,
     did: Option<String>,
     status: String,
@@ -51,6 +53,7 @@ impl From<JobRow> for JobView {
     fn from(row: JobRow) -> Self {
         Self {
             id: row.id,
+            kind: row.kind,
             collection: row.collection,
             did: row.did,
             status: row.status,

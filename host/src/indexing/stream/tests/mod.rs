@@ -153,7 +153,7 @@ async fn events_from_before_a_collection_was_tracked_are_not_replayed() {
         drop(server);
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
-    assert!(!world.recorder.notices().iter().any(|n| matches!(n, Notice::CursorTooOld { .. })));
+    assert!(!world.recorder.notices().iter().any(|n| matches!(n, Notice::Gap { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,16 +206,54 @@ async fn a_stream_that_begins_too_late_is_reported_once() {
         send(&mut server, NOW - 1000 + i).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    let (from, to) = (Timestamp(NOW - 80 * 3600 * 1_000_000), Timestamp(NOW - 1000));
+    let gap = Gap { reason: GapReason::CursorTooOld, from, to };
     let gaps: Vec<_> =
-        world.recorder.notices().into_iter().filter(|n| matches!(n, Notice::CursorTooOld { .. })).collect();
-    assert_eq!(
-        gaps,
-        [Notice::CursorTooOld {
-            url: "ws://a/subscribe".into(),
-            cursor: NOW - 80 * 3600 * 1_000_000,
-            first_event: NOW - 1000,
-        }]
-    );
+        world.recorder.notices().into_iter().filter(|n| matches!(n, Notice::Gap { .. })).collect();
+    assert_eq!(gaps, [Notice::Gap { url: "ws://a/subscribe".into(), gap: gap.clone() }]);
+    assert_eq!(world.store.gaps(), [(gap, Some(from.0))], "stored before the cursor passes it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_is_stored_before_its_events_enter_the_pipeline() {
+    let store = Arc::new(FakeStore::default());
+    store.set_cursor(NOW - 80 * 3600 * 1_000_000);
+    let mut world = start_with(&["ws://a"], &[], NOTE, store);
+    let (mut server, _) = world.accepted().await;
+    world.store.fail_next(4);
+    send(&mut server, NOW - 1000).await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!((world.store.gaps().len(), world.recorder.identities().len()), (0, 0));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((world.store.gaps().len(), world.store.cursor()), (1, Some(NOW - 1000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_in_the_future_is_replaced() {
+    let store = Arc::new(FakeStore::default());
+    store.set_cursor(NOW + 3600 * 1_000_000);
+    let mut world = start_with(&["ws://a"], &[], NOTE, store);
+    let (mut server, url) = world.accepted().await;
+    assert_eq!(cursor_of(&url), Some(NOW), "it was committed by a clock that was wrong");
+    let gap = Gap { reason: GapReason::CursorInFuture, from: Timestamp(0), to: Timestamp(NOW) };
+    assert_eq!(world.store.gaps()[0].0, gap);
+    send(&mut server, NOW - 7).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((world.store.gaps().len(), world.store.cursor()), (1, Some(NOW - 7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_times_go_back_is_reported() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    let (mut server, _) = world.accepted().await;
+    send(&mut server, NOW - 100).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    drop(server);
+    let (mut server, _) = world.accepted().await;
+    send(&mut server, NOW - 7_000_000).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let (from, to) = (Timestamp(NOW - 7_000_000), Timestamp(NOW - 100));
+    assert_eq!(world.store.gaps()[0].0, Gap { reason: GapReason::ServerRewound, from, to });
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,6 +290,8 @@ async fn a_message_that_ends_every_connection_is_skipped() {
     }
     let (_server, url) = world.accepted().await;
     assert_eq!(cursor_of(&url), Some(NOW - 59_000_000));
+    let (from, to) = (Timestamp(NOW - 60_000_000), Timestamp(NOW - 59_000_000));
+    assert_eq!(world.store.gaps()[0].0, Gap { reason: GapReason::MessageSkipped, from, to });
 }
 
 #[tokio::test(start_paused = true)]

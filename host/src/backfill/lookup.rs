@@ -1,0 +1,75 @@
+//! Looks up where a repo is, and which limits the queues by host have.
+
+use super::failure::{ErrorKind, Failure};
+use super::hosts::Bounds;
+use crate::atproto::Did;
+use crate::identity::{IdentityError, Resolver};
+use crate::settings::backfill::BackfillSettings;
+
+/// Failures in a row after which a PDS is given up (indexing.md §5.3).
+const MAX_HOST_FAILURES: u32 = 5;
+
+/// Failures in a row after which the directory of DIDs is given up. Every repo needs it, so it has more time: the
+/// cooldowns add up to six minutes.
+pub(super) const MAX_DIRECTORY_FAILURES: u32 = 10;
+
+/// The queue of look-ups at the directory; those of a did:web are queued under its host.
+const DIRECTORY: &str = "plc";
+
+/// The queue of a DID's look-up.
+pub(super) fn host_of(did: &Did) -> &str {
+    if did.method() == "plc" { DIRECTORY } else { did.identifier() }
+}
+
+/// The limits of look-ups.
+pub(super) fn directory_bounds(settings: &BackfillSettings) -> Bounds {
+    let lookups = settings.concurrent_resolution as usize;
+    Bounds {
+        hosts: lookups,
+        units_per_host: lookups,
+        max_failures: MAX_DIRECTORY_FAILURES,
+        max_queued: usize::MAX,
+    }
+}
+
+/// The limits of requests to PDSs.
+pub(super) fn pds_bounds(settings: &BackfillSettings, max_queued: usize) -> Bounds {
+    Bounds {
+        hosts: settings.concurrent_pds as usize,
+        units_per_host: settings.concurrent_dids_per_pds as usize,
+        max_failures: MAX_HOST_FAILURES,
+        max_queued,
+    }
+}
+
+/// The origin of a DID's PDS.
+pub(super) async fn pds_of(resolver: &Resolver, did: &Did, is_retry: bool) -> Result<String, Failure> {
+    if is_retry {
+        // Failed look-ups are cached for a moment.
+        resolver.invalidate(did).await;
+    }
+    let document = resolver.resolve(did).await.map_err(|error| Failure::of_identity(&error))?;
+    let none = || Failure::new(ErrorKind::DidDocInvalid, "the DID document names no PDS");
+    document.pds().map(str::to_owned).ok_or_else(none)
+}
+
+/// Looks up the DID again when its PDS does not have the repo: the account may have moved since. Returns the origin of
+/// its new PDS.
+///
+/// # Errors
+/// The failure, if the account did not move.
+pub(super) async fn moved(
+    resolver: &Resolver,
+    endpoint: &str,
+    did: &Did,
+    failure: Failure,
+) -> Result<String, Failure> {
+    if !matches!(failure.kind, ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated) {
+        return Err(failure);
+    }
+    match resolver.refresh(did).await {
+        Ok(document) => document.pds().filter(|pds| *pds != endpoint).map(str::to_owned).ok_or(failure),
+        Err(error @ IdentityError::Tombstoned) => Err(Failure::of_identity(&error)),
+        Err(_) => Err(failure),
+    }
+}

@@ -1,0 +1,184 @@
+//! Compares one repo with the index.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::super::failure::Failure;
+use super::super::listing::{Listing, Proof};
+use super::super::lookup::moved;
+use super::super::repo::each_in_range;
+use super::super::request::{OwnRecords, PageRecord, RecordPage, Server};
+use super::report::{Difference, Kind, Seen};
+use crate::atproto::{Did, Nsid, RecordKey, Tid};
+use crate::clock::{Clock, Timestamp};
+use crate::identity::Resolver;
+use crate::indexing::{CURSOR_SOURCE, Candidate, Claim, RecordAction, RecordChecker};
+use crate::net::Client;
+use crate::store::backfill::{self, IndexedRow, KeyRange};
+use crate::store::index::AccountStatus;
+use crate::store::{Db, StoreError, cursors};
+
+pub(super) struct Comparer {
+    pub(super) db: Db,
+    pub(super) net: Client,
+    pub(super) clock: Clock,
+    pub(super) resolver: Resolver,
+    pub(super) collections: Arc<[Nsid]>,
+    pub(super) checker: RecordChecker,
+}
+
+/// Why a repo was not compared.
+pub(super) enum Break {
+    Failed(Failure),
+    /// The account is at another PDS.
+    Moved(String),
+    Store(StoreError),
+}
+
+impl From<Failure> for Break {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<StoreError> for Break {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Comparer {
+    /// Compares a repo at its PDS.
+    pub(super) async fn compare(&self, endpoint: &str, did: &Did) -> Result<Seen, Break> {
+        let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
+        let known = backfill::account_status(&self.db, did).await?;
+        let rev = match server.latest_rev(did).await {
+            Ok(rev) => rev,
+            Err(failure) if failure.status.is_some() => {
+                return match moved(&self.resolver, endpoint, did, failure).await {
+                    Ok(pds) => Err(Break::Moved(pds)),
+                    Err(failure) => self.unavailable(did, failure).await,
+                };
+            }
+            Err(failure) => return Err(failure.into()),
+        };
+        if let Some(position) = cursors::get(&self.db, CURSOR_SOURCE).await?
+            && rev.timestamp_micros() > position.unsigned_abs()
+        {
+            let position = Timestamp(position);
+            return Ok(Seen::Behind(format!("it changed after {position}, the position of the stream")));
+        }
+        // Being taken down or suspended may be the relay's decision, of which the PDS knows nothing.
+        if matches!(known, Some(AccountStatus::TakenDown | AccountStatus::Suspended)) {
+            return Ok(Seen::Compared { records: 0, differences: Vec::new() });
+        }
+        let (mut records, mut differences) = (0, Vec::new());
+        for collection in self.collections.iter() {
+            let mut listing = Listing::new(collection.clone());
+            while !listing.is_done {
+                let mut limit = listing.limit;
+                let page = server.records(did, collection, listing.cursor(), &mut limit).await?;
+                listing.limit = limit;
+                records += self.compare_page(did, rev, &mut listing, page, &mut differences).await?;
+            }
+        }
+        if known.is_some_and(|known| known != AccountStatus::Active) {
+            // None of its records can be read.
+            differences.clear();
+            if records > 0 {
+                differences.push((Kind::Missing, repo_uri(did)));
+            }
+        }
+        Ok(Seen::Compared { records, differences })
+    }
+
+    /// An account whose repo is not available must not be visible in the index.
+    pub(super) async fn unavailable(&self, did: &Did, failure: Failure) -> Result<Seen, Break> {
+        if failure.status.is_none() {
+            return Err(failure.into());
+        }
+        let mut differences = Vec::new();
+        if backfill::account_status(&self.db, did).await? == Some(AccountStatus::Active) {
+            for collection in self.collections.iter() {
+                if !backfill::in_range(&self.db, did, collection, KeyRange::default(), 1).await?.is_empty() {
+                    differences = vec![(Kind::Extra, repo_uri(did))];
+                }
+            }
+        }
+        Ok(Seen::Compared { records: 0, differences })
+    }
+
+    /// Compares a page, and adds to `differences`. Returns its number of records.
+    async fn compare_page(
+        &self,
+        did: &Did,
+        rev: Tid,
+        listing: &mut Listing,
+        page: RecordPage,
+        differences: &mut Vec<Difference>,
+    ) -> Result<u64, Break> {
+        let collection = listing.collection.clone();
+        let OwnRecords { cursor, keys, records, is_clean, .. } = page.of(did, &collection);
+        let range = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
+            Proof::Complete(range) => range,
+            Proof::Nothing => {
+                return Err(
+                    Failure::other("its PDS lists records without an order, so nothing is certain").into()
+                );
+            }
+        };
+        let mut on_page: HashMap<&str, PageRecord> =
+            keys.iter().map(RecordKey::as_str).zip(records).collect();
+        let uri = |rkey: &str| format!("{}/{collection}/{rkey}", repo_uri(did));
+        let mut unlisted = Vec::new();
+        each_in_range(&self.db, did, &collection, range, |row| match on_page.remove(row.rkey.as_str()) {
+            None => unlisted.push(row),
+            // The stream has brought a newer version since the PDS was asked for its rev.
+            Some(_) if row.rev > rev.as_u64() => {}
+            Some(record) => {
+                if row.cid.is_none_or(|cid| Claim::parse(&record.cid) != Claim::Cid(cid))
+                    && self.is_indexable(did, &collection, &row.rkey, rev, record)
+                {
+                    differences.push((Kind::Stale, uri(row.rkey.as_str())));
+                }
+            }
+        })
+        .await?;
+        let unlisted = unlisted.into_iter().filter(|row: &IndexedRow| row.rev <= rev.as_u64());
+        differences.extend(unlisted.map(|row| (Kind::Extra, uri(row.rkey.as_str()))));
+        for key in &keys {
+            if let Some(record) = on_page.remove(key.as_str())
+                && self.is_indexable(did, &collection, key, rev, record)
+            {
+                differences.push((Kind::Missing, uri(key.as_str())));
+            }
+        }
+        listing.advance(keys.last(), cursor, keys.len() as i64)?;
+        Ok(keys.len() as u64)
+    }
+
+    /// Whether the index takes a record: one that is none, or does not match its CID, is never in the index.
+    fn is_indexable(
+        &self,
+        did: &Did,
+        collection: &Nsid,
+        rkey: &RecordKey,
+        rev: Tid,
+        record: PageRecord,
+    ) -> bool {
+        let candidate = Candidate {
+            did: did.clone(),
+            collection: collection.clone(),
+            rkey: rkey.clone(),
+            rev,
+            claim: Claim::parse(&record.cid),
+            record: record.value,
+            action: RecordAction::Create,
+        };
+        self.checker.accept(candidate).is_some()
+    }
+}
+
+pub(super) fn repo_uri(did: &Did) -> String {
+    format!("at://{did}")
+}

@@ -1,0 +1,139 @@
+//! Chooses the repos to compare: all, or a random sample, of those that the index or the relay has.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tokio_util::sync::CancellationToken;
+
+use super::super::discovery::repo_page;
+use super::super::outcome::RunError;
+use super::super::request::Server;
+use super::{Verifier, VerifyError};
+use crate::atproto::{Did, Nsid};
+use crate::crypto::sha256;
+use crate::random::Random;
+use crate::store::{Db, StoreError, backfill};
+
+/// Repos that can be compared at a time; their DIDs are kept in memory.
+const MAX_REPOS: usize = 5_000_000;
+
+/// Accounts of the index that are read at a time.
+const ACCOUNTS_PER_READ: usize = 2_000;
+
+/// Every DID has a random number, the same whenever it is added: the sample has those with the lowest. So the index and
+/// the relay can both list a DID, and only the sample is kept in memory.
+#[derive(Debug)]
+pub(super) struct Selection {
+    size: usize,
+    is_sample: bool,
+    key: u64,
+    chosen: BTreeMap<u64, Did>,
+}
+
+impl Selection {
+    pub(super) fn new(sample: Option<usize>, random: &Random) -> Self {
+        let size = sample.unwrap_or(MAX_REPOS + 1).min(MAX_REPOS + 1);
+        Self { size, is_sample: sample.is_some(), key: random.u64(), chosen: BTreeMap::new() }
+    }
+
+    fn add(&mut self, did: Did) {
+        let mut input = self.key.to_le_bytes().to_vec();
+        input.extend_from_slice(did.as_str().as_bytes());
+        let number = sha256(&input).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        self.chosen.insert(number, did);
+        if self.chosen.len() > self.size {
+            self.chosen.pop_last();
+        }
+    }
+
+    /// Fails when not all repos were kept although all were asked for.
+    pub(super) fn check(&self) -> Result<(), VerifyError> {
+        if !self.is_sample && self.chosen.len() > MAX_REPOS {
+            return Err(VerifyError::TooMany(MAX_REPOS));
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_dids(self) -> Vec<Did> {
+        self.chosen.into_values().collect()
+    }
+
+    /// Adds the accounts with records of a collection in the index.
+    pub(super) async fn add_indexed(&mut self, db: &Db, collection: &Nsid) -> Result<(), StoreError> {
+        let mut after = 0;
+        loop {
+            let accounts = backfill::accounts(db, Some(collection), after, ACCOUNTS_PER_READ).await?;
+            let is_last = accounts.len() < ACCOUNTS_PER_READ;
+            after = accounts.last().map_or(after, |account| account.id);
+            let dids = accounts.into_iter().filter_map(|account| Did::try_from(account.did.as_str()).ok());
+            dids.for_each(|did| self.add(did));
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds the repos that the relay lists for a collection. Returns why the list is incomplete.
+    pub(super) async fn add_listed(
+        &mut self,
+        verifier: &Verifier,
+        collection: &Nsid,
+        stop: &CancellationToken,
+    ) -> Result<Option<String>, RunError> {
+        let Verifier { net, clock, relay_url, .. } = verifier;
+        let relay = Server { net: &net.trusted(), clock, origin: relay_url };
+        let mut cursor: Option<String> = None;
+        let mut cursors = HashSet::new();
+        loop {
+            let page = match repo_page(&relay, stop, collection, cursor.as_deref()).await? {
+                Ok(page) => page,
+                Err(failure) => return Ok(Some(failure.text)),
+            };
+            let is_empty = page.repos.is_empty();
+            let dids = page.repos.iter().filter_map(|repo| Did::try_from(repo.did.as_str()).ok());
+            dids.for_each(|did| self.add(did));
+            let Some(next) = page.cursor.filter(|next| !next.is_empty() && !is_empty) else {
+                return Ok(None);
+            };
+            if !cursors.insert(sha256(next.as_bytes())) {
+                return Ok(Some("it gave the same cursor again".to_owned()));
+            }
+            cursor = Some(next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn did(n: usize) -> Did {
+        Did::try_from(format!("did:plc:{n}").as_str()).unwrap()
+    }
+
+    fn sample(size: usize, seed: u64, order: impl Iterator<Item = usize>) -> Vec<Did> {
+        let mut selection = Selection::new(Some(size), &Random::seeded(seed));
+        order.for_each(|n| selection.add(did(n)));
+        selection.check().unwrap();
+        selection.into_dids()
+    }
+
+    #[test]
+    fn a_sample_depends_on_the_seed_and_not_on_the_order_or_on_repetitions() {
+        let once = sample(10, 1, 0..500);
+        assert_eq!(once.len(), 10);
+        assert_eq!(once, sample(10, 1, (0..500).rev().chain(100..300)));
+        assert_ne!(once, sample(10, 2, 0..500));
+        assert_eq!(sample(10, 1, (0..5).chain(0..5)).len(), 5);
+    }
+
+    #[test]
+    fn every_repo_is_as_likely() {
+        let mut counts = [0; 20];
+        for seed in 0..1_000 {
+            for chosen in sample(5, seed, 0..20) {
+                counts[chosen.as_str().strip_prefix("did:plc:").unwrap().parse::<usize>().unwrap()] += 1;
+            }
+        }
+        assert!(counts.iter().all(|count| (190..310).contains(count)), "{counts:?}");
+    }
+}
