@@ -59,7 +59,7 @@ impl RepoReader {
 
     async fn store_status(&self, did: &Did, status: AccountStatus) -> Result<(), Break> {
         let change = AccountChange { did: did.clone(), status };
-        self.writer.submit_account(change).await.map_err(|_| Break::WriterClosed)
+        self.writer.submit_account(change).await.map_err(|_| Break::Uncommitted)
     }
 }
 

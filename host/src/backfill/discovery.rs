@@ -1,5 +1,7 @@
 //! The first stage of a job: finds the repos to read.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -23,6 +25,10 @@ const MAX_ATTEMPTS: u32 = 6;
 
 /// Accounts of the index that are added in one statement: few enough not to delay other writers.
 const INDEXED_PER_STEP: usize = 2_000;
+
+/// Pages in a row without a repo that the job does not have yet. Lists of different collections name the same repos, so
+/// this is more than the pages of a large collection: ten million repos.
+const MAX_PAGES_WITHOUT_NEW: u32 = 10_000;
 
 /// The wait after the first failed attempt; doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -96,7 +102,9 @@ impl Discovery<'_> {
     ) -> Result<Option<String>, RunError> {
         let incomplete =
             |why: &str| Ok(Some(format!("the relay did not list all repos of {collection}: {why}")));
-        let mut cursors: std::collections::HashSet<String> = cursor.clone().into_iter().collect();
+        let hasher = RandomState::new();
+        let mut cursors: HashSet<u64> = cursor.iter().map(|cursor| hasher.hash_one(cursor)).collect();
+        let mut without_new = 0;
         loop {
             let listed = match repo_page(&self.relay, self.stop, collection, cursor.as_deref()).await? {
                 Ok(listed) => listed,
@@ -107,14 +115,18 @@ impl Discovery<'_> {
             let dids: Vec<String> = dids.map(|repo| repo.did).collect();
             let next = listed.cursor.filter(|next| !next.is_empty() && !is_empty);
             let added = backfill::add_repos(self.db, job, collection, &dids, next.as_deref()).await?;
+            without_new = if added.is_empty() { without_new + 1 } else { 0 };
             self.reporter.discovered(added);
             if pace.lock().await.is_due() {
                 self.reporter.save().await?;
             }
             match next {
                 None => return Ok(None),
-                Some(next) if !cursors.insert(next.clone()) => {
+                Some(next) if !cursors.insert(hasher.hash_one(&next)) => {
                     return incomplete("it gave the same cursor again");
+                }
+                Some(_) if without_new >= MAX_PAGES_WITHOUT_NEW => {
+                    return incomplete("its list does not end");
                 }
                 next => cursor = next,
             }

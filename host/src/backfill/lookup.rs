@@ -7,11 +7,11 @@ use crate::identity::{IdentityError, Resolver};
 use crate::settings::backfill::BackfillSettings;
 
 /// Failures in a row after which a PDS is given up (indexing.md §5.3).
-const MAX_HOST_FAILURES: u32 = 5;
+pub(super) const MAX_HOST_FAILURES: u32 = 5;
 
 /// Failures in a row after which the directory of DIDs is given up. Every repo needs it, so it has more time: the
 /// cooldowns add up to six minutes.
-pub(super) const MAX_DIRECTORY_FAILURES: u32 = 10;
+const MAX_DIRECTORY_FAILURES: u32 = 10;
 
 /// The queue of look-ups at the directory; those of a did:web are queued under its host.
 const DIRECTORY: &str = "plc";
@@ -21,15 +21,19 @@ pub(super) fn host_of(did: &Did) -> &str {
     if did.method() == "plc" { DIRECTORY } else { did.identifier() }
 }
 
+/// The attempts at a look-up, and the failures in a row after which its host is given up.
+pub(super) fn limits(host: &str, max_attempts: u32) -> (u32, u32) {
+    if host == DIRECTORY {
+        (max_attempts.max(MAX_DIRECTORY_FAILURES), MAX_DIRECTORY_FAILURES)
+    } else {
+        (max_attempts, MAX_HOST_FAILURES)
+    }
+}
+
 /// The limits of look-ups.
 pub(super) fn directory_bounds(settings: &BackfillSettings) -> Bounds {
     let lookups = settings.concurrent_resolution as usize;
-    Bounds {
-        hosts: lookups,
-        units_per_host: lookups,
-        max_failures: MAX_DIRECTORY_FAILURES,
-        max_queued: usize::MAX,
-    }
+    Bounds { hosts: lookups, units_per_host: lookups, max_queued: usize::MAX }
 }
 
 /// The limits of requests to PDSs.
@@ -37,7 +41,6 @@ pub(super) fn pds_bounds(settings: &BackfillSettings, max_queued: usize) -> Boun
     Bounds {
         hosts: settings.concurrent_pds as usize,
         units_per_host: settings.concurrent_dids_per_pds as usize,
-        max_failures: MAX_HOST_FAILURES,
         max_queued,
     }
 }

@@ -115,7 +115,7 @@ in_both_scenes! {
         scene.network.fill(&account(0), NOTES, 3);
         scene.backfill().await;
         // The stream has not come so far.
-        scene.network.set_time(Clock::system().now().0 + 3_600_000_000);
+        scene.network.set_time(Clock::system().now().0 + 200_000_000);
         scene.network.delete(&account(0), NOTES, "0001");
         let (status, lines) = scene.verify(&[]);
         assert!(status == 2 && lines[0].contains("the position of the stream"), "{status} {lines:?}");

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::failure::Failure;
-use super::super::listing::{Listing, Proof};
+use super::super::listing::{Listing, PageEnd, Proof};
 use super::super::lookup::moved;
-use super::super::repo::each_in_range;
 use super::super::request::{OwnRecords, PageRecord, RecordPage, Server};
 use super::report::{Difference, Kind, Seen};
 use crate::atproto::{Did, Nsid, RecordKey, Tid};
@@ -17,6 +16,9 @@ use crate::net::Client;
 use crate::store::backfill::{self, IndexedRow, KeyRange};
 use crate::store::index::AccountStatus;
 use crate::store::{Db, StoreError, cursors};
+
+/// Rows of the index that are compared at a time.
+const ROWS_PER_READ: usize = 1_000;
 
 pub(super) struct Comparer {
     pub(super) db: Db,
@@ -118,7 +120,7 @@ impl Comparer {
         differences: &mut Vec<Difference>,
     ) -> Result<u64, Break> {
         let collection = listing.collection.clone();
-        let OwnRecords { cursor, keys, records, is_clean, .. } = page.of(did, &collection);
+        let OwnRecords { cursor, keys, records, is_clean, listed } = page.of(did, &collection);
         let range = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => range,
             Proof::Nothing => {
@@ -153,7 +155,8 @@ impl Comparer {
                 differences.push((Kind::Missing, uri(key.as_str())));
             }
         }
-        listing.advance(keys.last(), cursor, keys.len() as i64)?;
+        let (is_empty, records) = (listed == 0, keys.len() as i64);
+        listing.advance(PageEnd { last: keys.last(), is_empty, next: cursor, records })?;
         Ok(keys.len() as u64)
     }
 
@@ -176,6 +179,27 @@ impl Comparer {
             action: RecordAction::Create,
         };
         self.checker.accept(candidate).is_some()
+    }
+}
+
+/// Calls `each` with the rows of the index in a range of keys.
+async fn each_in_range(
+    db: &Db,
+    did: &Did,
+    collection: &Nsid,
+    range: KeyRange<'_>,
+    mut each: impl FnMut(IndexedRow),
+) -> Result<(), StoreError> {
+    let mut below = range.below.map(str::to_owned);
+    loop {
+        let part = KeyRange { below: below.as_deref(), from: range.from };
+        let rows = backfill::in_range(db, did, collection, part, ROWS_PER_READ).await?;
+        let is_last = rows.len() < ROWS_PER_READ;
+        below = rows.last().map(|row| row.rkey.to_string());
+        rows.into_iter().for_each(&mut each);
+        if is_last {
+            return Ok(());
+        }
     }
 }
 

@@ -121,9 +121,9 @@ impl<'a> Look<'a> {
                 self.queue(&endpoint, unit)
             }
             Ended::LookedUp(ticket, mut unit, Err(failure)) => {
-                let max = self.settings.max_attempts.max(lookup::MAX_DIRECTORY_FAILURES);
-                let again = unit.lookups.again(&failure, max);
-                retry(&mut self.lookups, &ticket, unit, again, failure)
+                let (max_attempts, max_failures) = lookup::limits(&ticket.host, self.settings.max_attempts);
+                let again = unit.lookups.again(&failure, max_attempts);
+                retry(&mut self.lookups, &ticket, unit, again, max_failures, failure)
             }
             Ended::Gone(ticket, unit, seen) => {
                 self.lookups.succeeded(&ticket);
@@ -145,7 +145,7 @@ impl<'a> Look<'a> {
             Ended::Compared(_, _, Err(Break::Store(error))) => return Err(error),
             Ended::Compared(ticket, mut unit, Err(Break::Failed(failure))) => {
                 let again = unit.attempts.again(&failure, self.settings.max_attempts);
-                retry(&mut self.repos, &ticket, unit, again, failure)
+                retry(&mut self.repos, &ticket, unit, again, lookup::MAX_HOST_FAILURES, failure)
             }
         })
     }
@@ -164,6 +164,7 @@ fn retry(
     ticket: &Ticket,
     unit: Unit,
     again: bool,
+    max_failures: u32,
     failure: Failure,
 ) -> Vec<(Unit, Seen)> {
     if !failure.kind.is_retryable() {
@@ -171,7 +172,7 @@ fn retry(
         return vec![(unit, Seen::NotReached(failure.text))];
     }
     let (again, given_up) = if again { (Some(unit), None) } else { (None, Some(unit)) };
-    let lost = hosts.failed(ticket, &failure, again, Instant::now());
+    let lost = hosts.failed(ticket, &failure, again, max_failures, Instant::now());
     let lost = lost.into_iter().chain(given_up);
     lost.map(|unit| (unit, Seen::NotReached(failure.text.clone()))).collect()
 }
