@@ -16,6 +16,7 @@ use belvedere::testing::events::EventLog;
 use belvedere::testing::indexing::{
     CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, start,
 };
+use belvedere::testing::lexicons::Followed;
 use belvedere::testing::random::Random;
 use belvedere::testing::scripts::{
     Engine, EngineConfig, Library, ScriptRuntime, ServerIndex, ServerLog, Services, Variables,
@@ -58,7 +59,8 @@ fn main() -> anyhow::Result<()> {
         let url = url.unwrap_or_else(|| format!("sqlite:{}", dir.path().join("bench.db").display()));
         let db = Db::open(&url, 2).await?;
         db.migrate().await?;
-        let (_tracked, tracked) = watch::channel::<Arc<[Nsid]>>(Arc::new([Nsid::try_from(COLLECTION)?]));
+        let collections: Arc<[Nsid]> = Arc::new([Nsid::try_from(COLLECTION)?]);
+        let (_tracked, tracked) = watch::channel(Followed::from(collections));
         let clock = Clock::fixed(belvedere::testing::clock::Timestamp(first));
         let scripted = std::env::args().any(|arg| arg == "scripted");
         let scripts: Arc<dyn RecordScriptRunner> =

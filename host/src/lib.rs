@@ -26,6 +26,7 @@ mod oauth; // authorization servers: discovery, DPoP proofs, tokens
 mod keys; // keys that the instance generates for itself, and its signatures over records
 mod lexicons; // the registry of uploaded lexicons; authorities and which methods are forwarded to them
 mod indexing; // follows the stream and writes the index
+mod network_lexicons; // lexicons that follow their publishers on the network: resolved, fetched, kept up to date
 mod settings; // settings that admins change while the server runs
 mod backfill; // reads the history of collections from PDSs into the index
 mod pds; // writes to users' repos at their PDSs, with the users' OAuth sessions

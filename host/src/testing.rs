@@ -39,6 +39,9 @@ pub mod events {
 pub mod oauth {
     pub use crate::oauth::{Discovery, DpopClient, OwnKeys};
 }
+pub mod lexicons {
+    pub use crate::lexicons::Followed;
+}
 pub mod indexing {
     pub use crate::indexing::{
         CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, frame, start,

@@ -78,6 +78,10 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
         Route::admin(GET, "/admin/lexicons/{id}", P::LexiconsRead, admin::lexicons::get),
         Route::admin(DELETE, "/admin/lexicons/{id}", P::LexiconsDelete, admin::lexicons::delete),
+        Route::admin(GET, "/admin/network-lexicons", P::LexiconsRead, admin::network_lexicons::list),
+        Route::admin(POST, "/admin/network-lexicons", P::LexiconsCreate, admin::network_lexicons::create::handle),
+        Route::admin(GET, "/admin/network-lexicons/resolve/{nsid}", P::LexiconsRead, admin::network_lexicons::resolve),
+        Route::admin(DELETE, "/admin/network-lexicons/{nsid}", P::LexiconsDelete, admin::network_lexicons::delete),
 
         Route::admin(GET, "/admin/records", P::RecordsRead, admin::records::list),
         Route::admin(DELETE, "/admin/records", P::RecordsDelete, admin::records::delete),

@@ -7,11 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, interval_at};
 
 use crate::atproto::Did;
 use crate::http::Error;
 use crate::jobs::retention::Retention;
+use crate::network_lexicons::Reload;
 use crate::settings::{self, Settings};
 use crate::store::notices::{ListenerEvent, Notices, announce};
 use crate::store::{self, StoreError};
@@ -179,6 +181,16 @@ impl App {
                 tracing::warn!(%error, %topic, "a topic could not be reloaded; it is retried within a minute");
             }
         }
+    }
+}
+
+impl Reload for Arc<App> {
+    fn lexicons_changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Err(error) = self.changed(Topic::Lexicons).await {
+                tracing::warn!(?error, "changed lexicons take effect within a minute");
+            }
+        })
     }
 }
 

@@ -26,6 +26,7 @@ use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
 use crate::lexicons::Registry;
 use crate::lifecycle::Lifecycle;
+use crate::network_lexicons::{self, NetworkLexicons};
 use crate::pds::{Sessions, revocation, sweep};
 use crate::random::Random;
 use crate::repos::Repos;
@@ -63,6 +64,8 @@ pub struct App {
     /// The retention periods, derived from the settings.
     retention: watch::Sender<Retention>,
     pub registry: Arc<Registry>,
+    /// The lexicons of the registry that follow their publishers.
+    pub network_lexicons: NetworkLexicons,
     pub outbound: Outbound,
     pub sessions: PdsSessions,
     /// Authenticates callers and checks their permissions.
@@ -127,11 +130,22 @@ impl App {
         let scripting = Scripting::open(&ground, &outbound, loaded, xrpc, &repos, &linked_repos).await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access = callers::open(&ground, &outbound, &sessions, &registry, costs).await?;
+        let network_lexicons = NetworkLexicons::new(network_lexicons::Deps {
+            db: ground.db.clone(),
+            net: outbound.net.clone(),
+            resolver: outbound.resolver.clone(),
+            authorities: outbound.authorities.clone(),
+            registry: Arc::clone(&registry),
+            events: ground.events.clone(),
+            clock: ground.clock.clone(),
+            random: ground.random.clone(),
+        });
         let identities = ChangedIdentities::default();
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             events: ground.events.clone(),
             resolver: outbound.resolver.clone(),
             identities: identities.clone(),
+            network_lexicons: network_lexicons.clone(),
         });
         let record_checker = Arc::new(RecordChecker::new(Arc::clone(&observer), ground.clock.clone()));
         let stream = indexing::start(indexing::Deps {
@@ -164,6 +178,7 @@ impl App {
             settings: Arc::new(settings),
             retention,
             registry,
+            network_lexicons,
             outbound,
             sessions,
             access,
@@ -218,6 +233,7 @@ impl App {
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(db.clone(), clock.clone(), limit, drain.clone()));
         self.tasks.spawn(Arc::clone(self).follow_changes());
+        self.tasks.spawn(self.network_lexicons.clone().run(Arc::clone(self), drain.clone()));
         let app = Arc::clone(self);
         let days = move || app.settings.backfill().retention_days;
         self.tasks.spawn(backfill::retention::run(db.clone(), clock.clone(), days, drain.clone()));

@@ -4,7 +4,8 @@ use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::events::{Event, EventLog};
 use crate::identity::Resolver;
-use crate::indexing::{Notice, Observer};
+use crate::indexing::{Notice, Observer, PublishedLexicon};
+use crate::network_lexicons::NetworkLexicons;
 use crate::store::index::Change;
 
 use super::ChangedIdentities;
@@ -15,6 +16,7 @@ pub(super) struct StreamObserver {
     pub(super) resolver: Resolver,
     /// Announced to the other hosts.
     pub(super) identities: ChangedIdentities,
+    pub(super) network_lexicons: NetworkLexicons,
 }
 
 impl Observer for StreamObserver {
@@ -55,5 +57,8 @@ impl Observer for StreamObserver {
         self.identities.note(did);
         let (resolver, did) = (self.resolver.clone(), did.clone());
         tokio::spawn(async move { resolver.invalidate(&did).await });
+    }
+    fn lexicon_published(&self, published: PublishedLexicon) {
+        self.network_lexicons.published(published);
     }
 }

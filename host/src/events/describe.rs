@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Event;
+use super::{Event, network_lexicons};
 use crate::atproto::RecordUri;
 use crate::store::events::Severity;
 
@@ -41,6 +41,10 @@ impl Event {
             }
             Self::LexiconDeleted { actor, nsid } => {
                 row("lexicon.deleted", Info, Some(actor), Some(nsid), json!({}))
+            }
+            Self::NetworkLexicon(event) => {
+                let (event_type, severity, detail) = network_lexicons::describe(event.what);
+                row(event_type, severity, event.actor, Some(event.nsid.to_string()), detail)
             }
             Self::ScriptCreated { actor, trigger, script_type } => {
                 let detail = json!({ "script_type": script_type });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::network_lexicons::NetworkLexiconEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
 /// An event. `actor` is the DID of the acting user.
@@ -24,6 +25,7 @@ pub enum Event {
         actor: String,
         nsid: String,
     },
+    NetworkLexicon(NetworkLexiconEvent),
 
     ScriptCreated {
         actor: String,

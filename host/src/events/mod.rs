@@ -4,9 +4,11 @@
 mod describe;
 mod event;
 mod log;
+mod network_lexicons;
 mod query;
 pub mod redact;
 
 pub use event::{Event, ScriptError};
 pub use log::EventLog;
+pub use network_lexicons::{NetworkLexiconChange, NetworkLexiconEvent};
 pub use query::{EventQuery, InvalidEventQuery};

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::atproto::Nsid;
 use crate::clock::{Clock, Timestamp};
+use crate::lexicons::Followed;
 
 use super::envelope::{self, Envelope};
 use super::frame;
+use super::notice::Observer;
+use super::published::PublishedLexicon;
 use super::shard::{PipelineClosed, Shards};
 use super::status::LiveStatus;
 use super::tally::{DropReason, Tally};
@@ -31,9 +33,10 @@ const MALFORMED_BURST: u32 = 5;
 const MALFORMED_EVERY_US: i64 = 60_000_000;
 
 pub(super) struct Intake {
-    tracked: watch::Receiver<Arc<[Nsid]>>,
+    tracked: watch::Receiver<Followed>,
     shards: Shards,
     live_status: Arc<LiveStatus>,
+    observer: Arc<dyn Observer>,
     clock: Clock,
     malformed: Throttle,
     tally: Tally,
@@ -51,9 +54,10 @@ pub(super) struct Times {
 
 impl Intake {
     pub(super) fn new(
-        tracked: watch::Receiver<Arc<[Nsid]>>,
+        tracked: watch::Receiver<Followed>,
         shards: Shards,
         live_status: Arc<LiveStatus>,
+        observer: Arc<dyn Observer>,
         clock: Clock,
     ) -> Self {
         let malformed = Throttle::new(clock.clone(), MALFORMED_BURST, MALFORMED_EVERY_US);
@@ -61,6 +65,7 @@ impl Intake {
             tracked,
             shards,
             live_status,
+            observer,
             clock,
             malformed,
             tally: Tally::default(),
@@ -75,14 +80,17 @@ impl Intake {
     /// Not cancel-safe: dropping the future loses the chunk, so the caller must then end the stream.
     pub(super) async fn accept(&mut self, frames: &mut Vec<Bytes>) -> Result<Times, PipelineClosed> {
         let now = self.clock.now();
-        let tracked = self.tracked.borrow().clone();
+        let Followed { collections, published_lexicons } = self.tracked.borrow().clone();
         let mut times = Times::default();
         for bytes in frames.drain(..) {
             self.tally.bytes += bytes.len() as u64;
             match frame::parse(&bytes) {
                 Ok(event) => {
                     times.note(event.time_us, now);
-                    match envelope::filter(&event, &tracked) {
+                    if published_lexicons && let Some(published) = PublishedLexicon::of(&event) {
+                        self.observer.lexicon_published(published);
+                    }
+                    match envelope::filter(&event, &collections) {
                         Ok(envelope) => self.envelopes.push(envelope),
                         Err(why) => self.tally.drop(why),
                     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::atproto::Nsid;
 use crate::clock::Clock;
+use crate::lexicons::Followed;
 use crate::random::Random;
 use crate::store::Db;
 
@@ -23,8 +23,8 @@ use super::writer::{WRITER_QUEUE, Writer, WriterHandle};
 /// What the stream needs from the rest of the server.
 pub struct Deps {
     pub db: Db,
-    /// The tracked collections, sorted: `lexicons::Registry::subscribe`.
-    pub tracked: watch::Receiver<Arc<[Nsid]>>,
+    /// What the stream has to deliver: `lexicons::Registry::subscribe`.
+    pub tracked: watch::Receiver<Followed>,
     pub observer: Arc<dyn Observer>,
     /// Decides on changes before they are indexed.
     pub scripts: Arc<dyn RecordScriptRunner>,
@@ -52,7 +52,7 @@ pub fn start(deps: Deps) -> StreamHandle {
 pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     sink: S,
     connect: C,
-    tracked: watch::Receiver<Arc<[Nsid]>>,
+    tracked: watch::Receiver<Followed>,
     observer: Arc<dyn Observer>,
     scripts: Arc<dyn RecordScriptRunner>,
     clock: Clock,

@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::atproto::Nsid;
 use crate::clock::Clock;
+use crate::lexicons::Followed;
 use crate::random::Random;
 use crate::store::lease::{Lease, Term};
 
@@ -32,7 +32,7 @@ const MAX_SHARDS: usize = 8;
 pub(super) struct Reader<S, C> {
     pub sink: S,
     pub connect: C,
-    pub tracked: watch::Receiver<Arc<[Nsid]>>,
+    pub tracked: watch::Receiver<Followed>,
     pub observer: Arc<dyn Observer>,
     pub scripts: Arc<dyn RecordScriptRunner>,
     pub clock: Clock,
@@ -116,7 +116,8 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
         let shards = self.config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
         let applier = Applier::new(self.observer.clone(), self.clock.clone());
         let shards = Shards::start(shards, applier, self.scripts.clone(), self.queue.clone(), term);
-        let intake = Intake::new(self.tracked.clone(), shards, self.live_status.clone(), self.clock.clone());
+        let (live_status, observer) = (self.live_status.clone(), self.observer.clone());
+        let intake = Intake::new(self.tracked.clone(), shards, live_status, observer, self.clock.clone());
         let context = Context {
             tracked: self.tracked.clone(),
             live_status: self.live_status.clone(),

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::followed::Followed;
 use super::schema;
-use crate::atproto::Nsid;
 use crate::atproto::lexicon::{LexiconKind, SchemaErrors, Schemas};
+use crate::atproto::{Did, Nsid};
 use crate::reloadable::Reloadable;
 use crate::store::lexicons::LexiconRow;
 use crate::store::{self, Db, StoreError};
@@ -67,6 +68,8 @@ pub struct Snapshot {
     schemas: HashMap<Box<str>, Bytes>,
     /// The parsed lexicons, for validating records.
     documents: Schemas,
+    /// The lexicons of the network, with the accounts that publish them.
+    authorities: HashMap<Box<str>, Did>,
 }
 
 impl Snapshot {
@@ -81,6 +84,16 @@ impl Snapshot {
 
     pub fn is_tracked(&self, collection: &str) -> bool {
         self.tracked.binary_search_by(|c| c.as_str().cmp(collection)).is_ok()
+    }
+
+    /// The account that publishes a lexicon, if it was taken from the network.
+    pub fn authority(&self, nsid: &str) -> Option<&Did> {
+        self.authorities.get(nsid)
+    }
+
+    fn followed(&self) -> Followed {
+        let collections = Arc::clone(&self.tracked);
+        Followed { collections, published_lexicons: !self.authorities.is_empty() }
     }
 
     /// `{key, required, defaults, record}` of a record lexicon, as JSON text.
@@ -120,6 +133,12 @@ impl Snapshot {
         let schemas =
             rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::for_scripts(row)?))).collect();
         let documents = Schemas::new(rows.iter().map(|row| row.lexicon_json.as_str()));
+        let networked = rows.iter().filter(|row| row.source == store::lexicons::NETWORK);
+        let authorities = networked
+            .filter_map(|row| {
+                Some((row.id.as_str().into(), Did::try_from(row.authority_did.as_deref()?).ok()?))
+            })
+            .collect();
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
                 tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
@@ -133,20 +152,20 @@ impl Snapshot {
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        Self { schemas, documents, ..Self::new(lexicons) }
+        Self { schemas, documents, authorities, ..Self::new(lexicons) }
     }
 }
 
-/// Holds the current snapshot and notifies subscribers when the set of tracked collections changes.
+/// Holds the current snapshot and notifies subscribers when what the stream has to deliver changes.
 #[derive(Debug)]
 pub struct Registry {
     current: Reloadable<Snapshot>,
-    tracked: watch::Sender<Arc<[Nsid]>>,
+    followed: watch::Sender<Followed>,
 }
 
 impl Default for Registry {
     fn default() -> Self {
-        Self { current: Reloadable::default(), tracked: watch::Sender::new(Arc::default()) }
+        Self { current: Reloadable::default(), followed: watch::Sender::default() }
     }
 }
 
@@ -160,9 +179,9 @@ impl Registry {
         self.current.load().get(nsid).cloned()
     }
 
-    /// The tracked collections, with notification of changes; the stream subscribes to these collections.
-    pub fn subscribe(&self) -> watch::Receiver<Arc<[Nsid]>> {
-        self.tracked.subscribe()
+    /// What the stream has to deliver, with notification of changes.
+    pub fn subscribe(&self) -> watch::Receiver<Followed> {
+        self.followed.subscribe()
     }
 
     /// Loads a new snapshot from the store.
@@ -174,12 +193,12 @@ impl Registry {
         self.current.reload_then(read, || self.announce()).await
     }
 
-    /// Notifies the subscribers if the set of tracked collections has changed.
+    /// Notifies the subscribers if what the stream has to deliver has changed.
     fn announce(&self) {
-        let tracked = Arc::clone(&self.current.load().tracked);
-        self.tracked.send_if_modified(|old| {
-            let changed = *old != tracked;
-            *old = tracked;
+        let followed = self.current.load().followed();
+        self.followed.send_if_modified(|old| {
+            let changed = *old != followed;
+            *old = followed;
             changed
         });
     }
@@ -241,6 +260,6 @@ mod tests {
         assert!(!subscriber.has_changed().unwrap());
         registry.replace(Snapshot::default());
         assert!(subscriber.has_changed().unwrap());
-        assert!(subscriber.borrow().is_empty());
+        assert!(subscriber.borrow().is_nothing());
     }
 }

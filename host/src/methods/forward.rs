@@ -58,7 +58,7 @@ async fn to_authority(app: &App, call: &Call) -> Result<Answer, Failure> {
         Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
     })?;
     let authority = app.outbound.authorities.of(nsid).await.map_err(|error| match error {
-        AuthorityError::Absent(_) => Failure::Refused(unknown()),
+        AuthorityError::Absent(_) | AuthorityError::Ambiguous(_) => Failure::Refused(unknown()),
         AuthorityError::Unavailable(..) => Failure::Unreachable(Box::new(error)),
     })?;
     let url = format!("{}/xrpc/{}", authority.pds, call.path_and_query());

@@ -1,4 +1,5 @@
-//! Grants leases: of the stream, so that one host at a time follows it, and of backfills, so that one runs them.
+//! Grants leases: of the stream, so that one host at a time follows it, of backfills, so that one runs them, and of
+//! upkeep, so that one refreshes the lexicons of the network and validates records again.
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
 //! the lock is released. A host that hangs (a stopped process, a paused machine) keeps its connection open, but sends
@@ -24,14 +25,16 @@ pub(super) const TERM_SOURCE: &str = "lease";
 enum Purpose {
     Stream,
     Backfills,
+    Upkeep,
 }
 
 impl Purpose {
-    /// The advisory lock: ASCII of "jetlease" and "bfllease".
+    /// The advisory lock: ASCII of "jetlease", "bfllease" and "upklease".
     fn lock(self) -> i64 {
         match self {
             Self::Stream => 0x6a65_746c_6561_7365,
             Self::Backfills => 0x6266_6c6c_6561_7365,
+            Self::Upkeep => 0x7570_6b6c_6561_7365,
         }
     }
 
@@ -40,6 +43,7 @@ impl Purpose {
         match self {
             Self::Stream => TERM_SOURCE,
             Self::Backfills => "backfill lease",
+            Self::Upkeep => "upkeep lease",
         }
     }
 }
@@ -108,6 +112,11 @@ impl Lease {
     /// The lease of backfills, not taken yet.
     pub fn of_backfills(db: &Db) -> Self {
         Self::with_purpose(db, Purpose::Backfills)
+    }
+
+    /// The lease of upkeep, not taken yet.
+    pub fn of_upkeep(db: &Db) -> Self {
+        Self::with_purpose(db, Purpose::Upkeep)
     }
 
     fn with_purpose(db: &Db, purpose: Purpose) -> Self {

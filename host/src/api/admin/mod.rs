@@ -10,6 +10,7 @@ pub mod feature_flags;
 pub mod jobs;
 pub mod lexicons;
 pub mod linked_repos;
+pub mod network_lexicons;
 pub mod oauth;
 pub mod permissions;
 pub mod records;

@@ -6,6 +6,7 @@
 
 mod arrays;
 mod check;
+mod evolution;
 mod node;
 mod schemas;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
+pub use self::evolution::breaking_change;
 use self::node::Node;
 pub use self::schemas::{SchemaErrors, Schemas};
 use super::{Nsid, RecordKey};

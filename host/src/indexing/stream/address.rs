@@ -62,6 +62,8 @@ pub(super) fn subscription(endpoint: &Url, wanted: &Wanted, cursor: Option<i64>,
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use crate::atproto::Nsid;
 
     use super::*;
@@ -85,8 +87,8 @@ mod tests {
 
     #[test]
     fn filters_are_repeated_and_the_cursor_comes_last() {
-        let tracked = [Nsid::try_from("app.example.note").unwrap()];
-        let wanted = Wanted::plan(&tracked).unwrap();
+        let tracked: Arc<[Nsid]> = [Nsid::try_from("app.example.note").unwrap()].into();
+        let wanted = Wanted::plan(&tracked.into()).unwrap();
         let url = subscription(&endpoint("ws://h?key=1").unwrap(), &wanted, Some(17), true);
         assert_eq!(
             url.as_str(),

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::atproto::Nsid;
+use crate::lexicons::Followed;
 use crate::random::Random;
 
 use super::intake::Intake;
@@ -50,7 +50,7 @@ pub(super) struct Stream<C> {
     servers: Servers,
     inflate: Option<Inflate>,
     timing: Timing,
-    tracked: watch::Receiver<Arc<[Nsid]>>,
+    tracked: watch::Receiver<Followed>,
     intake: Intake,
     /// Time of the last event that entered the pipeline. Ahead of the committed cursor by what is queued.
     cursor: Option<i64>,
@@ -64,7 +64,7 @@ pub(super) struct Stream<C> {
 
 /// Handles to the rest of the server that [`Stream`] needs.
 pub(super) struct Context {
-    pub tracked: watch::Receiver<Arc<[Nsid]>>,
+    pub tracked: watch::Receiver<Followed>,
     pub live_status: Arc<LiveStatus>,
     pub observer: Arc<dyn Observer>,
     pub random: Random,

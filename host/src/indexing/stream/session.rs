@@ -1,6 +1,5 @@
 //! Reads one connection from the WebSocket upgrade to its end: chunks, pings and changes of the filter.
 
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -13,12 +12,11 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::CancellationToken;
 
-use crate::atproto::Nsid;
-
 use super::inflate::Inflate;
 use super::wanted::Wanted;
 use crate::indexing::intake::{CHUNK_BYTES, CHUNK_FRAMES, Intake, Times};
 use crate::indexing::settings::Timing;
+use crate::lexicons::Followed;
 
 /// Limit for writing a ping or a close frame. When it is exceeded, the send buffer is full: the server does not read.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +47,7 @@ pub(super) struct Session<'a, Io> {
     pub socket: WebSocketStream<Io>,
     pub intake: &'a mut Intake,
     pub inflate: Option<&'a mut Inflate>,
-    pub tracked: &'a mut watch::Receiver<Arc<[Nsid]>>,
+    pub tracked: &'a mut watch::Receiver<Followed>,
     pub wanted: &'a Wanted,
     pub timing: &'a Timing,
     pub shutdown: &'a CancellationToken,

@@ -97,7 +97,7 @@ async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn Reco
     let applier = Applier::new(Arc::new(Recorder::default()), Clock::system());
     for bytes in frames {
         let Ok(event) = frame::parse(bytes) else { continue };
-        let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE])) else { continue };
+        let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE]).collections) else { continue };
         let action = envelope.action();
         let batch = match applier.apply(envelope, &mut Tally::default()) {
             Some(IndexChange::Record(change)) => {
@@ -144,8 +144,9 @@ async fn apply_through_pipeline(
     };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
-    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue, Term::ALONE);
-    let mut intake = Intake::new(watch, shards, live_status, clock);
+    let applier = Applier::new(recorder.clone(), clock.clone());
+    let shards = Shards::start(shards, applier, scripts, queue, Term::ALONE);
+    let mut intake = Intake::new(watch, shards, live_status, recorder, clock);
     let mut rest = frames;
     for size in chunks.iter().cycle() {
         if rest.is_empty() {

@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::access::Admin;
+use crate::access::{Admin, Permission};
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::backfill::NewBackfill;
@@ -100,7 +100,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 ///
 /// # Errors
 /// 429 when too many backfills wait.
-pub(in crate::api::admin) async fn start(
+async fn start(
     app: &App,
     admin: &Admin,
     collection: Option<String>,
@@ -109,6 +109,22 @@ pub(in crate::api::admin) async fn start(
     check_queue(app).await?;
     let actor = Some(admin.did.to_string());
     Ok(app.backfills.create(NewBackfill { collection, did, actor }).await?)
+}
+
+/// Queues a backfill for a record lexicon that was just stored. `None` when the caller may not start one, or too many
+/// wait: the lexicon is stored, so the request must not fail.
+pub(in crate::api::admin) async fn start_for_lexicon(
+    app: &App,
+    admin: &Admin,
+    collection: &str,
+) -> Result<Option<String>, Error> {
+    if !admin.may(Permission::BackfillCreate) {
+        return Ok(None);
+    }
+    match start(app, admin, Some(collection.to_owned()), None).await {
+        Err(error) if error.status == StatusCode::TOO_MANY_REQUESTS => Ok(None),
+        started => started.map(Some),
+    }
 }
 
 /// Refuses a job that would wait behind too many others.
