@@ -23,7 +23,7 @@ use crate::net;
 use crate::random::Random;
 use crate::store::Db;
 
-pub use resolve::{ResolveError, Resolved};
+pub use resolve::ResolveError;
 pub use worker::Reload;
 
 /// What this room needs from the rest of the server.

@@ -6,6 +6,7 @@ mod events;
 mod instance_key;
 mod jobs;
 mod lexicons;
+mod network_lexicons;
 mod permissions;
 mod records;
 mod script_variables;
