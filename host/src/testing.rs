@@ -28,7 +28,7 @@ pub mod config {
     pub use crate::config::Secret;
 }
 pub mod store {
-    pub use crate::store::{Backend, Db, backfill, cursors, dpop_keys, script_sql};
+    pub use crate::store::{Backend, Db, backfill, cursors, dpop_keys, lexicons, script_sql};
 }
 pub mod identity {
     pub use crate::identity::Resolver;
@@ -40,7 +40,7 @@ pub mod oauth {
     pub use crate::oauth::{Discovery, DpopClient, OwnKeys};
 }
 pub mod lexicons {
-    pub use crate::lexicons::Followed;
+    pub use crate::lexicons::{Followed, Registry};
 }
 pub mod indexing {
     pub use crate::indexing::{

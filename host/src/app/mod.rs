@@ -9,6 +9,7 @@ mod open;
 mod outbound;
 mod scripting;
 mod sessions;
+mod upkeep;
 
 use std::sync::Arc;
 
@@ -147,12 +148,15 @@ impl App {
             identities: identities.clone(),
             network_lexicons: network_lexicons.clone(),
         });
-        let record_checker = Arc::new(RecordChecker::new(Arc::clone(&observer), ground.clock.clone()));
+        let record_checker =
+            RecordChecker::new(Arc::clone(&observer), Arc::clone(&registry), ground.clock.clone());
+        let record_checker = Arc::new(record_checker);
         let stream = indexing::start(indexing::Deps {
             db: ground.db.clone(),
             tracked: registry.subscribe(),
             scripts: Arc::new(scripting.events.clone()),
             observer,
+            registry: Arc::clone(&registry),
             clock: ground.clock.clone(),
             random: ground.random.clone(),
             config: stream_config,
@@ -233,7 +237,11 @@ impl App {
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(db.clone(), clock.clone(), limit, drain.clone()));
         self.tasks.spawn(Arc::clone(self).follow_changes());
-        self.tasks.spawn(self.network_lexicons.clone().run(Arc::clone(self), drain.clone()));
+        let (app, ending) = (Arc::clone(self), drain.clone());
+        self.tasks.spawn(async move {
+            ending.run_until_cancelled(app.network_lexicons.follow_stream(&app)).await;
+        });
+        self.tasks.spawn(Arc::clone(self).upkeep());
         let app = Arc::clone(self);
         let days = move || app.settings.backfill().retention_days;
         self.tasks.spawn(backfill::retention::run(db.clone(), clock.clone(), days, drain.clone()));

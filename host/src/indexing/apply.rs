@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::atproto::{RecordUri, record};
 use crate::clock::Clock;
+use crate::lexicons::Registry;
 use crate::store::index::{AccountChange, Change, Upsert};
 
 use super::envelope::{Candidate, Claim, Envelope};
@@ -31,9 +32,11 @@ pub(super) struct Applier {
     checker: RecordChecker,
 }
 
-/// Checks records against the CIDs that are claimed for them, and reports mismatches within bounds.
+/// Checks records against the CIDs that are claimed for them, and reports mismatches within bounds. Validates them
+/// against their lexicons.
 pub struct RecordChecker {
     observer: Arc<dyn Observer>,
+    registry: Arc<Registry>,
     mismatches: Throttle,
 }
 
@@ -44,8 +47,8 @@ impl fmt::Debug for RecordChecker {
 }
 
 impl Applier {
-    pub(super) fn new(observer: Arc<dyn Observer>, clock: Clock) -> Self {
-        Self { checker: RecordChecker::new(Arc::clone(&observer), clock), observer }
+    pub(super) fn new(observer: Arc<dyn Observer>, registry: Arc<Registry>, clock: Clock) -> Self {
+        Self { checker: RecordChecker::new(Arc::clone(&observer), registry, clock), observer }
     }
 
     /// `None` when there is nothing to commit; a dropped event is counted in `tally`.
@@ -70,8 +73,8 @@ impl Applier {
 }
 
 impl RecordChecker {
-    pub fn new(observer: Arc<dyn Observer>, clock: Clock) -> Self {
-        Self { observer, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
+    pub fn new(observer: Arc<dyn Observer>, registry: Arc<Registry>, clock: Clock) -> Self {
+        Self { observer, registry, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
     }
 
     /// The record as it is indexed; `None` when it is not a valid record or does not match its CID.
@@ -83,7 +86,8 @@ impl RecordChecker {
     /// no DAG-CBOR form (a float, a bad `$link`), is stored as claimed. When the CID does not match, the event is
     /// dropped.
     fn check(&self, candidate: Candidate) -> Result<Upsert, DropReason> {
-        let inspected = record::inspect(&candidate.record).map_err(|_| DropReason::BadRecord)?;
+        let (inspected, cbor) =
+            record::inspect_encoded(&candidate.record).map_err(|_| DropReason::BadRecord)?;
         let (cid, cid_verified) = match (&candidate.claim, &inspected.cid) {
             (Claim::Cid(claimed), Ok(computed)) if claimed == computed => (Some(*claimed), true),
             (Claim::Cid(claimed), Err(_)) => (Some(*claimed), false),
@@ -98,7 +102,9 @@ impl RecordChecker {
             }
         };
         let Candidate { did, collection, rkey, rev, record, claim: _, action: _ } = candidate;
-        Ok(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs: inspected.refs })
+        let encoded = inspected.cid.as_ref().map(|_| cbor.as_slice()).map_err(|why| *why);
+        let validity = self.registry.snapshot().validate_encoded(collection.as_str(), &record, encoded);
+        Ok(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs: inspected.refs, validity })
     }
 
     fn mismatch(&self, candidate: &Candidate, claimed_cid: String, mut reason: String) {
@@ -141,7 +147,7 @@ mod tests {
 
     fn applier() -> (Applier, Arc<Recorder>) {
         let recorder = Arc::new(Recorder::default());
-        (Applier::new(recorder.clone(), Clock::fixed(Timestamp(0))), recorder)
+        (Applier::new(recorder.clone(), Arc::default(), Clock::fixed(Timestamp(0))), recorder)
     }
 
     fn true_cid(record: &str) -> String {

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::lexicons::Followed;
+use crate::lexicons::{Followed, Registry};
 use crate::random::Random;
 use crate::store::Db;
 
@@ -26,6 +26,8 @@ pub struct Deps {
     /// What the stream has to deliver: `lexicons::Registry::subscribe`.
     pub tracked: watch::Receiver<Followed>,
     pub observer: Arc<dyn Observer>,
+    /// Validates records.
+    pub registry: Arc<Registry>,
     /// Decides on changes before they are indexed.
     pub scripts: Arc<dyn RecordScriptRunner>,
     pub clock: Clock,
@@ -44,8 +46,8 @@ impl std::fmt::Debug for Deps {
 /// Starts the stream and the writer on the current runtime. Returns at once: the tasks retry while the database is
 /// unreachable.
 pub fn start(deps: Deps) -> StreamHandle {
-    let Deps { db, tracked, observer, scripts, clock, random, config, shutdown } = deps;
-    launch(db, Network, tracked, observer, scripts, clock, random, config, shutdown)
+    let Deps { db, tracked, observer, registry, scripts, clock, random, config, shutdown } = deps;
+    launch(db, Network, tracked, observer, registry, scripts, clock, random, config, shutdown)
 }
 
 #[expect(clippy::too_many_arguments, reason = "called here and by the tests only, with named values")]
@@ -54,6 +56,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     connect: C,
     tracked: watch::Receiver<Followed>,
     observer: Arc<dyn Observer>,
+    registry: Arc<Registry>,
     scripts: Arc<dyn RecordScriptRunner>,
     clock: Clock,
     random: Random,
@@ -75,8 +78,15 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         give_up.clone(),
     );
     let (superseded, is_superseded) = watch::channel(None);
-    let writer =
-        Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone(), superseded };
+    let writer = Writer {
+        queue: messages,
+        committer,
+        registry: Arc::clone(&registry),
+        clock: clock.clone(),
+        timing,
+        stop: stop.clone(),
+        superseded,
+    };
 
     let guard = |name, stop: &CancellationToken| EndGuard {
         name,
@@ -89,6 +99,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         connect,
         tracked,
         observer,
+        registry,
         scripts,
         clock,
         random,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::clock::Clock;
-use crate::lexicons::Followed;
+use crate::lexicons::{Followed, Registry};
 use crate::random::Random;
 use crate::store::lease::{Lease, Term};
 
@@ -34,6 +34,7 @@ pub(super) struct Reader<S, C> {
     pub connect: C,
     pub tracked: watch::Receiver<Followed>,
     pub observer: Arc<dyn Observer>,
+    pub registry: Arc<Registry>,
     pub scripts: Arc<dyn RecordScriptRunner>,
     pub clock: Clock,
     pub random: Random,
@@ -114,7 +115,7 @@ impl<S: Sink, C: Connect + Clone + Sync> Reader<S, C> {
         let Some(cursor) = self.stored_cursor(over).await else { return };
         self.live_status.committed(cursor);
         let shards = self.config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
-        let applier = Applier::new(self.observer.clone(), self.clock.clone());
+        let applier = Applier::new(self.observer.clone(), self.registry.clone(), self.clock.clone());
         let shards = Shards::start(shards, applier, self.scripts.clone(), self.queue.clone(), term);
         let (live_status, observer) = (self.live_status.clone(), self.observer.clone());
         let intake = Intake::new(self.tracked.clone(), shards, live_status, observer, self.clock.clone());

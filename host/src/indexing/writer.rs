@@ -1,5 +1,6 @@
 //! The only writer of the index: gathers changes into batches and commits each with the cursor that it allows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -7,7 +8,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::store::index::{Batch, Change};
+use crate::lexicons::Registry;
+use crate::store::index::{Batch, Change, Validity};
 use crate::store::lease::Term;
 
 use super::batch::PendingBatch;
@@ -67,6 +69,8 @@ impl WriterHandle {
 pub(super) struct Writer<S> {
     pub queue: mpsc::Receiver<Message>,
     pub committer: Committer<S>,
+    /// Validates changes whose sender did not.
+    pub registry: Arc<Registry>,
     pub clock: Clock,
     pub timing: Timing,
     /// Makes the writer commit what is queued and end.
@@ -84,7 +88,8 @@ impl<S: Sink> Writer<S> {
             let mut pending = PendingBatch::new();
             open = self.gather(&mut pending, &mut carry, &mut progress).await;
             pending.seal(&mut progress.watermark, CURSOR_SOURCE, self.clock.now());
-            let PendingBatch { batch, local, acks, initial_cursor_acks, .. } = pending;
+            let PendingBatch { mut batch, mut local, acks, initial_cursor_acks, .. } = pending;
+            self.validate(&mut batch.changes);
             let mut committed = self.commit(batch).await;
             if committed == Err(CommitError::Superseded) {
                 tracing::warn!(
@@ -94,6 +99,7 @@ impl<S: Sink> Writer<S> {
                 self.superseded.send_replace(Some(progress.term));
                 drop(initial_cursor_acks);
                 // Local writes don't depend on the term, so commit them alone. Repeating one has no effect.
+                self.validate(&mut local);
                 committed =
                     self.commit(Batch { changes: local, now: self.clock.now(), ..Batch::default() }).await;
             } else {
@@ -106,6 +112,19 @@ impl<S: Sink> Writer<S> {
                 return;
             }
             acknowledge(acks);
+        }
+    }
+
+    /// Validates the records that a script or a client of this server wrote; those of the stream and of backfills have
+    /// been, on the tasks that read them.
+    fn validate(&self, changes: &mut [Change]) {
+        for change in changes {
+            if let Change::Upsert(upsert) = change
+                && upsert.validity == Validity::Unchecked
+            {
+                let snapshot = self.registry.snapshot();
+                upsert.validity = snapshot.validate(upsert.collection.as_str(), &upsert.record);
+            }
         }
     }
 

@@ -9,10 +9,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::followed::Followed;
-use super::schema;
+use super::{fingerprint, schema};
 use crate::atproto::lexicon::{LexiconKind, SchemaErrors, Schemas};
 use crate::atproto::{Did, Nsid};
 use crate::reloadable::Reloadable;
+use crate::store::index::Validity;
 use crate::store::lexicons::LexiconRow;
 use crate::store::{self, Db, StoreError};
 
@@ -70,6 +71,7 @@ pub struct Snapshot {
     documents: Schemas,
     /// The lexicons of the network, with the accounts that publish them.
     authorities: HashMap<Box<str>, Did>,
+    fingerprints: HashMap<Box<str>, i64>,
 }
 
 impl Snapshot {
@@ -99,6 +101,40 @@ impl Snapshot {
     /// `{key, required, defaults, record}` of a record lexicon, as JSON text.
     pub fn record_schema(&self, collection: &str) -> Option<Bytes> {
         self.schemas.get(collection).cloned()
+    }
+
+    /// The fingerprint of the lexicons that a collection's records are validated against.
+    pub fn fingerprint(&self, collection: &str) -> Option<i64> {
+        self.fingerprints.get(collection).copied()
+    }
+
+    /// Whether records are validated in the same way by another snapshot.
+    pub(super) fn same_fingerprints(&self, other: &Self) -> bool {
+        self.tracked == other.tracked && self.fingerprints == other.fingerprints
+    }
+
+    /// Validates a record that was inspected already: `cbor` is its encoding, which is cheaper to read than its text.
+    pub fn validate_encoded(
+        &self,
+        collection: &str,
+        text: &[u8],
+        cbor: Result<&[u8], Unencodable>,
+    ) -> Validity {
+        if !self.is_tracked(collection) {
+            return Validity::Valid;
+        }
+        match cbor {
+            Ok(cbor) => verdict(self.documents.validate(collection, text, cbor)),
+            Err(why) => Validity::Invalid(why.to_string().into()),
+        }
+    }
+
+    /// Validates the text of a record.
+    pub fn validate(&self, collection: &str, text: &[u8]) -> Validity {
+        match record::to_cbor(text) {
+            Ok(cbor) => self.validate_encoded(collection, text, cbor.as_deref().map_err(|why| *why)),
+            Err(invalid) => Validity::Invalid(invalid.to_string().into()),
+        }
     }
 
     /// Validates a record against its lexicon.
@@ -139,6 +175,8 @@ impl Snapshot {
                 Some((row.id.as_str().into(), Did::try_from(row.authority_did.as_deref()?).ok()?))
             })
             .collect();
+        let texts = rows.iter().map(|row| (row.id.as_str(), row.lexicon_json.as_str()));
+        let fingerprints = fingerprint::fingerprints(texts);
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
                 tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
@@ -152,8 +190,19 @@ impl Snapshot {
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        Self { schemas, documents, authorities, ..Self::new(lexicons) }
+        Self { schemas, documents, authorities, fingerprints, ..Self::new(lexicons) }
     }
+}
+
+/// Bytes of the reason that is stored with an invalid record.
+const MAX_REASON_BYTES: usize = 1_000;
+
+fn verdict(checked: Result<(), SchemaErrors>) -> Validity {
+    let Err(errors) = checked else { return Validity::Valid };
+    // It may quote the record, and PostgreSQL can't store U+0000.
+    let mut reason = errors.to_string().replace('\0', "\u{fffd}");
+    reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+    Validity::Invalid(reason.into())
 }
 
 /// Holds the current snapshot and notifies subscribers when what the stream has to deliver changes.

@@ -5,11 +5,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio_util::sync::CancellationToken;
 
 use crate::atproto::Nsid;
 use crate::events::NetworkLexiconChange;
-use crate::store::lease::Lease;
 use crate::store::lexicons::NETWORK;
 use crate::store::{StoreError, lexicons};
 
@@ -29,9 +27,6 @@ const START_JITTER: Duration = Duration::from_secs(2);
 /// causes no more than this.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Time between two attempts to take the lease that another host has.
-const LEASE_RETRY: Duration = Duration::from_secs(5);
-
 /// Makes all hosts reload the lexicons.
 pub trait Reload: Send + Sync {
     /// Called after the lexicons in the store changed.
@@ -42,16 +37,8 @@ pub trait Reload: Send + Sync {
 type Reported = HashMap<Nsid, String>;
 
 impl NetworkLexicons {
-    /// Refreshes lexicons until `drain`.
-    pub async fn run(self, reload: impl Reload, drain: CancellationToken) {
-        let work = async {
-            tokio::join!(self.follow_stream(&reload), self.refresh_periodically(&reload));
-        };
-        drain.run_until_cancelled(work).await;
-    }
-
-    /// Refreshes what the stream says was changed.
-    async fn follow_stream(&self, reload: &impl Reload) {
+    /// Refreshes what the stream says was changed. Does not return.
+    pub async fn follow_stream(&self, reload: &impl Reload) {
         let mut reported = Reported::default();
         loop {
             self.noticed.added.notified().await;
@@ -61,33 +48,16 @@ impl NetworkLexicons {
         }
     }
 
-    /// Refreshes all lexicons at the start and daily, while this host has the lease.
-    async fn refresh_periodically(&self, reload: &impl Reload) {
+    /// Refreshes all lexicons soon and then daily. For the host that has the lease of upkeep. Does not return.
+    pub async fn refresh_periodically(&self, reload: &impl Reload) {
         tokio::time::sleep(self.up_to(START_JITTER)).await;
         let mut reported = Reported::default();
-        let mut lease = Lease::of_upkeep(&self.deps.db);
-        loop {
-            match lease.take(self.deps.clock.now()).await {
-                Ok(Some(_)) => {
-                    tokio::select! {
-                        () = lease.lost() => {}
-                        () = self.refresh_daily(reload, &mut reported) => {}
-                    }
-                }
-                Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "can't take the lease of upkeep"),
-            }
-            tokio::time::sleep(LEASE_RETRY).await;
-        }
-    }
-
-    async fn refresh_daily(&self, reload: &impl Reload, reported: &mut Reported) {
         loop {
             match self.followed().await {
                 Ok(followed) => {
                     reported.retain(|nsid, _| followed.contains(nsid));
                     for nsid in followed {
-                        self.refresh_and_report(&nsid, false, reload, reported).await;
+                        self.refresh_and_report(&nsid, false, reload, &mut reported).await;
                     }
                 }
                 Err(error) => tracing::warn!(%error, "can't read the lexicons to refresh"),

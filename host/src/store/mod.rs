@@ -52,6 +52,7 @@ mod sqlite;
 mod types;
 pub mod used_proofs;
 pub mod users;
+pub mod validations;
 pub mod web_sessions;
 
 #[cfg(test)]

@@ -34,6 +34,10 @@ struct RecordView {
     cid: Option<String>,
     indexed_at: Timestamp,
     updated_at: Timestamp,
+    /// Whether the collection's lexicon accepts the record.
+    valid: bool,
+    /// Why it does not.
+    invalid_reason: Option<String>,
     record: Box<RawValue>,
     /// Always empty until labelers are supported.
     labels: [(); 0],
@@ -41,7 +45,7 @@ struct RecordView {
 
 impl RecordView {
     fn new(full: FullRecordRow) -> Result<Self, serde_json::Error> {
-        let FullRecordRow { row, cid, updated_at, .. } = full;
+        let FullRecordRow { row, cid, updated_at, invalid_reason, .. } = full;
         Ok(Self {
             uri: row.uri(),
             record: serde_json::from_slice(&row.record)?,
@@ -51,6 +55,8 @@ impl RecordView {
             rkey: row.rkey,
             indexed_at: row.indexed_at,
             updated_at,
+            valid: invalid_reason.is_none(),
+            invalid_reason,
             labels: [],
         })
     }
@@ -64,6 +70,7 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     let query = Query {
         limit: paging::limit(&request, PageSize::RECORDS)?,
         cursor: request.query("cursor"),
+        valid: paging::valid(request.query("valid").as_deref())?,
         ..Query::of(collection)
     };
     let page = page::read_full(&app.db, &query).await?;

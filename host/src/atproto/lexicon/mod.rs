@@ -4,6 +4,7 @@
 //! type, a required field that does not exist) and accepts what it does not know: other fields, definition types and
 //! string formats of later protocol versions.
 
+mod accept;
 mod arrays;
 mod check;
 mod evolution;

@@ -64,6 +64,7 @@ fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Serve
         db: db.clone(),
         tracked: watch,
         observer: recorder.clone(),
+        registry: Arc::default(),
         scripts: Arc::new(NoScripts),
         // Just before the tests' events, so that a first start begins there.
         clock: Clock::fixed(Timestamp(BASE - 1)),

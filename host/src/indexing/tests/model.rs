@@ -94,7 +94,7 @@ fn encode(event: &Event, i: usize) -> Bytes {
 
 /// Applies the events without the pipeline, one transaction each.
 async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScriptRunner) {
-    let applier = Applier::new(Arc::new(Recorder::default()), Clock::system());
+    let applier = Applier::new(Arc::new(Recorder::default()), Arc::default(), Clock::system());
     for bytes in frames {
         let Ok(event) = frame::parse(bytes) else { continue };
         let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE]).collections) else { continue };
@@ -137,6 +137,7 @@ async fn apply_through_pipeline(
     let writer = Writer {
         queue: messages,
         committer,
+        registry: Arc::default(),
         clock: clock.clone(),
         timing,
         stop,
@@ -144,7 +145,7 @@ async fn apply_through_pipeline(
     };
     let writer = tokio::spawn(writer.run());
     let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
-    let applier = Applier::new(recorder.clone(), clock.clone());
+    let applier = Applier::new(recorder.clone(), Arc::default(), clock.clone());
     let shards = Shards::start(shards, applier, scripts, queue, Term::ALONE);
     let mut intake = Intake::new(watch, shards, live_status, recorder, clock);
     let mut rest = frames;

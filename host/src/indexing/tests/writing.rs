@@ -39,6 +39,7 @@ fn writer(clock: Clock) -> (Arc<FakeStore>, StreamHandle) {
         NeverConnects,
         tracked,
         Arc::new(Recorder::default()),
+        Arc::default(),
         Arc::new(NoScripts),
         clock,
         Random::seeded(1),

@@ -154,6 +154,8 @@ pub struct Query {
     pub ascending: bool,
     /// JSON text of a condition or group (`lua-runtime.md` §11).
     pub filter: Option<Bytes>,
+    /// Only records that their lexicon accepts, or only those that it rejects.
+    pub valid: Option<bool>,
 }
 
 /// The arguments of `db.backlinks`, unchecked.

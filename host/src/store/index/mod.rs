@@ -52,6 +52,28 @@ pub struct Upsert {
     pub record: Bytes,
     /// The `at://` strings in the record, without duplicates.
     pub refs: Vec<String>,
+    pub validity: Validity,
+}
+
+/// Whether a record matches its lexicon. It is stored in any case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Validity {
+    /// To be checked before it is stored. The store takes it for valid.
+    #[default]
+    Unchecked,
+    /// It matches, or has no lexicon here.
+    Valid,
+    /// Why it does not match.
+    Invalid(Box<str>),
+}
+
+impl Validity {
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Invalid(reason) => Some(reason),
+            Self::Unchecked | Self::Valid => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

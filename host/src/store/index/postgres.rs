@@ -175,14 +175,19 @@ async fn finish_upserts(
     let updated: Vec<i64> = written.iter().filter(|row| !row.inserted).map(|row| row.id).collect();
     if !updated.is_empty() {
         let sql = "DELETE FROM record_refs WHERE record_id = ANY($1)";
+        sqlx::query(sql).bind(&updated).execute(&mut *conn).await?;
+        let sql = "DELETE FROM invalid_records WHERE record_id = ANY($1)";
         sqlx::query(sql).bind(updated).execute(&mut *conn).await?;
     }
 
-    let with_refs: HashMap<Key<'_>, &Row<'_>> =
-        plan.rows.iter().filter(|row| !row.upsert.refs.is_empty()).map(|row| (row.key(), row)).collect();
+    let is_more = |row: &&Row<'_>| !row.upsert.refs.is_empty() || row.upsert.validity.reason().is_some();
+    let with_more: HashMap<Key<'_>, &Row<'_>> =
+        plan.rows.iter().filter(is_more).map(|row| (row.key(), row)).collect();
     let (mut targets, mut collections, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    let mut invalid = Invalid::default();
     for WrittenRow { id, collection_id, did_id, rkey, .. } in written {
-        let Some(row) = with_refs.get(&(*collection_id, *did_id, rkey.as_str())) else { continue };
+        let Some(row) = with_more.get(&(*collection_id, *did_id, rkey.as_str())) else { continue };
+        invalid.push(row, *id);
         for target in row.refs() {
             targets.push(target);
             collections.push(*collection_id);
@@ -194,7 +199,36 @@ async fn finish_upserts(
                    SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[]) ON CONFLICT DO NOTHING";
         sqlx::query(sql).bind(targets).bind(collections).bind(ids).execute(&mut *conn).await?;
     }
-    Ok(())
+    invalid.insert(conn).await
+}
+
+/// Invalid records, collected over the whole batch.
+#[derive(Default)]
+struct Invalid<'a> {
+    ids: Vec<i64>,
+    collections: Vec<i64>,
+    reasons: Vec<&'a str>,
+}
+
+impl<'a> Invalid<'a> {
+    fn push(&mut self, row: &Row<'a>, id: i64) {
+        if let Some(reason) = row.upsert.validity.reason() {
+            self.ids.push(id);
+            self.collections.push(row.collection_id);
+            self.reasons.push(reason);
+        }
+    }
+
+    async fn insert(self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
+                   SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
+                   ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason";
+        sqlx::query(sql).bind(self.ids).bind(self.collections).bind(self.reasons).execute(conn).await?;
+        Ok(())
+    }
 }
 
 async fn delete(

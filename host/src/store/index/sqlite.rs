@@ -123,7 +123,7 @@ async fn upsert(
 ) -> Result<(), StoreError> {
     let mut next_id: i64 =
         sqlx::query_scalar("SELECT coalesce(max(id), 0) + 1 FROM records").fetch_one(&mut *conn).await?;
-    let mut refs = Refs::default();
+    let (mut refs, mut invalid) = (Refs::default(), Invalid::default());
     let mut updated = Vec::new();
     for chunk in plan.rows.chunks(MAX_ROWS) {
         let first_id = next_id;
@@ -133,6 +133,7 @@ async fn upsert(
             applied.inserted += inserted;
             for (row, id) in chunk.iter().zip(first_id..) {
                 refs.push(row, id);
+                invalid.push(row, id);
             }
             continue;
         }
@@ -144,10 +145,12 @@ async fn upsert(
             if id == first_id + n {
                 applied.inserted += 1;
                 refs.push(row, id);
+                invalid.push(row, id);
             } else if rev < row.rev {
                 older.push((id, row));
                 updated.push(id);
                 refs.push(row, id);
+                invalid.push(row, id);
             }
         }
         applied.updated += older.len() as u64;
@@ -156,7 +159,10 @@ async fn upsert(
     }
     if !updated.is_empty() {
         drop_refs(conn, &updated).await?;
+        let sql = "DELETE FROM invalid_records WHERE record_id IN (SELECT value FROM json_each($1))";
+        sqlx::query(sql).bind(json(&updated)?).execute(&mut *conn).await?;
     }
+    invalid.insert(conn).await?;
     refs.insert(conn).await
 }
 
@@ -322,6 +328,26 @@ impl<'a> Refs<'a> {
             }
             query.execute(&mut *conn).await?;
         }
+        Ok(())
+    }
+}
+
+/// Invalid records, collected over the whole batch: id, collection, reason.
+#[derive(Default)]
+struct Invalid<'a>(Vec<(i64, i64, &'a str)>);
+
+impl<'a> Invalid<'a> {
+    fn push(&mut self, row: &Row<'a>, id: i64) {
+        self.0.extend(row.upsert.validity.reason().map(|reason| (id, row.collection_id, reason)));
+    }
+
+    async fn insert(self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
+                   SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)";
+        sqlx::query(sql).bind(json(&self.0)?).execute(&mut *conn).await?;
         Ok(())
     }
 }

@@ -141,6 +141,21 @@ pub(super) fn push_caller_conditions<D: Dialect>(sql: &mut Sql, args: &QueryArgs
         let condition = condition::<D>(sql, filter);
         sql.push(&format!(" AND {condition}"));
     }
+    match args.valid {
+        // Not EXISTS, which PostgreSQL may turn into a join that loses the order of the rows.
+        Some(true) => {
+            sql.push(" AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS NULL");
+        }
+        Some(false) => {
+            let collection = sql.bind(Value::Text(args.collection.as_str().to_owned()));
+            let (before, after) = D::ID_IS_AMONG;
+            sql.push(&format!(
+                " AND r.id {before}SELECT i.record_id FROM invalid_records i \
+                 JOIN collections c ON c.id = i.collection_id WHERE c.nsid = {collection}{after}"
+            ));
+        }
+        None => {}
+    }
 }
 
 fn condition<D: Dialect>(sql: &mut Sql, filter: &Filter) -> String {

@@ -29,7 +29,7 @@ on_both! {
             let (note, one, two) = (nsid(NOTE), did(1), did(2));
             let args = |did| ListArgs { collection: &note, did, limit: 10, after: None };
             assert_eq!(records::list(&db, &args(None)).await.unwrap().rows.len(), 2);
-            assert_eq!(records::list_full(&db, &args(None)).await.unwrap().rows.len(), 2);
+            assert_eq!(records::list_full(&db, &args(None), None).await.unwrap().rows.len(), 2);
             assert_eq!(records::list(&db, &args(Some(&two))).await.unwrap().rows.len(), 0);
             assert_eq!(records::list(&db, &args(Some(&one))).await.unwrap().rows.len(), 1);
             assert!(records::get(&db, &hidden).await.unwrap().is_none());
@@ -38,7 +38,7 @@ on_both! {
             assert_eq!(records::get_many_full(&db, &both, records::PAGE_BYTES).await.unwrap().rows.len(), 1);
             assert_eq!(records::count(&db, &note, None, &US).await.unwrap(), 2);
             assert_eq!(records::count(&db, &note, Some(&two), &US).await.unwrap(), 0);
-            assert_eq!(records::collection_counts(&db).await.unwrap(), [(LIKE.into(), 2), (NOTE.into(), 2)]);
+            assert_eq!(counts(&db).await, [(LIKE.to_owned(), 2), (NOTE.to_owned(), 2)]);
             for sort in [None, Some("n"), Some("did"), Some("indexed_at")] {
                 let sort = sort.map(|s| crate::query::Sort::parse(s, crate::query::Direction::Asc).unwrap());
                 let query = Query { sort, ..Query::of(note.clone()) };

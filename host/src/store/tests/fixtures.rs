@@ -10,7 +10,7 @@ use crate::query::Keyset;
 use crate::records::Query;
 use crate::store::Db;
 use crate::store::index::{
-    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert,
+    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert, Validity,
 };
 use crate::store::records::{self, ListArgs, RecordRow};
 
@@ -51,6 +51,7 @@ pub fn put_with_refs(uri: &RecordUri, n: u64, record: &str, refs: &[&str]) -> Ch
         cid_verified: false,
         record: Bytes::copy_from_slice(record.as_bytes()),
         refs: refs.iter().map(|&r| r.to_owned()).collect(),
+        validity: Validity::Unchecked,
     })
 }
 
@@ -99,6 +100,12 @@ pub async fn list(db: &Db, collection: &str) -> Vec<String> {
             return uris;
         }
     }
+}
+
+/// The number of records of each collection.
+pub async fn counts(db: &Db) -> Vec<(String, u64)> {
+    let counts = records::collection_counts(db).await.unwrap();
+    counts.into_iter().map(|counted| (counted.collection, counted.records)).collect()
 }
 
 /// (target, rkey of the source) of all references, sorted, read directly from the table.

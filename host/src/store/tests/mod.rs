@@ -35,6 +35,7 @@ mod field_indexes;
 mod fixtures;
 mod instance_keys;
 mod instance_oauth_keys;
+mod invalid;
 mod jobs;
 mod labels;
 mod large;

@@ -103,6 +103,7 @@ pub(super) fn start_with(
         wire,
         watch,
         recorder.clone(),
+        Arc::default(),
         Arc::new(NoScripts),
         Clock::fixed(Timestamp(NOW)),
         Random::seeded(3),

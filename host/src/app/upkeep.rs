@@ -1,0 +1,48 @@
+//! Work that one host at a time does: refreshing the lexicons of the network, and validating records again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lexicons::revalidation;
+use crate::store::lease::Lease;
+
+use super::App;
+
+/// Time between two attempts to take the lease that another host has.
+const LEASE_RETRY: Duration = Duration::from_secs(5);
+
+impl App {
+    /// Does the work while this host has its lease, until the server drains.
+    pub(super) async fn upkeep(self: Arc<Self>) {
+        let mut lease = Lease::of_upkeep(&self.db);
+        let drain = self.lifecycle.drain.clone();
+        drain.run_until_cancelled(self.upkeep_with(&mut lease)).await;
+        lease.release().await;
+    }
+
+    async fn upkeep_with(self: &Arc<Self>, lease: &mut Lease) {
+        loop {
+            match lease.take(self.clock.now()).await {
+                Ok(Some(_)) => {
+                    let work = async {
+                        tokio::join!(
+                            self.network_lexicons.refresh_periodically(self),
+                            revalidation::run(
+                                self.db.clone(),
+                                Arc::clone(&self.registry),
+                                self.clock.clone()
+                            ),
+                        );
+                    };
+                    tokio::select! {
+                        () = lease.lost() => tracing::warn!("another host can take over the upkeep"),
+                        () = work => {}
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "can't take the lease of upkeep"),
+            }
+            tokio::time::sleep(LEASE_RETRY).await;
+        }
+    }
+}
