@@ -140,6 +140,7 @@ function log(message) end
 ---@field filter? belvedere.Condition|belvedere.Group
 ---@field sort? string `indexed_at` when left out, `did`, `uri`, or a path
 ---@field sortDirection? "asc"|"desc" `desc` when left out
+---@field valid? boolean|"true"|"false" only records that their lexicon accepts, or only those that it rejects
 ---@field limit? integer|string 20 when left out, 100 at most
 ---@field cursor? string the cursor of the page before
 

@@ -10,23 +10,27 @@ use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 async fn shown(server: &Instance, filter: &str) -> Vec<(String, bool)> {
     let found = server.admin(Method::GET, &format!("/admin/records?collection={NOTES}{filter}"), None).await;
     let records = found.body["records"].as_array().unwrap_or_else(|| panic!("{}", found.text)).clone();
-    let one = |record: &Value| (record["rkey"].as_str().unwrap().to_owned(), record["valid"].as_bool().unwrap());
+    let one =
+        |record: &Value| (record["rkey"].as_str().unwrap().to_owned(), record["valid"].as_bool().unwrap());
     records.iter().map(one).collect()
 }
 
 async fn listed(server: &Instance, query: &str) -> Vec<String> {
     let found = server.xrpc(query).await;
-    let records = found.body["records"].as_array().unwrap_or_else(|| panic!("{query}: {}", found.text)).clone();
+    let records =
+        found.body["records"].as_array().unwrap_or_else(|| panic!("{query}: {}", found.text)).clone();
     let rkey = |record: &Value| record["uri"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     records.iter().map(rkey).collect()
 }
 
 async fn wait_for_invalid(server: &Instance, count: u64) {
     let what = format!("{count} records are invalid");
-    server.eventually(&what, async |server| {
-        let stats = server.admin(Method::GET, "/admin/stats", None).await.body;
-        stats["collections"][0]["invalid"] == count
-    }).await;
+    server
+        .eventually(&what, async |server| {
+            let stats = server.admin(Method::GET, "/admin/stats", None).await.body;
+            stats["collections"][0]["invalid"] == count
+        })
+        .await;
 }
 
 /// The record lexicon of notes, with another schema of `text`.

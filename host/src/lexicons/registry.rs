@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::followed::Followed;
 use super::{fingerprint, schema};
 use crate::atproto::lexicon::{LexiconKind, SchemaErrors, Schemas};
+use crate::atproto::record::{self, Unencodable};
 use crate::atproto::{Did, Nsid};
 use crate::reloadable::Reloadable;
 use crate::store::index::Validity;

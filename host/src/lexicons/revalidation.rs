@@ -13,7 +13,7 @@ use crate::atproto::Nsid;
 use crate::clock::Clock;
 use crate::store::records::invalid::{self, Verdict};
 use crate::store::validations::{self, START, Validation};
-use crate::store::{Db, StoreError, intern};
+use crate::store::{Db, StoreError};
 
 use super::registry::{Registry, Snapshot};
 
@@ -64,8 +64,7 @@ async fn validate_collections(
     let mut is_settled = true;
     for collection in snapshot.tracked().iter() {
         let Some(fingerprint) = snapshot.fingerprint(collection.as_str()) else { continue };
-        let id = intern::collection_ids(db, [collection].into_iter()).await?.get(collection).copied();
-        let Some(id) = id else { continue };
+        let id = validations::collection_id(db, collection).await?;
         let stored = validations::get(db, id).await?.filter(|stored| stored.fingerprint == fingerprint);
         let mut state = match stored {
             Some(state) => state,

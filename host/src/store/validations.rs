@@ -1,9 +1,10 @@
 //! How far the records of each collection have been validated again.
 
+use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 use crate::query::Keyset;
 
-use super::{Db, StoreError, on};
+use super::{Db, StoreError, intern, on};
 
 /// The state of one collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,12 @@ pub struct Validation {
 
 /// The keyset before the first record.
 pub const START: Keyset = Keyset { indexed_at: Timestamp(i64::MIN), id: i64::MIN };
+
+/// The number of a collection, which is assigned if it has none.
+pub async fn collection_id(db: &Db, collection: &Nsid) -> Result<i64, StoreError> {
+    let ids = intern::collection_ids(db, std::iter::once(collection)).await?;
+    ids.get(collection).copied().ok_or_else(|| StoreError::Corrupt("a collection has no number".into()))
+}
 
 pub async fn get(db: &Db, collection: i64) -> Result<Option<Validation>, StoreError> {
     let sql = "SELECT fingerprint, noticed_at, passes, after_indexed_at, after_id FROM validations \
@@ -49,7 +56,7 @@ pub async fn set(db: &Db, collection: i64, state: &Validation) -> Result<(), Sto
             .bind(state.after.indexed_at)
             .bind(state.after.id)
             .execute(pool)
-            .await
-    })?;
+            .await?;
+    });
     Ok(())
 }

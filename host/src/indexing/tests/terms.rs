@@ -38,7 +38,8 @@ fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
         CancellationToken::new(),
     );
     let (stop, superseded) = (CancellationToken::new(), watch::Sender::new(None));
-    let writer = Writer { queue: messages, committer, clock, timing, stop, superseded };
+    let writer =
+        Writer { queue: messages, committer, registry: Arc::default(), clock, timing, stop, superseded };
     tokio::spawn(writer.run());
     queue
 }

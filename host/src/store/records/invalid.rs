@@ -1,9 +1,7 @@
 //! Records that their lexicon rejects: reading records to validate them again, and replacing what was found before.
 
-use sqlx::Row;
-
 use super::super::{Db, StoreError, on};
-use super::slice::{HasRecord, PAGE_BYTES, complete};
+use super::slice::{PAGE_BYTES, complete};
 use super::{FullRecordRow, RawRow, Slice, columns};
 use crate::atproto::Nsid;
 use crate::clock::Timestamp;

@@ -21,7 +21,9 @@ use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
 use crate::query::Keyset;
 
-pub use self::count::{CollectionCount, collection_counts, count};
+#[cfg(test)]
+pub use self::count::CollectionCount;
+pub use self::count::{collection_counts, count};
 pub use self::delete::{delete, delete_collection};
 pub use self::many::{get_many_full, latest_rev};
 pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete};
