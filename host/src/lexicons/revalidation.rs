@@ -20,8 +20,8 @@ use super::registry::{Registry, Snapshot};
 /// Interval between checks whether lexicons have changed. A check costs nothing but memory, unless they have.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Wait after a failure of the database.
-const RETRY: Duration = Duration::from_secs(5);
+/// Time until the next look at collections whose second pass is not due yet, and after a failure of the database.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Records read at a time; they are at most 1 MiB.
 const STEP: u32 = 500;
@@ -36,19 +36,23 @@ const SETTLED_SECONDS: i64 = 120;
 /// Validates records again whenever the registry has other lexicons than those that their collections were validated
 /// against. Does not return.
 pub async fn run(db: Db, registry: Arc<Registry>, clock: Clock) {
-    let mut settled: Option<Arc<Snapshot>> = None;
+    // The last lexicons, and when to look again although they are the same.
+    let mut last: Option<(Arc<Snapshot>, Option<Instant>)> = None;
     loop {
         let snapshot = registry.snapshot();
-        let is_settled = settled.as_ref().is_some_and(|settled| settled.same_fingerprints(&snapshot));
-        if !is_settled {
-            match validate_collections(&db, &registry, &snapshot, &clock).await {
-                Ok(true) => settled = Some(snapshot),
-                Ok(false) => {}
+        let is_done = last.as_ref().is_some_and(|(lexicons, again)| {
+            lexicons.same_fingerprints(&snapshot) && again.is_none_or(|at| Instant::now() < at)
+        });
+        if !is_done {
+            let again = match validate_collections(&db, &registry, &snapshot, &clock).await {
+                Ok(true) => None,
+                Ok(false) => Some(Instant::now() + LOOK_AGAIN),
                 Err(error) => {
-                    tracing::warn!(%error, "records can't be validated again");
-                    tokio::time::sleep(RETRY).await;
+                    tracing::warn!(%error, "records can't be validated again; this is retried");
+                    Some(Instant::now() + LOOK_AGAIN)
                 }
-            }
+            };
+            last = Some((snapshot, again));
         }
         tokio::time::sleep(INTERVAL).await;
     }
