@@ -124,7 +124,8 @@ crate::in_both_worlds! {
     async fn what_can_t_be_resolved_is_refused_with_the_reason(world) {
         let (server, publisher) = (&world.server, publisher(&world).await);
         let dns = &server.dns;
-        dns.records("_lexicon.two.example", &[&[&format!("did={PUBLISHER}")], &[&format!("did={OTHER}")]]);
+        let (one, two) = (format!("did={PUBLISHER}"), format!("did={OTHER}"));
+        dns.records("_lexicon.two.example", &[&[one.as_str()], &[two.as_str()]]);
         dns.txt("_lexicon.nobody.example", "did=did:plc:nobodynobodynobodynobody");
         dns.txt("_lexicon.down.example", &format!("did={OTHER}"));
         world.plc.host(OTHER, "http://127.0.0.1:9");
@@ -166,7 +167,8 @@ crate::in_both_worlds! {
         let publisher = publisher(&world).await;
         publisher.publish(&query_lexicon(LIST));
         let (head, tail) = PUBLISHER.split_at(10);
-        world.server.dns.records("_lexicon.example.net", &[&["v=spf1 -all"], &["did=", head, tail]]);
+        let strings: &[&str] = &["did=", head, tail];
+        world.server.dns.records("_lexicon.example.net", &[&["v=spf1 -all"], strings]);
         assert_eq!(add(&world, json!({ "nsid": LIST })).await.body["authority_did"], PUBLISHER);
 
         let web = world.plc.web_person(belvedere::testing::crypto::Algorithm::Es256k);

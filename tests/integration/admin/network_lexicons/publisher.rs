@@ -39,9 +39,9 @@ impl Publisher {
                 json!({ "uri": format!("at://x/com.atproto.lexicon.schema/{nsid}"), "cid": cid_of(of), "value": value })
             };
             match answer {
-                Some(Answer::Record(value)) => respond(200, "application/json", &body(&value, &value).to_string()),
+                Some(Answer::Record(value)) => respond(200, "application/json", body(&value, &value).to_string()),
                 Some(Answer::WrongCid(value)) => {
-                    respond(200, "application/json", &body(&value, &json!({ "another": "record" })).to_string())
+                    respond(200, "application/json", body(&value, &json!({ "another": "record" })).to_string())
                 }
                 Some(Answer::Status(status)) => respond(status, "application/json", "{}"),
                 None => respond(400, "application/json", r#"{"error":"RecordNotFound"}"#),
