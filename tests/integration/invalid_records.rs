@@ -89,7 +89,7 @@ crate::in_both_worlds! {
         assert_eq!(listed(server, &format!("{scripted}?valid=false")).await, ["bad"]);
         let sql = "com.example.sql";
         server.upload(query_lexicon(sql), None).await;
-        let source = "function handle() return { records = toarray(db.raw('SELECT uri FROM records WHERE NOT valid')) } end";
+        let source = "function handle() return { records = toarray((db.raw('SELECT uri FROM records WHERE NOT valid'))) } end";
         server.bind(sql, source).await;
         assert_eq!(listed(server, sql).await, ["bad"]);
     }

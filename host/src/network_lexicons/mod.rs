@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 use crate::atproto::Nsid;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::events::EventLog;
 use crate::identity::Resolver;
 use crate::indexing::PublishedLexicon;
@@ -44,6 +44,7 @@ pub struct Deps {
 pub struct NetworkLexicons {
     deps: Deps,
     noticed: Arc<Noticed>,
+    started_at: Timestamp,
 }
 
 /// Lexicons whose publisher changed them, until they are refreshed. Bounded by the number of lexicons that are followed.
@@ -56,7 +57,7 @@ struct Noticed {
 
 impl NetworkLexicons {
     pub fn new(deps: Deps) -> Self {
-        Self { deps, noticed: Arc::default() }
+        Self { started_at: deps.clock.now(), deps, noticed: Arc::default() }
     }
 
     /// Takes note of a change on the network. Changes by accounts that do not publish the lexicon are ignored.

@@ -23,6 +23,9 @@ const PERIOD_JITTER: Duration = Duration::from_hours(1);
 /// The first refresh waits up to this long, so that it does not slow the start.
 const START_JITTER: Duration = Duration::from_secs(2);
 
+/// A lexicon that was fetched less than this before a refresh of all is left out.
+const FRESH_SECONDS: i64 = 60;
+
 /// Pause between two refreshes, which spares name servers and PDSs. A publisher who changes a lexicon again and again
 /// causes no more than this.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -53,10 +56,9 @@ impl NetworkLexicons {
         tokio::time::sleep(self.up_to(START_JITTER)).await;
         let mut reported = Reported::default();
         loop {
-            match self.followed().await {
-                Ok(followed) => {
-                    reported.retain(|nsid, _| followed.contains(nsid));
-                    for nsid in followed {
+            match self.due().await {
+                Ok(due) => {
+                    for nsid in due {
                         self.refresh_and_report(&nsid, false, reload, &mut reported).await;
                     }
                 }
@@ -66,10 +68,12 @@ impl NetworkLexicons {
         }
     }
 
-    async fn followed(&self) -> Result<Vec<Nsid>, StoreError> {
+    /// The lexicons to refresh: all but those that were fetched a moment ago, since the server's start.
+    async fn due(&self) -> Result<Vec<Nsid>, StoreError> {
+        let fresh = self.started_at.max(self.deps.clock.now().plus_seconds(-FRESH_SECONDS));
         let rows = lexicons::list(&self.deps.db).await?;
-        let followed = rows.iter().filter(|row| row.source == NETWORK);
-        Ok(followed.filter_map(|row| Nsid::try_from(row.id.as_str()).ok()).collect())
+        let due = rows.iter().filter(|row| row.source == NETWORK && row.last_fetched_at < Some(fresh));
+        Ok(due.filter_map(|row| Nsid::try_from(row.id.as_str()).ok()).collect())
     }
 
     async fn refresh_and_report(

@@ -38,11 +38,20 @@ async fn stored(world: &World, nsid: &str) -> Answer {
     world.server.admin(Method::GET, &format!("/admin/lexicons/{nsid}"), None).await
 }
 
-/// The details of all events of a type, oldest first.
-async fn events(world: &World, kind: &str) -> Vec<Value> {
+/// Waits for `count` events of a type. Returns the oldest.
+async fn events(world: &World, kind: &str, count: usize) -> Value {
     let path = format!("/admin/events?event_type=network_lexicon.{kind}");
-    let found = world.server.admin(Method::GET, &path, None).await;
-    found.body["events"].as_array().unwrap().iter().rev().cloned().collect()
+    let mut found = Vec::new();
+    world
+        .server
+        .eventually(&format!("{count} events {kind}"), async |server| {
+            let answer = server.admin(Method::GET, &path, None).await;
+            found = answer.body["events"].as_array().cloned().unwrap_or_default();
+            found.len() >= count
+        })
+        .await;
+    assert_eq!(found.len(), count, "{found:?}");
+    found.pop().unwrap_or_default()
 }
 
 /// A commit of the stream that changes a published lexicon.
@@ -92,8 +101,8 @@ crate::in_both_worlds! {
         assert_eq!(server.admin(Method::DELETE, &format!("{PATH}/{LIST}"), None).await.status, 204);
         assert_eq!(server.admin(Method::DELETE, &format!("{PATH}/{LIST}"), None).await.status, 404);
         assert_eq!(stored(&world, LIST).await.status, 404);
-        assert_eq!(events(&world, "added").await.len(), 2);
-        assert_eq!(events(&world, "removed").await[0]["subject"], LIST);
+        assert_eq!(events(&world, "added", 2).await["detail"], json!({ "authority_did": PUBLISHER, "revision": 1 }));
+        assert_eq!(events(&world, "removed", 1).await["subject"], LIST);
     }
 
     async fn a_record_lexicon_takes_effect_on_the_stream_and_is_backfilled_if_asked(mut world) {

@@ -20,7 +20,6 @@ enum Answer {
 
 /// A running publisher.
 pub struct Publisher {
-    pub did: String,
     answers: Arc<Mutex<HashMap<String, Answer>>>,
     pds: Upstream,
 }
@@ -49,7 +48,7 @@ impl Publisher {
         })
         .await;
         world.plc.host(did, &pds.url());
-        Self { did: did.to_owned(), answers, pds }
+        Self { answers, pds }
     }
 
     pub fn pds_url(&self) -> String {
