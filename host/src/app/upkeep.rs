@@ -16,7 +16,7 @@ impl App {
     pub(super) async fn upkeep(self: Arc<Self>) {
         let mut lease = Lease::of_upkeep(&self.db);
         let drain = self.lifecycle.drain.clone();
-        drain.run_until_cancelled(self.upkeep_with(&mut lease)).await;
+        drain.run_until_cancelled(Box::pin(self.upkeep_with(&mut lease))).await;
         lease.release().await;
     }
 

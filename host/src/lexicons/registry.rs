@@ -207,16 +207,10 @@ fn verdict(checked: Result<(), SchemaErrors>) -> Validity {
 }
 
 /// Holds the current snapshot and notifies subscribers when what the stream has to deliver changes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Registry {
     current: Reloadable<Snapshot>,
     followed: watch::Sender<Followed>,
-}
-
-impl Default for Registry {
-    fn default() -> Self {
-        Self { current: Reloadable::default(), followed: watch::Sender::default() }
-    }
 }
 
 impl Registry {

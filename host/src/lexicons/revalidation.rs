@@ -70,14 +70,11 @@ async fn validate_collections(
         let Some(fingerprint) = snapshot.fingerprint(collection.as_str()) else { continue };
         let id = validations::collection_id(db, collection).await?;
         let stored = validations::get(db, id).await?.filter(|stored| stored.fingerprint == fingerprint);
-        let mut state = match stored {
-            Some(state) => state,
-            None => {
-                let state = Validation { fingerprint, noticed_at: clock.now(), passes: 0, after: START };
-                validations::set(db, id, &state).await?;
-                state
-            }
-        };
+        let new = Validation { fingerprint, noticed_at: clock.now(), passes: 0, after: START };
+        let mut state = stored.unwrap_or(new);
+        if stored.is_none() {
+            validations::set(db, id, &state).await?;
+        }
         if state.passes >= PASSES {
             continue;
         }

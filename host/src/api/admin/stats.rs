@@ -16,11 +16,11 @@ use crate::store::records;
 #[derive(Serialize)]
 struct GetAnswer {
     total_records: u64,
-    collections: Vec<Collection>,
+    collections: Vec<CollectionView>,
 }
 
 #[derive(Serialize)]
-struct Collection {
+struct CollectionView {
     collection: String,
     count: u64,
     /// Records that their lexicon rejects.
@@ -34,7 +34,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Resp
         total_records: counts.iter().map(|counted| counted.records).sum(),
         collections: counts
             .into_iter()
-            .map(|counted| Collection {
+            .map(|counted| CollectionView {
                 collection: counted.collection,
                 count: counted.records,
                 invalid: counted.invalid,

@@ -115,7 +115,6 @@ impl Acceptor<'_> {
                     min_length.is_none_or(|min| length >= min) && max_length.is_none_or(|max| length <= max);
                 fits.then_some(())
             }
-            (FieldSchema::CidLink { .. }, Item::Link) => Some(()),
             (FieldSchema::Blob { accept, max_size, .. }, Item::Map(members)) => {
                 blob(reader, members, accept.as_deref(), *max_size)
             }
@@ -147,7 +146,8 @@ impl Acceptor<'_> {
                 skip_members(reader, members)
             }
             (FieldSchema::Unknown { .. }, Item::Map(members)) => skip_members(reader, members),
-            (FieldSchema::Unknown { .. }, Item::Bytes(_) | Item::Link) => Some(()),
+            (FieldSchema::Unknown { .. }, Item::Bytes(_))
+            | (FieldSchema::CidLink { .. } | FieldSchema::Unknown { .. }, Item::Link) => Some(()),
             _ => None,
         }
     }

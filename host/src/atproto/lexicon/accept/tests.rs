@@ -40,7 +40,9 @@ fn documents() -> [String; 2] {
 
 fn catalog() -> Catalog {
     let mut catalog = Catalog::new();
-    documents().iter().for_each(|document| catalog.add_schema(document.as_bytes()).unwrap());
+    for document in documents() {
+        catalog.add_schema(document.as_bytes()).unwrap();
+    }
     catalog
 }
 
