@@ -346,7 +346,9 @@ impl<'a> Invalid<'a> {
             return Ok(());
         }
         let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
-                   SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)";
+                   SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true \
+                   ON CONFLICT (record_id) DO UPDATE SET collection_id = excluded.collection_id, \
+                       reason = excluded.reason";
         sqlx::query(sql).bind(json(&self.0)?).execute(&mut *conn).await?;
         Ok(())
     }
