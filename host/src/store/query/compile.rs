@@ -120,7 +120,9 @@ pub(super) fn from_where<D: Dialect>(
     match bounds {
         None => {
             let collection = sql.bind(Value::Integer(collection));
-            sql.push(&format!("{}AND r.collection_id = {collection}", D::from_visible(None)));
+            // Invalid records are found by their ids: the plus keeps SQLite from reading the whole collection instead.
+            let column = if args.valid == Some(false) { "+r.collection_id" } else { "r.collection_id" };
+            sql.push(&format!("{}AND {column} = {collection}", D::from_visible(None)));
         }
         Some(bounds) => {
             sql.push(&D::from_visible(Some(&bounds.index_name())));

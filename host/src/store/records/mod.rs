@@ -175,41 +175,44 @@ macro_rules! list_wheres {
 use list_wheres;
 
 macro_rules! list_sql {
-    ($dialect:ident, ($($columns:tt)*), $validity:literal, $where:literal) => {
+    ($dialect:ident, ($($columns:tt)*), $rows:literal, $where:literal) => {
         concat!(
             "SELECT ",
             columns!($($columns)*),
             from_visible!($dialect),
-            "AND r.collection_id = $1",
-            $validity,
+            "AND ",
+            $rows,
             $where,
             " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2"
         )
     };
 }
 
-/// Lists with all columns: of all records, of valid ones and of invalid ones.
+/// Lists with all columns: of all records, of valid ones and of invalid ones. The plus makes SQLite find the last by their
+/// ids, not all records of the collection by its index.
 macro_rules! full_lists {
     ($dialect:ident, $invalid:literal) => {
         [
-            list_wheres!(list_sql, $dialect, ($dialect full), ""),
+            list_wheres!(list_sql, $dialect, ($dialect full), "r.collection_id = $1"),
             list_wheres!(
                 list_sql,
                 $dialect,
                 ($dialect full),
-                " AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS NULL"
+                "r.collection_id = $1 AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS NULL"
             ),
             list_wheres!(list_sql, $dialect, ($dialect full), $invalid),
         ]
     };
 }
 
-const LIST_POSTGRES: Statements = list_wheres!(list_sql, postgres, (postgres), "");
-const LIST_FULL_SQLITE: [Statements; 3] =
-    full_lists!(sqlite, " AND r.id IN (SELECT record_id FROM invalid_records WHERE collection_id = $1)");
+const LIST_POSTGRES: Statements = list_wheres!(list_sql, postgres, (postgres), "r.collection_id = $1");
+const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
+    sqlite,
+    "+r.collection_id = $1 AND r.id IN (SELECT record_id FROM invalid_records WHERE collection_id = $1)"
+);
 const LIST_FULL_POSTGRES: [Statements; 3] = full_lists!(
     postgres,
-    " AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
+    "r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
 );
 
 macro_rules! fetch_list {
