@@ -7,7 +7,7 @@ use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{ALICE, World};
+use crate::fixtures::{ALICE, BOB, World};
 use crate::support::instance::{Answer, query_lexicon, record_lexicon};
 use publisher::Publisher;
 
@@ -122,7 +122,7 @@ crate::in_both_worlds! {
         assert_eq!((&jobs[0]["id"], &jobs[0]["collection"]), (&again.body["backfill_job_id"], &json!(NOTE)));
         assert_eq!(stored(&world, NOTE).await.body["backfill"], true);
         // A caller who may not start backfills still adds the lexicon.
-        let key = world.server.create_key(&["--did", "did:plc:someone", "--permissions", "lexicons:create"]);
+        let key = world.server.create_key(&["--did", BOB, "--permissions", "lexicons:create"]);
         let headers = [("authorization", format!("Bearer {key}"))];
         let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
         let body = json!({ "nsid": NOTE, "backfill": true }).to_string();
