@@ -179,6 +179,13 @@ impl RepoNetwork {
         tid(rev, 0)
     }
 
+    /// Gives a repo a later rev without a commit, as when an account is created again. Later commits have even later ones.
+    pub fn advance_rev(&self, did: &str, micros: u64) {
+        let mut state = self.state();
+        state.last_rev = state.last_rev.max(micros.saturating_sub(FIRST_REV));
+        state.repos.get_mut(did).expect("the account exists").rev = micros;
+    }
+
     /// Makes the PDS of an account answer with an error such as `RepoDeactivated`, or no longer.
     pub fn set_error(&self, did: &str, error: Option<&'static str>) {
         self.state().repos.get_mut(did).expect("the account exists").error = error;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `handle` | creates, controls and watches jobs, for the rest of the server |
 //! | `worker` | runs the jobs, one at a time |
+//! | `repairs` | how often repos that the stream marks become a job |
 //! | `run` | the stages of a job |
 //! | `discovery` | stage 1: the repos that the relay lists |
 //! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
@@ -28,6 +29,7 @@ mod hosts;
 mod listing;
 mod outcome;
 mod progress;
+mod repairs;
 mod repo;
 mod reporter;
 mod request;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::atproto::{RecordUri, record};
+use crate::atproto::{Did, RecordUri, record};
 use crate::clock::Clock;
 use crate::store::index::{AccountChange, Change, Upsert};
 
@@ -18,6 +18,8 @@ use super::throttle::Throttle;
 pub(super) enum IndexChange {
     Record(Change),
     Account(AccountChange),
+    /// Read the repo again.
+    Repair(Did),
 }
 
 /// CID mismatches that are reported in a burst, and the interval between reports after that. A server that sends only
@@ -60,6 +62,7 @@ impl Applier {
             },
             Envelope::Delete(delete) => Some(IndexChange::Record(Change::Delete(delete))),
             Envelope::Account(change) => Some(IndexChange::Account(change)),
+            Envelope::Sync(did) => Some(IndexChange::Repair(did)),
             Envelope::Identity(did) => {
                 tally.identities += 1;
                 self.observer.identity_changed(&did);

@@ -190,7 +190,7 @@ impl<S: Sink> Committer<S> {
         add("deleted", applied.deleted);
         add("stale", applied.stale);
         add("purged", applied.purged);
-        for AccountChange { did, status } in applied.statuses {
+        for AccountChange { did, status, .. } in applied.statuses {
             if let Some(held_back) = self.statuses.pass() {
                 tracing::debug!(%did, status = status.as_str(), held_back, "an account's status has changed");
                 self.observer.notice(Notice::AccountStatus { did, status });
@@ -221,19 +221,21 @@ enum Pieces {
     NoRow(Batch),
 }
 
-/// Splits a batch in halves. Keeps the order: account statuses, record changes, and the cursor in the last piece only.
+/// Splits a batch in halves. Keeps the order: account statuses, record changes, and the repairs and the cursor in the
+/// last piece only.
 fn split(mut batch: Batch) -> Pieces {
     let rows = batch.accounts.len() + batch.changes.len();
     match (rows, &batch.cursor) {
         (0, _) => return Pieces::NoRow(batch),
-        (1, None) => return Pieces::OneRow(batch),
+        (1, None) if batch.repairs.is_empty() => return Pieces::OneRow(batch),
         _ => {}
     }
-    // With one row and a cursor, the second piece has only the cursor.
+    // With one row and a cursor or repairs, the second piece has only these.
     let half = rows.div_ceil(2);
     let accounts = batch.accounts.split_off(half.min(batch.accounts.len()));
     let changes = batch.changes.split_off((half - batch.accounts.len()).min(batch.changes.len()));
-    let second = Batch { accounts, changes, cursor: batch.cursor.take(), ..batch };
+    let repairs = std::mem::take(&mut batch.repairs);
+    let second = Batch { accounts, changes, repairs, cursor: batch.cursor.take(), ..batch };
     Pieces::Two(batch, second)
 }
 

@@ -24,6 +24,8 @@ pub enum Body<'a> {
     /// A handle or DID document changed.
     Identity,
     Account(Account<'a>),
+    /// The repo's records may have changed without commits in the stream (`#sync` of the firehose).
+    Sync,
     /// An unknown kind or operation. Its time still moves the cursor.
     Other,
 }
@@ -52,6 +54,8 @@ pub struct Account<'a> {
     pub active: bool,
     /// Why an account is inactive: `deactivated`, `takendown`, `suspended`, `deleted` or a status that we don't know.
     pub status: Option<Cow<'a, str>>,
+    /// When the account's server made the event, as RFC 3339.
+    pub time: Option<Cow<'a, str>>,
 }
 
 /// Why a frame is not an event.
@@ -96,6 +100,8 @@ struct WireAccount<'a> {
     active: bool,
     #[serde(borrow)]
     status: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    time: Option<Cow<'a, str>>,
 }
 
 /// Parses one frame. Never panics, whatever the bytes are.
@@ -107,9 +113,10 @@ pub fn parse(bytes: &[u8]) -> Result<Event<'_>, MalformedFrame> {
     let body = match (&*wire.kind, wire.commit, wire.account) {
         ("commit", Some(commit), _) => commit.into_body(),
         ("identity", ..) => Body::Identity,
-        ("account", _, Some(account)) => {
-            Body::Account(Account { active: account.active, status: account.status })
+        ("account", _, Some(WireAccount { active, status, time })) => {
+            Body::Account(Account { active, status, time })
         }
+        ("sync", ..) => Body::Sync,
         _ => Body::Other,
     };
     Ok(Event { did: wire.did, time_us: wire.time_us, body })
@@ -171,7 +178,7 @@ mod tests {
     #[test]
     fn unknown_kinds_and_operations_are_other() {
         for text in [
-            r#"{"did":"d","time_us":1,"kind":"sync","sync":{}}"#,
+            r#"{"did":"d","time_us":1,"kind":"merge","merge":{}}"#,
             r#"{"did":"d","time_us":1}"#,
             r#"{"did":"d","time_us":1,"kind":"commit"}"#,
             r#"{"did":"d","time_us":1,"kind":"commit","commit":{"operation":"merge"}}"#,
@@ -186,8 +193,18 @@ mod tests {
         let event =
             parse(br#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#).unwrap();
         assert!(
-            matches!(event.body, Body::Account(Account { active: false, status: Some(s) }) if s == "takendown")
+            matches!(event.body, Body::Account(Account { active: false, status: Some(s), time: None }) if s == "takendown")
         );
+    }
+
+    #[test]
+    fn a_sync_event_needs_no_content() {
+        for text in [
+            r#"{"did":"d","time_us":1,"kind":"sync","sync":{"rev":"x"}}"#,
+            r#"{"did":"d","time_us":1,"kind":"sync"}"#,
+        ] {
+            assert!(matches!(parse(text.as_bytes()).unwrap().body, Body::Sync), "{text}");
+        }
     }
 
     #[test]

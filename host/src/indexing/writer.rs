@@ -111,7 +111,7 @@ impl<S: Sink> Writer<S> {
 
     async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
         let changes = batch.changes.len();
-        if changes == 0 && batch.accounts.is_empty() && batch.cursor.is_none() {
+        if changes == 0 && batch.accounts.is_empty() && batch.repairs.is_empty() && batch.cursor.is_none() {
             return Ok(());
         }
         metrics::histogram!("belvedere_index_batch_changes").record(changes as f64);

@@ -5,6 +5,7 @@ mod crash;
 mod faults;
 mod jobs;
 mod lies;
+mod markers;
 mod reconcile;
 
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ mod checkpoint;
 mod details;
 mod indexed;
 mod jobs;
+mod repairs;
 mod repos;
 mod work;
 
@@ -14,6 +15,7 @@ pub use checkpoint::{Checkpoint, CollectionPosition, FinishedRepo, checkpoint, p
 pub use details::{delete_details, delete_details_older_than};
 pub use indexed::{IndexedRow, KeyRange, in_range, with_keys};
 pub use jobs::{JobRow, NewJob, Request, Requested, create, get, list, request};
+pub use repairs::create_repair;
 pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, repos, retry_failed};
 pub use work::{
     ActiveJob, Counters, Discovery, End, add_repo, add_repos, count, discovery, end, fail_host, next,
