@@ -9,7 +9,7 @@
 //! | `run` | the stages of a job |
 //! | `discovery` | stage 1: the repos that the relay lists |
 //! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
-//! | `repo`, `listing` | reads one repo, and decides what its pages prove |
+//! | `repo`, `listing`, `left_out` | reads one repo, decides what its pages prove, and counts what can't be indexed |
 //! | `request`, `failure` | queries to other servers, and their errors |
 //! | `reporter`, `progress` | counters and messages |
 //! | `feed` | messages for those who follow a job over HTTP |
@@ -26,6 +26,7 @@ mod feed;
 mod fetching;
 mod handle;
 mod hosts;
+mod left_out;
 mod listing;
 mod outcome;
 mod progress;

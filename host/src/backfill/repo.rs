@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tokio_util::sync::CancellationToken;
 
 use super::failure::{Attempts, ErrorKind, Failure};
+use super::left_out::LeftOut;
 use super::listing::{Listing, Proof};
 use super::request::{PageRecord, RecordPage, Server};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
@@ -59,6 +60,7 @@ pub(super) struct Repo {
     pub(super) attempts: Attempts,
     /// Empty before the first attempt.
     listings: Vec<Listing>,
+    left_out: LeftOut,
 }
 
 /// How an attempt to read a repo ended.
@@ -95,7 +97,7 @@ impl From<StoreError> for Break {
 
 impl Repo {
     pub(super) fn new(did: Did) -> Self {
-        Self { did, attempts: Attempts::default(), listings: Vec::new() }
+        Self { did, attempts: Attempts::default(), listings: Vec::new(), left_out: LeftOut::default() }
     }
 
     /// Records read so far.
@@ -112,7 +114,7 @@ impl RepoReader {
         }
         let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
         match self.read_listings(&server, repo).await {
-            Ok(()) => Ok(RepoEnd::Read),
+            Ok(()) => Ok(repo.left_out.failure().map_or(RepoEnd::Read, RepoEnd::Failed)),
             Err(Break::Failed(failure)) => Ok(self.check_pds(endpoint, &repo.did, failure).await),
             Err(Break::Stopped) => {
                 self.save(repo).await?;
@@ -138,12 +140,13 @@ impl RepoReader {
         for at in 0..repo.listings.len() {
             let mut gone = Vec::new();
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
+                let left_out = &mut repo.left_out;
                 let mut limit = listing.limit;
                 let fetched = server.records(&repo.did, &listing.collection, listing.cursor(), &mut limit);
                 let fetched = self.or_stop(fetched).await;
                 listing.limit = limit;
                 let ended = match fetched {
-                    Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone).await,
+                    Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone, left_out).await,
                     Ok(Err(failure)) => Err(Break::Failed(failure)),
                     Err(stopped) => Err(stopped),
                 };
@@ -179,6 +182,7 @@ impl RepoReader {
         listing: &mut Listing,
         page: RecordPage,
         gone: &mut Vec<Change>,
+        left_out: &mut LeftOut,
     ) -> Result<(), Break> {
         let RecordPage { cursor, records, malformed } = page;
         let collection = listing.collection.clone();
@@ -190,11 +194,17 @@ impl RepoReader {
         let listed = records.len();
         let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
             .into_iter()
-            .filter_map(|record| {
-                let uri = RecordUri::parse(&record.uri).ok()?;
-                (uri.did == *did && uri.collection == collection).then_some((uri.rkey, record))
+            .filter_map(|record| match RecordUri::parse(&record.uri) {
+                Ok(uri) if uri.did == *did && uri.collection == collection => Some((uri.rkey, record)),
+                _ => {
+                    left_out.add(&record.uri, "it is listed, but is no record of this collection");
+                    None
+                }
             })
             .unzip();
+        for _ in 0..malformed {
+            left_out.add(&collection, "it is listed without a URI, a CID or a value");
+        }
         let is_clean = malformed == 0 && keys.len() == listed;
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => {
@@ -235,16 +245,22 @@ impl RepoReader {
                 claim,
                 action: RecordAction::Create,
             };
-            if let Some(upsert) = self.checker.accept(candidate) {
-                valid += 1;
-                changes.push(Change::Upsert(upsert));
+            let uri = || format!("at://{did}/{collection}/{rkey}");
+            match self.checker.accept(candidate) {
+                Ok(upsert) => {
+                    valid += 1;
+                    changes.push(Change::Upsert(upsert));
+                }
+                Err(why) => left_out.add(uri(), why),
             }
         }
         metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
             .increment((listed + malformed) as u64 - valid);
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
         let decided = self.or_stop(self.decide(changes)).await?;
-        self.commit(decided).await?;
+        for uri in self.commit(decided).await?.iter().filter(|uri| uri.did == *did) {
+            left_out.add(uri, "the database can't store it");
+        }
         let valid = valid as i64;
         self.records.fetch_add(valid, Ordering::Relaxed);
         Ok(listing.advance(keys.last(), cursor, valid)?)
@@ -288,12 +304,17 @@ impl RepoReader {
         decided
     }
 
-    async fn commit(&self, changes: Vec<Change>) -> Result<(), Break> {
+    /// Returns the records that the database can't store, of this repo and others.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, Break> {
         self.writer.submit_all(changes).await.map_err(|_| Break::WriterClosed)
     }
 
-    /// Saves the position in a repo, after the records before it were committed.
+    /// Saves the position in a repo, after the records before it were committed. Not once records were left out: their
+    /// number is not saved, so a job that is continued reads them again.
     async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+        if !repo.left_out.is_empty() {
+            return Ok(());
+        }
         let begun = repo.listings.iter().filter(|listing| listing.is_done || listing.cursor().is_some());
         let positions: Vec<_> = begun.map(Listing::position).collect();
         if positions.is_empty() {

@@ -8,7 +8,7 @@ use crate::store::index::{AccountChange, AccountStatus, Batch, Change, StreamCur
 use crate::store::lease::Term;
 
 use super::apply::IndexChange;
-use super::message::Part;
+use super::message::{Part, Refused};
 use super::watermark::{Ticket, Watermark};
 
 /// Changes at which a batch is full and committed without waiting. The rows of a batch share the index pages they
@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 8 << 20;
 #[derive(Default)]
 pub(super) struct PendingBatch {
     pub batch: Batch,
-    pub acks: Vec<oneshot::Sender<()>>,
+    pub acks: Vec<oneshot::Sender<Refused>>,
     /// The batch's changes that are local writes.
     pub local: Vec<Change>,
     /// The term of the batch's changes that come from the stream.

@@ -110,12 +110,10 @@ impl Scene {
             self.seen(did).await.values().all(|number| *number == records)
                 && self.totals().await == (records + others, records + others)
         };
-        let started = std::time::Instant::now();
         let wait = self.server.eventually(what, all);
         if tokio::time::timeout(std::time::Duration::from_secs(50), wait).await.is_err() {
             panic!("{what}: {:?} {:?}", self.seen(did).await, self.totals().await);
         }
-        eprintln!("{what}: {:?}", started.elapsed());
     }
 
     /// The rows that the table has of an author, visible or not.
@@ -244,5 +242,36 @@ in_both_scenes! {
         scene.wait_for_status(&repairs[0].id, "completed").await;
         assert_eq!((scene.rows(&bob).await, scene.rows(&carol).await), (3, 0));
         assert!(scene.record(&bob, "0002").await.is_some_and(|row| row["record"]["text"] != "not marked"));
+    }
+
+    async fn an_account_that_moves_is_followed_at_once(scene) {
+        let scene = scene.with_readers().await;
+        let did = account(1);
+        scene.network.account(&did, 0);
+        let cid = "bafkreibme22gw2h7y2h7tg2fhqotaqjucnbc24deqo72b6mkl2egezxhvy";
+        let picture = json!({ "$type": "blob", "ref": { "$link": cid }, "mimeType": "image/png", "size": 5 });
+        let note = |text: &str| json!({ "$type": NOTES, "text": text, "picture": picture });
+        let rev = scene.network.put(&did, NOTES, "k1", note("before"));
+        scene.push(&did, "k1", &rev, Some(&note("before")));
+        let path = format!("{LIST}?uri=at://{did}/{NOTES}/k1");
+        let is_at = async |server: &Instance, pds: usize| {
+            let url = server.xrpc(&path).await.body["record"]["picture"]["url"].as_str().unwrap_or_default().to_owned();
+            url.starts_with(&scene.network.pds_url(pds))
+        };
+        scene.server.eventually("the blob has a URL", async |server: &Instance| is_at(server, 0).await).await;
+
+        // The old server gives up the account, the new one has a copy of it with another record.
+        scene.push_account(&did, Some("deactivated"));
+        scene.wait_until_seen("given up", &did, 0, 0).await;
+        scene.network.account(&did, 1);
+        scene.network.put(&did, NOTES, "k2", note("brought along"));
+        let asked = scene.network.queries(Site::Pds(0)).len();
+        let at = Clock::system().now().0;
+        scene.stream.push_all([Frame::identity(at, &did, "new.test"), Frame::account(at, &did, None)]);
+        scene.server.eventually("the new URL", async |server: &Instance| is_at(server, 1).await).await;
+        let is_read = async |_: &Instance| scene.record(&did, "k2").await.is_some();
+        scene.server.eventually("the repo is read at its new PDS", is_read).await;
+        assert_eq!(scene.network.queries(Site::Pds(0)).len(), asked);
+        scene.assert_equal(NOTES).await;
     }
 }

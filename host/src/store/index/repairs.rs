@@ -5,6 +5,7 @@
 
 use super::plan::Plan;
 use super::{AccountStatus, ApplyReport};
+use crate::atproto::Did;
 
 /// Marks repos, each once. A deleted account has nothing to read.
 macro_rules! request_repairs {
@@ -24,7 +25,7 @@ pub(super) const REQUEST_POSTGRES: &str = request_repairs!("= ANY($1)");
 pub(super) fn due<'a>(plan: &Plan<'a>, applied: &'a ApplyReport) -> Vec<&'a str> {
     let reactivated = applied.statuses.iter().filter(|change| change.status == AccountStatus::Active);
     let mut dids: Vec<&str> =
-        plan.repairs.iter().chain(reactivated.map(|change| &change.did)).map(|did| did.as_str()).collect();
+        plan.repairs.iter().chain(reactivated.map(|change| &change.did)).map(Did::as_str).collect();
     // All hosts write in this order, so that two of them can't deadlock.
     dids.sort_unstable();
     dids.dedup();

@@ -154,7 +154,7 @@ async fn store_page(
             changes.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
         }
     }
-    writer.submit_all(changes).await
+    writer.submit_all(changes).await.map(|refused| assert!(refused.is_empty()))
 }
 
 pub(super) fn rkey(key: u8) -> RecordKey {
