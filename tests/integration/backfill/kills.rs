@@ -18,8 +18,8 @@ const REPOS: usize = 12;
 /// About as many requests as a job makes, so that some rounds end without a kill.
 const REQUESTS: usize = 60;
 
-/// Kills of one job at most.
-const KILLS_PER_JOB: usize = 3;
+/// A job is killed once, and less often than this again.
+const MAX_MORE_KILLS: u64 = 3;
 
 /// Counts the requests to all servers of a network.
 struct Requests {
@@ -59,13 +59,15 @@ fn change(network: &RepoNetwork, random: &Random, round: usize) {
     for _ in 0..existing.len() / 5 {
         let uri = &existing[random.u64() as usize % existing.len()];
         let (did, rkey) = uri["at://".len()..].split_once(&format!("/{NOTES}/")).expect("a record");
-        match random.u64() % 3 {
-            0 if gone.insert(uri) => drop(network.delete(did, NOTES, rkey)),
-            1 => {
-                drop(network.put(did, NOTES, &format!("{rkey}{}", round % 7), note(&format!("new {round}"))))
+        let (rkey, note) = match random.u64() % 3 {
+            0 if gone.insert(uri) => {
+                network.delete(did, NOTES, rkey);
+                continue;
             }
-            _ => drop(network.put(did, NOTES, rkey, note(&format!("changed {round}")))),
-        }
+            1 => (format!("{rkey}{}", round % 7), note(&format!("new {round}"))),
+            _ => (rkey.to_owned(), note(&format!("changed {round}"))),
+        };
+        network.put(did, NOTES, &rkey, note);
     }
 }
 
@@ -83,7 +85,7 @@ in_both_scenes! {
         for round in 0..rounds {
             change(&scene.network, &random, round);
             let id = scene.create(Some(NOTES), None).await;
-            for _ in 0..1 + random.u64() as usize % KILLS_PER_JOB {
+            for _ in 0..=random.u64() % MAX_MORE_KILLS {
                 let moment = random.u64() as usize % REQUESTS;
                 let is_killed = tokio::select! {
                     () = requests.wait_for(moment) => true,

@@ -1,5 +1,7 @@
 //! Account and identity events against every way to read the index, live and after a replay.
 
+use std::time::Duration;
+
 use belvedere::testing::store::cursors;
 use belvedere_standins::repos::{Fault, Site};
 use tokio::sync::watch;
@@ -12,6 +14,9 @@ const LOOK: &str = "com.example.look";
 
 /// The name that the stream's cursor has in the database.
 const STREAM: &str = "jetstream";
+
+/// A little less than the time after which a test gives up without saying what it saw.
+const PATIENCE: Duration = Duration::from_secs(50);
 
 /// What a script sees of an author. Each value is a number of records.
 const SCRIPT: &str = r#"function handle()
@@ -110,10 +115,8 @@ impl Scene {
             self.seen(did).await.values().all(|number| *number == records)
                 && self.totals().await == (records + others, records + others)
         };
-        let wait = self.server.eventually(what, all);
-        if tokio::time::timeout(std::time::Duration::from_secs(50), wait).await.is_err() {
-            panic!("{what}: {:?} {:?}", self.seen(did).await, self.totals().await);
-        }
+        let wait = tokio::time::timeout(PATIENCE, self.server.eventually(what, all)).await;
+        assert!(wait.is_ok(), "{what}: {:?} {:?}", self.seen(did).await, self.totals().await);
     }
 
     /// The rows that the table has of an author, visible or not.

@@ -20,7 +20,9 @@ impl Model {
     pub(super) fn after(deliveries: &[Delivery]) -> Self {
         let status = AccountStatus::Active;
         let mut model = Self { records: BTreeMap::new(), deleted: 0, status, is_marked: false };
-        deliveries.iter().for_each(|delivery| model.take(delivery));
+        for delivery in deliveries {
+            model.take(delivery);
+        }
         model
     }
 
