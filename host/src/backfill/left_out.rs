@@ -5,6 +5,9 @@ use std::fmt::Display;
 
 use super::failure::Failure;
 
+/// Characters of a record's name that are kept: a PDS can send megabytes.
+const MAX_NAME_CHARS: usize = 200;
+
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     count: usize,
@@ -15,7 +18,9 @@ pub(super) struct LeftOut {
 impl LeftOut {
     pub(super) fn add(&mut self, record: impl Display, why: impl Display) {
         self.count += 1;
-        self.first.get_or_insert_with(|| (record.to_string(), why.to_string()));
+        self.first.get_or_insert_with(|| {
+            (record.to_string().chars().take(MAX_NAME_CHARS).collect(), why.to_string())
+        });
     }
 
     pub(super) fn is_empty(&self) -> bool {
