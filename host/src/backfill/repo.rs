@@ -46,6 +46,8 @@ pub(super) struct RepoReader {
     pub(super) checker: Arc<RecordChecker>,
     /// The job's `seq`.
     pub(super) job: i64,
+    /// The job reads repos that failed or have changed: cached documents of their DIDs may be outdated.
+    pub(super) is_retry: bool,
     pub(super) registry: Arc<Registry>,
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.

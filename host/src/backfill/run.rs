@@ -48,6 +48,7 @@ pub(super) async fn run(
         scripts: Arc::clone(&deps.scripts),
         checker: Arc::clone(&deps.checker),
         job: job.seq,
+        is_retry: job.is_discovered,
         registry: Arc::clone(&deps.registry),
         collections,
         records: Arc::clone(&reporter.total_records),

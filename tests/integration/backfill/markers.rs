@@ -155,8 +155,9 @@ in_both_scenes! {
         scene.push_account(&alice, Some("deleted"));
         scene.wait_until_seen("deleted", &alice, 0, 2).await;
         assert_eq!(scene.rows(&alice).await, 0);
-        // The account is created again.
+        // The account is created again: what it writes has later revs than the deletion.
         scene.push_account(&alice, None);
+        scene.network.advance_rev(&alice, Clock::system().now().0 as u64);
         scene.write_notes(&alice);
         scene.wait_until_seen("created again", &alice, 2, 2).await;
         scene.push_account(&bob, Some("takendown"));

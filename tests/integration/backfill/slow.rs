@@ -61,7 +61,8 @@ in_both_scenes! {
             scene.network.faults(Site::Pds(pds), move |_| {
                 requests += 1;
                 let fault = [Fault::Status(500 + pds as u16, Vec::new(), String::new()), Fault::Reset][pds % 2].clone();
-                matches!(requests % 10, 4 | 5).then_some(fault)
+                // So rarely that no repo fails three times.
+                matches!(requests % 16, 4 | 5).then_some(fault)
             });
         }
         let (id, job) = scene.backfill().await;
