@@ -8,6 +8,7 @@ pub mod http_client;
 pub mod jetstream;
 pub mod postgres;
 pub mod repos;
+mod responses;
 pub mod sql_statements;
 pub mod upstream;
 pub mod vectors;

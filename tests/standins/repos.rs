@@ -4,16 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use futures_util::stream;
 use http::{Request, Response};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
@@ -22,6 +17,7 @@ use tokio::sync::watch;
 use url::form_urlencoded;
 
 use crate::frames::{cid_of, tid};
+use crate::responses::{Body, broken, dripping, page_of, respond};
 
 /// The time of the first rev, in microseconds.
 const FIRST_REV: u64 = 1_700_000_000_000_000;
@@ -29,7 +25,6 @@ const FIRST_REV: u64 = 1_700_000_000_000_000;
 /// The largest page of records; PDSs have the same.
 const MAX_PAGE: usize = 100;
 
-type Body = BoxBody<Bytes, io::Error>;
 type Choose = Box<dyn FnMut(&Query) -> Option<Fault> + Send>;
 
 /// The server of the network that a request went to.
@@ -71,6 +66,16 @@ pub enum Fault {
     Endless,
     /// The right answer, determined at once, but sent when the value is `true`.
     Until(watch::Receiver<bool>),
+    /// A page with these records: record keys, and their values as text. It has no cursor, and CIDs of nothing.
+    Records(Vec<(&'static str, String)>),
+    /// The records of the page before again.
+    PageBefore,
+    /// A byte now and then, without an end.
+    Drip,
+    /// To another server.
+    Redirect(String),
+    /// This text, with status 200.
+    Text(String),
 }
 
 /// The running network. Cheap to clone.
@@ -179,6 +184,13 @@ impl RepoNetwork {
         tid(rev, 0)
     }
 
+    /// Gives a repo a later rev without a commit, as when an account is created again. Later commits have even later ones.
+    pub fn advance_rev(&self, did: &str, micros: u64) {
+        let mut state = self.state();
+        state.last_rev = state.last_rev.max(micros.saturating_sub(FIRST_REV));
+        state.repos.get_mut(did).expect("the account exists").rev = micros;
+    }
+
     /// Makes the PDS of an account answer with an error such as `RepoDeactivated`, or no longer.
     pub fn set_error(&self, did: &str, error: Option<&'static str>) {
         self.state().repos.get_mut(did).expect("the account exists").error = error;
@@ -231,7 +243,7 @@ pub fn document(did: &str, pds: &str) -> Value {
         { "id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": pds }] })
 }
 
-fn uri(did: &str, collection: &str, rkey: &str) -> String {
+pub(crate) fn uri(did: &str, collection: &str, rkey: &str) -> String {
     format!("at://{did}/{collection}/{rkey}")
 }
 
@@ -285,6 +297,10 @@ async fn answer(site: Site, state: &Mutex<State>, query: &Query) -> Response<Bod
         Some(Fault::Status(status, headers, body)) => respond(status, &headers, body),
         Some(Fault::Html) => respond(200, &[], "<html><body>down for maintenance</body></html>".to_owned()),
         Some(Fault::Reset) => broken(&body.to_string()),
+        Some(Fault::Drip) => dripping(),
+        Some(Fault::Redirect(to)) => respond(307, &[("location", to)], String::new()),
+        Some(Fault::Text(text)) => respond(200, &[], text),
+        Some(Fault::Records(values)) => respond(200, &[], page_of(query, &values)),
         Some(Fault::Until(mut open)) => {
             // Fails when the test has ended.
             let _ = open.wait_for(|open| *open).await;
@@ -292,22 +308,6 @@ async fn answer(site: Site, state: &Mutex<State>, query: &Query) -> Response<Bod
         }
         _ => respond(status, &[], body.to_string()),
     }
-}
-
-fn respond(status: u16, headers: &[(&'static str, String)], body: String) -> Response<Body> {
-    let mut response = Response::builder().status(status).header("content-type", "application/json");
-    for (name, value) in headers {
-        response = response.header(*name, value);
-    }
-    let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed();
-    response.body(body).expect("a response")
-}
-
-/// A response whose connection breaks after half of the body.
-fn broken(body: &str) -> Response<Body> {
-    let half = Bytes::copy_from_slice(&body.as_bytes()[..body.len() / 2]);
-    let frames = [Ok(Frame::data(half)), Err(io::Error::other("broken by the test"))];
-    Response::new(BoxBody::new(StreamBody::new(stream::iter(frames))))
 }
 
 fn refuse(error: &str) -> (u16, Value) {
@@ -358,7 +358,13 @@ fn records(repo: &Repo, query: &Query, fault: Option<&Fault>) -> Value {
     };
     let all = repo.records.get(collection).into_iter().flatten().rev();
     let below = all.filter(|(rkey, _)| cursor.is_none_or(|cursor| rkey.as_str() < cursor));
-    let page: Vec<_> = below.take(query.limit.min(MAX_PAGE)).collect();
+    let mut page: Vec<_> = below.take(query.limit.min(MAX_PAGE)).collect();
+    if let (Some(Fault::PageBefore), Some(cursor)) = (fault, cursor) {
+        let from =
+            repo.records.get(collection).into_iter().flatten().filter(|(rkey, _)| rkey.as_str() >= cursor);
+        page = from.take(query.limit.min(MAX_PAGE)).collect();
+        page.reverse();
+    }
     let last = page.last().map(|(rkey, _)| (*rkey).clone());
     let author =
         if matches!(fault, Some(Fault::WrongDids)) { "did:plc:someoneelsesomeoneelsesom" } else { did };
@@ -377,6 +383,8 @@ fn records(repo: &Repo, query: &Query, fault: Option<&Fault>) -> Value {
     let next = match fault {
         Some(Fault::SameCursor) => Some(query.cursor.clone().unwrap_or_else(|| "zzzz".to_owned())),
         Some(Fault::Endless) => Some(format!("{}+", query.cursor.as_deref().unwrap_or_default())),
+        // Another text at the same position.
+        Some(Fault::PageBefore) => last.map(|last| format!("{last}!")),
         _ => last,
     };
     if let Some(next) = next {

@@ -5,10 +5,11 @@
 //! |---|---|
 //! | `handle` | creates, controls and watches jobs, for the rest of the server |
 //! | `worker` | runs the jobs, one at a time |
+//! | `repairs` | how often repos that the stream marks become a job |
 //! | `run` | the stages of a job |
 //! | `discovery` | stage 1: the repos that the relay lists |
 //! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
-//! | `repo`, `listing` | reads one repo, and decides what its pages prove |
+//! | `repo`, `listing`, `left_out` | reads one repo, decides what its pages prove, and counts what can't be indexed |
 //! | `request`, `failure` | queries to other servers, and their errors |
 //! | `reporter`, `progress` | counters and messages |
 //! | `feed` | messages for those who follow a job over HTTP |
@@ -25,9 +26,11 @@ mod feed;
 mod fetching;
 mod handle;
 mod hosts;
+mod left_out;
 mod listing;
 mod outcome;
 mod progress;
+mod repairs;
 mod repo;
 mod reporter;
 mod request;

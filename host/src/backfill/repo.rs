@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::{Attempts, ErrorKind, Failure};
+use super::left_out::LeftOut;
 use super::listing::{Listing, PageEnd, Proof};
 use super::request::{PageRecord, RecordPage, Server};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
@@ -56,6 +57,8 @@ pub(super) struct RepoReader {
     pub(super) checker: Arc<RecordChecker>,
     /// The job's `seq`.
     pub(super) job: i64,
+    /// The job reads repos that failed or have changed: cached documents of their DIDs may be outdated.
+    pub(super) is_retry: bool,
     pub(super) registry: Arc<Registry>,
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.
@@ -71,6 +74,7 @@ pub(super) struct Repo {
     /// Empty before the first attempt.
     listings: Vec<Listing>,
     moves: u32,
+    left_out: LeftOut,
 }
 
 /// How an attempt to read a repo ended.
@@ -107,7 +111,13 @@ impl From<StoreError> for Break {
 
 impl Repo {
     pub(super) fn new(did: Did) -> Self {
-        Self { did, attempts: Attempts::default(), listings: Vec::new(), moves: 0 }
+        Self {
+            did,
+            attempts: Attempts::default(),
+            listings: Vec::new(),
+            left_out: LeftOut::default(),
+            moves: 0,
+        }
     }
 
     /// Records read so far.
@@ -124,7 +134,7 @@ impl RepoReader {
         }
         let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
         match self.read_listings(&server, repo).await {
-            Ok(()) => Ok(RepoEnd::Read),
+            Ok(()) => Ok(repo.left_out.failure().map_or(RepoEnd::Read, RepoEnd::Failed)),
             Err(Break::Failed(failure)) => self.check_pds(endpoint, repo, failure).await,
             Err(Break::Stopped) => {
                 self.save(repo).await?;
@@ -151,12 +161,13 @@ impl RepoReader {
         for at in 0..repo.listings.len() {
             let mut gone = Vec::new();
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
+                let left_out = &mut repo.left_out;
                 let mut limit = listing.limit;
                 let fetched = server.records(&repo.did, &listing.collection, listing.cursor(), &mut limit);
                 let fetched = self.or_stop(fetched).await;
                 listing.limit = limit;
                 let ended = match fetched {
-                    Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone).await,
+                    Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone, left_out).await,
                     Ok(Err(failure)) => Err(Break::Failed(failure)),
                     Err(stopped) => Err(stopped),
                 };
@@ -201,6 +212,7 @@ impl RepoReader {
         listing: &mut Listing,
         page: RecordPage,
         gone: &mut Vec<Change>,
+        left_out: &mut LeftOut,
     ) -> Result<(), Break> {
         let RecordPage { cursor, records, malformed } = page;
         let collection = listing.collection.clone();
@@ -212,11 +224,17 @@ impl RepoReader {
         let listed = records.len();
         let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
             .into_iter()
-            .filter_map(|record| {
-                let uri = RecordUri::parse(&record.uri).ok()?;
-                (uri.did == *did && uri.collection == collection).then_some((uri.rkey, record))
+            .filter_map(|record| match RecordUri::parse(&record.uri) {
+                Ok(uri) if uri.did == *did && uri.collection == collection => Some((uri.rkey, record)),
+                _ => {
+                    left_out.add(&record.uri, "it is listed, but is no record of this collection");
+                    None
+                }
             })
             .unzip();
+        for _ in 0..malformed {
+            left_out.add(&collection, "it is listed without a URI, a CID or a value");
+        }
         let is_clean = malformed == 0 && keys.len() == listed;
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => {
@@ -269,16 +287,22 @@ impl RepoReader {
                 claim,
                 action: RecordAction::Create,
             };
-            if let Some(upsert) = self.checker.accept(candidate) {
-                valid += 1;
-                changes.push(Change::Upsert(upsert));
+            let uri = || format!("at://{did}/{collection}/{rkey}");
+            match self.checker.accept(candidate) {
+                Ok(upsert) => {
+                    valid += 1;
+                    changes.push(Change::Upsert(upsert));
+                }
+                Err(why) => left_out.add(uri(), why),
             }
         }
         metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
             .increment((listed + malformed) as u64 - valid);
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
         let decided = self.or_stop(self.decide(changes)).await?;
-        self.commit(decided).await?;
+        for uri in self.commit(decided).await?.iter().filter(|uri| uri.did == *did) {
+            left_out.add(uri, "the database can't store it");
+        }
         let records = valid as i64;
         self.records.fetch_add(records, Ordering::Relaxed);
         let is_empty = listed + malformed == 0;
@@ -320,12 +344,17 @@ impl RepoReader {
         decided
     }
 
-    async fn commit(&self, changes: Vec<Change>) -> Result<(), Break> {
+    /// Returns the records that the database can't store, of this repo and others.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, Break> {
         self.writer.submit_all(changes).await.map_err(|_| Break::Uncommitted)
     }
 
-    /// Saves the position in a repo, after the records before it were committed.
+    /// Saves the position in a repo, after the records before it were committed. Not once records were left out: their
+    /// number is not saved, so a job that is continued reads them again.
     async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+        if !repo.left_out.is_empty() {
+            return Ok(());
+        }
         let begun = repo.listings.iter().filter(|listing| listing.is_done || listing.cursor().is_some());
         let positions: Vec<_> = begun.map(Listing::position).collect();
         if positions.is_empty() {
@@ -350,6 +379,7 @@ impl RepoReader {
             repo.moves += 1;
             self.records.fetch_sub(repo.records(), Ordering::Relaxed);
             repo.listings.clear();
+            repo.left_out = LeftOut::default();
             backfill::forget_positions(&self.db, self.job, repo.did.as_str()).await?;
             return Ok(RepoEnd::Moved(pds.to_owned()));
         }

@@ -9,6 +9,7 @@ mod dns;
 mod follow;
 mod guard;
 mod own_listeners;
+mod pace;
 mod policy;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -23,6 +24,7 @@ use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use url::{Host, Url};
 
 use self::dns::{Dns, ReqwestDns};
@@ -120,6 +122,8 @@ pub struct Client {
     inner: Arc<Inner>,
     /// Who chose the URLs that are called through this handle.
     chosen_by: ChosenBy,
+    /// Whether slow responses end early, see [`Client::paced`].
+    is_paced: bool,
 }
 
 #[derive(Debug)]
@@ -147,14 +151,22 @@ impl Client {
                 clients.insert(route, reqwest_client(dns.for_reqwest(&policy, route))?);
             }
         }
-        Ok(Self { inner: Arc::new(Inner { policy, dns, clients }), chosen_by: ChosenBy::Other })
+        let inner = Arc::new(Inner { policy, dns, clients });
+        Ok(Self { inner, chosen_by: ChosenBy::Other, is_paced: false })
     }
 
     /// The same client, exempt from the guard for the URLs of the configuration ([`OutboundPolicy::trusted`]). Use it
     /// only for URLs in which no part comes from a client, a script or another server.
     #[must_use]
     pub fn trusted(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), chosen_by: ChosenBy::Operator }
+        Self { chosen_by: ChosenBy::Operator, ..self.clone() }
+    }
+
+    /// The same client for servers that are read in bulk: a response that arrives too slowly ends with
+    /// [`NetError::Timeout`] early, so that it does not hold the place of others.
+    #[must_use]
+    pub fn paced(&self) -> Self {
+        Self { is_paced: true, ..self.clone() }
     }
 
     /// GETs a URL and reads the whole response, whatever its status.
@@ -206,7 +218,11 @@ impl Client {
         let mut response = request.send().await.map_err(from_reqwest)?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(from_reqwest)? {
+        let started = Instant::now();
+        loop {
+            let patience = if self.is_paced { pace::patience(body.len()) } else { limits.total };
+            let chunk = tokio::time::timeout_at(started + patience, response.chunk()).await;
+            let Some(chunk) = chunk.map_err(|_| NetError::Timeout)?.map_err(from_reqwest)? else { break };
             if body.len() + chunk.len() > limits.max_bytes {
                 return Err(NetError::TooLarge(limits.max_bytes));
             }
