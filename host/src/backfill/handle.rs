@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::plan::PlanPlaces;
 use super::progress::{Broadcast, Watcher};
 use crate::clock::Clock;
 use crate::events::{Event, EventLog};
@@ -21,6 +22,7 @@ pub struct Backfills {
     pub(super) broadcast: Broadcast,
     /// Wakes this host's worker: there is a new job, or the status of a job has changed.
     pub(super) changed: Arc<Notify>,
+    pub plans: PlanPlaces,
 }
 
 /// The jobs that a caller can create.
@@ -36,7 +38,7 @@ pub struct NewBackfill {
 
 impl Backfills {
     pub fn new(db: Db, events: EventLog, clock: Clock, random: Random) -> Self {
-        Self { db, events, clock, random, broadcast: Broadcast::new(), changed: Arc::default() }
+        Self { db, events, clock, random, broadcast: Broadcast::new(), changed: Arc::default(), plans: PlanPlaces::default() }
     }
 
     /// Queues a job, records that it started, and returns its id.

@@ -1,4 +1,4 @@
-//! Reads the records of one repo into the index.
+//! Reads pages of the records of one repo into the index.
 //!
 //! The repo's rev is read first, and all changes carry it. A record that the stream changes after that has a newer rev
 //! and wins, before and after the page is stored; an older change of the stream is already contained in the page.
@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::failure::{Attempts, ErrorKind, Failure};
+use super::choice::Cars;
+use super::failure::{Attempts, Failure};
 use super::listing::{Listing, Proof};
+use super::meter::Meter;
 use super::request::{PageRecord, RecordPage, Server};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Clock;
@@ -49,6 +51,8 @@ pub(super) struct RepoReader {
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.
     pub(super) records: Arc<AtomicI64>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) cars: Cars,
     pub(super) stop: CancellationToken,
 }
 
@@ -58,7 +62,11 @@ pub(super) struct Repo {
     pub(super) did: Did,
     pub(super) attempts: Attempts,
     /// Empty before the first attempt.
-    listings: Vec<Listing>,
+    pub(super) listings: Vec<Listing>,
+    /// Bytes of its pages.
+    pub(super) page_bytes: i64,
+    /// Its source was chosen: it is not considered for a CAR again.
+    pub(super) is_chosen: bool,
 }
 
 /// How an attempt to read a repo ended.
@@ -73,7 +81,7 @@ pub(super) enum RepoEnd {
 }
 
 /// Why an attempt was broken off.
-enum Break {
+pub(super) enum Break {
     Failed(Failure),
     Stopped,
     /// The writer has ended, so the last changes may not be committed: the position is not saved.
@@ -95,7 +103,13 @@ impl From<StoreError> for Break {
 
 impl Repo {
     pub(super) fn new(did: Did) -> Self {
-        Self { did, attempts: Attempts::default(), listings: Vec::new() }
+        Self {
+            did,
+            attempts: Attempts::default(),
+            listings: Vec::new(),
+            page_bytes: 0,
+            is_chosen: false,
+        }
     }
 
     /// Records read so far.
@@ -105,25 +119,8 @@ impl Repo {
 }
 
 impl RepoReader {
-    /// Reads the collections of a repo, from where an earlier attempt stopped.
-    pub(super) async fn read(&self, endpoint: &str, repo: &mut Repo) -> Result<RepoEnd, StoreError> {
-        if repo.listings.is_empty() {
-            repo.listings = self.listings(&repo.did).await?;
-        }
-        let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
-        match self.read_listings(&server, repo).await {
-            Ok(()) => Ok(RepoEnd::Read),
-            Err(Break::Failed(failure)) => Ok(self.check_pds(endpoint, &repo.did, failure).await),
-            Err(Break::Stopped) => {
-                self.save(repo).await?;
-                Ok(RepoEnd::Stopped)
-            }
-            Err(Break::WriterClosed) => Ok(RepoEnd::Stopped),
-            Err(Break::Store(error)) => Err(error),
-        }
-    }
-
-    async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
+    /// The repo's listings, from where an earlier attempt stopped.
+    pub(super) async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
         let stored = backfill::positions(&self.db, self.job, did.as_str()).await?;
         let mut stored: HashMap<_, _> = stored.into_iter().map(|at| (at.collection.clone(), at)).collect();
         let listing = |collection: &Nsid| match stored.remove(collection.as_str()) {
@@ -133,31 +130,28 @@ impl RepoReader {
         Ok(self.collections.iter().map(listing).collect())
     }
 
-    async fn read_listings(&self, server: &Server<'_>, repo: &mut Repo) -> Result<(), Break> {
-        let rev = self.or_stop(server.latest_rev(&repo.did)).await??;
-        for at in 0..repo.listings.len() {
-            let mut gone = Vec::new();
-            while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
+    /// Reads pages of each listing while it `continues`.
+    pub(super) async fn read_pages(
+        &self,
+        server: &Server<'_>,
+        repo: &mut Repo,
+        rev: Tid,
+        gone: &mut [Vec<Change>],
+        continues: impl Fn(&Listing) -> bool,
+    ) -> Result<(), Break> {
+        for (at, gone) in gone.iter_mut().enumerate() {
+            while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
                 let mut limit = listing.limit;
                 let fetched = server.records(&repo.did, &listing.collection, listing.cursor(), &mut limit);
                 let fetched = self.or_stop(fetched).await;
                 listing.limit = limit;
-                let ended = match fetched {
-                    Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone).await,
-                    Ok(Err(failure)) => Err(Break::Failed(failure)),
-                    Err(stopped) => Err(stopped),
-                };
-                // The pages so far are not read again: this is the last time that they can prove something.
+                let page = fetched??;
+                repo.page_bytes += page.bytes as i64;
+                self.take_page(&repo.did, rev, listing, page, gone).await?;
                 let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);
-                if ended.is_err() || listing.is_done || is_saved || gone.len() > MAX_GONE {
-                    let gone = std::mem::take(&mut gone);
-                    let is_broken =
-                        matches!(&ended, Err(Break::Failed(failure)) if !failure.kind.is_retryable());
-                    if listing.is_ordered() && !is_broken {
-                        self.commit(self.decide(gone).await).await?;
-                    }
+                if listing.is_done || is_saved || gone.len() > MAX_GONE {
+                    self.remove(listing, std::mem::take(gone)).await?;
                 }
-                ended?;
                 if is_saved {
                     self.save(repo).await?;
                 }
@@ -166,13 +160,18 @@ impl RepoReader {
         Ok(())
     }
 
+    /// Removes records that are gone, unless their list was out of order.
+    pub(super) async fn remove(&self, listing: &Listing, gone: Vec<Change>) -> Result<(), Break> {
+        if listing.is_ordered() { self.commit(self.decide(gone).await).await } else { Ok(()) }
+    }
+
     /// Waits for a response, but not once the job stops.
-    async fn or_stop<T>(&self, request: impl Future<Output = T>) -> Result<T, Break> {
+    pub(super) async fn or_stop<T>(&self, request: impl Future<Output = T>) -> Result<T, Break> {
         self.stop.run_until_cancelled(request).await.ok_or(Break::Stopped)
     }
 
     /// Stores a page, and adds to `gone` the records that it proves to be removed.
-    async fn take_page(
+    pub(super) async fn take_page(
         &self,
         did: &Did,
         rev: Tid,
@@ -180,7 +179,7 @@ impl RepoReader {
         page: RecordPage,
         gone: &mut Vec<Change>,
     ) -> Result<(), Break> {
-        let RecordPage { cursor, records, malformed } = page;
+        let RecordPage { cursor, records, malformed, bytes: _ } = page;
         let collection = listing.collection.clone();
         if !self.registry.snapshot().is_tracked(collection.as_str()) {
             // The lexicon was deleted meanwhile.
@@ -217,13 +216,14 @@ impl RepoReader {
             }
         };
         let known: HashMap<&str, &IndexedRow> = rows.iter().map(|row| (row.rkey.as_str(), row)).collect();
-        let (mut changes, mut valid) = (Vec::new(), 0);
+        let (mut changes, mut valid, mut kept) = (Vec::new(), 0, 0);
         for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
-            let claim = Claim::parse(&cid);
+            let (claim, bytes) = (Claim::parse(&cid), record.len());
             if let Some(row) = known.get(rkey.as_str())
                 && (row.rev > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
             {
                 valid += 1;
+                kept += bytes;
                 continue;
             }
             let candidate = Candidate {
@@ -237,6 +237,7 @@ impl RepoReader {
             };
             if let Some(upsert) = self.checker.accept(candidate) {
                 valid += 1;
+                kept += bytes;
                 changes.push(Change::Upsert(upsert));
             }
         }
@@ -245,6 +246,7 @@ impl RepoReader {
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
         let decided = self.or_stop(self.decide(changes)).await?;
         self.commit(decided).await?;
+        self.meter.kept(kept);
         let valid = valid as i64;
         self.records.fetch_add(valid, Ordering::Relaxed);
         Ok(listing.advance(keys.last(), cursor, valid)?)
@@ -293,23 +295,12 @@ impl RepoReader {
     }
 
     /// Saves the position in a repo, after the records before it were committed.
-    async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+    pub(super) async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
         let begun = repo.listings.iter().filter(|listing| listing.is_done || listing.cursor().is_some());
         let positions: Vec<_> = begun.map(Listing::position).collect();
         if positions.is_empty() {
             return Ok(());
         }
         backfill::save_positions(&self.db, self.job, repo.did.as_str(), &positions).await
-    }
-
-    /// Looks up the DID again when its PDS does not have the repo: the account may have moved since.
-    async fn check_pds(&self, endpoint: &str, did: &Did, failure: Failure) -> RepoEnd {
-        if matches!(failure.kind, ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated)
-            && let Ok(document) = self.resolver.refresh(did).await
-            && let Some(pds) = document.pds().filter(|pds| *pds != endpoint)
-        {
-            return RepoEnd::Moved(pds.to_owned());
-        }
-        RepoEnd::Failed(failure)
     }
 }

@@ -1,19 +1,29 @@
 //! Requests to other servers: the XRPC queries that backfills use.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
 use super::failure::{ErrorKind, Failure};
+use super::meter::{Meter, Source};
 use crate::atproto::{Did, Nsid, Tid};
 use crate::clock::Clock;
-use crate::net::{Client, Limits, NetError};
+use crate::net::{ArrivingResponse, Client, Limits, NetError};
 
 /// From the DNS look-up to the last byte of a response (admin-api.md §12.3).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// From the DNS look-up to the last byte of a CAR: the largest one at half a megabyte a second.
+const CAR_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Bytes of a CAR that one permit of the memory for CARs stands for.
+pub(super) const MEMORY_UNIT: usize = 1 << 20;
 
 /// Records of one page: the most that PDSs give.
 pub(super) const PAGE_RECORDS: usize = 100;
@@ -31,6 +41,7 @@ pub(super) struct Server<'a> {
     pub(super) clock: &'a Clock,
     /// Without a trailing slash.
     pub(super) origin: &'a str,
+    pub(super) meter: &'a Meter,
 }
 
 /// A page of the records of a collection, as its PDS gives it.
@@ -40,6 +51,8 @@ pub(super) struct RecordPage {
     pub(super) records: Vec<PageRecord>,
     /// Records without a URI, a CID or a value.
     pub(super) malformed: usize,
+    /// Bytes of the response; 0 if the page is part of a CAR.
+    pub(super) bytes: usize,
 }
 
 #[derive(Debug)]
@@ -84,6 +97,30 @@ struct LatestCommit {
     rev: String,
 }
 
+#[derive(Deserialize)]
+struct Description {
+    collections: Vec<String>,
+}
+
+/// A CAR that has arrived completely. Not checked.
+#[derive(Debug)]
+pub(super) struct CarFile {
+    pub(super) bytes: Bytes,
+    pub(super) memory: OwnedSemaphorePermit,
+}
+
+/// Why there is no CAR.
+#[derive(Debug)]
+pub(super) enum NoCar {
+    /// The server has no CARs for anybody, or not for this server.
+    Refused(Failure),
+    Failed(Failure),
+    /// After this many bytes, it was larger than allowed.
+    TooLarge(usize),
+    /// After this many bytes, other CARs needed the memory.
+    NoMemory(usize),
+}
+
 enum GetError {
     TooLarge,
     Failed(Failure),
@@ -124,11 +161,74 @@ impl Server<'_> {
         }
     }
 
+    /// The record of a collection with the lowest key, if there is one.
+    pub(super) async fn oldest(&self, did: &Did, collection: &Nsid) -> Result<RecordPage, Failure> {
+        let query =
+            [("repo", did.as_str()), ("collection", collection.as_str()), ("limit", "1"), ("reverse", "true")];
+        record_page(&self.get("com.atproto.repo.listRecords", &query).await?)
+    }
+
     /// A page of the repos that have records of a collection, as the relay knows them.
     pub(super) async fn repos(&self, collection: &Nsid, cursor: Option<&str>) -> Result<RepoPage, Failure> {
         let mut query = vec![("collection", collection.as_str()), ("limit", REPOS_PER_PAGE)];
         query.extend(cursor.map(|cursor| ("cursor", cursor)));
         parse(&self.get("com.atproto.sync.listReposByCollection", &query).await?)
+    }
+
+    /// The collections of which a repo has records.
+    pub(super) async fn collections(&self, did: &Did) -> Result<Vec<String>, Failure> {
+        let body = self.get("com.atproto.repo.describeRepo", &[("repo", did.as_str())]).await?;
+        let Description { collections } = parse(&body)?;
+        Ok(collections)
+    }
+
+    /// The whole repo as a CAR of at most `max_bytes`, which takes its memory from `memory`.
+    pub(super) async fn car(
+        &self,
+        did: &Did,
+        max_bytes: usize,
+        memory: &Arc<Semaphore>,
+    ) -> Result<CarFile, NoCar> {
+        let reserve = || Arc::clone(memory).try_acquire_owned().ok();
+        let Some(mut reserved) = reserve() else { return Err(NoCar::NoMemory(0)) };
+        let url = self.url("com.atproto.sync.getRepo", &[("did", did.as_str())]).map_err(NoCar::Failed)?;
+        let limits = Limits { max_bytes, total: CAR_TIMEOUT };
+        self.meter.requested(Source::Car);
+        let mut bytes = BytesMut::new();
+        let failed = |error, arrived| match error {
+            NetError::TooLarge(_) => NoCar::TooLarge(arrived),
+            error => NoCar::Failed(Failure::of_net(&error)),
+        };
+        let opened = self.net.open(Method::GET, url.as_str(), HeaderMap::new(), None, limits).await;
+        let mut response = opened.map_err(|error| failed(error, 0))?;
+        if !response.status.is_success() {
+            return Err(self.no_car(response).await);
+        }
+        while let Some(chunk) = response.chunk().await.map_err(|error| failed(error, bytes.len()))? {
+            self.meter.received(Source::Car, chunk.len());
+            while bytes.len() + chunk.len() > reserved.num_permits() * MEMORY_UNIT {
+                // Waiting would be a deadlock: others may wait for what this one has.
+                let Some(more) = reserve() else { return Err(NoCar::NoMemory(bytes.len())) };
+                reserved.merge(more);
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(CarFile { bytes: bytes.freeze(), memory: reserved })
+    }
+
+    /// Why a server responds with an error instead of a CAR.
+    async fn no_car(&self, response: ArrivingResponse) -> NoCar {
+        let status = response.status;
+        let response = match response.complete().await {
+            Ok(response) => response,
+            Err(error) => return NoCar::Failed(Failure::of_net(&error)),
+        };
+        let failure = Failure::of_response(&response, self.clock.now());
+        if status == StatusCode::NOT_IMPLEMENTED || failure.kind == ErrorKind::Other {
+            NoCar::Refused(failure)
+        } else {
+            NoCar::Failed(failure)
+        }
     }
 
     async fn get(&self, method: &str, query: &[(&str, &str)]) -> Result<Bytes, Failure> {
@@ -139,20 +239,30 @@ impl Server<'_> {
     }
 
     async fn try_get(&self, method: &str, query: &[(&str, &str)]) -> Result<Bytes, GetError> {
-        let failed = |failure| Err(GetError::Failed(failure));
-        let url = Url::parse(self.origin).and_then(|url| url.join(&format!("/xrpc/{method}")));
-        let mut url = match url {
-            Ok(url) => url,
-            Err(error) => return failed(Failure::other(format!("not a URL: {error}"))),
-        };
-        url.query_pairs_mut().extend_pairs(query);
+        let url = self.url(method, query).map_err(GetError::Failed)?;
         let limits = Limits { max_bytes: PAGE_BYTES, total: REQUEST_TIMEOUT };
-        match self.net.get(url.as_str(), limits).await {
-            Ok(response) if response.status.is_success() => Ok(response.body),
-            Ok(response) => failed(Failure::of_response(&response, self.clock.now())),
-            Err(NetError::TooLarge(_)) => Err(GetError::TooLarge),
-            Err(error) => failed(Failure::of_net(&error)),
+        self.meter.requested(Source::Pages);
+        let response = match self.net.get(url.as_str(), limits).await {
+            Ok(response) => response,
+            Err(NetError::TooLarge(bytes)) => {
+                self.meter.received(Source::Pages, bytes);
+                return Err(GetError::TooLarge);
+            }
+            Err(error) => return Err(GetError::Failed(Failure::of_net(&error))),
+        };
+        self.meter.received(Source::Pages, response.body.len());
+        if response.status.is_success() {
+            Ok(response.body)
+        } else {
+            Err(GetError::Failed(Failure::of_response(&response, self.clock.now())))
         }
+    }
+
+    fn url(&self, method: &str, query: &[(&str, &str)]) -> Result<Url, Failure> {
+        let url = Url::parse(self.origin).and_then(|url| url.join(&format!("/xrpc/{method}")));
+        let mut url = url.map_err(|error| Failure::other(format!("not a URL: {error}")))?;
+        url.query_pairs_mut().extend_pairs(query);
+        Ok(url)
     }
 }
 
@@ -171,7 +281,8 @@ fn record_page(body: &Bytes) -> Result<RecordPage, Failure> {
         }
     }
     // A PDS may send an empty cursor instead of none.
-    Ok(RecordPage { cursor: cursor.filter(|cursor| !cursor.is_empty()), records, malformed })
+    let cursor = cursor.filter(|cursor| !cursor.is_empty());
+    Ok(RecordPage { cursor, records, malformed, bytes: body.len() })
 }
 
 /// A body that is not the method's output is the server's failure: a proxy answers with a page of its own, for example.

@@ -1,6 +1,7 @@
 //! Backfills against a network of stand-ins: after each, the index equals the network, or the job says what it could
 //! not read.
 
+mod cars;
 mod crash;
 mod faults;
 mod jobs;

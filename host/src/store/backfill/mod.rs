@@ -8,6 +8,7 @@ mod details;
 mod indexed;
 mod jobs;
 mod repos;
+mod traffic;
 mod work;
 
 pub use checkpoint::{Checkpoint, CollectionPosition, FinishedRepo, checkpoint, positions, save_positions};
@@ -15,6 +16,7 @@ pub use details::{delete_details, delete_details_older_than};
 pub use indexed::{IndexedRow, KeyRange, in_range, with_keys};
 pub use jobs::{JobRow, NewJob, Request, Requested, create, get, list, request};
 pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, repos, retry_failed};
+pub use traffic::{Traffic, traffic};
 pub use work::{
     ActiveJob, Counters, Discovery, End, add_repo, add_repos, count, discovery, end, fail_host, next,
     pending_hosts, pending_of_host, save_counters, set_error, set_stage, settle, status, unresolved,
