@@ -104,7 +104,8 @@ pub fn car(did: &str, rev: &str, records: &Records, fault: Option<CarFault>) -> 
     let (root, mut nodes) = match fault {
         Some(F::Descending) => {
             // Of one height, so that only their order is wrong.
-            let mut flat: Vec<_> = paths.iter().filter(|(path, _)| shrike::mst::height_for_key(path) == 0).collect();
+            let mut flat: Vec<_> =
+                paths.iter().filter(|(path, _)| shrike::mst::height_for_key(path) == 0).collect();
             flat.reverse();
             node(None, flat.iter().map(|(path, record)| (path.as_str(), record.cid, None)))
         }
@@ -120,7 +121,8 @@ pub fn car(did: &str, rev: &str, records: &Records, fault: Option<CarFault>) -> 
     if is(F::MissingNode) {
         nodes.pop();
     }
-    let signer = if is(F::OtherAccount) || is(F::OtherKey) { "did:plc:someoneelsesomeoneelsesom" } else { did };
+    let signer =
+        if is(F::OtherAccount) || is(F::OtherKey) { "did:plc:someoneelsesomeoneelsesom" } else { did };
     let named = if is(F::OtherAccount) { signer } else { did };
     let rev = if is(F::Old) { &tid(1, 0) } else { rev };
     let mut commit = block(commit(named, rev, root, signer, is(F::HighS)));
@@ -220,15 +222,12 @@ fn commit(did: &str, rev: &str, data: Cid, signer: &str, high_s: bool) -> Vec<u8
     let bytes = encode_value(&Value::Map(unsigned.to_vec())).expect("a commit");
     let signature: Signature = signing_key(signer).sign(&bytes);
     let low = signature.normalize_s();
-    let signature = if high_s {
-        Signature::from_scalars(low.r(), -*low.s()).expect("a signature")
-    } else {
-        low
-    };
+    let signature =
+        if high_s { Signature::from_scalars(low.r(), -*low.s()).expect("a signature") } else { low };
     let signature = signature.to_bytes();
-    let mut signed = unsigned.to_vec();
-    signed.insert(2, ("sig", Value::Bytes(&signature)));
-    encode_value(&Value::Map(signed)).expect("a commit")
+    let mut fields = unsigned.to_vec();
+    fields.insert(2, ("sig", Value::Bytes(&signature)));
+    encode_value(&Value::Map(fields)).expect("a commit")
 }
 
 /// The beginning of a CAR without roots, and blocks of zeros, `bytes` together.
@@ -237,4 +236,36 @@ pub fn zeros(bytes: usize) -> Vec<u8> {
     let mut car = write_all(&[], &vec![block; bytes / 100_000]).expect("a CAR");
     car.resize(bytes, 0);
     car
+}
+
+/// The collection of [`scripted`].
+pub const SCRIPTED_COLLECTION: &str = "com.example.note";
+
+/// A CAR with right CIDs, whose tree and record `script` describes: a record of its first byte's length, then nodes, from
+/// the leaves to the root. A node has a left child, a number of entries and for each its key and right child; a child is
+/// one of the nodes before it.
+pub fn scripted(script: &[u8]) -> Vec<u8> {
+    let mut bytes = script.iter().copied();
+    let length = bytes.next().unwrap_or_default();
+    let record = block(bytes.by_ref().take(length.into()).collect());
+    let mut blocks = vec![record.clone()];
+    while let Some(left) = bytes.next() {
+        let nodes = &blocks[1..];
+        let child = |at: u8| nodes.get(usize::from(at)).map(|node| node.cid);
+        let mut entries = Vec::new();
+        for _ in 0..bytes.next().unwrap_or_default() % 8 {
+            let (high, low) = (bytes.next().unwrap_or_default(), bytes.next().unwrap_or_default());
+            let key = format!("{SCRIPTED_COLLECTION}/{high:02x}{low:02x}");
+            entries.push((key, bytes.next().and_then(child)));
+        }
+        let entries = entries.iter().map(|(key, right)| (key.as_str(), record.cid, *right));
+        let (_, node) = node(child(left), entries);
+        blocks.extend(node);
+    }
+    let root = blocks.last().map_or(record.cid, |node| node.cid);
+    let did = "did:plc:scriptedscriptedscripted";
+    let commit = block(commit(did, &tid(1, 0), root, did, false));
+    let roots = [commit.cid];
+    blocks.push(commit);
+    write_all(&roots, &blocks).expect("a CAR")
 }

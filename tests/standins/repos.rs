@@ -393,7 +393,10 @@ impl State {
                 let fault = if let Some(Fault::Car(fault)) = fault { Some(*fault) } else { None };
                 (200, cars::car(&query.did, &tid(repo.rev, 0), &repo.records, fault).into())
             }
-            _ => json_body((501, json!({ "error": "MethodNotImplemented", "message": "Method Not Implemented" }))),
+            _ => json_body((
+                501,
+                json!({ "error": "MethodNotImplemented", "message": "Method Not Implemented" }),
+            )),
         }
     }
 }

@@ -4,7 +4,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::request::{CarFile, PageRecord, RecordPage};
 use crate::atproto::repo_car::RecordList;
-use crate::atproto::{Cid, Did, InvalidCar, Nsid, RecordKey, RepoCar, RecordUri, Tid};
+use crate::atproto::{Cid, Did, InvalidCar, Nsid, RecordKey, RecordUri, RepoCar, Tid};
 use crate::crypto::{HighS, PublicKey};
 use crate::identity::Resolver;
 
@@ -50,28 +50,32 @@ impl Car {
         collections: &[Nsid],
         resolver: &Resolver,
     ) -> Result<Self, Unusable> {
-        let CarFile { bytes, memory } = file;
         let wanted = collections.to_vec();
-        // Hashing takes long enough to delay other tasks.
-        let read = tokio::task::spawn_blocking(move || {
-            let repo = RepoCar::read(bytes)?;
-            let lists = repo.records(&wanted)?;
-            let lists = wanted.into_iter().zip(lists).collect();
-            Ok::<(RepoCar, Vec<(Nsid, RecordList)>), InvalidCar>((repo, lists))
-        });
-        let (repo, lists) = read.await??;
-        let commit = repo.commit();
+        let did = did.clone();
+        // Hashing takes long enough to delay other tasks. The memory is in use until
+        // the end, even if the job has stopped waiting for it.
+        let read = tokio::task::spawn_blocking(move || Self::read(file, did, wanted));
+        let car = read.await??;
+        let (did, commit) = (&car.did, car.repo.commit());
         if commit.did != did.as_str() {
             return Err(Unusable::OtherRepo(commit.did.chars().take(100).collect()));
         }
         if commit.rev < latest {
             return Err(Unusable::Old(commit.rev, latest));
         }
-        if !is_signed(&repo, resolver, did).await? {
+        if !is_signed(&car.repo, resolver, did).await? {
             return Err(Unusable::Signature);
         }
-        let rev = commit.rev;
-        Ok(Self { did: did.clone(), rev, repo, lists, given_bytes: 0, _memory: memory })
+        Ok(car)
+    }
+
+    /// The CAR without a check of whose it is.
+    fn read(file: CarFile, did: Did, collections: Vec<Nsid>) -> Result<Self, InvalidCar> {
+        let CarFile { bytes, memory } = file;
+        let repo = RepoCar::read(bytes)?;
+        let lists = repo.records(&collections)?;
+        let lists = collections.into_iter().zip(lists).collect();
+        Ok(Self { did, rev: repo.commit().rev, repo, lists, given_bytes: 0, _memory: memory })
     }
 
     /// Leaves out the records of a collection from `key` upwards.
@@ -109,7 +113,8 @@ impl Car {
 /// Whether the commit is signed with the account's key, which may have changed since the DID was looked up.
 async fn is_signed(repo: &RepoCar, resolver: &Resolver, did: &Did) -> Result<bool, Unusable> {
     let commit = repo.commit();
-    let is_signed_with = |key: &PublicKey| key.verify(&commit.signed, &commit.signature, HighS::Refuse).is_ok();
+    let is_signed_with =
+        |key: &PublicKey| key.verify(&commit.signed, &commit.signature, HighS::Refuse).is_ok();
     let known = resolver.resolve(did).await.ok().and_then(|document| document.signing_key().cloned());
     if known.as_ref().is_some_and(is_signed_with) {
         return Ok(true);

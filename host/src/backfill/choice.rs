@@ -118,7 +118,7 @@ impl Cars {
             Wanted::Most => {}
             Wanted::Little => return None,
         }
-        // Pages take up to twice the bytes of their records: with this, a job stays below three times.
+        // Either source takes up to twice the bytes of its records: with this, a job stays below three times.
         let allowance = self.meter.traffic().bytes_kept / 2 - self.wasted.load(Ordering::Relaxed);
         let allowance = usize::try_from(allowance).ok().filter(|_| allowance >= MIN_GAIN * page_bytes)?;
         Some(allowance.min(MAX_CAR_BYTES))
@@ -151,6 +151,11 @@ impl Cars {
     fn failures(&self) -> MutexGuard<'_, HashMap<String, u32>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The bytes of a CAR that were of no use, if `kept` bytes of it were. Twice as many are usual.
+pub(super) fn wasted(bytes: usize, kept: usize) -> usize {
+    bytes.saturating_sub(2 * kept)
 }
 
 #[cfg(test)]
@@ -193,7 +198,8 @@ mod tests {
         let (cars, wanted) = (cars(400_000), nsids(&[A]));
         let present = [A.to_owned(), "x.y.z".to_owned()];
         assert_eq!(cars.max_bytes(&present, &wanted, 1_000), Some(200_000));
-        cars.ended("host", Outcome::Read, 40_000);
+        cars.ended("host", Outcome::Read, wasted(100_000, 30_000));
+        cars.ended("host", Outcome::Read, wasted(100_000, 80_000));
         assert_eq!(cars.max_bytes(&present, &wanted, 1_000), Some(160_000));
         cars.ended("host", Outcome::TooLarge, 160_000);
         assert_eq!(cars.max_bytes(&present, &wanted, 1_000), None);

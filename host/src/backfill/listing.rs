@@ -205,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_list_is_long_when_a_full_page_has_a_cursor() {
-        for (records, next, expected) in [(100, Some("1"), true), (99, Some("1"), false), (100, None, false)] {
+        for (records, next, expected) in [(100, Some("1"), true), (99, Some("1"), false), (100, None, false)]
+        {
             let mut list = listing();
             assert!(list.is_new() && !list.is_long());
             let page = keys(&["a"]);

@@ -47,5 +47,5 @@ pub use deps::Deps;
 pub use failure::ErrorKind;
 pub use feed::Feeds;
 pub use handle::{Backfills, NewBackfill};
-pub use plan::{Plan, PlanPlaces, Planner};
+pub use plan::{Plan, Planner};
 pub use worker::start;

@@ -103,13 +103,7 @@ impl From<StoreError> for Break {
 
 impl Repo {
     pub(super) fn new(did: Did) -> Self {
-        Self {
-            did,
-            attempts: Attempts::default(),
-            listings: Vec::new(),
-            page_bytes: 0,
-            is_chosen: false,
-        }
+        Self { did, attempts: Attempts::default(), listings: Vec::new(), page_bytes: 0, is_chosen: false }
     }
 
     /// Records read so far.

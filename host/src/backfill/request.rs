@@ -163,8 +163,12 @@ impl Server<'_> {
 
     /// The record of a collection with the lowest key, if there is one.
     pub(super) async fn oldest(&self, did: &Did, collection: &Nsid) -> Result<RecordPage, Failure> {
-        let query =
-            [("repo", did.as_str()), ("collection", collection.as_str()), ("limit", "1"), ("reverse", "true")];
+        let query = [
+            ("repo", did.as_str()),
+            ("collection", collection.as_str()),
+            ("limit", "1"),
+            ("reverse", "true"),
+        ];
         record_page(&self.get("com.atproto.repo.listRecords", &query).await?)
     }
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use super::car::{Car, Unusable};
-use super::choice::Outcome;
+use super::choice::{self, Outcome};
 use super::failure::{ErrorKind, Failure};
 use super::listing::Listing;
 use super::repo::{Break, Repo, RepoEnd, RepoReader};
@@ -111,7 +111,7 @@ impl RepoReader {
             }
         }
         self.meter.read_car();
-        self.cars.ended(host, Outcome::Read, bytes.saturating_sub(car.given_bytes));
+        self.cars.ended(host, Outcome::Read, choice::wasted(bytes, car.given_bytes));
         Ok(())
     }
 
@@ -152,17 +152,16 @@ impl RepoReader {
         use ErrorKind::{RateLimited, RepoDeactivated, RepoNotFound, RepoTakendown};
         let (outcome, bytes, why) = match why {
             NoCar::Failed(failure)
-                if matches!(
-                    failure.kind,
-                    RateLimited | RepoNotFound | RepoDeactivated | RepoTakendown
-                ) =>
+                if matches!(failure.kind, RateLimited | RepoNotFound | RepoDeactivated | RepoTakendown) =>
             {
                 return Err(failure);
             }
             NoCar::Refused(failure) => (Outcome::Refused, 0, failure.text),
             NoCar::Failed(failure) => (Outcome::Failed, 0, failure.text),
             NoCar::TooLarge(bytes) => (Outcome::TooLarge, bytes, "it is too large".to_owned()),
-            NoCar::NoMemory(bytes) => (Outcome::NoMemory, bytes, "too many arrive at the same time".to_owned()),
+            NoCar::NoMemory(bytes) => {
+                (Outcome::NoMemory, bytes, "too many arrive at the same time".to_owned())
+            }
         };
         tracing::debug!(%did, host, why, "a repo is not read from its CAR");
         if self.cars.ended(host, outcome, bytes) {

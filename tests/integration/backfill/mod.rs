@@ -6,6 +6,7 @@ mod crash;
 mod faults;
 mod jobs;
 mod lies;
+mod plan;
 mod reconcile;
 
 use std::collections::BTreeMap;

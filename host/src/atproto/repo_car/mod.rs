@@ -68,7 +68,7 @@ pub enum InvalidCar {
 }
 
 impl RepoCar {
-    /// Reads the blocks and the commit. Hashes the whole CAR: takes about a second for 500 MB.
+    /// Reads the blocks and the commit. Hashes the whole CAR.
     ///
     /// # Errors
     /// When the CAR is truncated or malformed, a block has another CID, or the root is not a commit.

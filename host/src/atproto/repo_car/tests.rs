@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use belvedere_standins::cars::{CarFault, Records, car, node, zeros};
+use belvedere_standins::cars::{CarFault, Records, SCRIPTED_COLLECTION, car, node, scripted, zeros};
 use belvedere_standins::jetstream::tid;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,7 +20,8 @@ fn nsid(text: &str) -> Nsid {
 /// `count` notes, some likes, and a collection before and after those.
 fn records(count: usize) -> Records {
     let link = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
-    let note = |n: usize| json!({ "$type": NOTES, "n": n, "text": "é\u{0}\"", "no": null, "of": { "$link": link } });
+    let note =
+        |n: usize| json!({ "$type": NOTES, "n": n, "text": "é\u{0}\"", "no": null, "of": { "$link": link } });
     let of = |count: usize| (0..count).map(|n| (format!("3k{n:05}"), note(n))).collect::<BTreeMap<_, _>>();
     let names = [("com.example.like", 30), (NOTES, count), ("a.b.c", 20), ("z.y.x", 20)];
     names.map(|(name, count)| (name.to_owned(), of(count))).into()
@@ -165,7 +166,10 @@ fn a_record_that_json_can_not_express_is_an_error() {
     repo.blocks.insert(float.cid, 0..float.data.len());
     repo.bytes = float.data.into();
     let error = repo.json(float.cid).unwrap_err();
-    assert!(matches!(&error, InvalidCar::Record(cid, why) if *cid == float.cid && why.contains("1.5")), "{error}");
+    assert!(
+        matches!(&error, InvalidCar::Record(cid, why) if *cid == float.cid && why.contains("1.5")),
+        "{error}"
+    );
     let missing = block(vec![0x60]).cid;
     assert_eq!(repo.json(missing).unwrap_err(), InvalidCar::MissingBlock(missing));
 }
@@ -179,6 +183,14 @@ proptest! {
         damaged[at] = with;
         if let Ok(repo) = RepoCar::read(damaged.into()) {
             let _ = repo.records(&[nsid(NOTES)]);
+        }
+    }
+
+    #[test]
+    fn keys_of_any_tree_ascend(script in prop::collection::vec(0..24u8, 0..200)) {
+        let repo = RepoCar::read(scripted(&script).into()).unwrap();
+        if let Ok(lists) = repo.records(&[nsid(SCRIPTED_COLLECTION)]) {
+            prop_assert!(lists[0].is_sorted_by(|a, b| a.0.as_str() < b.0.as_str()));
         }
     }
 }

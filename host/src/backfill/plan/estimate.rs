@@ -81,13 +81,12 @@ pub(super) fn estimate(
     plan
 }
 
-/// First pages of all wanted collections, present or not; then pages to the end of each. The last page may be empty.
+/// First pages of all wanted collections, present or not; then pages to the end of each. PDSs give a cursor with each page
+/// that has records, so there is an empty one at the end.
 fn pages_cost(sample: &Sample, collections: usize) -> Cost {
     let more = ((sample.records - sample.first_records) / PAGE_RECORDS).max(0.0).ceil();
-    let long = sample.long as f64;
-    // A repo with more pages is described, and its short collections give a cursor too.
     let described = f64::from(u8::from(sample.long > 0));
-    let requests = REQUESTS_PER_REPO + collections as f64 + more + described + sample.present as f64 - long;
+    let requests = REQUESTS_PER_REPO + collections as f64 + more + described + sample.present as f64;
     Cost { requests, bytes: sample.records * sample.page_bytes_per_record }
 }
 
@@ -152,12 +151,13 @@ mod tests {
 
     #[test]
     fn a_sample_stands_for_all_repos() {
-        let samples = [sample("a", 50.0), sample("b", 450.0), Sample { is_all_wanted: true, ..sample("c", 450.0) }];
+        let samples =
+            [sample("a", 50.0), sample("b", 450.0), Sample { is_all_wanted: true, ..sample("c", 450.0) }];
         let plan = estimate(&listed(400), 4, &samples, 2, SETTINGS);
         assert_eq!((plan.repos, plan.sampled, plan.unreachable), (400, 4, 1));
         assert_eq!(plan.records, 95_000);
-        // 1 + 2 + an empty page, and 1 + 2 + a description + four more pages.
-        let requests = 100 * (4 + 8);
+        // 1 + 2 + an empty page, and 1 + 2 + a description + four more pages and an empty one.
+        let requests = 100 * (4 + 9);
         assert_eq!(plan.sources.pages, Share { repos: 200, requests, bytes: 100 * 500 * 400 });
         // A page, and 450 records of 200 * 0.9 + 110 bytes.
         assert_eq!(plan.sources.car, Share { repos: 100, requests: 500, bytes: 100 * (40_000 + 450 * 290) });

@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use self::estimate::estimate;
 use self::sample::{Sample, sample};
@@ -34,6 +36,9 @@ const CONCURRENT_SAMPLES: usize = 8;
 /// Time for the relay's list, and for the sample. Together less than the ten seconds that clients wait for an answer.
 const LIST_TIME: Duration = Duration::from_secs(4);
 const SAMPLE_TIME: Duration = Duration::from_secs(4);
+
+/// Plans that are made at the same time: each sends a hundred requests to others.
+const CONCURRENT_PLANS: usize = 2;
 
 /// What a planner needs from the rest of the server.
 #[derive(Clone, Debug)]
@@ -99,9 +104,10 @@ impl Planner {
                 let dids = BTreeSet::from([did.as_str().to_owned()]);
                 Listed { dids, is_complete: true, took: Duration::ZERO }
             }
-            None => self.list(collections).await.map_err(|failure| {
-                format!("the relay does not list repos: {}", failure.text)
-            })?,
+            None => self
+                .list(collections)
+                .await
+                .map_err(|failure| format!("the relay does not list repos: {}", failure.text))?,
         };
         // Spread over the whole list.
         let step = listed.dids.len().div_ceil(SAMPLES).max(1);
@@ -115,62 +121,71 @@ impl Planner {
         let (net, meter) = (self.net.trusted(), Meter::default());
         let relay = Server { net: &net, clock: &self.clock, origin: &self.relay_url, meter: &meter };
         let started = Instant::now();
-        let deadline = started + LIST_TIME;
         let mut dids = BTreeSet::new();
-        let mut is_complete = true;
-        for collection in collections {
-            let mut cursor: Option<String> = None;
-            loop {
-                let page = match timeout_at(deadline, relay.repos(collection, cursor.as_deref())).await {
-                    Ok(Ok(page)) => page,
-                    // What was counted so far is still worth something.
-                    Ok(Err(failure)) if dids.is_empty() => return Err(failure),
-                    Ok(Err(_)) | Err(_) => {
-                        is_complete = false;
-                        break;
-                    }
-                };
-                let (before, listed) = (dids.len(), page.repos.len());
-                dids.extend(page.repos.into_iter().map(|repo| repo.did).filter(|did| Did::is_valid(did)));
-                let next = page.cursor.filter(|next| !next.is_empty() && listed > 0 && cursor.as_ref() != Some(next));
-                if dids.len() >= MAX_REPOS || (next.is_some() && dids.len() == before && cursor.is_some()) {
-                    is_complete = false;
-                    break;
-                }
-                match next {
-                    Some(_) => cursor = next,
-                    None => break,
-                }
+        let listed = timeout(LIST_TIME, async {
+            for collection in collections {
+                add_repos(&relay, collection, &mut dids).await?;
             }
-        }
-        if dids.is_empty() && !is_complete {
-            return Err(Failure::other("it did not answer in time"));
-        }
+            Ok(())
+        });
+        // What was counted so far is still worth something.
+        let is_complete = match listed.await {
+            Ok(Err(failure)) if dids.is_empty() => return Err(failure),
+            Err(_) if dids.is_empty() => return Err(Failure::other("it did not answer in time")),
+            Ok(Ok(())) => dids.len() < MAX_REPOS,
+            Ok(Err(_)) | Err(_) => false,
+        };
         Ok(Listed { dids, is_complete, took: started.elapsed() })
     }
 
     async fn samples(&self, dids: &[Did], collections: &[Nsid]) -> Vec<Sample> {
         let deadline = Instant::now() + SAMPLE_TIME;
-        let samples = dids.iter().map(|did| async move {
-            timeout_at(deadline, sample(self, did, collections)).await.ok()?.ok()
-        });
-        stream::iter(samples).buffer_unordered(CONCURRENT_SAMPLES).filter_map(std::future::ready).collect().await
+        let mut samples: Vec<BoxFuture<'_, Option<Sample>>> = Vec::new();
+        for did in dids {
+            let sample = timeout_at(deadline, sample(self, did, collections));
+            samples.push(Box::pin(async { sample.await.ok()?.ok() }));
+        }
+        stream::iter(samples)
+            .buffer_unordered(CONCURRENT_SAMPLES)
+            .filter_map(std::future::ready)
+            .collect()
+            .await
     }
 }
 
-/// Limits how many plans are made at the same time: each sends a hundred requests.
+/// Adds the repos of a collection, until there are [`MAX_REPOS`].
+async fn add_repos(
+    relay: &Server<'_>,
+    collection: &Nsid,
+    dids: &mut BTreeSet<String>,
+) -> Result<(), Failure> {
+    let mut cursor: Option<String> = None;
+    while dids.len() < MAX_REPOS {
+        let page = relay.repos(collection, cursor.as_deref()).await?;
+        let is_empty = page.repos.is_empty();
+        dids.extend(page.repos.into_iter().map(|repo| repo.did).filter(|did| Did::is_valid(did)));
+        let next = page.cursor.filter(|next| !next.is_empty() && !is_empty);
+        if next.is_none() || next == cursor {
+            break;
+        }
+        cursor = next;
+    }
+    Ok(())
+}
+
+/// Limits how many plans are made at the same time.
 #[derive(Clone, Debug)]
-pub struct PlanPlaces(Arc<tokio::sync::Semaphore>);
+pub struct PlanPlaces(Arc<Semaphore>);
 
 impl Default for PlanPlaces {
     fn default() -> Self {
-        Self(Arc::new(tokio::sync::Semaphore::new(2)))
+        Self(Arc::new(Semaphore::new(CONCURRENT_PLANS)))
     }
 }
 
 impl PlanPlaces {
     /// A place for one plan, until it is dropped; `None` when all are taken.
-    pub fn take(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
+    pub fn take(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }
 }

@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn the_number_of_pages_follows_from_the_times_of_the_keys() {
-        let tid = |seconds: u64| belvedere_standins::jetstream::tid(1_700_000_000_000_000 + seconds * 1_000_000, 0);
+        let tid =
+            |seconds: u64| belvedere_standins::jetstream::tid(1_700_000_000_000_000 + seconds * 1_000_000, 0);
         let of = |newest: &[String], oldest: &[String]| {
             let refs = |keys: &[String]| page(&keys.iter().map(String::as_str).collect::<Vec<_>>());
             pages(&refs(newest), &refs(oldest))

@@ -56,7 +56,12 @@ impl Plan {
         let at_least = if self.repos_at_least { "at least " } else { "" };
         let share = |name: &str, share: &Share| {
             let Share { repos, requests, bytes } = share;
-            format!("{name:<12}{} repos, {} requests, {}\n", grouped(*repos), grouped(*requests), size(*bytes))
+            format!(
+                "{name:<12}{} repos, {} requests, {}\n",
+                grouped(*repos),
+                grouped(*requests),
+                size(*bytes)
+            )
         };
         format!(
             "{:<12}{}\n{:<12}{at_least}{}\n{:<12}{at_least}{}\n{:<12}{at_least}{}\n{}{}{:<12}{at_least}{}\n\

@@ -104,10 +104,8 @@ pub async fn list(db: &Db) -> Result<Vec<JobRow>, StoreError> {
 /// Changes the status of a job if its present status allows that. The worker notices the change.
 pub async fn request(db: &Db, id: &str, request: Request) -> Result<Requested, StoreError> {
     let (from, to) = request.step();
-    let sql = format!(
-        "UPDATE backfill_jobs SET status = $3 WHERE id = $1 AND status = $2 RETURNING {}",
-        columns()
-    );
+    let sql =
+        format!("UPDATE backfill_jobs SET status = $3 WHERE id = $1 AND status = $2 RETURNING {}", columns());
     let changed: Option<JobRow> = on!(db, writer, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(from).bind(to);
         query.fetch_all(pool).await.map(only_row)

@@ -38,7 +38,5 @@ impl Traffic {
 /// The stored counters of a job.
 pub async fn traffic(db: &Db, seq: i64) -> Result<Traffic, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM backfill_jobs WHERE seq = $1");
-    Ok(on!(db, reader, |pool| {
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(seq).fetch_one(pool).await
-    })?)
+    Ok(on!(db, reader, |pool| { sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(seq).fetch_one(pool).await })?)
 }
