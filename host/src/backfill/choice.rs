@@ -58,7 +58,7 @@ pub(super) fn wanted(present: &[String], collections: &[Nsid]) -> Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Read,
-    /// The host gives none.
+    /// The host has none, or not for this server.
     Refused,
     Failed,
     TooLarge,
@@ -134,8 +134,9 @@ impl Cars {
                 failures.remove(host);
                 return false;
             }
-            // Not the host's fault.
+            // Not the host's fault; nor is it if less than is allowed was too little.
             Outcome::NoMemory => return false,
+            Outcome::TooLarge if wasted < MAX_CAR_BYTES / 2 => return false,
             Outcome::Refused | Outcome::Failed | Outcome::TooLarge | Outcome::Invalid => {}
         }
         let count = failures.entry(host.to_owned()).or_default();
@@ -212,9 +213,11 @@ mod tests {
         assert!(end("refuses", Outcome::Refused) && !cars.permits("refuses"));
         assert!(!end("fails", Outcome::Failed) && !end("fails", Outcome::Invalid));
         assert!(cars.permits("fails") && cars.permits("other"));
-        assert!(!end("fails", Outcome::NoMemory) && cars.permits("fails"), "not its fault");
+        let too_large = |bytes| cars.ended("fails", Outcome::TooLarge, bytes);
+        assert!(!end("fails", Outcome::NoMemory) && !too_large(100_000));
+        assert!(cars.permits("fails"), "not its fault");
         assert!(!end("fails", Outcome::Read));
-        assert!(!end("fails", Outcome::TooLarge) && !end("fails", Outcome::TooLarge));
+        assert!(!too_large(MAX_CAR_BYTES) && !too_large(MAX_CAR_BYTES));
         assert!(end("fails", Outcome::Invalid) && !cars.permits("fails"));
         assert!(!end("fails", Outcome::Invalid), "reported once");
         for n in 0..MAX_HOSTS {

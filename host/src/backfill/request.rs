@@ -228,7 +228,15 @@ impl Server<'_> {
             Err(error) => return NoCar::Failed(Failure::of_net(&error)),
         };
         let failure = Failure::of_response(&response, self.clock.now());
-        if status == StatusCode::NOT_IMPLEMENTED || failure.kind == ErrorKind::Other {
+        let is_about_method = matches!(
+            status,
+            StatusCode::UNAUTHORIZED
+                | StatusCode::FORBIDDEN
+                | StatusCode::NOT_FOUND
+                | StatusCode::METHOD_NOT_ALLOWED
+                | StatusCode::NOT_IMPLEMENTED
+        );
+        if is_about_method && matches!(failure.kind, ErrorKind::Other | ErrorKind::PdsServerError) {
             NoCar::Refused(failure)
         } else {
             NoCar::Failed(failure)
@@ -297,7 +305,11 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use belvedere_standins::repos::{Fault, RepoNetwork, Site};
+    use serde_json::json;
+
     use super::*;
+    use crate::net::tests::loopback;
 
     #[test]
     fn a_malformed_record_does_not_spoil_its_page() {
@@ -309,5 +321,66 @@ mod tests {
             let failure = record_page(&Bytes::from(body)).unwrap_err();
             assert_eq!(failure.kind, ErrorKind::PdsServerError, "{body}");
         }
+    }
+    #[tokio::test]
+    async fn cars_are_bounded_and_share_their_memory() {
+        const DID: &str = "did:plc:abcdefghijklmnopqrstuvwx";
+        let (network, did) = (RepoNetwork::start(1).await, Did::try_from(DID).unwrap());
+        network.serve_cars();
+        network.account(DID, 0);
+        for rkey in ["a", "b"] {
+            network.put(
+                DID,
+                "com.example.note",
+                rkey,
+                json!({ "text": format!("{rkey}{}", "x".repeat(800_000)) }),
+            );
+        }
+        let (net, clock, meter, origin) = (loopback(), Clock::system(), Meter::default(), network.pds_url(0));
+        let server = Server { net: &net, clock: &clock, origin: &origin, meter: &meter };
+        let memory = |units| Arc::new(Semaphore::new(units));
+
+        let enough = memory(3);
+        let file = server.car(&did, 2_000_000, &enough).await.unwrap();
+        assert!((1_600_000..1_700_000).contains(&file.bytes.len()), "{}", file.bytes.len());
+        assert_eq!((meter.traffic().car_bytes, enough.available_permits()), (file.bytes.len() as i64, 1));
+        let other = server.car(&did, 2_000_000, &enough).await.unwrap_err();
+        assert!(matches!(other, NoCar::NoMemory(bytes) if bytes > 0), "{other:?}");
+        drop(file);
+        assert_eq!(enough.available_permits(), 3, "given back");
+        let large = server.car(&did, 1_000_000, &enough).await.unwrap_err();
+        assert!(matches!(large, NoCar::TooLarge(bytes) if bytes <= 1_000_000), "{large:?}");
+        let before = meter.traffic().car_requests;
+        assert!(matches!(server.car(&did, 1_000_000, &memory(0)).await, Err(NoCar::NoMemory(0))));
+        assert_eq!(meter.traffic().car_requests, before, "not even requested");
+
+        for (status, error, is_refused, kind) in [
+            (501, "MethodNotImplemented", true, ErrorKind::PdsServerError),
+            (404, "XRPCNotSupported", true, ErrorKind::Other),
+            (403, "", true, ErrorKind::Other),
+            (400, "InvalidRequest", false, ErrorKind::Other),
+            (404, "RepoNotFound", false, ErrorKind::RepoNotFound),
+            (400, "RepoTakendown", false, ErrorKind::RepoTakendown),
+            (503, "", false, ErrorKind::PdsServerError),
+            (429, "", false, ErrorKind::RateLimited),
+        ] {
+            let body = format!("{{\"error\":\"{error}\"}}");
+            network.faults(Site::Pds(0), move |_| Some(Fault::Status(status, Vec::new(), body.clone())));
+            match server.car(&did, 1_000_000, &enough).await {
+                Err(NoCar::Refused(failure)) => {
+                    assert_eq!((true, failure.kind), (is_refused, kind), "{status}")
+                }
+                Err(NoCar::Failed(failure)) => {
+                    assert_eq!((false, failure.kind), (is_refused, kind), "{status}")
+                }
+                other => panic!("{status}: {other:?}"),
+            }
+        }
+        network.faults(Site::Pds(0), |_| Some(Fault::Reset));
+        let reset = server.car(&did, 2_000_000, &enough).await.unwrap_err();
+        assert!(
+            matches!(reset, NoCar::Failed(Failure { kind: ErrorKind::ConnectionFailed, .. })),
+            "{reset:?}"
+        );
     }
 }

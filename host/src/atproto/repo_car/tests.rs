@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use belvedere_standins::cars::{CarFault, Records, SCRIPTED_COLLECTION, car, node, scripted, zeros};
 use belvedere_standins::jetstream::tid;
 use proptest::prelude::*;
@@ -22,9 +20,9 @@ fn records(count: usize) -> Records {
     let link = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
     let note =
         |n: usize| json!({ "$type": NOTES, "n": n, "text": "é\u{0}\"", "no": null, "of": { "$link": link } });
-    let of = |count: usize| (0..count).map(|n| (format!("3k{n:05}"), note(n))).collect::<BTreeMap<_, _>>();
+    let of = |name: &str, count: usize| (0..count).map(|n| (format!("3k{n:05}"), record(name, n))).collect();
     let names = [("com.example.like", 30), (NOTES, count), ("a.b.c", 20), ("z.y.x", 20)];
-    names.map(|(name, count)| (name.to_owned(), of(count))).into()
+    names.map(|(name, count)| (name.to_owned(), of(name, count))).into()
 }
 
 fn read(records: &Records, fault: Option<CarFault>) -> Result<RepoCar, InvalidCar> {
@@ -93,7 +91,7 @@ fn every_truncated_car_is_refused() {
     let bytes = Bytes::from(car(DID, &tid(7, 0), &records(3), None));
     for end in 0..bytes.len() {
         let repo = RepoCar::read(bytes.slice(..end));
-        let lists = repo.and_then(|repo| repo.records(&[nsid(NOTES), nsid("z.y.x"), nsid("a.b.c")]));
+        let lists = repo.and_then(|repo| repo.records(&[nsid(NOTES), nsid("z.y.x")]));
         assert!(lists.is_err(), "{end} of {} bytes", bytes.len());
     }
 }

@@ -1,5 +1,7 @@
 //! What a job has requested from PDSs and received, by source.
 
+use sqlx::AssertSqlSafe;
+
 use crate::store::{Db, StoreError, on};
 
 /// Requests to PDSs and their answers since the job began. Bytes are those of bodies, after decompression.
@@ -38,5 +40,5 @@ impl Traffic {
 /// The stored counters of a job.
 pub async fn traffic(db: &Db, seq: i64) -> Result<Traffic, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM backfill_jobs WHERE seq = $1");
-    Ok(on!(db, reader, |pool| { sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(seq).fetch_one(pool).await })?)
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(seq).fetch_one(pool).await)?)
 }
