@@ -98,7 +98,6 @@ in_both_scenes! {
         assert_eq!(shown["sources"]["pages"]["requests"], json!(requests - 4));
         let bytes = |source: &str| shown["sources"][source]["bytes"].as_u64().unwrap();
         assert_eq!(bytes("car") + bytes("pages"), fetched);
-        eprintln!("{fetched} bytes fetched, {kept} kept, {} by CAR", bytes("car"));
 
         // A job that has kept nothing yet can't afford it.
         let before = scene.cars().len();

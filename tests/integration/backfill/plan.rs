@@ -2,9 +2,10 @@
 
 use belvedere_standins::jetstream::tid;
 use belvedere_standins::repos::{Fault, Site};
+use tokio::sync::watch;
 
 use super::*;
-use crate::support::instance::Answer;
+use crate::support::instance::{Answer, Instance};
 
 const POSTS: &str = "com.example.post";
 
@@ -111,11 +112,11 @@ in_both_scenes! {
     async fn few_plans_are_made_at_the_same_time(scene) {
         scene.network.account(&account(0), 0);
         scene.network.fill(&account(0), NOTES, 5);
-        let (open, opened) = tokio::sync::watch::channel(false);
+        let (open, opened) = watch::channel(false);
         scene.network.faults(Site::Relay, move |_| Some(Fault::Until(opened.clone())));
         let first_two = async { tokio::join!(scene.plan(""), scene.plan("")) };
         let third = async {
-            let waiting = async |_: &crate::support::instance::Instance| scene.network.queries(Site::Relay).len() == 2;
+            let waiting = async |_: &Instance| scene.network.queries(Site::Relay).len() == 2;
             scene.server.eventually("two plans wait for the relay", waiting).await;
             let refused = scene.plan("").await;
             assert_eq!((refused.status.as_u16(), &refused.headers["retry-after"]), (429, &"10".parse().unwrap()));

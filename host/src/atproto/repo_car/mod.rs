@@ -22,7 +22,7 @@ use super::{Cid, Nsid, RecordKey};
 /// Bytes of one block. PDSs accept no record of this size.
 const MAX_BLOCK_BYTES: usize = 1 << 20;
 
-/// Bytes of a CAR for each of its blocks, at least. Blocks of real repos have above 200 bytes on average; the limit keeps
+/// Bytes of a CAR for each of its blocks, at least. Blocks of real repos have about 200 bytes on average; the limit keeps
 /// the index of a CAR with millions of tiny blocks smaller than the CAR.
 const MIN_BYTES_PER_BLOCK: usize = 96;
 

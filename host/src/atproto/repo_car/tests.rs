@@ -18,9 +18,12 @@ fn nsid(text: &str) -> Nsid {
 /// `count` notes, some likes, and a collection before and after those.
 fn records(count: usize) -> Records {
     let link = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
-    let note =
-        |n: usize| json!({ "$type": NOTES, "n": n, "text": "é\u{0}\"", "no": null, "of": { "$link": link } });
-    let of = |name: &str, count: usize| (0..count).map(|n| (format!("3k{n:05}"), record(name, n))).collect();
+    let text = "é\u{0}\"";
+    let of = |name: &str, count: usize| {
+        let record =
+            |n: usize| json!({ "$type": name, "n": n, "text": text, "no": null, "of": { "$link": link } });
+        (0..count).map(|n| (format!("3k{n:05}"), record(n))).collect()
+    };
     let names = [("com.example.like", 30), (NOTES, count), ("a.b.c", 20), ("z.y.x", 20)];
     names.map(|(name, count)| (name.to_owned(), of(name, count))).into()
 }
