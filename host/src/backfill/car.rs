@@ -2,9 +2,10 @@
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::request::{CarFile, PageRecord, RecordPage};
+use super::request::{CarFile, PageRecord, RecordPage, is_of_the_future};
 use crate::atproto::repo_car::RecordList;
 use crate::atproto::{Cid, Did, InvalidCar, Nsid, RecordKey, RecordUri, RepoCar, Tid};
+use crate::clock::Clock;
 use crate::crypto::{HighS, PublicKey};
 use crate::identity::Resolver;
 
@@ -31,6 +32,8 @@ pub(super) enum Unusable {
     Invalid(#[from] InvalidCar),
     #[error("it is the repo of {0}")]
     OtherRepo(String),
+    #[error("its rev {0} is of the future")]
+    Future(Tid),
     #[error("its rev {0} is older than the repo's latest commit {1}")]
     Old(Tid, Tid),
     #[error("the DID document has no signing key")]
@@ -49,6 +52,7 @@ impl Car {
         latest: Tid,
         collections: &[Nsid],
         resolver: &Resolver,
+        clock: &Clock,
     ) -> Result<Self, Unusable> {
         let wanted = collections.to_vec();
         let did = did.clone();
@@ -62,6 +66,9 @@ impl Car {
         }
         if commit.rev < latest {
             return Err(Unusable::Old(commit.rev, latest));
+        }
+        if is_of_the_future(commit.rev, clock) {
+            return Err(Unusable::Future(commit.rev));
         }
         if !is_signed(&car.repo, resolver, did).await? {
             return Err(Unusable::Signature);

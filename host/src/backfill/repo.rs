@@ -6,12 +6,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::Cars;
-use super::failure::{Attempts, Failure};
-use super::listing::{Listing, Proof};
+use super::failure::{Attempts, ErrorKind, Failure};
+use super::listing::{Listing, PageEnd, Proof};
 use super::meter::Meter;
 use super::request::{PageRecord, RecordPage, Server};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
@@ -32,6 +34,12 @@ const PAGES_PER_SAVE: u32 = 10;
 /// Records to remove that are kept until the end of a list proves that it was in order. Beyond it, they are removed
 /// before.
 const MAX_GONE: usize = 10_000;
+
+/// Records that are removed in one transaction, between which a stopped job breaks off.
+const REMOVED_TOGETHER: usize = 1_000;
+
+/// A repo that gives fewer records than one a second for this long is given up: other jobs wait for this one.
+const SLOW_AFTER: Duration = Duration::from_mins(10);
 
 /// Rows of the index that are compared at a time.
 const ROWS_PER_READ: usize = 1_000;
@@ -63,6 +71,7 @@ pub(super) struct Repo {
     pub(super) attempts: Attempts,
     /// Empty before the first attempt.
     pub(super) listings: Vec<Listing>,
+    pub(super) moves: u32,
     /// Bytes of its pages.
     pub(super) page_bytes: i64,
     /// Its source was chosen: it is not considered for a CAR again.
@@ -84,8 +93,8 @@ pub(super) enum RepoEnd {
 pub(super) enum Break {
     Failed(Failure),
     Stopped,
-    /// The writer has ended, so the last changes may not be committed: the position is not saved.
-    WriterClosed,
+    /// The job or the writer has ended before the last changes were committed: the position is not saved.
+    Uncommitted,
     Store(StoreError),
 }
 
@@ -103,7 +112,14 @@ impl From<StoreError> for Break {
 
 impl Repo {
     pub(super) fn new(did: Did) -> Self {
-        Self { did, attempts: Attempts::default(), listings: Vec::new(), page_bytes: 0, is_chosen: false }
+        Self {
+            did,
+            attempts: Attempts::default(),
+            listings: Vec::new(),
+            moves: 0,
+            page_bytes: 0,
+            is_chosen: false,
+        }
     }
 
     /// Records read so far.
@@ -133,6 +149,7 @@ impl RepoReader {
         gone: &mut [Vec<Change>],
         continues: impl Fn(&Listing) -> bool,
     ) -> Result<(), Break> {
+        let (begin, before) = (Instant::now(), repo.records());
         for (at, gone) in gone.iter_mut().enumerate() {
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
                 let mut limit = listing.limit;
@@ -144,10 +161,19 @@ impl RepoReader {
                 self.take_page(&repo.did, rev, listing, page, gone).await?;
                 let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);
                 if listing.is_done || is_saved || gone.len() > MAX_GONE {
-                    self.remove(listing, std::mem::take(gone)).await?;
+                    self.remove_if_ordered(listing, std::mem::take(gone)).await?;
                 }
                 if is_saved {
                     self.save(repo).await?;
+                }
+                if begin.elapsed() > SLOW_AFTER
+                    && (repo.records() - before) < begin.elapsed().as_secs() as i64
+                {
+                    return Err(Failure::new(
+                        ErrorKind::Timeout,
+                        "the PDS gives fewer than one record a second",
+                    )
+                    .into());
                 }
             }
         }
@@ -155,8 +181,8 @@ impl RepoReader {
     }
 
     /// Removes records that are gone, unless their list was out of order.
-    pub(super) async fn remove(&self, listing: &Listing, gone: Vec<Change>) -> Result<(), Break> {
-        if listing.is_ordered() { self.commit(self.decide(gone).await).await } else { Ok(()) }
+    pub(super) async fn remove_if_ordered(&self, listing: &Listing, gone: Vec<Change>) -> Result<(), Break> {
+        if listing.is_ordered() { self.remove(gone).await } else { Ok(()) }
     }
 
     /// Waits for a response, but not once the job stops.
@@ -193,16 +219,28 @@ impl RepoReader {
             Proof::Complete(range) => {
                 let on_page: HashSet<&str> = keys.iter().map(RecordKey::as_str).collect();
                 let mut known = Vec::new();
-                self.compare(did, &collection, range, |row| {
-                    if on_page.contains(row.rkey.as_str()) {
-                        known.push(row);
-                    } else if row.rev < rev.as_u64() {
-                        let (did, collection) = (did.clone(), collection.clone());
-                        gone.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+                let mut below = range.below.map(str::to_owned);
+                loop {
+                    let part = KeyRange { below: below.as_deref(), from: range.from };
+                    let rows = backfill::in_range(&self.db, did, &collection, part, ROWS_PER_READ).await?;
+                    let is_last = rows.len() < ROWS_PER_READ;
+                    below = rows.last().map(|row| row.rkey.to_string());
+                    for row in rows {
+                        if on_page.contains(row.rkey.as_str()) {
+                            known.push(row);
+                        } else if row.rev < rev.as_u64() {
+                            let (did, collection) = (did.clone(), collection.clone());
+                            let rev = removal_rev(rev, row.rev);
+                            gone.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+                        }
                     }
-                })
-                .await?;
-                known
+                    if gone.len() > MAX_GONE {
+                        self.remove(std::mem::take(gone)).await?;
+                    }
+                    if is_last {
+                        break known;
+                    }
+                }
             }
             Proof::Nothing => {
                 let keys: Vec<&str> = keys.iter().map(RecordKey::as_str).collect();
@@ -241,30 +279,28 @@ impl RepoReader {
         let decided = self.or_stop(self.decide(changes)).await?;
         self.commit(decided).await?;
         self.meter.kept(kept);
-        let valid = valid as i64;
-        self.records.fetch_add(valid, Ordering::Relaxed);
-        Ok(listing.advance(keys.last(), cursor, valid)?)
+        let records = valid as i64;
+        self.records.fetch_add(records, Ordering::Relaxed);
+        let is_empty = listed + malformed == 0;
+        Ok(listing.advance(PageEnd { last: keys.last(), is_empty, next: cursor, records })?)
     }
 
-    /// Calls `each` with the rows of the index in a range of keys.
-    async fn compare(
-        &self,
-        did: &Did,
-        collection: &Nsid,
-        range: KeyRange<'_>,
-        mut each: impl FnMut(IndexedRow),
-    ) -> Result<(), StoreError> {
-        let mut below = range.below.map(str::to_owned);
-        loop {
-            let part = KeyRange { below: below.as_deref(), from: range.from };
-            let rows = backfill::in_range(&self.db, did, collection, part, ROWS_PER_READ).await?;
-            let is_last = rows.len() < ROWS_PER_READ;
-            below = rows.last().map(|row| row.rkey.to_string());
-            rows.into_iter().for_each(&mut each);
-            if is_last {
-                return Ok(());
+    /// Removes records, in parts. A job that stops breaks off between two parts, and inside one that scripts decide on.
+    async fn remove(&self, mut gone: Vec<Change>) -> Result<(), Break> {
+        while !gone.is_empty() {
+            let rest = gone.split_off(gone.len().min(REMOVED_TOGETHER));
+            let decided = if self.scripts.is_idle() {
+                gone
+            } else {
+                self.or_stop(self.decide(gone)).await.map_err(|_| Break::Uncommitted)?
+            };
+            self.commit(decided).await?;
+            gone = rest;
+            if self.stop.is_cancelled() && !gone.is_empty() {
+                return Err(Break::Uncommitted);
             }
         }
+        Ok(())
     }
 
     /// Lets record scripts decide about the changes.
@@ -285,7 +321,7 @@ impl RepoReader {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<(), Break> {
-        self.writer.submit_all(changes).await.map_err(|_| Break::WriterClosed)
+        self.writer.submit_all(changes).await.map_err(|_| Break::Uncommitted)
     }
 
     /// Saves the position in a repo, after the records before it were committed.
@@ -297,4 +333,11 @@ impl RepoReader {
         }
         backfill::save_positions(&self.db, self.job, repo.did.as_str(), &positions).await
     }
+}
+
+/// The rev of a removal that a list proves: one below the rev `listed` before the list. It is newer than the removed
+/// `row`, and a later list of a repo without new commits restores the record if this one was incomplete.
+fn removal_rev(listed: Tid, row: u64) -> Tid {
+    let below = listed.as_u64().saturating_sub(1);
+    if row < below { Tid::new(below >> 10, (below & 0x3ff) as u16).unwrap_or(listed) } else { listed }
 }

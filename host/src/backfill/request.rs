@@ -25,6 +25,9 @@ const CAR_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of a CAR that one permit of the memory for CARs stands for.
 pub(super) const MEMORY_UNIT: usize = 1 << 20;
 
+/// How much the clock of a PDS may differ from this host's, in seconds.
+const MAX_CLOCK_DIFFERENCE_SECONDS: i64 = 300;
+
 /// Records of one page: the most that PDSs give.
 pub(super) const PAGE_RECORDS: usize = 100;
 
@@ -127,12 +130,17 @@ enum GetError {
 }
 
 impl Server<'_> {
-    /// The rev of a repo's latest commit. Also tells why a repo can't be read.
+    /// The rev of a repo's latest commit. Also tells why a repo can't be read. A rev of the future would keep the repo's
+    /// later commits out of the index.
     pub(super) async fn latest_rev(&self, did: &Did) -> Result<Tid, Failure> {
         let body = self.get("com.atproto.sync.getLatestCommit", &[("did", did.as_str())]).await?;
         let commit: LatestCommit = parse(&body)?;
-        Tid::try_from(commit.rev.as_str())
-            .map_err(|_| Failure::new(ErrorKind::PdsServerError, "the latest commit has no valid rev"))
+        let rev = Tid::try_from(commit.rev.as_str())
+            .map_err(|_| Failure::new(ErrorKind::PdsServerError, "the latest commit has no valid rev"))?;
+        if is_of_the_future(rev, self.clock) {
+            return Err(Failure::other(format!("the rev of the latest commit, {rev}, is of the future")));
+        }
+        Ok(rev)
     }
 
     /// A page of at most `limit` records of a collection. Lowers the limit if the page is too large.
@@ -276,6 +284,12 @@ impl Server<'_> {
         url.query_pairs_mut().extend_pairs(query);
         Ok(url)
     }
+}
+
+/// Whether no clock that is about right has made this rev yet.
+pub(super) fn is_of_the_future(rev: Tid, clock: &Clock) -> bool {
+    let latest = clock.now().plus_seconds(MAX_CLOCK_DIFFERENCE_SECONDS).0;
+    i64::try_from(rev.timestamp_micros()).map_or(true, |micros| micros > latest)
 }
 
 fn record_page(body: &Bytes) -> Result<RecordPage, Failure> {

@@ -13,7 +13,11 @@ use super::repo::{Break, Repo, RepoEnd, RepoReader};
 use super::request::{NoCar, Server};
 use crate::atproto::{Did, Tid};
 use crate::store::StoreError;
+use crate::store::backfill;
 use crate::store::index::Change;
+
+/// How often an account may be found at another PDS while one job reads it.
+const MAX_MOVES: u32 = 3;
 
 impl RepoReader {
     /// Reads the collections of a repo, from where an earlier attempt stopped.
@@ -24,12 +28,12 @@ impl RepoReader {
         let server = Server { net: &self.net, clock: &self.clock, origin: endpoint, meter: &self.meter };
         match self.read_listings(&server, repo).await {
             Ok(()) => Ok(RepoEnd::Read),
-            Err(Break::Failed(failure)) => Ok(self.check_pds(endpoint, &repo.did, failure).await),
+            Err(Break::Failed(failure)) => self.check_pds(endpoint, repo, failure).await,
             Err(Break::Stopped) => {
                 self.save(repo).await?;
                 Ok(RepoEnd::Stopped)
             }
-            Err(Break::WriterClosed) => Ok(RepoEnd::Stopped),
+            Err(Break::Uncommitted) => Ok(RepoEnd::Stopped),
             Err(Break::Store(error)) => Err(error),
         }
     }
@@ -41,7 +45,7 @@ impl RepoReader {
         // The pages so far are not read again: this is the last time that they can prove something.
         if !matches!(&ended, Err(Break::Failed(failure)) if !failure.kind.is_retryable()) {
             for (listing, gone) in repo.listings.iter().zip(gone) {
-                self.remove(listing, gone).await?;
+                self.remove_if_ordered(listing, gone).await?;
             }
         }
         ended
@@ -92,7 +96,7 @@ impl RepoReader {
             Err(no_car) => return Ok(self.without(host, did, no_car)?),
         };
         let bytes = file.bytes.len();
-        let checked = Car::check(file, did, rev, &self.collections, &self.resolver);
+        let checked = Car::check(file, did, rev, &self.collections, &self.resolver, &self.clock);
         let mut car = match self.or_stop(checked).await? {
             Ok(car) => car,
             Err(why) => {
@@ -133,7 +137,7 @@ impl RepoReader {
                 Ok(page) => self.take_page(did, car.rev, &mut list, page, gone).await.map(Ok),
                 Err(why) => Ok(Err(why.into())),
             };
-            self.remove(listing, std::mem::take(gone)).await?;
+            self.remove_if_ordered(listing, std::mem::take(gone)).await?;
             if !matches!(ended, Ok(Ok(()))) {
                 self.records.fetch_sub(list.records - listing.records, Ordering::Relaxed);
             }
@@ -179,13 +183,25 @@ impl RepoReader {
     }
 
     /// Looks up the DID again when its PDS does not have the repo: the account may have moved since.
-    async fn check_pds(&self, endpoint: &str, did: &Did, failure: Failure) -> RepoEnd {
+    /// The position at the old PDS means nothing to the new one.
+    async fn check_pds(
+        &self,
+        endpoint: &str,
+        repo: &mut Repo,
+        failure: Failure,
+    ) -> Result<RepoEnd, StoreError> {
         if matches!(failure.kind, ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated)
-            && let Ok(document) = self.resolver.refresh(did).await
+            && repo.moves < MAX_MOVES
+            && let Ok(document) = self.resolver.refresh(&repo.did).await
             && let Some(pds) = document.pds().filter(|pds| *pds != endpoint)
         {
-            return RepoEnd::Moved(pds.to_owned());
+            repo.moves += 1;
+            self.records.fetch_sub(repo.records(), Ordering::Relaxed);
+            repo.listings.clear();
+            repo.is_chosen = false;
+            backfill::forget_positions(&self.db, self.job, repo.did.as_str()).await?;
+            return Ok(RepoEnd::Moved(pds.to_owned()));
         }
-        RepoEnd::Failed(failure)
+        Ok(RepoEnd::Failed(failure))
     }
 }
