@@ -137,9 +137,14 @@ pub fn tid(micros: u64, clock: u64) -> String {
 
 /// The CID of a record, from a DAG-CBOR encoder that shares no code with the one under test.
 pub fn cid_of(record: &Value) -> String {
+    Cid::compute(Codec::Drisl, &cbor_of(record)).to_string()
+}
+
+/// The DAG-CBOR of a record, from the same encoder.
+pub fn cbor_of(record: &Value) -> Vec<u8> {
     let mut cbor = Vec::with_capacity(512);
     encode(record, &mut cbor);
-    Cid::compute(Codec::Drisl, &cbor).to_string()
+    cbor
 }
 
 /// Encodes a value as DAG-CBOR. Floats and `$bytes` are not supported: the tests' records have none.

@@ -1,6 +1,7 @@
 //! Stand-ins for servers of the network, a private PostgreSQL, and what else unit tests, integration tests, benchmarks
 //! and fuzz targets share. Depends on none of belvedere's code.
 
+pub mod cars;
 pub mod database;
 pub mod dns;
 mod frames;

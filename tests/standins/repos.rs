@@ -7,6 +7,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+use futures_util::stream;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -16,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use url::form_urlencoded;
 
+use crate::cars::{self, CarFault, Records};
 use crate::frames::{cid_of, tid};
 use crate::responses::{Body, broken, dripping, page_of, respond};
 
@@ -45,6 +48,8 @@ pub struct Query {
     pub collection: String,
     pub cursor: Option<String>,
     pub limit: usize,
+    /// The lowest record keys first.
+    pub reverse: bool,
 }
 
 /// How a request fails, or what is wrong with its answer.
@@ -76,6 +81,10 @@ pub enum Fault {
     Redirect(String),
     /// This text, with status 200.
     Text(String),
+    /// Something is wrong with the repo's CAR.
+    Car(CarFault),
+    /// A CAR of a gigabyte.
+    Gigabyte,
 }
 
 /// The running network. Cheap to clone.
@@ -101,6 +110,10 @@ struct State {
     documents: HashMap<String, Value>,
     faults: HashMap<Site, Choose>,
     queries: Vec<(Site, Query)>,
+    /// Bytes of the bodies that were sent.
+    sent: HashMap<Site, u64>,
+    /// Whether PDSs answer `getRepo` and `describeRepo`.
+    has_cars: bool,
     last_rev: u64,
     repos_per_page: usize,
 }
@@ -111,8 +124,7 @@ struct Repo {
     rev: u64,
     /// The error that its PDS answers with.
     error: Option<&'static str>,
-    /// Collection, record key, record.
-    records: BTreeMap<String, BTreeMap<String, Value>>,
+    records: Records,
 }
 
 impl RepoNetwork {
@@ -220,6 +232,16 @@ impl RepoNetwork {
         self.state().repos_per_page = count;
     }
 
+    /// Lets PDSs serve repos as CARs, and describe them.
+    pub fn serve_cars(&self) {
+        self.state().has_cars = true;
+    }
+
+    /// Bytes of all bodies that the PDSs have sent.
+    pub fn bytes_of_pdss(&self) -> u64 {
+        self.state().sent.iter().filter(|(site, _)| **site != Site::Relay).map(|(_, bytes)| bytes).sum()
+    }
+
     /// The requests so far to a server, in order.
     pub fn queries(&self, site: Site) -> Vec<Query> {
         self.state().queries.iter().filter(|(at, _)| *at == site).map(|(_, query)| query.clone()).collect()
@@ -239,7 +261,9 @@ impl RepoNetwork {
 
 /// The DID document of an account at a PDS.
 pub fn document(did: &str, pds: &str) -> Value {
-    json!({ "id": did, "service": [
+    let method = json!({ "id": format!("{did}#atproto"), "type": "Multikey", "controller": did,
+        "publicKeyMultibase": cars::multikey(did) });
+    json!({ "id": did, "verificationMethod": [method], "service": [
         { "id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": pds }] })
 }
 
@@ -274,6 +298,7 @@ impl Query {
                 "repo" | "did" => query.did = value.into_owned(),
                 "collection" => query.collection = value.into_owned(),
                 "cursor" => query.cursor = Some(value.into_owned()),
+                "reverse" => query.reverse = value == "true",
                 "limit" => query.limit = value.parse().unwrap_or(0),
                 _ => {}
             }
@@ -282,32 +307,51 @@ impl Query {
     }
 }
 
-async fn answer(site: Site, state: &Mutex<State>, query: &Query) -> Response<Body> {
+async fn answer(site: Site, state: &Arc<Mutex<State>>, query: &Query) -> Response<Body> {
+    let locked = || state.lock().unwrap_or_else(PoisonError::into_inner);
     let (fault, (status, body)) = {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked();
         state.queries.push((site, query.clone()));
         let fault = state.faults.get_mut(&site).and_then(|choose| choose(query));
         let right = match site {
-            Site::Relay => state.relay(query),
+            Site::Relay => json_body(state.relay(query)),
             Site::Pds(pds) => state.pds(pds, query, fault.as_ref()),
         };
         (fault, right)
     };
-    match fault {
-        Some(Fault::Status(status, headers, body)) => respond(status, &headers, body),
-        Some(Fault::Html) => respond(200, &[], "<html><body>down for maintenance</body></html>".to_owned()),
-        Some(Fault::Reset) => broken(&body.to_string()),
-        Some(Fault::Drip) => dripping(),
-        Some(Fault::Redirect(to)) => respond(307, &[("location", to)], String::new()),
-        Some(Fault::Text(text)) => respond(200, &[], text),
-        Some(Fault::Records(values)) => respond(200, &[], page_of(query, &values)),
+    let (status, headers, body) = match fault {
+        Some(Fault::Status(status, headers, body)) => (status, headers, body.into()),
+        Some(Fault::Html) => (200, Vec::new(), "<html><body>down for maintenance</body></html>".into()),
+        Some(Fault::Redirect(to)) => (307, vec![("location", to)], Bytes::new()),
+        Some(Fault::Text(text)) => (200, Vec::new(), text.into()),
+        Some(Fault::Records(values)) => (200, Vec::new(), page_of(query, &values).into()),
+        Some(Fault::Reset) => return broken(&body),
+        Some(Fault::Drip) => return dripping(),
+        Some(Fault::Gigabyte) => return gigabyte(site, Arc::clone(state)),
         Some(Fault::Until(mut open)) => {
             // Fails when the test has ended.
             let _ = open.wait_for(|open| *open).await;
-            respond(status, &[], body.to_string())
+            (status, Vec::new(), body)
         }
-        _ => respond(status, &[], body.to_string()),
-    }
+        _ => (status, Vec::new(), body),
+    };
+    *locked().sent.entry(site).or_default() += body.len() as u64;
+    respond(status, &headers, body)
+}
+
+/// A CAR of a gigabyte, in blocks of zeros. Only what the client takes is made.
+fn gigabyte(site: Site, state: Arc<Mutex<State>>) -> Response<Body> {
+    let part = Bytes::from(cars::zeros(1 << 20));
+    let frames = stream::iter(0..1024).map(move |_| {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state.sent.entry(site).or_default() += part.len() as u64;
+        Ok(Frame::data(part.clone()))
+    });
+    Response::new(BoxBody::new(StreamBody::new(frames)))
+}
+
+fn json_body((status, body): (u16, Value)) -> (u16, Bytes) {
+    (status, body.to_string().into())
 }
 
 fn refuse(error: &str) -> (u16, Value) {
@@ -333,18 +377,30 @@ impl State {
         (200, answer)
     }
 
-    fn pds(&self, pds: usize, query: &Query, fault: Option<&Fault>) -> (u16, Value) {
+    fn pds(&self, pds: usize, query: &Query, fault: Option<&Fault>) -> (u16, Bytes) {
         let repo = match self.repos.get(&query.did).filter(|repo| repo.pds == pds) {
-            None => return refuse("RepoNotFound"),
-            Some(Repo { error: Some(error), .. }) => return refuse(error),
+            None => return json_body(refuse("RepoNotFound")),
+            Some(Repo { error: Some(error), .. }) => return json_body(refuse(error)),
             Some(repo) => repo,
         };
         match query.method.as_str() {
             "com.atproto.sync.getLatestCommit" => {
-                (200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) }))
+                json_body((200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) })))
             }
-            "com.atproto.repo.listRecords" => (200, records(repo, query, fault)),
-            _ => refuse("MethodNotImplemented"),
+            "com.atproto.repo.listRecords" => json_body((200, records(repo, query, fault))),
+            "com.atproto.repo.describeRepo" if self.has_cars => {
+                let present = repo.records.iter().filter(|(_, records)| !records.is_empty());
+                let names: Vec<_> = present.map(|(collection, _)| collection).collect();
+                json_body((200, json!({ "did": query.did, "collections": names })))
+            }
+            "com.atproto.sync.getRepo" if self.has_cars => {
+                let fault = if let Some(Fault::Car(fault)) = fault { Some(*fault) } else { None };
+                (200, cars::car(&query.did, &tid(repo.rev, 0), &repo.records, fault).into())
+            }
+            _ => json_body((
+                501,
+                json!({ "error": "MethodNotImplemented", "message": "Method Not Implemented" }),
+            )),
         }
     }
 }
@@ -358,13 +414,16 @@ fn records(repo: &Repo, query: &Query, fault: Option<&Fault>) -> Value {
     };
     let all = repo.records.get(collection).into_iter().flatten().rev();
     let below = all.filter(|(rkey, _)| cursor.is_none_or(|cursor| rkey.as_str() < cursor));
-    let mut page: Vec<_> = below.take(query.limit.min(MAX_PAGE)).collect();
+    let mut page: Vec<_> = below.collect();
     if let (Some(Fault::PageBefore), Some(cursor)) = (fault, cursor) {
-        let from =
-            repo.records.get(collection).into_iter().flatten().filter(|(rkey, _)| rkey.as_str() >= cursor);
-        page = from.take(query.limit.min(MAX_PAGE)).collect();
+        let from = repo.records.get(collection).into_iter().flatten();
+        page = from.filter(|(rkey, _)| rkey.as_str() >= cursor).take(query.limit.min(MAX_PAGE)).collect();
         page.reverse();
     }
+    if query.reverse {
+        page.reverse();
+    }
+    page.truncate(query.limit.min(MAX_PAGE));
     let last = page.last().map(|(rkey, _)| (*rkey).clone());
     let author =
         if matches!(fault, Some(Fault::WrongDids)) { "did:plc:someoneelsesomeoneelsesom" } else { did };

@@ -18,19 +18,17 @@ pub(crate) type Body = BoxBody<Bytes, io::Error>;
 /// The time between two bytes of a response that drips.
 const DRIP: Duration = Duration::from_millis(200);
 
-pub(crate) fn respond(status: u16, headers: &[(&'static str, String)], body: String) -> Response<Body> {
+pub(crate) fn respond(status: u16, headers: &[(&'static str, String)], body: Bytes) -> Response<Body> {
     let mut response = Response::builder().status(status).header("content-type", "application/json");
     for (name, value) in headers {
         response = response.header(*name, value);
     }
-    let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed();
-    response.body(body).expect("a response")
+    response.body(Full::new(body).map_err(|never| match never {}).boxed()).expect("a response")
 }
 
 /// A response whose connection breaks after half of the body.
-pub(crate) fn broken(body: &str) -> Response<Body> {
-    let half = Bytes::copy_from_slice(&body.as_bytes()[..body.len() / 2]);
-    let frames = [Ok(Frame::data(half)), Err(io::Error::other("broken by the test"))];
+pub(crate) fn broken(body: &Bytes) -> Response<Body> {
+    let frames = [Ok(Frame::data(body.slice(..body.len() / 2))), Err(io::Error::other("broken by the test"))];
     Response::new(BoxBody::new(StreamBody::new(stream::iter(frames))))
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use super::plan::PlanPlaces;
 use super::progress::{Broadcast, Watcher};
 use crate::clock::Clock;
 use crate::events::{Event, EventLog};
@@ -24,6 +25,7 @@ pub struct Backfills {
     pub(super) broadcast: Broadcast,
     /// Wakes this host's worker: there is a new job, or the status of a job has changed.
     pub(super) changed: Arc<Notify>,
+    plans: PlanPlaces,
 }
 
 /// The jobs that a caller can create.
@@ -39,7 +41,15 @@ pub struct NewBackfill {
 
 impl Backfills {
     pub fn new(db: Db, events: EventLog, clock: Clock, random: Random) -> Self {
-        Self { db, events, clock, random, broadcast: Broadcast::new(), changed: Arc::default() }
+        Self {
+            db,
+            events,
+            clock,
+            random,
+            broadcast: Broadcast::new(),
+            changed: Arc::default(),
+            plans: PlanPlaces::default(),
+        }
     }
 
     /// Queues a job, records that it started, and returns its id.
@@ -114,6 +124,11 @@ impl Backfills {
     /// Makes this host's worker look at the jobs at once. Workers of other hosts look every half second.
     pub fn wake(&self) {
         self.changed.notify_one();
+    }
+
+    /// A place for one plan, until it is dropped; `None` when all are taken.
+    pub fn place_for_plan(&self) -> Option<OwnedSemaphorePermit> {
+        self.plans.take()
     }
 
     /// Watches a job that a worker of this host runs.

@@ -8,7 +8,7 @@ use super::failure::Failure;
 /// Characters of a record's name that are kept: a PDS can send megabytes.
 const MAX_NAME_CHARS: usize = 200;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LeftOut {
     count: usize,
     /// The first record, and why it was left out.

@@ -90,6 +90,50 @@ pub struct FetchedResponse {
     pub body: Bytes,
 }
 
+/// A response whose body arrives while it is read.
+#[derive(Debug)]
+pub struct ArrivingResponse {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: reqwest::Response,
+    /// Bytes of the body so far, after decompression.
+    arrived: usize,
+    max_bytes: usize,
+    /// When the head of the response of a paced client arrived.
+    paced_since: Option<Instant>,
+}
+
+impl ArrivingResponse {
+    /// The next part of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// When the connection fails, or the response exceeds the limits of the request.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
+        let chunk = match self.paced_since {
+            Some(since) => {
+                let until = since + pace::patience(self.arrived);
+                tokio::time::timeout_at(until, self.body.chunk()).await.map_err(|_| NetError::Timeout)?
+            }
+            None => self.body.chunk().await,
+        };
+        let chunk = chunk.map_err(from_reqwest)?;
+        self.arrived += chunk.as_ref().map_or(0, Bytes::len);
+        if self.arrived > self.max_bytes { Err(NetError::TooLarge(self.max_bytes)) } else { Ok(chunk) }
+    }
+
+    /// Reads the rest of the body.
+    ///
+    /// # Errors
+    /// As [`Self::chunk`].
+    pub async fn complete(mut self) -> Result<FetchedResponse, NetError> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = self.chunk().await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(FetchedResponse { status: self.status, headers: self.headers, body: body.freeze() })
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
     /// The policy does not permit the URL, or any address of its host.
@@ -204,6 +248,21 @@ impl Client {
         body: Option<OutboundBody>,
         limits: Limits,
     ) -> Result<FetchedResponse, NetError> {
+        self.open(method, url, headers, body, limits).await?.complete().await
+    }
+
+    /// As [`Self::send`], but returns when the head of the response has arrived. The limits also apply to the body.
+    ///
+    /// # Errors
+    /// As [`Self::get`]; [`NetError::TooLarge`] at once if the head announces a body that is too large.
+    pub async fn open(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        body: Option<OutboundBody>,
+        limits: Limits,
+    ) -> Result<ArrivingResponse, NetError> {
         let url = parse(url)?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(NetError::Refused(format!("{}: the scheme is not https", redacted(&url))));
@@ -216,19 +275,13 @@ impl Client {
             request = request.body(body.0);
         }
         let mut response = request.send().await.map_err(from_reqwest)?;
-        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        let mut body = BytesMut::new();
-        let started = Instant::now();
-        loop {
-            let patience = if self.is_paced { pace::patience(body.len()) } else { limits.total };
-            let chunk = tokio::time::timeout_at(started + patience, response.chunk()).await;
-            let Some(chunk) = chunk.map_err(|_| NetError::Timeout)?.map_err(from_reqwest)? else { break };
-            if body.len() + chunk.len() > limits.max_bytes {
-                return Err(NetError::TooLarge(limits.max_bytes));
-            }
-            body.extend_from_slice(&chunk);
+        if response.content_length().is_some_and(|length| length > limits.max_bytes as u64) {
+            return Err(NetError::TooLarge(limits.max_bytes));
         }
-        Ok(FetchedResponse { status, headers, body: body.freeze() })
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let max_bytes = limits.max_bytes;
+        let paced_since = self.is_paced.then(Instant::now);
+        Ok(ArrivingResponse { status, headers, body: response, arrived: 0, max_bytes, paced_since })
     }
 
     /// GETs a URL and parses its JSON, of at most `max_bytes` bytes.
