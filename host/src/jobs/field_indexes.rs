@@ -78,6 +78,20 @@ pub async fn advise(db: &Db, clock: &Clock, limit: u32) -> Result<(), StoreError
     table::refresh(db).await
 }
 
+/// Builds every index that the entries say exists, in a database that got its rows from another one.
+///
+/// # Errors
+/// As [`advise`].
+pub async fn rebuild(db: &Db, clock: &Clock) -> Result<(), StoreError> {
+    let Some(mut lock) = build::lock(db).await? else { return Ok(()) };
+    for entry in table::list(db).await? {
+        if matches!(entry.state, State::Ready | State::Building) {
+            build_index(db, clock, &mut lock, &entry).await?;
+        }
+    }
+    lock.release().await
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Build,

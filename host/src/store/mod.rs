@@ -11,6 +11,7 @@ pub mod api_client_keys;
 pub mod api_clients;
 pub mod api_keys;
 pub mod backfill;
+pub mod backup;
 pub mod cursors;
 pub mod dead_letters;
 mod dedicated_connection;
@@ -22,6 +23,7 @@ pub mod events;
 mod executor;
 pub mod fields;
 pub mod health;
+mod incomplete;
 pub mod index;
 pub mod instance_keys;
 pub mod instance_oauth_keys;
@@ -49,6 +51,7 @@ pub mod search;
 pub mod server_lock;
 pub mod settings;
 mod sqlite;
+pub mod transfer;
 mod types;
 pub mod used_proofs;
 pub mod users;
@@ -162,6 +165,20 @@ impl Db {
     /// # Errors
     /// As [`Db::open`].
     pub async fn open_with(
+        url: &str,
+        max_connections: u32,
+        scripts: &ScriptRole,
+    ) -> Result<Self, StoreError> {
+        let db = Self::open_incomplete(url, max_connections, scripts).await?;
+        if let Err(error) = incomplete::refuse(&db).await {
+            db.close().await;
+            return Err(error);
+        }
+        Ok(db)
+    }
+
+    /// As [`Db::open_with`], also for a database that a move has not completed.
+    async fn open_incomplete(
         url: &str,
         max_connections: u32,
         scripts: &ScriptRole,
