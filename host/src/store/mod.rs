@@ -21,6 +21,7 @@ pub mod dpop_keys;
 mod error;
 pub mod events;
 mod executor;
+mod fence;
 pub mod fields;
 pub mod health;
 mod incomplete;
@@ -135,6 +136,20 @@ macro_rules! on {
     };
 }
 use on;
+
+/// Evaluates code in a transaction and commits it: `in_transaction!(db, |tx| …)`. What runs under a lease writes in
+/// transactions only, also single statements, because they check that the lease is not over ([`lease::Lease::fenced`]).
+macro_rules! in_transaction {
+    ($db:expr, |$tx:ident| $body:expr) => {
+        $crate::store::on!($db, writer, |pool| {
+            let mut $tx = pool.begin().await?;
+            let value = $body;
+            $tx.commit().await?;
+            value
+        })
+    };
+}
+use in_transaction;
 
 /// The only row that a write with `RETURNING` produced. Outside a transaction such a statement must run with
 /// `fetch_all`: `fetch_one` and `fetch_optional` stop reading after the first row, but SQLite commits after the last,

@@ -5,7 +5,7 @@ use sqlx::AssertSqlSafe;
 use super::work::Counters;
 use super::{clean, json_rows};
 use crate::store::types::to_json_text;
-use crate::store::{Db, StoreError, on};
+use crate::store::{Db, StoreError, in_transaction, on};
 
 /// The progress of a job since the last checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,9 +109,9 @@ pub async fn save_positions(
         })
         .collect();
     let rows = to_json_text(&rows);
-    on!(db, writer, |pool| {
-        sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did).execute(pool).await.map(drop)
-    })?;
+    in_transaction!(db, |tx| {
+        drop(sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did).execute(&mut *tx).await?);
+    });
     Ok(())
 }
 
