@@ -4,7 +4,9 @@
 //! block the writer; the WAL grows as long as the copy takes. The copy is written beside its final name, checked, made
 //! durable and renamed: a file with that name is always a whole backup.
 
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +40,8 @@ pub enum BackupError {
     Exists(PathBuf),
     #[error("{0} is not the database of an instance; check DATABASE_URL and DATA_DIR")]
     NotAnInstance(PathBuf),
+    #[error("another backup writes {0}; wait until it is done")]
+    Running(PathBuf),
     #[error("the path {0} is not UTF-8")]
     Path(PathBuf),
     #[error("the copy is damaged ({0}): check the disk, and the database with PRAGMA integrity_check")]
@@ -58,8 +62,7 @@ impl From<sqlx::Error> for BackupError {
 /// server expects beside it. `report` gets the bytes that are written and those that are expected.
 ///
 /// # Errors
-/// When one of the files exists, or the database can't be read or the copy not be written. No file with one of the names
-/// exists then, except that of the scripts' tables, which is copied first.
+/// When one of the files exists, or the database can't be read or the copy not be written. Nothing is left then.
 pub async fn run(
     url: &str,
     to: &Path,
@@ -76,11 +79,20 @@ pub async fn run(
     if !is_instance(&database).await? {
         return Err(BackupError::NotAnInstance(database));
     }
-    let mut copied = Vec::new();
+    let mut copied: Vec<BackupFile> = Vec::new();
     for (from, copy) in pairs {
         // Before the first statement of a script there is no file of its tables.
-        if from.exists() {
-            copied.push(copy_file(&from, &copy, &mut report).await?);
+        if !from.exists() {
+            continue;
+        }
+        match copy_file(&from, &copy, &mut report).await {
+            Ok(file) => copied.push(file),
+            Err(error) => {
+                for file in copied {
+                    let _ = std::fs::remove_file(file.path);
+                }
+                return Err(error);
+            }
         }
     }
     copied.reverse();
@@ -109,9 +121,7 @@ async fn copy_file(
 ) -> Result<BackupFile, BackupError> {
     let failed = |error| BackupError::Io { path: to.to_owned(), error };
     let partial = to.with_added_extension("partial");
-    // An interrupted backup left it behind. SQLite takes an empty file, and keeps its permissions.
-    let _ = std::fs::remove_file(&partial);
-    files::create_private_file(&partial).map_err(failed)?;
+    let _lock = claim(&partial)?;
     let copied = vacuum(from, &partial, report).await;
     let result = match copied {
         Ok(()) => files::publish(&partial, to).map_err(failed),
@@ -123,6 +133,33 @@ async fn copy_file(
     }
     let bytes = std::fs::metadata(to).map_err(failed)?.len();
     Ok(BackupFile { path: to.to_owned(), bytes })
+}
+
+/// Locks the file for this backup, and empties it: an interrupted one may have left it behind. SQLite takes an empty
+/// file, and keeps its permissions.
+fn claim(partial: &Path) -> Result<File, BackupError> {
+    let failed = |error| BackupError::Io { path: partial.to_owned(), error };
+    let running = || BackupError::Running(partial.to_owned());
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(partial)
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(running()),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    // The other backup may have been completed since the file was opened: it has its final name then.
+    let of_file = file.metadata().map(|file| file.ino()).map_err(failed)?;
+    if !std::fs::metadata(partial).is_ok_and(|named| named.ino() == of_file) {
+        return Err(running());
+    }
+    file.set_len(0).map_err(failed)?;
+    Ok(file)
 }
 
 async fn vacuum(from: &Path, partial: &Path, report: &mut impl FnMut(u64, u64)) -> Result<(), BackupError> {
