@@ -146,7 +146,7 @@ MUTANTS = [
     token("any issuer is accepted: the signature is not checked", "jws.verify(&key, HighS::Accept).is_err()", expression="false"),
     token("a token can be replayed", "&& !self.replay.first_use(", changed="&& !MUTANT && !self.replay.first_use("),
     mutant("used tokens are remembered without their issuer", REPLAY, "&[&issuer_id[..], jti.as_bytes()].concat()", "test(/^access::replay::/)", AUTH_AREA,
-           changed="&[if MUTANT { &[] } else { &issuer_id[..] }, jti.as_bytes()].concat()"),
+           changed="&[if MUTANT { &issuer_id[..0] } else { &issuer_id[..] }, jti.as_bytes()].concat()"),
     # DPoP proofs.
     proof("the signature of a proof is not checked", DPOP, "proof.verify().map_err(|_| DpopError::Signature)?;", without=True),
     proof("a proof is good for every access token", DPOP, "!ct_eq(ath.as_bytes(), token_hash(presented.token).as_bytes())", expression="false"),

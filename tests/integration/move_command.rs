@@ -2,16 +2,15 @@
 
 use std::process::Output;
 
-use belvedere::testing::clock::Clock;
 use belvedere_standins::database::sqlite_url;
-use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, tid};
+use belvedere_standins::jetstream::FakeJetstream;
 use belvedere_standins::postgres;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{ALICE, BOB, LIST, NOTES};
+use crate::fixtures::{LIST, push_notes, start_with_notes};
 use crate::several_hosts::SEALING_KEY;
-use crate::support::instance::{Instance, query_lexicon, record_lexicon};
+use crate::support::instance::Instance;
 
 fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -42,18 +41,8 @@ async fn a_server_goes_on_with_the_other_database_and_comes_back() {
     let (first, _folder) = sqlite_url();
     let key = [("TOKEN_ENCRYPTION_KEY", SEALING_KEY), ("PUBLIC_URL", "https://move.example")];
     let stream = FakeJetstream::start().await;
-    let mut server = Instance::start_with(&first, &stream.url(), &key).await;
-    server.upload(record_lexicon(NOTES), None).await;
-    server.upload(query_lexicon(LIST), Some(NOTES)).await;
-    let follows = async |_: &Instance| stream.subscriptions().last().is_some_and(|s| s.wants(NOTES));
-    server.eventually("the stream follows notes", follows).await;
-    let start = Clock::system().now().0;
-    for n in 0..30 {
-        let (at, rkey) = (start + n, format!("k{n}"));
-        let (did, rev) = (if n % 2 == 0 { ALICE } else { BOB }, tid(at as u64, 0));
-        let note = json!({ "$type": NOTES, "n": n, "text": "é\n\t\\ 🦋" });
-        stream.push(Frame::create(at, Place { did, collection: NOTES, rkey: &rkey, rev: &rev }, &note));
-    }
+    let mut server = start_with_notes(&first, &stream, &key).await;
+    push_notes(&stream, 0..30);
     server.eventually("all notes", async |server: &Instance| server.records().await == 30).await;
     let variable = json!({ "key": "SECRET", "value": "sealed" });
     let answer = server.admin(Method::POST, "/admin/script-variables", Some(&variable)).await;

@@ -53,7 +53,8 @@ async fn another_takes_over_and_the_hung_one_stores_nothing_more() {
         let (hung, other) = if round == 0 { (&hosts.a, &hosts.b) } else { (&hosts.b, &hosts.a) };
         other.eventually("two pages", async |host| host.records().await == before + 200).await;
         hung.signal("STOP");
-        soon("another completes the job", TAKEN_OVER, async || job(&db, &id).await.status == "completed").await;
+        soon("another completes the job", TAKEN_OVER, async || job(&db, &id).await.status == "completed")
+            .await;
         assert_eq!(other.records().await, before + 450);
         let (completed, read) = (job(&db, &id).await, repos(&db, &id).await);
         assert_eq!((completed.total_records, completed.processed_repos), (Some(450), Some(1)));
@@ -71,7 +72,8 @@ async fn another_takes_over_and_the_hung_one_stores_nothing_more() {
         assert_eq!((job(&db, &id).await, repos(&db, &id).await), (completed, read));
         assert_eq!(other.records().await, before);
         let events = other.admin(Method::GET, "/admin/events?event_type=backfill.completed", None).await;
-        let of_job = events.body["events"].as_array().unwrap().iter().filter(|event| event["detail"]["job_id"] == id);
+        let of_job =
+            events.body["events"].as_array().unwrap().iter().filter(|event| event["detail"]["job_id"] == id);
         assert_eq!(of_job.count(), 1, "{}", events.text);
     }
 }

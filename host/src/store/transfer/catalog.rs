@@ -22,6 +22,15 @@ pub(super) struct Table {
     pub columns: Vec<Column>,
 }
 
+/// Whether a database may be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Empty,
+    /// An earlier move into it was interrupted.
+    Incomplete,
+    Used,
+}
+
 /// The server's tables of one database: their columns in order, with the name of their type.
 pub(super) type Catalog = BTreeMap<String, Vec<(String, String)>>;
 

@@ -5,6 +5,7 @@
 
 mod catalog;
 mod copy_text;
+mod ends;
 mod own_tables;
 mod postgres;
 mod sqlite;
@@ -12,12 +13,9 @@ mod sqlite;
 mod tests;
 mod value;
 
-use std::path::PathBuf;
-
-use catalog::{Catalog, Table};
+use ends::{End, Place};
 use value::Row;
 
-use super::incomplete;
 use super::script_sql::role::ScriptRole;
 use super::{Db, StoreError};
 
@@ -94,15 +92,6 @@ pub struct Target<'a> {
     pub url: &'a str,
     pub max_connections: u32,
     pub role: &'a ScriptRole,
-}
-
-/// Whether a database may be filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Empty,
-    /// An earlier move into it was interrupted.
-    Incomplete,
-    Used,
 }
 
 /// Copies all rows from `source`, which must be fully migrated and unused, to `target`. `finish` completes the filled
@@ -211,163 +200,4 @@ async fn copy(
         }
     }
     Ok(Report { tables: sums, replaced, notices })
-}
-
-/// Where a database is.
-enum Place {
-    Sqlite(PathBuf),
-    Postgres(String),
-}
-
-impl Place {
-    fn of(url: &str) -> Result<Self, StoreError> {
-        Ok(match Db::file(url)? {
-            Some(path) => Self::Sqlite(path),
-            None => Self::Postgres(url.to_owned()),
-        })
-    }
-
-    fn is_postgres(&self) -> bool {
-        matches!(self, Self::Postgres(_))
-    }
-
-    async fn open(&self, is_target: bool) -> Result<End, StoreError> {
-        Ok(match self {
-            Self::Sqlite(path) => End::Sqlite(sqlite::Sqlite::open(path, is_target).await?),
-            Self::Postgres(url) => End::Postgres(postgres::Postgres::open(url).await?),
-        })
-    }
-
-    /// Marks an empty database as incomplete, or begins again with one that is.
-    async fn claim(&self) -> Result<(), MoveError> {
-        match self {
-            Self::Sqlite(path) => {
-                match sqlite::state(path).await? {
-                    State::Used => return Err(MoveError::TargetUsed),
-                    State::Incomplete => sqlite::clear(path)?,
-                    State::Empty => {}
-                }
-                if let Some(folder) = path.parent() {
-                    crate::files::create_private_folder(folder)
-                        .map_err(|error| StoreError::Open(format!("{}: {error}", folder.display())))?;
-                }
-                sqlite::mark(path).await?;
-            }
-            Self::Postgres(url) => {
-                let mut postgres = postgres::Postgres::open(url).await?;
-                match postgres.state().await? {
-                    State::Used => return Err(MoveError::TargetUsed),
-                    State::Incomplete => postgres.clear().await?,
-                    State::Empty => {}
-                }
-                postgres.execute(incomplete::SET.to_owned()).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the mark of a database that was filled.
-    async fn release(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(path) => sqlite::release(path).await,
-            Self::Postgres(url) => {
-                let mut postgres = postgres::Postgres::open(url).await?;
-                postgres.execute("ANALYZE".to_owned()).await?;
-                postgres.execute(incomplete::CLEAR.to_owned()).await
-            }
-        }
-    }
-}
-
-/// One of the two databases.
-enum End {
-    Sqlite(sqlite::Sqlite),
-    Postgres(postgres::Postgres),
-}
-
-impl End {
-    /// Begins the transaction in which the source is read.
-    async fn begin(&mut self) -> Result<(), MoveError> {
-        self.check_unused().await?;
-        match self {
-            Self::Sqlite(sqlite) => sqlite.execute("BEGIN".to_owned()).await?,
-            Self::Postgres(postgres) => postgres.begin_snapshot().await?,
-        }
-        Ok(())
-    }
-
-    /// Refuses a source on PostgreSQL that a server uses. A SQLite file is locked by the caller.
-    async fn check_unused(&mut self) -> Result<(), MoveError> {
-        let is_used = match self {
-            Self::Postgres(postgres) => postgres.is_used_by_servers().await?,
-            Self::Sqlite(_) => false,
-        };
-        if is_used { Err(MoveError::SourceInUse) } else { Ok(()) }
-    }
-
-    async fn catalog(&mut self) -> Result<Catalog, StoreError> {
-        match self {
-            Self::Sqlite(sqlite) => sqlite.catalog().await,
-            Self::Postgres(postgres) => postgres.catalog().await,
-        }
-    }
-
-    async fn prepare(&mut self, tables: &[Table]) -> Result<Vec<String>, StoreError> {
-        match self {
-            Self::Sqlite(sqlite) => sqlite.prepare(tables).await,
-            Self::Postgres(postgres) => postgres.prepare(tables).await,
-        }
-    }
-
-    async fn count(&mut self, table: &Table) -> Result<u64, StoreError> {
-        match self {
-            Self::Sqlite(sqlite) => sqlite.count(table).await,
-            Self::Postgres(postgres) => postgres.count(table).await,
-        }
-    }
-
-    async fn read(
-        &mut self,
-        table: &Table,
-        each: &mut impl AsyncFnMut(Vec<Row>) -> Result<(), MoveError>,
-    ) -> Result<u64, MoveError> {
-        match self {
-            Self::Sqlite(sqlite) => sqlite.read(table, each).await,
-            Self::Postgres(postgres) => postgres.read(table, each).await.map(|()| 0),
-        }
-    }
-
-    async fn write(&mut self, table: &Table, rows: &[Row]) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(sqlite) => sqlite.write(table, rows).await,
-            Self::Postgres(postgres) => postgres.write(table, rows).await,
-        }
-    }
-
-    async fn execute(&mut self, sql: String) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(sqlite) => sqlite.execute(sql).await,
-            Self::Postgres(postgres) => postgres.execute(sql).await,
-        }
-    }
-
-    /// Once all rows are there: sequences continue after them, and no reference is broken.
-    async fn complete(&mut self) -> Result<(), MoveError> {
-        match self {
-            Self::Sqlite(sqlite) => match sqlite.broken_reference().await? {
-                Some(table) => Err(MoveError::References(table)),
-                None => Ok(()),
-            },
-            Self::Postgres(postgres) => Ok(postgres.set_sequences().await?),
-        }
-    }
-
-    async fn close(self) -> Result<(), StoreError> {
-        use sqlx::Connection as _;
-        match self {
-            Self::Sqlite(sqlite) => sqlite.connection.close().await?,
-            Self::Postgres(postgres) => postgres.connection.close().await?,
-        }
-        Ok(())
-    }
 }

@@ -7,9 +7,9 @@ use futures_util::TryStreamExt as _;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection};
 
-use super::catalog::{Catalog, Space, Table};
+use super::catalog::{Catalog, Space, State, Table};
 use super::value::{Row, Value};
-use super::{BATCH_BYTES, BATCH_ROWS, MoveError, State, copy_text};
+use super::{BATCH_BYTES, BATCH_ROWS, MoveError, copy_text};
 use crate::store::incomplete::{IS_SET_POSTGRES, MARKER};
 use crate::store::postgres::APPLICATION_NAME;
 use crate::store::script_sql::role::quoted;

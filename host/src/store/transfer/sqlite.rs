@@ -10,9 +10,9 @@ use sqlx::{
     ValueRef as _,
 };
 
-use super::catalog::{Catalog, Space, Table};
+use super::catalog::{Catalog, Space, State, Table};
 use super::value::{Row, Value, without_nul};
-use super::{BATCH_BYTES, BATCH_ROWS, MoveError, State};
+use super::{BATCH_BYTES, BATCH_ROWS, MoveError};
 use crate::files;
 use crate::store::incomplete::{CLEAR, IS_SET_SQLITE, MARKER, SET};
 use crate::store::script_sql::role::quoted;

@@ -3,7 +3,7 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::mpsc;
 
-use super::catalog::Space;
+use super::catalog::{Space, Table};
 use super::value::Kind;
 use super::*;
 use crate::store::script_sql;

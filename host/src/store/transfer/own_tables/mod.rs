@@ -6,9 +6,10 @@
 mod postgres;
 mod sqlite;
 
+use super::MoveError;
 use super::catalog::Table;
+use super::ends::End;
 use super::value::Kind;
-use super::{End, MoveError};
 use crate::store::script_sql::OWN_SCHEMA;
 use crate::store::script_sql::role::quoted;
 
