@@ -26,10 +26,10 @@ pub(super) struct Command {
 
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
     let source = existing::choose(config)?;
-    // Held until the end: no server may write what was read already, or use what is not complete.
-    let _source = ServerLock::take(&source.url)?;
     // Explains what is wrong with the source.
     existing::open(config).await?.close().await;
+    // Held until the end: no server may write what was read already, or use what is not complete.
+    let _source = ServerLock::take(&source.url)?;
     let target = source.clone().moved_to(command.to);
     if !target.is_postgres() && !target.url.starts_with("sqlite:") {
         bail!("--to must be sqlite://PATH or postgres://USER:PASSWORD@HOST/NAME");

@@ -139,11 +139,17 @@ impl Sqlite {
 const SMALLEST_PAGE: u64 = 512;
 
 /// Refuses a file whose last page is not whole: SQLite would read zeros for what is missing. It recognises a file that
-/// lacks whole pages by itself.
+/// lacks whole pages by itself. With a WAL the page may be in there: a full disk can interrupt a checkpoint.
 fn refuse_part_of_page(path: &Path, page: u64) -> Result<(), StoreError> {
     // A file that does not exist yet is created.
-    let length = std::fs::metadata(path).map_or(0, |file| file.len());
-    if length.is_multiple_of(page) { Ok(()) } else { Err(damage(path, "its last page is not whole")) }
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    if length(path).is_multiple_of(page) || length(Path::new(&wal)) > 0 {
+        Ok(())
+    } else {
+        Err(damage(path, "its last page is not whole"))
+    }
 }
 
 /// Says what to do about a file that SQLite does not accept: SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_IOERR_SHORT_READ.
