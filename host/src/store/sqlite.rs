@@ -154,9 +154,10 @@ fn refuse_part_of_page(path: &Path, page: u64) -> Result<(), StoreError> {
 
 /// Says what to do about a file that SQLite does not accept: SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_IOERR_SHORT_READ.
 fn damaged(path: &Path, error: sqlx::Error) -> StoreError {
-    let is_damage = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| {
-        code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 11 | 26) || code == 522)
-    });
+    let is_damage =
+        error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| {
+            code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 11 | 26) || code == 522)
+        });
     if is_damage { damage(path, &error.to_string()) } else { error.into() }
 }
 

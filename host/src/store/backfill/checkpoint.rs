@@ -110,7 +110,8 @@ pub async fn save_positions(
         .collect();
     let rows = to_json_text(&rows);
     in_transaction!(db, |tx| {
-        drop(sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did).execute(&mut *tx).await?);
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did);
+        query.execute(&mut *tx).await?.rows_affected()
     });
     Ok(())
 }

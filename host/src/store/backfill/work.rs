@@ -99,14 +99,20 @@ pub async fn status(db: &Db, seq: i64) -> Result<Option<String>, StoreError> {
 
 pub async fn set_stage(db: &Db, seq: i64, stage: &str) -> Result<(), StoreError> {
     let sql = "UPDATE backfill_jobs SET stage = $2 WHERE seq = $1";
-    in_transaction!(db, |tx| drop(sqlx::query(sql).bind(seq).bind(stage).execute(&mut *tx).await?));
+    in_transaction!(db, |tx| sqlx::query(sql).bind(seq).bind(stage).execute(&mut *tx).await?.rows_affected());
     Ok(())
 }
 
 /// Notes what a job could not do, while it goes on.
 pub async fn set_error(db: &Db, seq: i64, error: &str) -> Result<(), StoreError> {
     let sql = "UPDATE backfill_jobs SET error = $2 WHERE seq = $1";
-    in_transaction!(db, |tx| drop(sqlx::query(sql).bind(seq).bind(clean(error)).execute(&mut *tx).await?));
+    let error = clean(error);
+    in_transaction!(db, |tx| sqlx::query(sql)
+        .bind(seq)
+        .bind(&error)
+        .execute(&mut *tx)
+        .await?
+        .rows_affected());
     Ok(())
 }
 
@@ -146,7 +152,7 @@ pub async fn count(db: &Db, seq: i64) -> Result<Counters, StoreError> {
 }
 
 pub async fn save_counters(db: &Db, seq: i64, counters: &Counters) -> Result<(), StoreError> {
-    in_transaction!(db, |tx| drop(counters.save(seq).execute(&mut *tx).await?));
+    in_transaction!(db, |tx| counters.save(seq).execute(&mut *tx).await?.rows_affected());
     Ok(())
 }
 

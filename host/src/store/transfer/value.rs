@@ -145,8 +145,7 @@ impl Sum {
         for (column, value) in columns.iter().zip(row) {
             write_canonical(column.kind, value, scratch);
         }
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..] = sha256(scratch);
-        let hash = u128::from_be_bytes([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]);
+        let hash = sha256(scratch).first_chunk().copied().map_or(0, u128::from_be_bytes);
         self.rows += 1;
         self.sum = self.sum.wrapping_add(hash);
     }
@@ -200,6 +199,8 @@ fn unify_numbers(json: &mut Json) {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
 
     #[test]
@@ -237,7 +238,7 @@ mod tests {
     fn sums_ignore_order_and_notation_but_no_content() {
         let text = |text: &str| Value::Text(text.to_owned());
         let (a, b) = (text(r#"{"b":1.0,"a":[1e2]}"#), text(r#"{"a": [100], "b": 1}"#));
-        assert_eq!(sum(Kind::Json, &[&[a.clone()]]), sum(Kind::Json, &[&[b.clone()]]));
+        assert_eq!(sum(Kind::Json, &[from_ref(&a)]), sum(Kind::Json, &[from_ref(&b)]));
         assert_ne!(sum(Kind::Text, &[&[a]]), sum(Kind::Text, &[&[b]]));
         let (one, two) = ([Value::Int(1)], [Value::Int(2)]);
         assert_eq!(sum(Kind::Int, &[&one, &two]), sum(Kind::Int, &[&two, &one]));

@@ -73,7 +73,7 @@ impl OwnTable {
             }
             if let Some(Some(default)) = self.defaults.get(index).filter(|_| !is_key) {
                 match literal(column.kind, default, is_postgres) {
-                    Some(default) => part += &format!(" DEFAULT {default}"),
+                    Some(default) => part.extend([" DEFAULT ", &default]),
                     None => notices.push(left_behind(
                         &self.table.name,
                         &format!("the default of the column {} is", column.name),

@@ -38,6 +38,7 @@ const INDEXES: &str = "SELECT c.relname::text, i.indisunique, i.indpred IS NULL 
      ORDER BY 1";
 
 type ColumnRow = (String, String, bool, Option<String>, bool);
+type IndexRow = (String, bool, bool, Vec<String>, Vec<bool>);
 
 pub(super) async fn read(postgres: &mut Postgres) -> Result<(Vec<OwnTable>, Vec<String>), MoveError> {
     let (mut tables, mut notices) = (Vec::new(), Vec::new());
@@ -75,8 +76,7 @@ async fn read_table(
         }
     }
     let mut indexes = Vec::new();
-    let found: Vec<(String, bool, bool, Vec<String>, Vec<bool>)> =
-        sqlx::query_as(INDEXES).bind(&regclass).fetch_all(&mut *connection).await?;
+    let found: Vec<IndexRow> = sqlx::query_as(INDEXES).bind(&regclass).fetch_all(&mut *connection).await?;
     for (index, is_unique, has_columns_only, columns, descending) in found {
         if has_columns_only {
             let columns = columns.into_iter().zip(descending).collect();

@@ -85,10 +85,9 @@ async fn kind(
                 Kind::Bool => storage == "integer" && is_bit,
                 Kind::Int => storage == "integer",
                 Kind::Float | Kind::Numeric => storage == "integer" || storage == "real",
-                Kind::Text => storage != "blob",
                 Kind::Bytes => storage == "blob" || storage == "text",
-                // Numbers lose their quotes in a column that is declared as JSON.
-                Kind::Json => storage != "blob",
+                // Texts lose their quotes in a column that is declared as JSON, if they look like numbers.
+                Kind::Text | Kind::Json => storage != "blob",
             }
         })
     };
