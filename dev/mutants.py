@@ -58,19 +58,23 @@ def fail(message):
     sys.exit(f"error: {message}")
 
 
+class Misfit(Exception):
+    """A mutant's original text is not in the sources, or not only once."""
+
+
 def apply(mutant, number, text):
-    """The source with the mutant. Fails unless the original occurs exactly once."""
+    """The source with the mutant."""
     original = mutant["original"]
     # Tests are not mutated, and may contain the same text.
     code = text.split("#[cfg(test)]\nmod tests")[0]
     if code.count(original) != 1:
-        fail(f"{mutant['name']}: the text occurs {code.count(original)} times in {mutant['file']}: {original!r}")
+        raise Misfit(f"{mutant['name']}: the text occurs {code.count(original)} times in {mutant['file']}: {original!r}")
     switch = f"crate::mutant::is({number})"
     if "sql" in mutant:
         at = code.index(original)
         literal = next((m for m in STRING.finditer(code) if m.start() < at and at + len(original) <= m.end()), None)
         if literal is None:
-            fail(f"{mutant['name']}: the text is not in one string literal")
+            raise Misfit(f"{mutant['name']}: the text is not in one string literal")
         swapped = f"crate::mutant::swap({number}, {literal[0]}, {json.dumps(original)}, {json.dumps(mutant['sql'])})"
         return text[: literal.start()] + swapped + text[literal.end() :]
     if "expression" in mutant:
@@ -86,9 +90,15 @@ def copy_sources():
     """Writes the sources with all mutants, and returns their hash. Unchanged files keep their time: cargo builds little."""
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
     files = {name: (ROOT / name).read_bytes() for name in names if name and (ROOT / name).is_file()}
+    misfits = []
     for number, mutant in enumerate(MUTANTS, 1):
         name = mutant["file"]
-        files[name] = apply(mutant, number, files[name].decode()).encode()
+        try:
+            files[name] = apply(mutant, number, files[name].decode()).encode()
+        except Misfit as misfit:
+            misfits.append(str(misfit))
+    if misfits:
+        fail("some mutants do not fit the sources any more; adapt dev/mutants_list.py\n" + "\n".join(misfits))
     quoted = json.dumps(str(ACTIVE))
     files["host/src/mutant.rs"] = (SWITCH % quoted).encode()
     rooms = files["host/src/lib.rs"].decode()

@@ -121,7 +121,7 @@ pub async fn save_positions(
 /// Forgets where the reading of a repo stopped: it begins again.
 pub async fn forget_positions(db: &Db, seq: i64, did: &str) -> Result<(), StoreError> {
     let sql = "DELETE FROM backfill_pages WHERE job = $1 AND did = $2";
-    on!(db, writer, |pool| sqlx::query(sql).bind(seq).bind(did).execute(pool).await.map(drop))?;
+    in_transaction!(db, |tx| sqlx::query(sql).bind(seq).bind(did).execute(&mut *tx).await?.rows_affected());
     Ok(())
 }
 

@@ -182,6 +182,7 @@ async fn a_backfill_of_an_ended_term_writes_nothing() {
     let late = [
         backfill::checkpoint(&hung, seq, &checkpoint).await,
         backfill::save_positions(&hung, seq, did.as_str(), &[position]).await,
+        backfill::forget_positions(&hung, seq, did.as_str()).await,
         backfill::save_counters(&hung, seq, &Counters { total_records: 7, ..Counters::default() }).await,
         backfill::set_stage(&hung, seq, "late").await,
         backfill::set_error(&hung, seq, "late").await,
