@@ -44,7 +44,12 @@ impl Worker {
         let mut lease = Lease::of_backfills(&self.deps.db);
         while !self.drain.is_cancelled() {
             match lease.take(self.deps.clock.now()).await {
-                Ok(Some(_)) => self.work_with(&mut lease).await,
+                Ok(Some(term)) => {
+                    let db = lease.fenced(&self.deps.db, term);
+                    let deps = Deps { db, ..self.deps.clone() };
+                    let (backfills, drain) = (self.backfills.clone(), self.drain.clone());
+                    Self { backfills, deps, drain }.work_with(&mut lease).await;
+                }
                 Ok(None) => self.pause().await,
                 Err(error) => {
                     tracing::warn!(%error, "can't take the lease of backfills");

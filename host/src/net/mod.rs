@@ -11,6 +11,7 @@ mod guard;
 mod own_listeners;
 mod pace;
 mod policy;
+mod rate_limit;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -30,6 +31,7 @@ use url::{Host, Url};
 use self::dns::{Dns, ReqwestDns};
 pub use self::policy::OutboundPolicy;
 use self::policy::{AddressCheck, ChosenBy, Route, redacted};
+pub use self::rate_limit::{MAX_ASKED_WAIT, RATE_LIMIT_WAIT, asked_wait};
 use crate::error_text;
 
 /// The `User-Agent` of all outbound requests.
@@ -131,6 +133,19 @@ impl ArrivingResponse {
             body.extend_from_slice(&chunk);
         }
         Ok(FetchedResponse { status: self.status, headers: self.headers, body: body.freeze() })
+    }
+}
+
+impl FetchedResponse {
+    /// Parses the body of a successful response.
+    ///
+    /// # Errors
+    /// [`NetError::Status`] for another status than 2xx, [`NetError::Malformed`] when the body is not such JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, NetError> {
+        if !self.status.is_success() {
+            return Err(NetError::Status(self.status));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| NetError::Malformed(error.to_string()))
     }
 }
 
@@ -289,13 +304,17 @@ impl Client {
     /// # Errors
     /// As [`Self::get`]; [`NetError::Status`] for a status other than 2xx, [`NetError::Malformed`] for other JSON.
     pub async fn get_json<T: DeserializeOwned>(&self, url: &str, max_bytes: usize) -> Result<T, NetError> {
+        self.get_document(url, max_bytes).await?.json()
+    }
+
+    /// GET of a JSON document of at most `max_bytes`, with any status.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn get_document(&self, url: &str, max_bytes: usize) -> Result<FetchedResponse, NetError> {
         let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
         let limits = Limits { max_bytes, ..Limits::DOCUMENT };
-        let fetched = self.request(Method::GET, url, accept, None, limits).await?;
-        if !fetched.status.is_success() {
-            return Err(NetError::Status(fetched.status));
-        }
-        serde_json::from_slice(&fetched.body).map_err(|error| NetError::Malformed(error.to_string()))
+        self.request(Method::GET, url, accept, None, limits).await
     }
 
     /// The TXT records of `name`, the strings of each joined. Empty when there are none.

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 
 use super::super::error::is_bad_value;
+use super::super::fence::Fence;
 use super::super::lease::{TERM_SOURCE, Term};
 use super::super::{Postgres, StoreError};
 use super::plan::{Key, Plan, Row};
@@ -57,7 +58,7 @@ impl<E: Into<StoreError>> From<E> for Failure {
 async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Result<ApplyReport, Failure> {
     let mut tx = db.writer().begin().await?;
     if plan.term != Term::ALONE {
-        lock_term(&mut tx, plan.term).await?;
+        Fence::new(TERM_SOURCE, plan.term.0).check(&mut tx).await?;
     }
     lock_repos(&mut tx, plan).await?;
     let mut applied = plan.applied.clone();
@@ -90,13 +91,6 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
     }
     tx.commit().await?;
     Ok(applied)
-}
-
-/// Checks the term and locks its row, so that the next term can't begin before the transaction ends.
-async fn lock_term(conn: &mut PgConnection, term: Term) -> Result<(), StoreError> {
-    let sql = "SELECT 1 FROM stream_cursors WHERE source = $1 AND cursor = $2 FOR SHARE";
-    let row = sqlx::query(sql).bind(TERM_SOURCE).bind(term.0).fetch_optional(conn).await?;
-    row.map(drop).ok_or(StoreError::Superseded)
 }
 
 /// Waits for batches of other hosts with the same repos. Their statements do not see each other's uncommitted rows: a
