@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use futures_util::stream;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,13 +19,11 @@ use url::form_urlencoded;
 
 use crate::cars::{self, CarFault, Records};
 use crate::frames::{cid_of, tid};
-use crate::responses::{Body, broken, dripping, page_of, respond};
+use crate::pages::page;
+use crate::responses::{Body, broken, dripping, gigabyte, page_of, respond};
 
 /// The time of the first rev, in microseconds.
 const FIRST_REV: u64 = 1_700_000_000_000_000;
-
-/// The largest page of records; PDSs have the same.
-const MAX_PAGE: usize = 100;
 
 type Choose = Box<dyn FnMut(&Query) -> Option<Fault> + Send>;
 
@@ -327,7 +324,13 @@ async fn answer(site: Site, state: &Arc<Mutex<State>>, query: &Query) -> Respons
         Some(Fault::Records(values)) => (200, Vec::new(), page_of(query, &values).into()),
         Some(Fault::Reset) => return broken(&body),
         Some(Fault::Drip) => return dripping(),
-        Some(Fault::Gigabyte) => return gigabyte(site, Arc::clone(state)),
+        Some(Fault::Gigabyte) => {
+            let state = Arc::clone(state);
+            return gigabyte(move |sent| {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                *state.sent.entry(site).or_default() += sent as u64;
+            });
+        }
         Some(Fault::Until(mut open)) => {
             // Fails when the test has ended.
             let _ = open.wait_for(|open| *open).await;
@@ -337,17 +340,6 @@ async fn answer(site: Site, state: &Arc<Mutex<State>>, query: &Query) -> Respons
     };
     *locked().sent.entry(site).or_default() += body.len() as u64;
     respond(status, &headers, body)
-}
-
-/// A CAR of a gigabyte, in blocks of zeros. Only what the client takes is made.
-fn gigabyte(site: Site, state: Arc<Mutex<State>>) -> Response<Body> {
-    let part = Bytes::from(cars::zeros(1 << 20));
-    let frames = stream::iter(0..1024).map(move |_| {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state.sent.entry(site).or_default() += part.len() as u64;
-        Ok(Frame::data(part.clone()))
-    });
-    Response::new(BoxBody::new(StreamBody::new(frames)))
 }
 
 fn json_body((status, body): (u16, Value)) -> (u16, Bytes) {
@@ -387,7 +379,7 @@ impl State {
             "com.atproto.sync.getLatestCommit" => {
                 json_body((200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) })))
             }
-            "com.atproto.repo.listRecords" => json_body((200, records(repo, query, fault))),
+            "com.atproto.repo.listRecords" => json_body((200, page(&repo.records, query, fault))),
             "com.atproto.repo.describeRepo" if self.has_cars => {
                 let present = repo.records.iter().filter(|(_, records)| !records.is_empty());
                 let names: Vec<_> = present.map(|(collection, _)| collection).collect();
@@ -403,51 +395,4 @@ impl State {
             )),
         }
     }
-}
-
-/// A page of records, the highest record keys first. Like real PDSs, it has a cursor unless it is empty.
-fn records(repo: &Repo, query: &Query, fault: Option<&Fault>) -> Value {
-    let Query { did, collection, .. } = query;
-    let cursor = match fault {
-        Some(Fault::Endless) => None,
-        _ => query.cursor.as_deref(),
-    };
-    let all = repo.records.get(collection).into_iter().flatten().rev();
-    let below = all.filter(|(rkey, _)| cursor.is_none_or(|cursor| rkey.as_str() < cursor));
-    let mut page: Vec<_> = below.collect();
-    if let (Some(Fault::PageBefore), Some(cursor)) = (fault, cursor) {
-        let from = repo.records.get(collection).into_iter().flatten();
-        page = from.filter(|(rkey, _)| rkey.as_str() >= cursor).take(query.limit.min(MAX_PAGE)).collect();
-        page.reverse();
-    }
-    if query.reverse {
-        page.reverse();
-    }
-    page.truncate(query.limit.min(MAX_PAGE));
-    let last = page.last().map(|(rkey, _)| (*rkey).clone());
-    let author =
-        if matches!(fault, Some(Fault::WrongDids)) { "did:plc:someoneelsesomeoneelsesom" } else { did };
-    let mut records: Vec<Value> = page
-        .iter()
-        .map(|(rkey, record)| {
-            let wrong = json!({ "another": "record" });
-            let cid = cid_of(if matches!(fault, Some(Fault::WrongCids)) { &wrong } else { record });
-            json!({ "uri": uri(author, collection, rkey), "cid": cid, "value": record })
-        })
-        .collect();
-    if matches!(fault, Some(Fault::Unordered)) {
-        records.reverse();
-    }
-    let mut answer = json!({ "records": records });
-    let next = match fault {
-        Some(Fault::SameCursor) => Some(query.cursor.clone().unwrap_or_else(|| "zzzz".to_owned())),
-        Some(Fault::Endless) => Some(format!("{}+", query.cursor.as_deref().unwrap_or_default())),
-        // Another text at the same position.
-        Some(Fault::PageBefore) => last.map(|last| format!("{last}!")),
-        _ => last,
-    };
-    if let Some(next) = next {
-        answer["cursor"] = next.into();
-    }
-    answer
 }

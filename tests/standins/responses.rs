@@ -41,6 +41,16 @@ pub(crate) fn dripping() -> Response<Body> {
     Response::new(BoxBody::new(StreamBody::new(Box::pin(drops))))
 }
 
+/// A CAR of a gigabyte, in blocks of zeros. Only what the client takes is made; `sent` counts its bytes.
+pub(crate) fn gigabyte(mut sent: impl FnMut(usize) + Send + Sync + 'static) -> Response<Body> {
+    let part = Bytes::from(crate::cars::zeros(1 << 20));
+    let frames = stream::iter(0..1024).map(move |_| {
+        sent(part.len());
+        Ok(Frame::data(part.clone()))
+    });
+    Response::new(BoxBody::new(StreamBody::new(frames)))
+}
+
 /// A page of records whose values are given as text, which need not be JSON that a parser could write.
 pub(crate) fn page_of(query: &Query, values: &[(&'static str, String)]) -> String {
     let Query { did, collection, .. } = query;

@@ -120,7 +120,7 @@ impl Scene {
     }
 
     /// The rows that the table has of an author, visible or not.
-    async fn rows(&self, did: &str) -> i64 {
+    async fn rows_of(&self, did: &str) -> i64 {
         let sql = "SELECT count(*) FROM records r JOIN dids d ON d.id = r.did_id WHERE d.did = $1";
         match &self.db {
             Db::Sqlite(db) => sqlx::query_scalar(sql).bind(did).fetch_one(&db.reader).await,
@@ -147,14 +147,14 @@ in_both_scenes! {
         for status in ["deactivated", "takendown", "suspended", "throttled"] {
             scene.push_account(&alice, Some(status));
             scene.wait_until_seen(status, &alice, 0, 2).await;
-            assert_eq!(scene.rows(&alice).await, 2, "the rows stay");
+            assert_eq!(scene.rows_of(&alice).await, 2, "the rows stay");
             assert!(scene.seen(&bob).await.values().all(|number| *number == 2));
             scene.push_account(&alice, None);
             scene.wait_until_seen("active", &alice, 2, 2).await;
         }
         scene.push_account(&alice, Some("deleted"));
         scene.wait_until_seen("deleted", &alice, 0, 2).await;
-        assert_eq!(scene.rows(&alice).await, 0);
+        assert_eq!(scene.rows_of(&alice).await, 0);
         // The account is created again: what it writes has later revs than the deletion.
         scene.push_account(&alice, None);
         scene.network.advance_rev(&alice, Clock::system().now().0 as u64);
@@ -176,7 +176,7 @@ in_both_scenes! {
         scene.wait_for_cursor(last).await;
         scene.wait_until_seen("after the replay", &alice, 2, 0).await;
         assert!(scene.seen(&bob).await.values().all(|number| *number == 0));
-        assert_eq!((scene.rows(&alice).await, scene.rows(&bob).await), (2, 2));
+        assert_eq!((scene.rows_of(&alice).await, scene.rows_of(&bob).await), (2, 2));
     }
 
     async fn a_page_in_flight_does_not_bring_back_a_deleted_account(scene) {
@@ -205,16 +205,16 @@ in_both_scenes! {
         scene.wait_for_cursor(last).await;
         open.send_replace(true);
         scene.wait_for_status(&id, "completed").await;
-        assert_eq!((scene.rows(&alice).await, scene.rows(&carol).await), (0, 0));
+        assert_eq!((scene.rows_of(&alice).await, scene.rows_of(&carol).await), (0, 0));
         scene.wait_until_seen("gone", &alice, 0, 0).await;
 
         // Created again, from a copy of its records: they have no commits in the stream.
         scene.network.repair();
         scene.network.advance_rev(&alice, Clock::system().now().0 as u64);
         scene.push_account(&alice, None);
-        let read = async |_: &Instance| scene.rows(&alice).await == 3;
+        let read = async |_: &Instance| scene.rows_of(&alice).await == 3;
         scene.server.eventually("the repo was read", read).await;
-        assert_eq!(scene.rows(&carol).await, 0);
+        assert_eq!(scene.rows_of(&carol).await, 0);
     }
 
     async fn a_marked_repo_is_read_again_once(scene) {
@@ -244,7 +244,7 @@ in_both_scenes! {
         assert!(repairs.iter().all(|job| job.did.as_deref() == Some(&alice)), "{repairs:?}");
         assert_eq!(repairs.len(), 1, "{repairs:?}");
         scene.wait_for_status(&repairs[0].id, "completed").await;
-        assert_eq!((scene.rows(&bob).await, scene.rows(&carol).await), (3, 0));
+        assert_eq!((scene.rows_of(&bob).await, scene.rows_of(&carol).await), (3, 0));
         assert!(scene.record(&bob, "0002").await.is_some_and(|row| row["record"]["text"] != "not marked"));
     }
 
