@@ -23,15 +23,13 @@ impl App {
     async fn upkeep_with(self: &Arc<Self>, lease: &mut Lease) {
         loop {
             match lease.take(self.clock.now()).await {
-                Ok(Some(_)) => {
+                Ok(Some(term)) => {
+                    // A host that hung and wakes up judges no records any more.
+                    let db = lease.fenced(&self.db, term);
                     let work = async {
                         tokio::join!(
                             self.network_lexicons.refresh_periodically(self),
-                            revalidation::run(
-                                self.db.clone(),
-                                Arc::clone(&self.registry),
-                                self.clock.clone()
-                            ),
+                            revalidation::run(db, Arc::clone(&self.registry), self.clock.clone()),
                         );
                     };
                     tokio::select! {

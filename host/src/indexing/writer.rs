@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::atproto::RecordUri;
 use crate::clock::Clock;
 use crate::lexicons::Registry;
 use crate::store::index::{Batch, Change, Validity};
@@ -14,7 +15,7 @@ use crate::store::lease::Term;
 
 use super::batch::PendingBatch;
 use super::commit::{CommitError, Committer, Sink};
-use super::message::{CURSOR_SOURCE, InitialCursor, LocalWrite, Message, Urgency};
+use super::message::{CURSOR_SOURCE, InitialCursor, LocalWrite, Message, Refused, Urgency};
 use super::settings::Timing;
 use super::watermark::Watermark;
 
@@ -51,21 +52,22 @@ impl WriterHandle {
     /// # Errors
     /// When the writer has been shut down.
     pub async fn submit_commit(&self, changes: Vec<Change>) -> Result<(), WriterClosed> {
-        self.send(changes, Urgency::Immediate).await
+        self.send(changes, Urgency::Immediate).await.map(drop)
     }
 
     /// As [`WriterHandle::submit`], for many changes that may wait a moment to share a transaction with others. They are
-    /// committed together, in one transaction.
+    /// committed together, in one transaction. Returns the records that the database can't store, of these changes and
+    /// of others in the transaction.
     ///
     /// # Errors
     /// When the writer has been shut down.
-    pub async fn submit_all(&self, changes: Vec<Change>) -> Result<(), WriterClosed> {
+    pub async fn submit_all(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, WriterClosed> {
         self.send(changes, Urgency::Shared).await
     }
 
-    async fn send(&self, changes: Vec<Change>, urgency: Urgency) -> Result<(), WriterClosed> {
+    async fn send(&self, changes: Vec<Change>, urgency: Urgency) -> Result<Refused, WriterClosed> {
         if changes.is_empty() {
-            return Ok(());
+            return Ok(Refused::default());
         }
         let (ack, done) = oneshot::channel();
         let write = LocalWrite { changes, urgency, ack };
@@ -99,7 +101,7 @@ impl<S: Sink> Writer<S> {
             let PendingBatch { mut batch, mut local, acks, initial_cursor_acks, .. } = pending;
             self.validate(&mut batch.changes);
             let mut committed = self.commit(batch).await;
-            if committed == Err(CommitError::Superseded) {
+            if matches!(committed, Err(CommitError::Superseded)) {
                 tracing::warn!(
                     "another host follows the stream now and will replay the events that are still queued here"
                 );
@@ -111,15 +113,15 @@ impl<S: Sink> Writer<S> {
                 committed =
                     self.commit(Batch { changes: local, now: self.clock.now(), ..Batch::default() }).await;
             } else {
-                acknowledge(initial_cursor_acks);
+                acknowledge(initial_cursor_acks, &());
             }
-            if committed.is_err() {
+            let Ok(refused) = committed else {
                 tracing::warn!(
                     "shut down while the database was unreachable; the stream resumes from the committed cursor"
                 );
                 return;
-            }
-            acknowledge(acks);
+            };
+            acknowledge(acks, &refused);
         }
     }
 
@@ -136,16 +138,16 @@ impl<S: Sink> Writer<S> {
         }
     }
 
-    async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
+    async fn commit(&self, batch: Batch) -> Result<Refused, CommitError> {
         let changes = batch.changes.len();
-        if changes == 0 && batch.accounts.is_empty() && batch.cursor.is_none() {
-            return Ok(());
+        if changes == 0 && batch.accounts.is_empty() && batch.repairs.is_empty() && batch.cursor.is_none() {
+            return Ok(Refused::default());
         }
         metrics::histogram!("belvedere_index_batch_changes").record(changes as f64);
         let started = Instant::now();
-        self.committer.commit(batch).await?;
+        let refused = self.committer.commit(batch).await?;
         metrics::histogram!("belvedere_index_commit_seconds").record(started.elapsed().as_secs_f64());
-        Ok(())
+        Ok(refused.into())
     }
 
     /// Fills a batch until it is full or due. Under load the queue fills it without any wait. Returns `false` when the
@@ -233,10 +235,10 @@ impl<S: Sink> Writer<S> {
 }
 
 /// Notifies the waiting callers that the batch is committed.
-fn acknowledge(acks: Vec<oneshot::Sender<()>>) {
+fn acknowledge<T: Clone>(acks: Vec<oneshot::Sender<T>>, outcome: &T) {
     for ack in acks {
         // Fails when the caller no longer waits.
-        let _ = ack.send(());
+        let _ = ack.send(outcome.clone());
     }
 }
 
