@@ -22,7 +22,8 @@ import sys
 import time
 from pathlib import Path
 
-from mutants_list import MUTANTS
+sys.dont_write_bytecode = True
+from mutants_list import MUTANTS  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = Path(os.environ.get("BELVEDERE_MUTANTS", Path.home() / ".cache/belvedere/mutants"))
