@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from mutants_list import MUTANTS  # noqa: E402
+from mutants_list import MUTANTS
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = Path(os.environ.get("BELVEDERE_MUTANTS", Path.home() / ".cache/belvedere/mutants"))
