@@ -22,6 +22,7 @@ import sys
 import time
 from pathlib import Path
 
+sys.dont_write_bytecode = True
 from mutants_list import MUTANTS
 
 ROOT = Path(__file__).resolve().parent.parent
