@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::labelers::LabelerEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
 /// An event. `actor` is the DID of the acting user.
@@ -372,6 +373,7 @@ pub enum Event {
         cursor: String,
         resumed_at: String,
     },
+    Labeler(LabelerEvent),
 }
 
 /// A failed run of a script. The script's caller receives only one of two fixed texts.

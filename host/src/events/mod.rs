@@ -3,10 +3,12 @@
 
 mod describe;
 mod event;
+mod labelers;
 mod log;
 mod query;
 pub mod redact;
 
 pub use event::{Event, ScriptError};
+pub use labelers::LabelerEvent;
 pub use log::EventLog;
 pub use query::{EventQuery, InvalidEventQuery};

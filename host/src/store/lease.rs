@@ -1,4 +1,5 @@
-//! Grants leases: of the stream, so that one host at a time follows it, and of backfills, so that one runs them.
+//! Grants leases: of the stream and of the labelers, so that one host at a time follows them, and of backfills, so that
+//! one runs them.
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
 //! the lock is released. A host that hangs (a stopped process, a paused machine) keeps its connection open, but sends
@@ -10,7 +11,9 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Timestamp};
 
 use super::dedicated_connection::DedicatedConnection;
 use super::postgres::{APPLICATION_NAME, Postgres};
@@ -24,14 +27,16 @@ pub(super) const TERM_SOURCE: &str = "lease";
 enum Purpose {
     Stream,
     Backfills,
+    Labelers,
 }
 
 impl Purpose {
-    /// The advisory lock: ASCII of "jetlease" and "bfllease".
+    /// The advisory lock: ASCII of "jetlease", "bfllease" and "lbllease".
     fn lock(self) -> i64 {
         match self {
             Self::Stream => 0x6a65_746c_6561_7365,
             Self::Backfills => 0x6266_6c6c_6561_7365,
+            Self::Labelers => 0x6c62_6c6c_6561_7365,
         }
     }
 
@@ -40,12 +45,16 @@ impl Purpose {
         match self {
             Self::Stream => TERM_SOURCE,
             Self::Backfills => "backfill lease",
+            Self::Labelers => "labeler lease",
         }
     }
 }
 
 /// Time limit for taking the lease, which waits for a running commit of the previous term.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval between two attempts to take a lease that another host holds.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A lease lapses when its holder has sent nothing for this time: five pings
 /// ([`super::dedicated_connection::DedicatedConnection::next`]). A holder that is only slow loses nothing but the lease.
@@ -110,6 +119,11 @@ impl Lease {
         Self::with_purpose(db, Purpose::Backfills)
     }
 
+    /// The lease of the labelers, not taken yet.
+    pub fn of_labelers(db: &Db) -> Self {
+        Self::with_purpose(db, Purpose::Labelers)
+    }
+
     fn with_purpose(db: &Db, purpose: Purpose) -> Self {
         match db {
             Db::Sqlite(_) => Self::alone(),
@@ -138,6 +152,19 @@ impl Lease {
             lease.connection = None;
         }
         taken
+    }
+
+    /// Takes the lease, and waits while another host has it or the database fails. `None` when `stop` is cancelled. Must
+    /// not be called while holding the lease. `what` names the lease in the log.
+    pub async fn acquire(&mut self, what: &str, clock: &Clock, stop: &CancellationToken) -> Option<Term> {
+        loop {
+            match stop.run_until_cancelled(self.take(clock.now())).await? {
+                Ok(Some(term)) => return Some(term),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "can't take the lease of {what}"),
+            }
+            stop.run_until_cancelled(tokio::time::sleep(RETRY_INTERVAL)).await?;
+        }
     }
 
     /// Returns when a lease that was taken is lost.

@@ -1,0 +1,1 @@
+//! One subscription over an in-memory socket and tokio's paused clock.
