@@ -1,11 +1,11 @@
 -- The labelers whose labels are stored. status: active, paused, deleting (its labels are being removed). cursor: the
--- number of the last message whose labels are stored. is_connected, last_error, last_error_at: as the host that follows
--- the labelers saw it last.
+-- number of the last message whose labels are stored. connection: the id of the open connection, so that only the host
+-- that opened it says that it has ended.
 CREATE TABLE labelers (
     did TEXT COLLATE "C" PRIMARY KEY,
     status TEXT NOT NULL,
     cursor BIGINT,
-    is_connected BOOLEAN NOT NULL,
+    connection TEXT,
     last_error TEXT,
     last_error_at BIGINT,
     created_at BIGINT NOT NULL,

@@ -1,11 +1,11 @@
 -- The labelers whose labels are stored. status: active, paused, deleting (its labels are being removed). cursor: the
--- number of the last message whose labels are stored. is_connected, last_error, last_error_at: as the host that follows
--- the labelers saw it last.
+-- number of the last message whose labels are stored. connection: the id of the open connection, so that only the host
+-- that opened it says that it has ended.
 CREATE TABLE labelers (
     did TEXT PRIMARY KEY,
     status TEXT NOT NULL,
     cursor INTEGER,
-    is_connected INTEGER NOT NULL,
+    connection TEXT,
     last_error TEXT,
     last_error_at INTEGER,
     created_at INTEGER NOT NULL,

@@ -21,6 +21,7 @@ mod fixtures;
 mod full_disk;
 mod health;
 mod http;
+mod labelers;
 mod linked_repos;
 mod lost_connections;
 mod metering;

@@ -3,6 +3,7 @@
 mod backfill;
 mod changes;
 mod frozen;
+mod labelers;
 mod sessions;
 mod stream;
 

@@ -6,6 +6,7 @@ pub mod dns;
 mod frames;
 pub mod http_client;
 pub mod jetstream;
+pub mod labeler;
 pub mod postgres;
 pub mod repos;
 pub mod sql_statements;

@@ -19,8 +19,6 @@ mod removal;
 mod session;
 mod subscription;
 mod supervisor;
-#[cfg(test)]
-mod tests;
 mod verify;
 
 pub use deps::Deps;

@@ -76,7 +76,7 @@ impl<C: Connect + Sync> Subscription<C> {
     /// Runs until it is stopped, or the labeler is not active any more.
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::new(BACKOFF_FLOOR, BACKOFF_CAP);
-        let mut skip = Skip::new(SKIP_MESSAGES);
+        let mut skip = Skip::new(SKIP_MESSAGES, "belvedere_labelers_skips_total");
         loop {
             let started = Instant::now();
             let end = self.connect_once(&mut skip).await;
@@ -84,7 +84,7 @@ impl<C: Connect + Sync> Subscription<C> {
                 Ok(End::Stopped | End::Superseded) => break,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(did = %self.did, %error, "the cursor of a labeler can't be read or moved")
+                    tracing::warn!(did = %self.did, %error, "the cursor of a labeler can't be read or moved");
                 }
             }
             if started.elapsed() >= HEALTHY_AFTER {
@@ -109,7 +109,8 @@ impl<C: Connect + Sync> Subscription<C> {
         let end = match opened {
             Ok((connection, endpoint, key)) => {
                 self.failing = false;
-                self.note_connected(true, None).await?;
+                let id = self.deps.random.uuid();
+                labelers::set_connected(&self.deps.db, &self.did, &id).await?;
                 self.record(LabelerEvent::Connected { did: self.did.clone() });
                 tracing::info!(did = %self.did, endpoint, cursor = before, "connected to a labeler");
                 let _connected = Connected::new(&self.labelers);
@@ -124,16 +125,16 @@ impl<C: Connect + Sync> Subscription<C> {
                     stop: &stop,
                 };
                 let end = session.run().await;
-                self.note_end(&end).await?;
+                self.note_end(Some(&id), &end).await?;
                 end
             }
             Err(End::Stopped) => return Ok(End::Stopped),
             Err(end) => {
                 // One event for a series of failed attempts.
-                if !std::mem::replace(&mut self.failing, true) {
-                    self.note_end(&end).await?;
+                if std::mem::replace(&mut self.failing, true) {
+                    self.note_disconnected(None, Some(&end.to_string())).await?;
                 } else {
-                    self.note_connected(false, Some(&end.to_string())).await?;
+                    self.note_end(None, &end).await?;
                 }
                 end
             }
@@ -198,7 +199,7 @@ impl<C: Connect + Sync> Subscription<C> {
     }
 
     /// Stores and reports how a connection, or the first failed attempt, ended.
-    async fn note_end(&self, end: &End) -> Result<(), StoreError> {
+    async fn note_end(&self, connection: Option<&str>, end: &End) -> Result<(), StoreError> {
         let reason = end.to_string();
         let is_error = !matches!(end, End::Stopped | End::Superseded);
         tracing::info!(did = %self.did, reason, "not connected to a labeler");
@@ -207,12 +208,16 @@ impl<C: Connect + Sync> Subscription<C> {
             last_seq: self.cursor,
             reason: reason.clone(),
         });
-        self.note_connected(false, is_error.then_some(&reason)).await
+        self.note_disconnected(connection, is_error.then_some(&reason)).await
     }
 
-    async fn note_connected(&self, connected: bool, error: Option<&str>) -> Result<(), StoreError> {
+    async fn note_disconnected(
+        &self,
+        connection: Option<&str>,
+        error: Option<&str>,
+    ) -> Result<(), StoreError> {
         let now = self.deps.clock.now();
-        labelers::set_connected(&self.deps.db, self.did.as_str(), connected, error, now).await
+        labelers::set_disconnected(&self.deps.db, &self.did, connection, error, now).await
     }
 
     fn record(&self, event: LabelerEvent) {

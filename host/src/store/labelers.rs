@@ -60,7 +60,7 @@ pub enum Added {
     Deleting,
 }
 
-const COLUMNS: &str = "did, status, cursor, is_connected, last_error, last_error_at, created_at, updated_at";
+const COLUMNS: &str = "did, status, cursor, connection IS NOT NULL AS is_connected, last_error, last_error_at, created_at, updated_at";
 
 /// All labelers, also those that are being deleted, oldest first.
 pub async fn list(db: &Db) -> Result<Vec<LabelerRow>, StoreError> {
@@ -75,8 +75,8 @@ pub async fn get(db: &Db, did: &str) -> Result<Option<LabelerRow>, StoreError> {
 
 /// Adds an active labeler. One that exists stays as it is.
 pub async fn create(db: &Db, did: &Did, now: Timestamp) -> Result<Added, StoreError> {
-    let sql = "INSERT INTO labelers (did, status, is_connected, created_at, updated_at) \
-               VALUES ($1, 'active', FALSE, $2, $2) ON CONFLICT (did) DO NOTHING";
+    let sql = "INSERT INTO labelers (did, status, created_at, updated_at) VALUES ($1, 'active', $2, $2) \
+               ON CONFLICT (did) DO NOTHING";
     let added = on!(db, writer, |pool| {
         sqlx::query(sql).bind(did.as_str()).bind(now).execute(pool).await?.rows_affected()
     });
@@ -99,7 +99,8 @@ pub async fn set_status(
     now: Timestamp,
 ) -> Result<Option<LabelerRow>, StoreError> {
     let sql = sqlx::AssertSqlSafe(format!(
-        "UPDATE labelers SET status = $2, updated_at = $3 WHERE did = $1 AND status <> 'deleting' RETURNING {COLUMNS}"
+        "UPDATE labelers SET status = $2, updated_at = $3, connection = CASE WHEN $2 = 'active' THEN connection END \
+         WHERE did = $1 AND status <> 'deleting' RETURNING {COLUMNS}"
     ));
     let rows = on!(db, writer, |pool| {
         sqlx::query_as(sql).bind(did).bind(status.as_str()).bind(now).fetch_all(pool).await?
@@ -107,25 +108,43 @@ pub async fn set_status(
     Ok(only_row(rows))
 }
 
-/// Stores whether a labeler is connected. An error replaces the last one; `None` keeps it.
-pub async fn set_connected(
+/// Stores that a labeler is connected, under the id of the connection.
+pub async fn set_connected(db: &Db, did: &Did, connection: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE labelers SET connection = $2 WHERE did = $1 AND status = 'active'";
+    on!(db, writer, |pool| {
+        sqlx::query(sql).bind(did.as_str()).bind(connection).execute(pool).await.map(drop)
+    })?;
+    Ok(())
+}
+
+/// Stores that a connection has ended, or without one that an attempt failed, and an error, which replaces the last one.
+/// Does nothing when the labeler has another connection by now, which is another host's.
+pub async fn set_disconnected(
     db: &Db,
-    did: &str,
-    connected: bool,
+    did: &Did,
+    connection: Option<&str>,
     error: Option<&str>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE labelers SET is_connected = $2, last_error = coalesce($3, last_error), \
-                   last_error_at = CASE WHEN $3 IS NULL THEN last_error_at ELSE $4 END WHERE did = $1";
+    let sql = "UPDATE labelers SET connection = NULL, last_error = coalesce($3, last_error), \
+                   last_error_at = CASE WHEN $3 IS NULL THEN last_error_at ELSE $4 END \
+               WHERE did = $1 AND connection IS NOT DISTINCT FROM $2";
     on!(db, writer, |pool| {
-        sqlx::query(sql).bind(did).bind(connected).bind(error).bind(now).execute(pool).await.map(drop)
+        sqlx::query(sql)
+            .bind(did.as_str())
+            .bind(connection)
+            .bind(error)
+            .bind(now)
+            .execute(pool)
+            .await
+            .map(drop)
     })?;
     Ok(())
 }
 
 /// Marks all labelers as not connected: the host that followed them has ended.
 pub async fn disconnect_all(db: &Db) -> Result<(), StoreError> {
-    let sql = "UPDATE labelers SET is_connected = FALSE WHERE is_connected = TRUE";
+    let sql = "UPDATE labelers SET connection = NULL WHERE connection IS NOT NULL";
     on!(db, writer, |pool| sqlx::query(sql).execute(pool).await.map(drop))?;
     Ok(())
 }

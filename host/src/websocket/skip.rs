@@ -16,13 +16,15 @@ const MAX_GROWTH: u32 = 7;
 pub struct Skip {
     errors: u32,
     first_step: i64,
+    /// The metric that counts the steps.
+    counter: &'static str,
 }
 
 impl Skip {
     /// `first_step`: how far the cursor is moved first. Each further step is four times longer, because the cursor of
     /// the next valid event is unknown.
-    pub fn new(first_step: i64) -> Self {
-        Self { errors: 0, first_step }
+    pub fn new(first_step: i64, counter: &'static str) -> Self {
+        Self { errors: 0, first_step, counter }
     }
 
     /// The cursor to continue with after a connection that started at `before`, reached `cursor` and was lost; `None`
@@ -38,7 +40,7 @@ impl Skip {
         }
         let step = self.first_step << (2 * (self.errors - ERRORS_BEFORE_SKIP).min(MAX_GROWTH));
         tracing::warn!(reason, cursor = at, step, "skipping a message that ends every connection");
-        metrics::counter!("belvedere_stream_skips_total").increment(1);
+        metrics::counter!(self.counter).increment(1);
         Some(at.saturating_add(step))
     }
 }
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn skips_only_after_several_errors_without_progress() {
-        let mut skip = Skip::new(STEP);
+        let mut skip = Skip::new(STEP, "skips");
         assert_eq!(skip.after(Some(&broken()), Some(5), Some(5)), Some(5));
         assert_eq!(skip.after(Some(&broken()), Some(5), Some(5)), Some(5));
         assert_eq!(skip.after(Some(&broken()), Some(5), Some(5)), Some(5 + STEP));
@@ -69,7 +71,7 @@ mod tests {
 
     #[test]
     fn other_ends_and_a_stream_without_a_cursor_skip_nothing() {
-        let mut skip = Skip::new(STEP);
+        let mut skip = Skip::new(STEP, "skips");
         for _ in 0..9 {
             assert_eq!(skip.after(Some(&Lost::Silent), Some(5), Some(5)), Some(5));
             assert_eq!(skip.after(Some(&broken()), None, None), None);

@@ -22,6 +22,9 @@ const REMOVAL_WAIT: Duration = Duration::from_secs(5);
 /// The interval at which that is checked.
 const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
+/// Labelers that can be listed. Each takes a connection and a task.
+const MAX_LABELERS: usize = 100;
+
 #[derive(Debug, Serialize)]
 struct LabelerView {
     did: String,
@@ -67,6 +70,11 @@ struct CreateBody {
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let CreateBody { did } = request.json()?;
     let did = Did::parse_account(&did).map_err(|error| Error::bad_request(error.to_string()))?;
+    let others = labelers::list(&app.db).await?.iter().filter(|row| row.did != did.as_str()).count();
+    if others >= MAX_LABELERS {
+        let message = format!("there are {MAX_LABELERS} labelers already: delete one first");
+        return Err(Error::bad_request(message));
+    }
     match labelers::create(&app.db, &did, app.clock.now()).await? {
         Added::Exists => {}
         Added::Deleting => {

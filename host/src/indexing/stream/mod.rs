@@ -107,7 +107,7 @@ impl<C: Connect> Stream<C> {
     /// Runs until shutdown, then waits until the shards have finished.
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::new(self.timing.backoff_floor, self.timing.backoff_cap);
-        let mut skip = Skip::new(SKIP_US);
+        let mut skip = Skip::new(SKIP_US, "belvedere_stream_skips_total");
         while !self.shutdown.is_cancelled() {
             let plan = Wanted::plan(&self.tracked.borrow_and_update());
             let Some(wanted) = plan else {

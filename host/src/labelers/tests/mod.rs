@@ -1,1 +1,0 @@
-//! One subscription over an in-memory socket and tokio's paused clock.
