@@ -65,6 +65,8 @@ pub(super) struct Session<'a, Io> {
     pub(super) cursor: &'a mut Option<i64>,
     /// The kinds of refusals that are in the event log already.
     pub(super) reported: &'a mut HashSet<&'static str>,
+    /// Whether the labeler has said that the cursor is outdated.
+    pub(super) is_outdated: bool,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -184,12 +186,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
                 self.record(LabelerEvent::Refused { did: self.did.clone(), kind, reason: reason.clone() });
             }
         }
-        for (name, message) in &content.infos {
-            tracing::info!(did = %self.did, name, message, "the labeler informs");
-            if name == "OutdatedCursor" {
-                let cursor = *self.cursor;
-                self.record(LabelerEvent::CursorOutdated { did: self.did.clone(), cursor });
-            }
+        // Once for each connection: a labeler can repeat it at will.
+        if content.says_outdated && !std::mem::replace(&mut self.is_outdated, true) {
+            tracing::warn!(did = %self.did, cursor = *self.cursor, "the labeler lacks the messages after the cursor");
+            self.record(LabelerEvent::CursorOutdated { did: self.did.clone(), cursor: *self.cursor });
         }
     }
 

@@ -122,6 +122,7 @@ impl<C: Connect + Sync> Subscription<C> {
                     key,
                     cursor: &mut self.cursor,
                     reported: &mut self.reported,
+                    is_outdated: false,
                     stop: &stop,
                 };
                 let end = session.run().await;

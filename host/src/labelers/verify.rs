@@ -17,17 +17,14 @@ pub(super) struct Content {
     /// The highest number of a message with labels.
     pub(super) seq: Option<i64>,
     pub(super) refused: Refusals,
-    /// Names and texts of `#info` messages.
-    pub(super) infos: Vec<(String, String)>,
+    /// The labeler informs that it has deleted messages after the cursor.
+    pub(super) says_outdated: bool,
     /// The error after which the labeler closes the connection, and its text.
     pub(super) error: Option<(String, String)>,
 }
 
 /// What was refused, by kind: how often, and why the first time.
 pub(super) type Refusals = BTreeMap<&'static str, (u64, String)>;
-
-/// `#info` messages of a chunk that are kept.
-const MAX_INFOS: usize = 4;
 
 /// Decodes messages and checks their labels. Occupies the thread: some 100 µs for each label.
 pub(super) fn read(messages: &[Bytes], labeler: &Did, key: &PublicKey) -> Content {
@@ -55,9 +52,8 @@ pub(super) fn read(messages: &[Bytes], labeler: &Did, key: &PublicKey) -> Conten
                 }
             }
             Ok(LabelFrame::Info { name, message }) => {
-                if content.infos.len() < MAX_INFOS {
-                    content.infos.push((name, message));
-                }
+                tracing::debug!(%labeler, name, message, "the labeler informs");
+                content.says_outdated |= name == "OutdatedCursor";
             }
             Ok(LabelFrame::Error { error, message }) => {
                 content.error = Some((error, message));

@@ -13,6 +13,9 @@ use tokio_tungstenite::tungstenite::{self, Message};
 /// Limit for writing a ping or a close frame. When it is exceeded, the send buffer is full: the server does not read.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Characters of a server's reason for closing that are kept.
+const MAX_REASON_CHARS: usize = 200;
+
 /// How a connection is kept alive.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepAlive {
@@ -137,7 +140,7 @@ async fn poll_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
                 Poll::Ready(Some(Ok(Message::Close(frame)))) if frames.is_empty() => {
                     let reason = frame.map_or_else(
                         || "no reason given".to_owned(),
-                        |f| format!("{} {}", f.code, f.reason).chars().take(200).collect(),
+                        |f| shown(&format!("{} {}", f.code, f.reason)),
                     );
                     return Poll::Ready(Err(Lost::Closed(reason)));
                 }
@@ -158,6 +161,11 @@ async fn poll_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
     .await
 }
 
+/// A text of the server for the operator, short and without control characters, which PostgreSQL can't all store.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect()
+}
+
 fn lost(error: &tungstenite::Error) -> Lost {
     use tungstenite::Error::{AlreadyClosed, Capacity, ConnectionClosed, Protocol, Utf8};
     use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
@@ -168,5 +176,62 @@ fn lost(error: &tungstenite::Error) -> Lost {
         Protocol(ResetWithoutClosingHandshake) => Lost::Io(text),
         Capacity(_) | Protocol(_) | Utf8(_) => Lost::Protocol(text),
         _ => Lost::Io(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
+
+    use super::*;
+
+    const KEEP_ALIVE: KeepAlive =
+        KeepAlive { ping_after: Duration::from_secs(30), silence: Duration::from_mins(1) };
+
+    /// Both ends of a connection.
+    async fn pair() -> (Connection<tokio::io::DuplexStream>, WebSocketStream<tokio::io::DuplexStream>) {
+        let (client, server) = tokio::io::duplex(1 << 20);
+        let client = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
+        let server = WebSocketStream::from_raw_socket(server, Role::Server, None).await;
+        (Connection::new(client, KEEP_ALIVE, ChunkLimits { frames: 2, bytes: 100 }), server)
+    }
+
+    async fn read(connection: &mut Connection<tokio::io::DuplexStream>) -> Result<Vec<Bytes>, Lost> {
+        let mut frames = Vec::new();
+        connection.read_chunk(&mut frames, |bytes| bytes).await.map(|()| frames)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_pings_is_left() {
+        let (mut connection, _server) = pair().await;
+        let started = Instant::now();
+        assert_eq!(read(&mut connection).await, Err(Lost::Silent));
+        assert_eq!(started.elapsed(), KEEP_ALIVE.silence);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_caller_does_not_make_the_server_silent() {
+        let (mut connection, mut server) = pair().await;
+        server.send(Message::binary(vec![1])).await.unwrap();
+        assert_eq!(read(&mut connection).await.unwrap().len(), 1);
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        let started = Instant::now();
+        assert_eq!(read(&mut connection).await, Err(Lost::Silent));
+        assert_eq!(started.elapsed(), KEEP_ALIVE.silence, "counted from the end of the caller's work");
+    }
+
+    #[tokio::test]
+    async fn chunks_end_at_a_limit_and_frames_come_before_the_end() {
+        let (mut connection, mut server) = pair().await;
+        for size in [1, 1, 100, 1] {
+            server.send(Message::binary(vec![0; size])).await.unwrap();
+        }
+        let reason = CloseFrame { code: 1000.into(), reason: "bye\0\n".into() };
+        server.close(Some(reason)).await.unwrap();
+        let sizes = |frames: Vec<Bytes>| frames.iter().map(Bytes::len).collect::<Vec<_>>();
+        assert_eq!(sizes(read(&mut connection).await.unwrap()), [1, 1]);
+        assert_eq!(sizes(read(&mut connection).await.unwrap()), [100]);
+        assert_eq!(sizes(read(&mut connection).await.unwrap()), [1]);
+        assert_eq!(read(&mut connection).await, Err(Lost::Closed("1000 bye".to_owned())));
     }
 }
