@@ -14,7 +14,8 @@ pub struct LabelerRow {
     pub status: LabelerStatus,
     /// The number of the last message whose labels are stored; `None` before the first.
     pub cursor: Option<i64>,
-    pub is_connected: bool,
+    /// The id of the open connection.
+    pub connection: Option<String>,
     pub last_error: Option<String>,
     pub last_error_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -60,7 +61,7 @@ pub enum Added {
     Deleting,
 }
 
-const COLUMNS: &str = "did, status, cursor, connection IS NOT NULL AS is_connected, last_error, last_error_at, created_at, updated_at";
+const COLUMNS: &str = "did, status, cursor, connection, last_error, last_error_at, created_at, updated_at";
 
 /// All labelers, also those that are being deleted, oldest first.
 pub async fn list(db: &Db) -> Result<Vec<LabelerRow>, StoreError> {

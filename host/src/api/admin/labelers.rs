@@ -45,7 +45,7 @@ impl From<LabelerRow> for LabelerView {
             did: row.did,
             status: row.status.as_str(),
             cursor: row.cursor,
-            connected: row.is_connected,
+            connected: row.connection.is_some(),
             last_error: row.last_error,
             last_error_at: row.last_error_at,
             created_at: row.created_at,

@@ -159,25 +159,25 @@ on_both! {
             labelers::set_disconnected(&db, &labeler, connection, error, Timestamp(at)).await.unwrap();
         };
         labelers::set_connected(&db, &labeler, "a").await.unwrap();
-        assert_eq!((row().await.is_connected, row().await.last_error), (true, None));
+        assert_eq!((row().await.connection.is_some(), row().await.last_error), (true, None));
         ended(None, Some("of an attempt before"), 5).await;
         ended(Some("b"), Some("of a host that hung"), 5).await;
-        assert_eq!((row().await.is_connected, row().await.last_error), (true, None));
+        assert_eq!((row().await.connection.is_some(), row().await.last_error), (true, None));
         ended(Some("a"), Some("gone"), 6).await;
-        assert!(!row().await.is_connected);
+        assert!(!row().await.connection.is_some());
         labelers::set_connected(&db, &labeler, "c").await.unwrap();
         ended(Some("c"), None, 7).await;
         let now = row().await;
         assert_eq!((now.last_error.as_deref(), now.last_error_at), (Some("gone"), Some(Timestamp(6))));
         labelers::set_connected(&db, &labeler, "d").await.unwrap();
         labelers::set_status(&db, LABELER, LabelerStatus::Paused, Timestamp(8)).await.unwrap().unwrap();
-        assert!(!row().await.is_connected);
+        assert!(!row().await.connection.is_some());
         labelers::set_connected(&db, &labeler, "e").await.unwrap();
-        assert!(!row().await.is_connected, "paused in the meantime");
+        assert!(!row().await.connection.is_some(), "paused in the meantime");
         labelers::set_status(&db, LABELER, LabelerStatus::Active, Timestamp(8)).await.unwrap().unwrap();
         labelers::set_connected(&db, &labeler, "f").await.unwrap();
         labelers::disconnect_all(&db).await.unwrap();
-        assert!(!row().await.is_connected);
+        assert!(!row().await.connection.is_some());
     }
 
     async fn only_labels_that_expired_long_ago_are_removed(db) {
