@@ -164,20 +164,20 @@ on_both! {
         ended(Some("b"), Some("of a host that hung"), 5).await;
         assert_eq!((row().await.connection.is_some(), row().await.last_error), (true, None));
         ended(Some("a"), Some("gone"), 6).await;
-        assert!(!row().await.connection.is_some());
+        assert!(row().await.connection.is_none());
         labelers::set_connected(&db, &labeler, "c").await.unwrap();
         ended(Some("c"), None, 7).await;
         let now = row().await;
         assert_eq!((now.last_error.as_deref(), now.last_error_at), (Some("gone"), Some(Timestamp(6))));
         labelers::set_connected(&db, &labeler, "d").await.unwrap();
         labelers::set_status(&db, LABELER, LabelerStatus::Paused, Timestamp(8)).await.unwrap().unwrap();
-        assert!(!row().await.connection.is_some());
+        assert!(row().await.connection.is_none());
         labelers::set_connected(&db, &labeler, "e").await.unwrap();
-        assert!(!row().await.connection.is_some(), "paused in the meantime");
+        assert!(row().await.connection.is_none(), "paused in the meantime");
         labelers::set_status(&db, LABELER, LabelerStatus::Active, Timestamp(8)).await.unwrap().unwrap();
         labelers::set_connected(&db, &labeler, "f").await.unwrap();
         labelers::disconnect_all(&db).await.unwrap();
-        assert!(!row().await.connection.is_some());
+        assert!(row().await.connection.is_none());
     }
 
     async fn only_labels_that_expired_long_ago_are_removed(db) {
