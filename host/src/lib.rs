@@ -5,6 +5,7 @@
 
 mod clock; // the only source of the current time
 mod random; // the only source of randomness
+mod backoff; // waits between attempts
 mod error_text; // formats errors for logs
 mod files; // writes files whole, also beside other processes
 mod reloadable; // values that are read often and reloaded from the store
@@ -14,6 +15,7 @@ mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O
 mod crypto; // keys, signatures, sealing, hashing; no I/O
 mod trigger; // script ids and what triggers a script; no I/O
 mod net; // the only outbound client; refuses private addresses
+mod websocket; // client connections over WebSocket, with pings
 mod http; // the HTTP server, without domain knowledge
 mod query; // query arguments: filters, orders, paths, cursors, page sizes; no I/O
 mod config; // the environment, read once
@@ -35,6 +37,7 @@ mod repos; // writes to a repo and to the index together; linked repos, whose ow
 mod scripts; // the Lua engine
 mod access; // authentication and permissions of callers
 mod event_scripts; // scripts that run on record and label events
+mod labelers; // follows labelers and stores their labels
 mod worker; // runs background jobs
 mod app; // the application state, built from its parts at startup
 mod methods; // answers XRPC calls: by a script, built in, or through the method's authority

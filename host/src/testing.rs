@@ -11,11 +11,11 @@ pub mod fair_share {
 }
 pub mod atproto {
     pub use crate::atproto::{
-        Did, LexiconDoc, Nsid, RecordKey, RecordUri, RepoCar, Tid, blobs, record, scope,
+        Did, LexiconDoc, Nsid, RecordKey, RecordUri, RepoCar, Tid, blobs, labels, record, scope,
     };
 }
 pub mod crypto {
-    pub use crate::crypto::{Algorithm, HighS, PrivateKey, SealingKey, dpop, jwk, jws, sha256};
+    pub use crate::crypto::{Algorithm, HighS, PrivateKey, PublicKey, SealingKey, dpop, jwk, jws, sha256};
 }
 pub mod trigger {
     pub use crate::trigger::Trigger;

@@ -23,6 +23,7 @@ mod full_disk;
 mod health;
 mod http;
 mod invalid_records;
+mod labelers;
 mod linked_repos;
 mod lost_connections;
 mod metering;

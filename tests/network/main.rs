@@ -16,6 +16,7 @@ mod crash;
 mod database;
 mod docs;
 mod index;
+mod labelers;
 mod lexicons;
 mod network;
 mod node;

@@ -7,6 +7,7 @@ pub mod dns;
 mod frames;
 pub mod http_client;
 pub mod jetstream;
+pub mod labeler;
 mod pages;
 pub mod postgres;
 pub mod repos;

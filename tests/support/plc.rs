@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::crypto::{Algorithm, PrivateKey};
+use belvedere::testing::crypto::{Algorithm, PrivateKey, PublicKey};
 use belvedere::testing::random::Random;
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -63,6 +63,17 @@ impl Plc {
         let document = documents.entry(did.to_owned()).or_insert_with(|| json!({ "id": did }));
         document["service"] = json!([{ "id": "#atproto_pds", "type": "AtprotoPersonalDataServer",
             "serviceEndpoint": pds }]);
+    }
+
+    /// Sets the address and the key of a labeler.
+    pub fn labeler(&self, did: &str, endpoint: &str, key: &PublicKey) {
+        let document = json!({
+            "id": did,
+            "verificationMethod": [{ "id": format!("{did}#atproto_label"), "type": "Multikey", "controller": did,
+                "publicKeyMultibase": key.to_multikey() }],
+            "service": [{ "id": "#atproto_labeler", "type": "AtprotoLabeler", "serviceEndpoint": endpoint }],
+        });
+        self.documents.lock().expect("no test panics here").insert(did.to_owned(), document);
     }
 
     /// Creates an account with a did:web that this server serves, and a new key.

@@ -36,6 +36,8 @@ struct Checks {
     database: Check,
     migrations: Check,
     stream: Check,
+    /// Never failed: labels that are stored stay in force.
+    labelers: Check,
     /// Failed while the server finishes its last requests before a shutdown.
     accepting: Check,
 }
@@ -71,6 +73,7 @@ pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error>
         database: found.database.into(),
         migrations: found.migrations.into(),
         stream: stream(&app),
+        labelers: labelers(&app),
         accepting,
     };
     let ready =
@@ -97,4 +100,19 @@ fn stream(app: &App) -> Check {
             Check::failed(format!("not connected to a Jetstream server since {since}"))
         }
     }
+}
+
+fn labelers(app: &App) -> Check {
+    let status = app.labelers.status();
+    if !status.leading {
+        return Check::ok_with("another host follows the labelers");
+    }
+    let missing = status.active.saturating_sub(status.connected);
+    if missing == 0 {
+        return Check::OK;
+    }
+    Check::ok_with(format!(
+        "{missing} of {} labelers are not connected; GET /admin/labelers says why",
+        status.active
+    ))
 }

@@ -144,6 +144,11 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/oauth/instance-key/rotate", P::SettingsManage, admin::oauth::instance_key::rotate),
         Route::admin(DELETE, "/admin/oauth/instance-key/{kid}", P::SettingsManage, admin::oauth::instance_key::delete),
 
+        Route::admin(GET, "/admin/labelers", P::LabelersRead, admin::labelers::list),
+        Route::admin(POST, "/admin/labelers", P::LabelersCreate, admin::labelers::create),
+        Route::admin(PATCH, "/admin/labelers/{did}", P::LabelersCreate, admin::labelers::update),
+        Route::admin(DELETE, "/admin/labelers/{did}", P::LabelersDelete, admin::labelers::delete),
+
         Route::admin(GET, "/admin/domains", P::SettingsManage, admin::domains::list),
         Route::admin(POST, "/admin/domains", P::SettingsManage, admin::domains::create),
         Route::admin(DELETE, "/admin/domains/{id}", P::SettingsManage, admin::domains::delete),

@@ -35,6 +35,8 @@ pub enum Topic {
     /// Admin users, their permissions, and their API keys.
     Admins,
     Lexicons,
+    /// Which labelers are followed.
+    Labelers,
     Scripts,
     /// One script, by its trigger.
     Script(String),
@@ -47,11 +49,12 @@ pub enum Topic {
 
 impl Topic {
     /// The topics that are reloaded as a whole.
-    const EVERYTHING: [Self; 7] = [
+    const EVERYTHING: [Self; 8] = [
         Self::ApiClients,
         Self::Domains,
         Self::Admins,
         Self::Lexicons,
+        Self::Labelers,
         Self::Scripts,
         Self::ScriptVariables,
         Self::Settings,
@@ -82,6 +85,7 @@ impl fmt::Display for Topic {
             Self::Domains => "domains",
             Self::Admins => "admins",
             Self::Lexicons => "lexicons",
+            Self::Labelers => "labelers",
             Self::Scripts => "scripts",
             Self::Script(trigger) => return write!(f, "script {trigger}"),
             Self::ScriptVariables => "script-variables",
@@ -126,6 +130,10 @@ impl App {
                 Ok(())
             }
             Topic::Lexicons => self.registry.reload(db).await,
+            Topic::Labelers => {
+                self.labelers.wake();
+                Ok(())
+            }
             Topic::Scripts => self.scripting.runtime.library.reload(&self.scripting.runtime.engine, db).await,
             Topic::Script(trigger) => {
                 self.scripting.runtime.library.reload_one(&self.scripting.runtime.engine, db, trigger).await

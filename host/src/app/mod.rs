@@ -25,6 +25,7 @@ use crate::events::EventLog;
 use crate::indexing::{self, Observer, RecordChecker, StreamHandle};
 use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
+use crate::labelers::{self, Labelers};
 use crate::lexicons::Registry;
 use crate::lifecycle::Lifecycle;
 use crate::network_lexicons::{self, NetworkLexicons};
@@ -82,6 +83,8 @@ pub struct App {
     pub backfills: Backfills,
     /// Their progress, for those who follow it.
     pub backfill_feeds: Feeds,
+    /// Which labelers are followed, and how many are connected.
+    pub labelers: Labelers,
     /// Checks the records that backfills read.
     record_checker: Arc<RecordChecker>,
     /// Work that a request began and that outlives its answer; shutdown waits for it.
@@ -192,6 +195,7 @@ impl App {
             stream,
             backfills,
             backfill_feeds,
+            labelers: Labelers::default(),
             record_checker,
             tasks,
             lifecycle,
@@ -205,7 +209,7 @@ impl App {
         Ok(app)
     }
 
-    /// Starts the workers of background jobs and backfills, which run until the server drains.
+    /// Starts the workers of background jobs and backfills and the supervisor of labelers, which run until the server drains.
     pub fn start_workers(&self) {
         let workers = self.scripting.workers(self);
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
@@ -223,6 +227,17 @@ impl App {
             relay_url: self.config.indexing.relay_url.clone(),
         };
         backfill::start(self.backfills.clone(), deps, &self.tasks, &self.lifecycle.drain);
+        let deps = labelers::Deps {
+            db: self.db.clone(),
+            net: self.outbound.net.clone(),
+            resolver: self.outbound.resolver.clone(),
+            scripts: self.scripting.events.clone(),
+            events: self.events.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            verifying: labelers::Deps::places(),
+        };
+        labelers::start(self.labelers.clone(), deps, &self.tasks, &self.lifecycle.drain);
     }
 
     /// Starts periodic work, which runs until the server drains.

@@ -5,6 +5,7 @@
 pub mod blobs;
 pub mod did;
 mod json;
+pub mod labels;
 pub mod lexicon;
 pub mod record;
 pub mod record_uri;

@@ -23,8 +23,7 @@ use crate::store::lease::Lease;
 /// once. A job stops within a second.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Interval between two attempts to take the lease that another host holds, and before a job that broke off is taken
-/// up again.
+/// Interval before a job that broke off is taken up again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Starts the worker. When `drain` is cancelled, the running job stops; the next start continues it.
@@ -42,20 +41,10 @@ struct Worker {
 impl Worker {
     async fn work(self) {
         let mut lease = Lease::of_backfills(&self.deps.db);
-        while !self.drain.is_cancelled() {
-            match lease.take(self.deps.clock.now()).await {
-                Ok(Some(term)) => {
-                    let db = lease.fenced(&self.deps.db, term);
-                    let deps = Deps { db, ..self.deps.clone() };
-                    let (backfills, drain) = (self.backfills.clone(), self.drain.clone());
-                    Self { backfills, deps, drain }.work_with(&mut lease).await;
-                }
-                Ok(None) => self.pause().await,
-                Err(error) => {
-                    tracing::warn!(%error, "can't take the lease of backfills");
-                    self.pause().await;
-                }
-            }
+        while let Some(term) = lease.acquire("backfills", &self.deps.clock, &self.drain).await {
+            let deps = Deps { db: lease.fenced(&self.deps.db, term), ..self.deps.clone() };
+            let (backfills, drain) = (self.backfills.clone(), self.drain.clone());
+            Self { backfills, deps, drain }.work_with(&mut lease).await;
         }
         lease.release().await;
     }

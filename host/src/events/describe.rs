@@ -302,6 +302,7 @@ impl Event {
             Self::JetstreamDisconnected { reason } => {
                 row("jetstream.disconnected", Warn, None, None, json!({ "reason": reason }))
             }
+            Self::Labeler(event) => event.describe(),
             Self::JetstreamGap { url, cursor, resumed_at } => {
                 let detail = json!({ "url": url, "cursor": cursor, "resumed_at": resumed_at });
                 row("jetstream.gap", Warn, None, None, detail)

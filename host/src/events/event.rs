@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::labelers::LabelerEvent;
 use super::network_lexicons::NetworkLexiconEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
@@ -374,6 +375,7 @@ pub enum Event {
         cursor: String,
         resumed_at: String,
     },
+    Labeler(LabelerEvent),
 }
 
 /// A failed run of a script. The script's caller receives only one of two fixed texts.

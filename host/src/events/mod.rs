@@ -3,12 +3,14 @@
 
 mod describe;
 mod event;
+mod labelers;
 mod log;
 mod network_lexicons;
 mod query;
 pub mod redact;
 
 pub use event::{Event, ScriptError};
+pub use labelers::LabelerEvent;
 pub use log::EventLog;
 pub use network_lexicons::{NetworkLexiconChange, NetworkLexiconEvent};
 pub use query::{EventQuery, InvalidEventQuery};

@@ -14,6 +14,8 @@ pub struct DidDocument {
     pds: Option<String>,
     handle: Option<String>,
     signing_key: Option<PublicKey>,
+    labeler: Option<String>,
+    label_key: Option<PublicKey>,
 }
 
 impl DidDocument {
@@ -28,7 +30,9 @@ impl DidDocument {
         Ok(Self {
             pds: service(did, document, "atproto_pds", "AtprotoPersonalDataServer"),
             handle: handle(document),
-            signing_key: signing_key(did, document),
+            signing_key: key(did, document, "atproto"),
+            labeler: service(did, document, "atproto_labeler", "AtprotoLabeler"),
+            label_key: key(did, document, "atproto_label"),
             did: did.clone(),
         })
     }
@@ -50,6 +54,16 @@ impl DidDocument {
     /// The key of the `#atproto` verification method.
     pub fn signing_key(&self) -> Option<&PublicKey> {
         self.signing_key.as_ref()
+    }
+
+    /// Origin of the account's labeler, without a trailing slash.
+    pub fn labeler(&self) -> Option<&str> {
+        self.labeler.as_deref()
+    }
+
+    /// The key of the `#atproto_label` verification method, which signs the account's labels.
+    pub fn label_key(&self) -> Option<&PublicKey> {
+        self.label_key.as_ref()
     }
 }
 
@@ -91,8 +105,8 @@ fn handle(document: &Value) -> Option<String> {
     Handle::try_from(handle).is_ok().then(|| handle.to_ascii_lowercase())
 }
 
-fn signing_key(did: &Did, document: &Value) -> Option<PublicKey> {
-    let method = entries(did, document, "verificationMethod", "atproto").next()?;
+fn key(did: &Did, document: &Value, fragment: &str) -> Option<PublicKey> {
+    let method = entries(did, document, "verificationMethod", fragment).next()?;
     let text = method.get("publicKeyMultibase")?.as_str()?;
     match method.get("type")?.as_str()? {
         "Multikey" => PublicKey::from_multikey(text).ok(),
@@ -128,7 +142,9 @@ mod tests {
             "verificationMethod": [
                 {"id": "did:plc:abc#other", "type": "Multikey", "publicKeyMultibase": "zJunk"},
                 {"id": "did:plc:abc#atproto", "type": "Multikey", "controller": "did:plc:abc",
-                 "publicKeyMultibase": key(Algorithm::Es256k).to_multikey()}
+                 "publicKeyMultibase": public_key(Algorithm::Es256k).to_multikey()},
+                {"id": "#atproto_label", "type": "Multikey", "controller": "did:plc:abc",
+                 "publicKeyMultibase": public_key(Algorithm::Es256).to_multikey()}
             ],
             "service": [
                 {"id": "#atproto_labeler", "type": "AtprotoLabeler", "serviceEndpoint": "https://labels.test"},
@@ -137,17 +153,33 @@ mod tests {
         })
     }
 
-    fn key(algorithm: Algorithm) -> PublicKey {
+    fn public_key(algorithm: Algorithm) -> PublicKey {
         PrivateKey::generate(algorithm, &Random::seeded(3)).public()
     }
 
     #[test]
-    fn reads_pds_handle_and_signing_key() {
+    fn reads_services_handle_and_keys() {
         let document = parse(&full());
         assert_eq!(document.did(), &did());
         assert_eq!(document.pds(), Some("https://pds.test:8443"));
         assert_eq!(document.handle(), Some("alice.test"));
-        assert_eq!(document.signing_key(), Some(&key(Algorithm::Es256k)));
+        assert_eq!(document.signing_key(), Some(&public_key(Algorithm::Es256k)));
+        assert_eq!(document.labeler(), Some("https://labels.test"));
+        assert_eq!(document.label_key(), Some(&public_key(Algorithm::Es256)));
+    }
+
+    #[test]
+    fn an_account_is_a_labeler_only_by_its_own_entries() {
+        let mut document = full();
+        document["service"][0]["type"] = "AtprotoPersonalDataServer".into();
+        document["verificationMethod"][2]["id"] = "#label".into();
+        let document = parse(&document);
+        assert_eq!(
+            (document.labeler(), document.label_key()),
+            (None, None),
+            "neither the PDS nor another key"
+        );
+        assert!(document.pds().is_some() && document.signing_key().is_some());
     }
 
     #[test]
@@ -194,7 +226,7 @@ mod tests {
             (Algorithm::Es256, "EcdsaSecp256r1VerificationKey2019"),
             (Algorithm::Es256k, "EcdsaSecp256k1VerificationKey2019"),
         ] {
-            let key = key(algorithm);
+            let key = public_key(algorithm);
             let multikey = bs58::decode(&key.to_multikey()[1..]).into_vec().unwrap();
             let bare = format!("z{}", bs58::encode(&multikey[2..]).into_string());
             let mut document = full();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::atproto::RecordUri;
+use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::random::Random;
 use crate::store::index::{AccountChange, ApplyReport, Batch, Change, RejectedUpsert, StreamCursor};
@@ -20,7 +21,6 @@ use super::message::CURSOR_SOURCE;
 use super::notice::{Notice, Observer};
 use super::settings::Timing;
 use super::status::LiveStatus;
-use super::stream::Backoff;
 use super::throttle::Throttle;
 
 /// The store that batches are committed to, or a model of it in tests.

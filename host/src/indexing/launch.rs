@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::lexicons::{Followed, Registry};
 use crate::random::Random;
 use crate::store::Db;
+use crate::websocket::{Connect, Direct};
 
 use super::commit::{Committer, Sink};
 use super::handle::{StreamHandle, Tasks};
@@ -17,7 +18,7 @@ use super::reader::Reader;
 use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;
 use super::status::{EndGuard, LiveStatus};
-use super::stream::{Connect, Network};
+use super::stream::MAX_MESSAGE_BYTES;
 use super::writer::{WRITER_QUEUE, Writer, WriterHandle};
 
 /// What the stream needs from the rest of the server.
@@ -47,7 +48,8 @@ impl std::fmt::Debug for Deps {
 /// unreachable.
 pub fn start(deps: Deps) -> StreamHandle {
     let Deps { db, tracked, observer, registry, scripts, clock, random, config, shutdown } = deps;
-    launch(db, Network, tracked, observer, registry, scripts, clock, random, config, shutdown)
+    let direct = Direct { max_message_bytes: MAX_MESSAGE_BYTES };
+    launch(db, direct, tracked, observer, registry, scripts, clock, random, config, shutdown)
 }
 
 #[expect(clippy::too_many_arguments, reason = "called here and by the tests only, with named values")]

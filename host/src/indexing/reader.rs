@@ -10,10 +10,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::lexicons::{Followed, Registry};
 use crate::random::Random;
 use crate::store::lease::{Lease, Term};
+use crate::websocket::Connect;
 
 use super::apply::Applier;
 use super::commit::Sink;
@@ -24,7 +26,7 @@ use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;
 use super::shard::Shards;
 use super::status::LiveStatus;
-use super::stream::{Backoff, Connect, Context, Stream, endpoints};
+use super::stream::{Context, Stream, endpoints};
 
 /// More shards than this only wait for the writer.
 const MAX_SHARDS: usize = 8;

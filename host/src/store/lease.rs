@@ -1,5 +1,5 @@
-//! Grants leases: of the stream, so that one host at a time follows it, of backfills, so that one runs them, and of
-//! upkeep, so that one refreshes the lexicons of the network and validates records again.
+//! Grants leases: of the stream and of the labelers, so that one host at a time follows them, of backfills, so that
+//! one runs them, and of upkeep, so that one refreshes the lexicons of the network and validates records again.
 //! Whoever takes a lease for other work gives it a purpose here, and writes with the handle of [`Lease::fenced`].
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
@@ -13,7 +13,9 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Timestamp};
 
 use super::dedicated_connection::DedicatedConnection;
 use super::fence::Fence;
@@ -29,15 +31,17 @@ enum Purpose {
     Stream,
     Backfills,
     Upkeep,
+    Labelers,
 }
 
 impl Purpose {
-    /// The advisory lock: ASCII of "jetlease", "bfllease" and "upklease".
+    /// The advisory lock: ASCII of "jetlease", "bfllease", "upklease" and "lbllease".
     fn lock(self) -> i64 {
         match self {
             Self::Stream => 0x6a65_746c_6561_7365,
             Self::Backfills => 0x6266_6c6c_6561_7365,
             Self::Upkeep => 0x7570_6b6c_6561_7365,
+            Self::Labelers => 0x6c62_6c6c_6561_7365,
         }
     }
 
@@ -47,12 +51,16 @@ impl Purpose {
             Self::Stream => TERM_SOURCE,
             Self::Backfills => "backfill lease",
             Self::Upkeep => "upkeep lease",
+            Self::Labelers => "labeler lease",
         }
     }
 }
 
 /// Time limit for taking the lease, which waits for a running commit of the previous term.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval between two attempts to take a lease that another host holds.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A lease lapses when its holder has sent nothing for this time: five pings
 /// ([`super::dedicated_connection::DedicatedConnection::next`]). A holder that is only slow loses nothing but the lease.
@@ -122,6 +130,11 @@ impl Lease {
         Self::with_purpose(db, Purpose::Upkeep)
     }
 
+    /// The lease of the labelers, not taken yet.
+    pub fn of_labelers(db: &Db) -> Self {
+        Self::with_purpose(db, Purpose::Labelers)
+    }
+
     fn with_purpose(db: &Db, purpose: Purpose) -> Self {
         match db {
             Db::Sqlite(_) => Self::alone(),
@@ -161,6 +174,19 @@ impl Lease {
                 Db::Postgres(Postgres { fence: Some(fence), ..db.clone() })
             }
             _ => db.clone(),
+        }
+    }
+
+    /// Takes the lease, and waits while another host has it or the database fails. `None` when `stop` is cancelled. Must
+    /// not be called while holding the lease. `what` names the lease in the log.
+    pub async fn acquire(&mut self, what: &str, clock: &Clock, stop: &CancellationToken) -> Option<Term> {
+        loop {
+            match stop.run_until_cancelled(self.take(clock.now())).await? {
+                Ok(Some(term)) => return Some(term),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "can't take the lease of {what}"),
+            }
+            stop.run_until_cancelled(tokio::time::sleep(RETRY_INTERVAL)).await?;
         }
     }
 

@@ -30,6 +30,7 @@ pub mod instance_keys;
 pub mod instance_oauth_keys;
 mod intern;
 pub mod jobs;
+pub mod labelers;
 pub mod labels;
 pub mod lease;
 pub mod lexicons;

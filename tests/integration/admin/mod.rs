@@ -5,6 +5,7 @@ mod domains;
 mod events;
 mod instance_key;
 mod jobs;
+mod labelers;
 mod lexicons;
 mod network_lexicons;
 mod permissions;

@@ -8,6 +8,7 @@ pub mod domains;
 pub mod events;
 pub mod feature_flags;
 pub mod jobs;
+pub mod labelers;
 pub mod lexicons;
 pub mod linked_repos;
 pub mod network_lexicons;

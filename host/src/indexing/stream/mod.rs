@@ -1,12 +1,9 @@
 //! The Jetstream client: keeps one subscription open, on one of several servers.
 
 pub(super) mod address;
-mod backoff;
-mod connect;
 mod inflate;
 mod servers;
 mod session;
-mod skip;
 mod wanted;
 
 #[cfg(test)]
@@ -20,26 +17,28 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use crate::backoff::Backoff;
 use crate::lexicons::Followed;
 use crate::random::Random;
+use crate::websocket::{ChunkLimits, Connect, Connection, KeepAlive, Skip};
 
-use super::intake::Intake;
+use super::intake::{CHUNK_BYTES, CHUNK_FRAMES, Intake};
 use super::notice::{Notice, Observer};
 use super::settings::{StreamConfig, Timing};
 use super::status::LiveStatus;
 
-pub(super) use backoff::Backoff;
-pub(super) use connect::{Connect, Network};
 pub(super) use inflate::Inflate;
 
 use servers::Servers;
 use session::{End, Session};
-use skip::Skip;
 use wanted::Wanted;
 
 /// Largest message accepted, in bytes. A record has at most 1 MiB; its frame stays well below this limit even as JSON
 /// with every character escaped.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// How far a message that ends every connection is skipped first. The longest step is about four and a half hours.
+const SKIP_US: i64 = 1_000_000;
 
 /// When the first event is this much newer than the cursor, the server no longer had the events in between. (Or there
 /// were none for so long, which does not happen on the public network.)
@@ -108,7 +107,7 @@ impl<C: Connect> Stream<C> {
     /// Runs until shutdown, then waits until the shards have finished.
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::new(self.timing.backoff_floor, self.timing.backoff_cap);
-        let mut skip = Skip::default();
+        let mut skip = Skip::new(SKIP_US, "belvedere_stream_skips_total");
         while !self.shutdown.is_cancelled() {
             let plan = Wanted::plan(&self.tracked.borrow_and_update());
             let Some(wanted) = plan else {
@@ -136,7 +135,7 @@ impl<C: Connect> Stream<C> {
                 _ => {}
             }
             self.live_status.disconnected();
-            self.cursor = skip.after(&end, before, self.cursor);
+            self.cursor = skip.after(end.lost(), before, self.cursor);
             if healthy {
                 // Most likely the server restarts or a route changed, so try the same server again first.
                 backoff.reset();
@@ -194,8 +193,10 @@ impl<C: Connect> Stream<C> {
         );
         self.observer.notice(Notice::Connected { url: redacted_url.clone() });
 
+        let keep_alive = KeepAlive { ping_after: self.timing.ping_after, silence: self.timing.silence };
+        let limits = ChunkLimits { frames: CHUNK_FRAMES, bytes: CHUNK_BYTES };
         let session = Session {
-            socket,
+            connection: Connection::new(socket, keep_alive, limits),
             intake: &mut self.intake,
             inflate: self.inflate.as_mut(),
             tracked: &mut self.tracked,

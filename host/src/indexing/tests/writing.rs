@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Timestamp};
 use crate::indexing::launch::launch;
 use crate::indexing::settings::Timing;
-use crate::indexing::stream::Connect;
 use crate::indexing::testing::{FakeStore, Recorder, delete};
 use crate::indexing::writer::WriterClosed;
 use crate::indexing::{NoScripts, Stall, StreamConfig, StreamHandle};
 use crate::random::Random;
+use crate::websocket::Connect;
 
 use super::nsids;
 

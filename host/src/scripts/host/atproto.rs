@@ -12,6 +12,7 @@ use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{blobs, fault, json, repo};
+use crate::atproto::labels::is_subject;
 use crate::atproto::record::MAX_RECORD_BYTES;
 use crate::atproto::{Cid, Did};
 use crate::identity::DidDocument;
@@ -109,14 +110,6 @@ async fn labels(state: &mut RunState, uris: Vec<String>) -> Result<Vec<u8>, Faul
         })
         .collect();
     Ok(Value::Object(answer).to_string().into_bytes())
-}
-
-/// Whether `uri` has the form of a subject of labels: a DID or an AT URI.
-fn is_subject(uri: &str) -> bool {
-    let authority = uri.strip_prefix("at://").map_or(uri, |rest| rest.split('/').next().unwrap_or_default());
-    Did::is_valid(authority)
-        && !uri.contains(['\0', ' '])
-        && uri.len() <= crate::atproto::record::MAX_REF_BYTES
 }
 
 async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob, Fault> {
