@@ -41,11 +41,13 @@ pub enum Topic {
     Settings,
     /// DID documents. They also expire by themselves.
     Identities(Vec<Did>),
+    /// The identity of the instance itself, and its services.
+    ServiceIdentity,
 }
 
 impl Topic {
     /// The topics that are reloaded as a whole.
-    const EVERYTHING: [Self; 7] = [
+    const EVERYTHING: [Self; 8] = [
         Self::ApiClients,
         Self::Domains,
         Self::Admins,
@@ -53,6 +55,7 @@ impl Topic {
         Self::Scripts,
         Self::ScriptVariables,
         Self::Settings,
+        Self::ServiceIdentity,
     ];
 
     /// `None` for a topic of another version of this program.
@@ -84,6 +87,7 @@ impl fmt::Display for Topic {
             Self::Script(trigger) => return write!(f, "script {trigger}"),
             Self::ScriptVariables => "script-variables",
             Self::Settings => "settings",
+            Self::ServiceIdentity => "service-identity",
             Self::Identities(dids) => {
                 f.write_str("identities")?;
                 return dids.iter().try_for_each(|did| write!(f, " {did}"));
@@ -140,6 +144,7 @@ impl App {
                 };
                 self.settings.reload(db, derive).await
             }
+            Topic::ServiceIdentity => self.service_identity.reload(db, &self.sealing).await,
             Topic::Identities(dids) => {
                 for did in dids {
                     self.outbound.resolver.invalidate(did).await;

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::Deserialize;
 
 use crate::clock::Timestamp;
 use crate::identity::IdentityError;
-use crate::net::{FetchedResponse, NetError};
+use crate::net::{FetchedResponse, NetError, retry_after};
 
 /// Longest wait that a server can ask for, and longest cooldown of a host.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
@@ -18,10 +17,6 @@ const RATE_LIMIT_WAIT: Duration = Duration::from_secs(5);
 
 /// Answers of 429 to the same repo, after each of which its host cools down.
 const MAX_RATE_LIMITED: u32 = 10;
-
-/// Values of `RateLimit-Reset` from here on are unix seconds, as atproto servers send; smaller ones are seconds from
-/// now, as the IETF draft defines.
-const FIRST_UNIX_RESET: i64 = 1_000_000_000;
 
 /// Characters of an error that are kept for the list of errors.
 const MAX_TEXT_CHARS: usize = 220;
@@ -174,7 +169,7 @@ impl Failure {
         let named = [error, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
         let mut failure = Self::new(kind, format!("{} {}", response.status, named.join(": ")).trim_end());
         if kind.is_retryable() {
-            failure.wait = wait(&response.headers, now);
+            failure.wait = retry_after(&response.headers, now).map(|wait| wait.min(MAX_WAIT));
         }
         if kind == ErrorKind::RateLimited {
             failure.wait = failure.wait.or(Some(RATE_LIMIT_WAIT));
@@ -210,26 +205,12 @@ fn of_status(status: StatusCode) -> ErrorKind {
     }
 }
 
-/// How long a server asks to wait: `RateLimit-Reset`, else `Retry-After` in seconds or as a date (RFC 9110 §10.2.3).
-fn wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let until = |at: i64| at.saturating_sub(now.as_seconds());
-    let reset = text("ratelimit-reset").and_then(|value| value.parse().ok());
-    let reset = reset.map(|value: i64| if value >= FIRST_UNIX_RESET { until(value) } else { value });
-    let seconds = reset.or_else(|| {
-        let value = text(RETRY_AFTER.as_str())?;
-        let date = || jiff::fmt::rfc2822::parse(value).ok().map(|date| until(date.timestamp().as_second()));
-        value.parse().ok().or_else(date)
-    })?;
-    let seconds = u64::try_from(seconds.max(1)).unwrap_or(1);
-    Some(Duration::from_secs(seconds).min(MAX_WAIT))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
+    use http::HeaderMap;
 
     use super::*;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::service_identity::ServiceIdentityEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
 /// An event. `actor` is the DID of the acting user.
@@ -281,6 +282,7 @@ pub enum Event {
         fragment: Option<String>,
         reason: String,
     },
+    ServiceIdentity(ServiceIdentityEvent),
 
     /// `actor` is `None` when the server created the job itself.
     BackfillStarted {

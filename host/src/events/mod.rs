@@ -6,7 +6,9 @@ mod event;
 mod log;
 mod query;
 pub mod redact;
+mod service_identity;
 
 pub use event::{Event, ScriptError};
 pub use log::EventLog;
 pub use query::{EventQuery, InvalidEventQuery};
+pub use service_identity::ServiceIdentityEvent;

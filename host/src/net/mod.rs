@@ -10,6 +10,7 @@ mod follow;
 mod guard;
 mod own_listeners;
 mod policy;
+mod retry_after;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -27,6 +28,7 @@ use url::{Host, Url};
 
 use self::dns::{Dns, ReqwestDns};
 pub use self::policy::OutboundPolicy;
+pub use self::retry_after::retry_after;
 use self::policy::{AddressCheck, ChosenBy, Route, redacted};
 use crate::error_text;
 

@@ -47,11 +47,14 @@ pub mod script_variables;
 pub mod scripts;
 pub mod search;
 pub mod server_lock;
+pub mod service_entries;
+pub mod service_identity;
 pub mod settings;
 mod sqlite;
 mod types;
 pub mod used_proofs;
 pub mod users;
+pub mod verification_methods;
 pub mod web_sessions;
 
 #[cfg(test)]
