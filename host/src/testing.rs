@@ -13,7 +13,7 @@ pub mod atproto {
     pub use crate::atproto::{Did, LexiconDoc, Nsid, RecordKey, RecordUri, Tid, blobs, record, scope};
 }
 pub mod crypto {
-    pub use crate::crypto::{Algorithm, HighS, PrivateKey, SealingKey, dpop, jwk, jws, sha256};
+    pub use crate::crypto::{Algorithm, HighS, PrivateKey, PublicKey, SealingKey, dpop, jwk, jws, sha256};
 }
 pub mod trigger {
     pub use crate::trigger::Trigger;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 use crate::http::Error;
 use crate::net::Limits;
-use crate::pds::{PdsError, Session, SessionSelector, StandardCall};
+use crate::pds::{ForwardedCall, PdsError, Session, SessionSelector, StandardCall};
 use crate::repos::caller_session;
 use crate::store::service_identity;
 
@@ -85,11 +85,17 @@ impl App {
     ) -> Result<Bytes, Error> {
         let nsid = format!("com.atproto.identity.{method}");
         let nsid = Nsid::try_from(nsid.as_str()).map_err(Error::internal)?;
-        let call = StandardCall::read(&nsid, &[], None).map_err(Error::internal)?;
-        let input = body.map(|body| Bytes::from(body.to_string()));
+        let requested = StandardCall::read(&nsid, &[], None).map_err(Error::internal)?;
+        let call = ForwardedCall {
+            verb: Method::POST,
+            path: nsid.as_str(),
+            input: body.map(|body| Bytes::from(body.to_string())),
+            requested: &requested,
+            service: None,
+            headers: HeaderMap::new(),
+        };
         let agent = self.repos.agent(session, &Tenant::Instance);
-        let max = Limits::DOCUMENT_BYTES;
-        let response = agent.forward(Method::POST, nsid.as_str(), input, &call, max).await;
+        let response = agent.forward(call, Limits::DOCUMENT_BYTES).await;
         let response = match response {
             Ok(response) => response,
             Err(PdsError::Ended) => {

@@ -132,7 +132,9 @@ impl App {
         );
         let linked_repos =
             LinkedRepos::new(ground.db.clone(), sessions.vault.clone(), repos.clone(), ground.clock.clone());
-        let scripting = Scripting::open(&ground, &outbound, loaded, xrpc, &repos, &linked_repos).await?;
+        let for_scripts = (&repos, &linked_repos);
+        let scripting =
+            Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, &service_identity).await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access = callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
         let identities = ChangedIdentities::default();

@@ -22,6 +22,7 @@ use crate::fair_share::Tenant;
 use crate::identity::Resolver;
 use crate::jobs::{JobQueue, RunningJob};
 use crate::keys::attestation::Attestation;
+use crate::service_identity::ServiceIdentity;
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
@@ -51,6 +52,8 @@ pub struct Services {
     pub labels: Option<Arc<dyn Labels>>,
     /// Signs records.
     pub attestation: Option<Arc<Attestation>>,
+    /// Signs calls of other servers.
+    pub(in crate::scripts) identity: Option<ServiceIdentity>,
     /// Repos and the index by record, for `Record`.
     pub repos: Option<Repos>,
     pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
@@ -72,6 +75,7 @@ impl Services {
             resolver: None,
             labels: None,
             attestation: None,
+            identity: None,
             repos: None,
             linked_repos: None,
         }
@@ -94,6 +98,12 @@ impl Services {
         self.resolver = Some(resolver);
         self.labels = Some(labels);
         self.attestation = Some(attestation);
+        self
+    }
+
+    #[must_use]
+    pub fn with_identity(mut self, identity: ServiceIdentity) -> Self {
+        self.identity = Some(identity);
         self
     }
 
