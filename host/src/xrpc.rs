@@ -205,7 +205,9 @@ mod tests {
         let parsed = ServiceRef::parse("did:web:api.example#bsky_appview").unwrap();
         assert_eq!((parsed.did.as_str(), &*parsed.fragment), ("did:web:api.example", "#bsky_appview"));
         assert_eq!(parsed.to_string(), "did:web:api.example#bsky_appview");
-        for bad in ["", "#a", "did:web:api.example", "did:web:api.example#", "did:plc:a#b#c", "did:plc:a#b c", "x#y"] {
+        for bad in
+            ["", "#a", "did:web:api.example", "did:web:api.example#", "did:plc:a#b#c", "did:plc:a#b c", "x#y"]
+        {
             assert_eq!(ServiceRef::parse(bad), None, "{bad}");
         }
         assert_eq!(ServiceRef::parse(&format!("did:plc:a#{}", "x".repeat(MAX_SERVICE_REF))), None);

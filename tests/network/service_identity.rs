@@ -12,7 +12,14 @@ const NOTE: &str = "com.example.identity.note";
 const ASK: &str = "com.example.identity.ask";
 
 /// Sends a request with an admin key, and checks the status.
-async fn admin(server: &Server, key: &str, method: Method, path: &str, body: Option<Value>, status: u16) -> Value {
+async fn admin(
+    server: &Server,
+    key: &str,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+    status: u16,
+) -> Value {
     let mut request = server.request(method, path).bearer_auth(key);
     if let Some(body) = body {
         request = request.json(&body);
@@ -61,7 +68,8 @@ async fn a_registered_did_plc_is_called_through_a_pds(database: Database) {
     call(post.clone(), "/admin/verification-methods", Some(method), 201).await;
     call(post.clone(), sync, None, 204).await;
     let found = document(&network.plc, did).await;
-    let services: Vec<&Value> = found["service"].as_array().unwrap().iter().map(|service| &service["id"]).collect();
+    let services: Vec<&Value> =
+        found["service"].as_array().unwrap().iter().map(|service| &service["id"]).collect();
     assert_eq!(services, ["#bsky_appview", "#svc"], "{found}");
     let methods = found["verificationMethod"].as_array().unwrap();
     let mut methods: Vec<&str> = methods.iter().map(|method| method["id"].as_str().unwrap()).collect();
@@ -109,7 +117,8 @@ impl Browser {
     async fn login(&mut self, server: &Server, account: &crate::pds::Account, scope: &str) -> String {
         let network = network().await;
         let query = [("handle", account.did.as_str()), ("scope", scope), ("redirect_uri", "/page")];
-        let begun: Value = self.send(server.request(Method::GET, "/auth/login").query(&query)).await.json().await.unwrap();
+        let begun: Value =
+            self.send(server.request(Method::GET, "/auth/login").query(&query)).await.json().await.unwrap();
         let url = begun["url"].as_str().unwrap_or_else(|| panic!("{begun}"));
         let back = network.consent(account, url).await;
         let path = back.split_once("/auth/").unwrap().1;
@@ -161,7 +170,10 @@ async fn an_account_is_attached_with_the_code_of_its_pds(database: Database) {
         assert_eq!(after[kept], before[kept], "{kept}");
     }
     assert_eq!(after["service"][0], before["service"][0], "the account's PDS");
-    assert_eq!((&after["service"][1]["id"], &after["service"][1]["serviceEndpoint"]), (&json!("#svc"), &json!(server.url)));
+    assert_eq!(
+        (&after["service"][1]["id"], &after["service"][1]["serviceEndpoint"]),
+        (&json!("#svc"), &json!(server.url))
+    );
     let status = call(Method::GET, "/api/setup/status", None, 200).await;
     assert_eq!(status["plc_verified"], true, "{status}");
     // A PDS finds the service in the account's document.

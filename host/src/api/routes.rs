@@ -237,8 +237,8 @@ mod tests {
     fn exactly_the_admin_routes_need_a_permission() {
         for route in table() {
             let is_public = route.limit().is_some();
-            let is_admin = route.path().starts_with("/admin")
-                || (route.path().starts_with("/api/setup") && !is_public);
+            let is_admin =
+                route.path().starts_with("/admin") || (route.path().starts_with("/api/setup") && !is_public);
             assert_eq!(is_admin, route.permissions().is_some(), "{}", route.path());
             assert!(route.permissions().is_none_or(|p| !p.is_empty()), "{}", route.path());
         }

@@ -39,8 +39,8 @@ impl App {
     /// As [`Self::request_plc_code`]; 502 when the PLC directory does not answer.
     pub async fn submit_plc_code(&self, token: &str) -> Result<(), Error> {
         let (account, session) = self.attached_session().await?;
-        let (identity, setup, more) =
-            (&self.service_identity, &self.identity_setup, self.more_identity_keys());
+        let (identity, setup) = (&self.service_identity, &self.identity_setup);
+        let (began, more) = (self.clock.now(), self.more_identity_keys());
         if let Some(update) = setup.account_update(identity, &account, &more).await? {
             let body = json!({
                 "token": token,
@@ -53,7 +53,7 @@ impl App {
             let body = json!({ "operation": operation });
             self.call_attached(&session, "submitPlcOperation", Some(&body)).await?;
         }
-        setup.account_updated(&account).await?;
+        setup.account_updated(&account, began).await?;
         self.outbound.resolver.invalidate(&account).await;
         self.changed(Topic::ServiceIdentity).await
     }
@@ -99,7 +99,9 @@ impl App {
         let response = match response {
             Ok(response) => response,
             Err(PdsError::Ended) => {
-                return Err(Error::unauthorized("the session of the attached account has ended: log in again"));
+                return Err(Error::unauthorized(
+                    "the session of the attached account has ended: log in again",
+                ));
             }
             Err(error) => {
                 let answer = caller_session::failed(error)?;

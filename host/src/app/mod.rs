@@ -136,7 +136,8 @@ impl App {
         let scripting =
             Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, &service_identity).await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
-        let access = callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
+        let access =
+            callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
         let identities = ChangedIdentities::default();
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             events: ground.events.clone(),

@@ -8,13 +8,13 @@ use super::outbound::Outbound;
 use crate::event_scripts::EventScripts;
 use crate::jobs::JobQueue;
 use crate::keys::attestation::Attestation;
-use crate::service_identity::ServiceIdentity;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
 use crate::scripts::{
     Engine, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog, Services, Variables,
     Xrpc,
 };
+use crate::service_identity::ServiceIdentity;
 use crate::worker::{self, Workers};
 
 #[derive(Debug)]

@@ -66,8 +66,8 @@ pub(super) async fn to_service(app: &App, call: &Call, service: &ServiceRef) -> 
         Err(error) if error.is_temporary() => return Err(Failure::Unreachable(Box::new(error))),
         Err(_) => None,
     };
-    let endpoint =
-        endpoint.ok_or_else(|| Error::bad_request(format!("atproto-proxy: there is no service {service}")))?;
+    let endpoint = endpoint
+        .ok_or_else(|| Error::bad_request(format!("atproto-proxy: there is no service {service}")))?;
     send(app, call, &endpoint).await
 }
 

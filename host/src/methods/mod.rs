@@ -48,9 +48,10 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(error) => error,
-            Failure::Unreachable(_) => {
-                Self::new(http::StatusCode::BAD_GATEWAY, "the server that answers this method can't be reached")
-            }
+            Failure::Unreachable(_) => Self::new(
+                http::StatusCode::BAD_GATEWAY,
+                "the server that answers this method can't be reached",
+            ),
         }
     }
 }

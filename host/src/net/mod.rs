@@ -28,8 +28,8 @@ use url::{Host, Url};
 
 use self::dns::{Dns, ReqwestDns};
 pub use self::policy::OutboundPolicy;
-pub use self::retry_after::retry_after;
 use self::policy::{AddressCheck, ChosenBy, Route, redacted};
+pub use self::retry_after::retry_after;
 use crate::error_text;
 
 /// The `User-Agent` of all outbound requests.

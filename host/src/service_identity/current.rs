@@ -112,7 +112,8 @@ impl ServiceIdentity {
             None if current.entries.iter().any(permits) => None,
             None => Some(format!("no service of this server is authorized for '{target}'")),
             Some(fragment) => {
-                let permitted = current.entries.iter().any(|entry| entry.fragment == fragment && permits(entry));
+                let permitted =
+                    current.entries.iter().any(|entry| entry.fragment == fragment && permits(entry));
                 let shown: String = fragment.chars().take(64).collect();
                 (!permitted).then(|| format!("service '{shown}' is not authorized for '{target}'"))
             }
@@ -156,7 +157,8 @@ async fn read(db: &Db, sealing: &SealingKey) -> Result<Current, StoreError> {
     let did = |column: &str, text: Option<String>| {
         text.map(|text| Did::try_from(text.as_str()).map_err(|_| corrupt(column))).transpose()
     };
-    let signing_key = row.signing_key.map(|sealed| keys::open(sealing, KeyUse::Signing, &sealed)).transpose()?;
+    let signing_key =
+        row.signing_key.map(|sealed| keys::open(sealing, KeyUse::Signing, &sealed)).transpose()?;
     Ok(Current {
         mode: Some(Mode::parse(&row.mode).ok_or_else(|| corrupt("mode"))?),
         did: did("did", row.did)?,

@@ -17,9 +17,10 @@ pub fn document(identity: &ServiceIdentity, origin: &str, more: &[(String, Publi
             "publicKeyMultibase": key.to_multikey(),
         })
     });
-    let services = current.entries.iter().map(|entry| {
-        json!({ "id": entry.fragment, "type": entry.service_type, "serviceEndpoint": origin })
-    });
+    let services = current
+        .entries
+        .iter()
+        .map(|entry| json!({ "id": entry.fragment, "type": entry.service_type, "serviceEndpoint": origin }));
     json!({
         "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"],
         "id": did.as_str(),

@@ -91,7 +91,8 @@ mod tests {
         for good in ["#bsky_appview", "#a", "#atproto_labeler", "#A1_", &format!("#{}", "x".repeat(32))] {
             assert_eq!(parse_fragment(good), Ok(good));
         }
-        for bad in ["", "#", "appview", "#a b", "#a#b", "#ä", "#a-b", "#a\0", &format!("#{}", "x".repeat(33))] {
+        for bad in ["", "#", "appview", "#a b", "#a#b", "#ä", "#a-b", "#a\0", &format!("#{}", "x".repeat(33))]
+        {
             assert_eq!(parse_fragment(bad), Err(InvalidFragment::Form), "{bad}");
         }
         for reserved in RESERVED {
@@ -114,7 +115,10 @@ mod tests {
         ] {
             assert_eq!(AccessMode::from_stored(access.as_str()), access);
             let entry = entry(access);
-            assert_eq!((entry.permits("com.example.bound"), entry.permits("com.example.other")), (bound, other));
+            assert_eq!(
+                (entry.permits("com.example.bound"), entry.permits("com.example.other")),
+                (bound, other)
+            );
         }
         assert_eq!(AccessMode::from_stored("some"), AccessMode::Disabled);
     }

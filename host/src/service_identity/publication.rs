@@ -27,7 +27,12 @@ pub(super) async fn publication(
             .iter()
             .map(|entry| (name(&entry.fragment), entry.service_type.clone()))
             .collect(),
-        keys: current.methods.iter().chain(more).map(|(fragment, key)| (name(fragment), key.clone())).collect(),
+        keys: current
+            .methods
+            .iter()
+            .chain(more)
+            .map(|(fragment, key)| (name(fragment), key.clone()))
+            .collect(),
         signing_key: signing_key.map(crate::crypto::PrivateKey::public),
         removed: removed.map(|row| format!("did:key:{}", row.public_key_multibase)).collect(),
     })

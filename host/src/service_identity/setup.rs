@@ -13,7 +13,7 @@ use super::plc::{self, Directory, InvalidOperation, PlcError, Publication};
 use super::publication::publication;
 use super::{BUILT_IN, Mode, ServiceIdentity};
 use crate::atproto::Did;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::crypto::{PrivateKey, PublicKey, SealingKey};
 use crate::http::Error;
 use crate::random::Random;
@@ -23,6 +23,9 @@ use crate::store::{Db, StoreError};
 
 /// Verification methods of an instance. The PLC directory accepts ten, the instance's own key among them.
 const MAX_METHODS: i64 = 9;
+
+/// Seconds for which the status of the set-up relies on the operation that it has seen.
+const SEEN_SECONDS: i64 = 5;
 
 /// Why a change of the identity failed.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +69,8 @@ pub struct Setup {
     origin: String,
     /// Operations of the directory name the one before, so that only one at a time can succeed.
     operations: Mutex<()>,
+    /// The last operation of a DID, when it was read last. For the status of the set-up, which any account may ask for.
+    last_seen: Mutex<Option<(Did, Timestamp, Value)>>,
 }
 
 impl Setup {
@@ -76,7 +81,16 @@ impl Setup {
         directory: Directory,
         origin: String,
     ) -> Self {
-        Self { db, sealing, random, clock, directory, origin, operations: Mutex::default() }
+        Self {
+            db,
+            sealing,
+            random,
+            clock,
+            directory,
+            origin,
+            operations: Mutex::default(),
+            last_seen: Mutex::default(),
+        }
     }
 
     /// Replaces the identity, which has to be set up again. A rotation key stays whatever happens: it is the only means
@@ -95,9 +109,10 @@ impl Setup {
         }
         let (old, now, mode) = (service_identity::get(&self.db).await?, self.clock.now(), change.mode);
         let created_at = old.as_ref().map_or(now, |old| old.created_at);
-        let (old_signing, old_rotation, old_account, old_session) = old.map_or_else(Default::default, |old| {
-            (old.signing_key, old.rotation_key, old.attached_account_did, old.attached_session_id)
-        });
+        let (old_signing, old_rotation, old_account, old_session) = old
+            .map_or_else(Default::default, |old| {
+                (old.signing_key, old.rotation_key, old.attached_account_did, old.attached_session_id)
+            });
         let or_new = |given: Option<Vec<u8>>, is_needed: bool, key_use| {
             given.or_else(|| is_needed.then(|| keys::generate(&self.sealing, &self.random, key_use).1))
         };
@@ -159,6 +174,7 @@ impl Setup {
         let last = self.directory.last(&did).await?;
         if let Some(update) = plc::signed_update(&did, &last, &rotation, &publication)? {
             self.directory.submit(&update).await?;
+            *self.last_seen.lock().await = None;
         }
         verification_methods::forget_deleted(&self.db, started).await?;
         Ok(())
@@ -180,14 +196,15 @@ impl Setup {
         Ok(plc::merged(&last, &publication)?)
     }
 
-    /// Keeps the DID of the attached account, after its document was updated.
+    /// Keeps the DID of the attached account, after its document was updated. `began` is the time before the update was
+    /// made.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn account_updated(&self, account: &Did) -> Result<(), SetupError> {
-        let now = self.clock.now();
-        service_identity::set_did(&self.db, account.as_str(), now).await?;
-        verification_methods::forget_deleted(&self.db, now).await?;
+    pub async fn account_updated(&self, account: &Did, began: Timestamp) -> Result<(), SetupError> {
+        *self.last_seen.lock().await = None;
+        service_identity::set_did(&self.db, account.as_str(), self.clock.now()).await?;
+        verification_methods::forget_deleted(&self.db, began).await?;
         Ok(())
     }
 
@@ -201,7 +218,7 @@ impl Setup {
         let current = identity.load();
         let did = current.did.as_ref().filter(|_| current.mode.is_some_and(Mode::is_plc))?;
         let publication = self.publication(identity, more).await.ok()?;
-        let last = self.directory.last(did).await.ok()?;
+        let last = self.last_seen(did).await.ok()?;
         Some(plc::merged(&last, &publication).ok()?.is_none())
     }
 
@@ -232,6 +249,21 @@ impl Setup {
             return Err(SetupError::TooManyMethods);
         }
         Ok(method)
+    }
+
+    /// The last operation of a DID, at most [`SEEN_SECONDS`] old.
+    async fn last_seen(&self, did: &Did) -> Result<Value, PlcError> {
+        let mut seen = self.last_seen.lock().await;
+        let now = self.clock.now();
+        if let Some((known, at, last)) = &*seen
+            && known == did
+            && now < at.plus_seconds(SEEN_SECONDS)
+        {
+            return Ok(last.clone());
+        }
+        let last = self.directory.last(did).await?;
+        *seen = Some((did.clone(), now, last.clone()));
+        Ok(last)
     }
 
     async fn publication(
@@ -270,7 +302,9 @@ impl From<SetupError> for Error {
                 Self::new(StatusCode::BAD_GATEWAY, text)
             }
             SetupError::Operation(_) | SetupError::Registered(_) => Self::conflict(text),
-            SetupError::Step(_) | SetupError::SealedKey(_) | SetupError::TooManyMethods => Self::bad_request(text),
+            SetupError::Step(_) | SetupError::SealedKey(_) | SetupError::TooManyMethods => {
+                Self::bad_request(text)
+            }
         }
     }
 }

@@ -28,13 +28,13 @@ pub struct EntryChange<'a> {
 pub async fn list(db: &Db) -> Result<Vec<EntryRow>, StoreError> {
     let sql = "SELECT id, fragment_id, service_type, access_mode, created_at, updated_at FROM service_entries \
                ORDER BY id";
-    Ok(on!(db, writer, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 
 /// The methods of all entries: pairs of entry and NSID.
 pub async fn all_xrpcs(db: &Db) -> Result<Vec<(i64, String)>, StoreError> {
     let sql = "SELECT entry_id, nsid FROM service_entry_xrpcs";
-    Ok(on!(db, writer, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 
 /// Adds an entry that grants every method; `None` when there are `max` already. [`StoreError::Conflict`] when the
@@ -56,12 +56,7 @@ pub async fn create(
 }
 
 /// Changes an entry; `false` when there is none with this id. [`StoreError::Conflict`] when the fragment exists.
-pub async fn update(
-    db: &Db,
-    id: i64,
-    change: EntryChange<'_>,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
+pub async fn update(db: &Db, id: i64, change: EntryChange<'_>, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "UPDATE service_entries SET fragment_id = COALESCE($2, fragment_id), \
                    service_type = COALESCE($3, service_type), access_mode = COALESCE($4, access_mode), \
                    updated_at = $5 WHERE id = $1";
@@ -81,7 +76,7 @@ pub async fn delete(db: &Db, id: i64) -> Result<bool, StoreError> {
 /// The methods of an entry, sorted; none for an unknown entry.
 pub async fn xrpcs(db: &Db, id: i64) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT nsid FROM service_entry_xrpcs WHERE entry_id = $1 ORDER BY nsid";
-    Ok(on!(db, writer, |pool| sqlx::query_scalar(sql).bind(id).fetch_all(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(id).fetch_all(pool).await)?)
 }
 
 /// Adds methods to an entry; those that it has already are left as they are. `None` when there is no such entry,

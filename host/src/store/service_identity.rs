@@ -24,10 +24,9 @@ pub struct IdentityRow {
 
 /// The identity; `None` for an instance that was never set up.
 pub async fn get(db: &Db) -> Result<Option<IdentityRow>, StoreError> {
-    // From the writer, because steps of the set-up read what the step before wrote.
     let sql = "SELECT mode, did, signing_key, rotation_key, attached_account_did, attached_session_id, \
                       setup_complete, created_at, updated_at FROM service_identity";
-    Ok(on!(db, writer, |pool| sqlx::query_as(sql).fetch_optional(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_optional(pool).await)?)
 }
 
 /// Creates or replaces the identity. `first_entry` (fragment and type) is stored as a service entry when there is no

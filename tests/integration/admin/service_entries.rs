@@ -13,7 +13,12 @@ const OTHER: &str = "com.example.other";
 async fn add(server: &Instance, fragment: &str) -> i64 {
     let body = json!({ "fragment_id": fragment, "service_type": "AtprotoLabeler" });
     let answer = server.admin(Method::POST, PATH, Some(&body)).await;
-    assert_eq!((answer.status.as_u16(), &answer.body["access_mode"]), (201, &json!("all")), "{}", answer.text);
+    assert_eq!(
+        (answer.status.as_u16(), &answer.body["access_mode"]),
+        (201, &json!("all")),
+        "{}",
+        answer.text
+    );
     answer.body["id"].as_i64().unwrap()
 }
 

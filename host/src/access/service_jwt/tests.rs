@@ -58,7 +58,10 @@ fn claims(change: Value) -> Value {
 }
 
 fn tokens() -> ServiceTokens {
-    ServiceTokens::new(ServiceIdentity::new(Did::try_from(DID).unwrap()), Clock::fixed(Timestamp(NOW * 1_000_000)))
+    ServiceTokens::new(
+        ServiceIdentity::new(Did::try_from(DID).unwrap()),
+        Clock::fixed(Timestamp(NOW * 1_000_000)),
+    )
 }
 
 async fn verify(

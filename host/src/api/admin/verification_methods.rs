@@ -10,7 +10,7 @@ use crate::app::{App, Topic};
 use crate::clock::Timestamp;
 use crate::events::{Event, ServiceIdentityEvent};
 use crate::http::{Error, Request, Response, response};
-use crate::service_identity::{SetupError, parse_fragment};
+use crate::service_identity::{Mode, SetupError, parse_fragment};
 use crate::store::StoreError;
 use crate::store::verification_methods::{self, MethodRow};
 
@@ -65,6 +65,9 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let fragment = format!("#{}", name.strip_prefix('#').unwrap_or(name));
     if !verification_methods::delete(&app.db, &fragment, app.clock.now()).await? {
         return Err(Error::not_found("verification method not found"));
+    }
+    if !app.service_identity.mode().is_some_and(Mode::is_plc) {
+        verification_methods::forget_deleted(&app.db, app.clock.now()).await?;
     }
     app.changed(Topic::ServiceIdentity).await?;
     let actor = admin.did.to_string();

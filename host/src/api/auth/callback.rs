@@ -65,8 +65,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         service_identity::set_session(&app.db, completed.did.as_str(), &session).await?;
     }
     let (now, sessions) = (app.clock.now(), &app.access.web_sessions);
-    let cookie =
-        sessions.create(&app.random, &completed.did, &session, returns_to.as_deref(), now).await?;
+    let cookie = sessions.create(&app.random, &completed.did, &session, returns_to.as_deref(), now).await?;
     for surplus in app.access.web_sessions.surplus(&completed.did).await? {
         app.sessions.vault.end(&surplus).await?;
     }

@@ -116,7 +116,9 @@ mod tests {
 
     #[test]
     fn a_login_requests_only_scopes_that_the_instance_declares() {
-        assert!(check_scope("atproto", false).is_ok() && check_scope("atproto transition:generic", false).is_ok());
+        assert!(
+            check_scope("atproto", false).is_ok() && check_scope("atproto transition:generic", false).is_ok()
+        );
         assert!(
             check_scope("transition:generic", false).is_err()
                 && check_scope("atproto transition:email", true).is_err()

@@ -29,7 +29,8 @@ pub async fn confirm(app: Arc<App>, request: Request) -> Result<Response, Error>
     }
     let kept = service_identity::get(&app.db).await?.and_then(|row| row.attached_session_id);
     if kept.as_deref() != Some(user.session.as_str()) {
-        let text = "the login lacks the scope identity:*, without which the account's DID document can't be changed";
+        let text =
+            "the login lacks the scope identity:*, without which the account's DID document can't be changed";
         return Err(Error::bad_request(text));
     }
     let original = Did::try_from(original_did.as_str());

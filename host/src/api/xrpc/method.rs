@@ -52,13 +52,18 @@ fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
         return Ok(CallHeaders { service: None, accept_labelers });
     };
     let service = named.to_str().ok().and_then(ServiceRef::parse).ok_or_else(|| {
-        Error::bad_request("atproto-proxy must be a DID with the fragment of a service, like did:web:api.example#svc")
+        Error::bad_request(
+            "atproto-proxy must be a DID with the fragment of a service, like did:web:api.example#svc",
+        )
     })?;
     if service.did != app.service_identity.did() {
         return Ok(CallHeaders { service: Some(service), accept_labelers });
     }
     if !app.service_identity.has_service(service.did.as_str(), &service.fragment) {
-        return Err(Error::bad_request(format!("atproto-proxy: this server has no service {}", service.fragment)));
+        return Err(Error::bad_request(format!(
+            "atproto-proxy: this server has no service {}",
+            service.fragment
+        )));
     }
     Ok(CallHeaders { service: None, accept_labelers })
 }
@@ -74,7 +79,9 @@ fn params(request: &Request) -> Vec<(String, String)> {
 
 pub(super) fn rendered(answer: Answer) -> Response {
     let Answer { status, body, origin } = answer;
-    let Origin::Forwarded { content_type, content_labelers } = origin else { return response::json_bytes(status, body) };
+    let Origin::Forwarded { content_type, content_labelers } = origin else {
+        return response::json_bytes(status, body);
+    };
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().extend([(CONTENT_TYPE, content_type.unwrap_or(response::JSON)), NOSNIFF, SANDBOX]);

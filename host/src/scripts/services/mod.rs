@@ -22,11 +22,11 @@ use crate::fair_share::Tenant;
 use crate::identity::Resolver;
 use crate::jobs::{JobQueue, RunningJob};
 use crate::keys::attestation::Attestation;
-use crate::service_identity::ServiceIdentity;
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
 use crate::scripts::Lineage;
+use crate::service_identity::ServiceIdentity;
 use crate::xrpc::{Answer, Call};
 
 /// The services of a run. Cheap to clone. The fields that are an `Option` are optional: calling a missing capability

@@ -50,5 +50,6 @@ mod revocations;
 mod scans;
 mod script_sql;
 mod search;
+mod service_identity;
 mod sort;
 mod users;

@@ -18,7 +18,8 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     // The domain of an NSID has no letter case, and bindings are stored in lower case.
     let nsid = Nsid::try_from(id).map_or_else(|_| id.to_owned(), |nsid| nsid.to_string());
     let bound = service_entries::all_xrpcs(&app.db).await?;
-    let bound: HashSet<i64> = bound.into_iter().filter(|(_, of)| *of == nsid).map(|(entry, _)| entry).collect();
+    let bound: HashSet<i64> =
+        bound.into_iter().filter(|(_, of)| *of == nsid).map(|(entry, _)| entry).collect();
     let rows = service_entries::list(&app.db).await?.into_iter();
     let granting = rows.filter(|row| match AccessMode::from_stored(&row.access_mode) {
         AccessMode::All => true,

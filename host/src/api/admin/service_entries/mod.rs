@@ -93,7 +93,8 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         return Err(not_found());
     }
     app.changed(Topic::ServiceIdentity).await?;
-    let change = json!({ "fragment_id": fragment_id, "service_type": service_type, "access_mode": access_mode });
+    let change =
+        json!({ "fragment_id": fragment_id, "service_type": service_type, "access_mode": access_mode });
     let event = ServiceIdentityEvent::EntryUpdated { actor: admin.did.to_string(), id, change };
     app.events.record(Event::ServiceIdentity(event));
     Ok(response::empty(StatusCode::NO_CONTENT))
