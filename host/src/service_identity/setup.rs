@@ -69,8 +69,9 @@ pub struct Setup {
     origin: String,
     /// Operations of the directory name the one before, so that only one at a time can succeed.
     operations: Mutex<()>,
-    /// The last operation of a DID, when it was read last. For the status of the set-up, which any account may ask for.
-    last_seen: Mutex<Option<(Did, Timestamp, Value)>>,
+    /// The last operation of a DID as it was read last, `None` if that failed. For the status of the set-up, which any
+    /// account may ask for.
+    last_seen: Mutex<Option<(Did, Timestamp, Option<Value>)>>,
 }
 
 impl Setup {
@@ -218,7 +219,7 @@ impl Setup {
         let current = identity.load();
         let did = current.did.as_ref().filter(|_| current.mode.is_some_and(Mode::is_plc))?;
         let publication = self.publication(identity, more).await.ok()?;
-        let last = self.last_seen(did).await.ok()?;
+        let last = self.last_seen(did).await?;
         Some(plc::merged(&last, &publication).ok()?.is_none())
     }
 
@@ -251,19 +252,19 @@ impl Setup {
         Ok(method)
     }
 
-    /// The last operation of a DID, at most [`SEEN_SECONDS`] old.
-    async fn last_seen(&self, did: &Did) -> Result<Value, PlcError> {
+    /// The last operation of a DID, at most [`SEEN_SECONDS`] old; `None` when the directory does not say.
+    async fn last_seen(&self, did: &Did) -> Option<Value> {
         let mut seen = self.last_seen.lock().await;
         let now = self.clock.now();
         if let Some((known, at, last)) = &*seen
             && known == did
             && now < at.plus_seconds(SEEN_SECONDS)
         {
-            return Ok(last.clone());
+            return last.clone();
         }
-        let last = self.directory.last(did).await?;
+        let last = self.directory.last_now(did).await.ok();
         *seen = Some((did.clone(), now, last.clone()));
-        Ok(last)
+        last
     }
 
     async fn publication(

@@ -68,7 +68,20 @@ impl Directory {
     /// # Errors
     /// When the directory does not know the DID or does not answer.
     pub async fn last(&self, did: &Did) -> Result<Value, PlcError> {
-        let fetched = self.request(Method::GET, &format!("{}/{did}/log/last", self.url), None).await?;
+        self.last_within(did, PATIENCE).await
+    }
+
+    /// As [`Self::last`], without waiting for a directory that asks to come back later.
+    ///
+    /// # Errors
+    /// As [`Self::last`].
+    pub async fn last_now(&self, did: &Did) -> Result<Value, PlcError> {
+        self.last_within(did, Duration::ZERO).await
+    }
+
+    async fn last_within(&self, did: &Did, patience: Duration) -> Result<Value, PlcError> {
+        let url = format!("{}/{did}/log/last", self.url);
+        let fetched = self.request(Method::GET, &url, None, patience).await?;
         match fetched.status {
             status if status.is_success() => serde_json::from_slice(&fetched.body)
                 .map_err(|error| PlcError::Net(NetError::Malformed(error.to_string()))),
@@ -85,7 +98,7 @@ impl Directory {
     pub async fn submit(&self, signed: &Signed) -> Result<(), PlcError> {
         let url = format!("{}/{}", self.url, signed.did);
         let body = Bytes::from(signed.operation.to_string());
-        let error = match self.request(Method::POST, &url, Some(body)).await {
+        let error = match self.request(Method::POST, &url, Some(body), PATIENCE).await {
             Ok(fetched) if fetched.status.is_success() => return Ok(()),
             Ok(fetched) => refused(&fetched),
             Err(error) => error,
@@ -96,14 +109,15 @@ impl Directory {
         }
     }
 
-    /// Sends a request, and waits as long as the directory asks for, up to [`PATIENCE`] in all.
+    /// Sends a request, and waits as long as the directory asks for, up to `patience` in all.
     async fn request(
         &self,
         method: Method,
         url: &str,
         body: Option<Bytes>,
+        patience: Duration,
     ) -> Result<FetchedResponse, PlcError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         let limits = Limits { max_bytes: MAX_BYTES, ..Limits::DOCUMENT };
         loop {
             let mut headers = HeaderMap::new();
