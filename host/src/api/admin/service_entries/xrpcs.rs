@@ -34,12 +34,12 @@ fn methods(request: &Request) -> Result<Vec<String>, Error> {
     if lexicon_ids.len() > usize::try_from(MAX_METHODS).unwrap_or(usize::MAX) {
         return Err(too_many());
     }
-    let parsed = lexicon_ids.iter().map(|text| match Nsid::try_from(text.as_str()) {
-        Ok(nsid) => Ok(nsid.to_string()),
-        Err(_) => {
+    let parsed = lexicon_ids.iter().map(|text| {
+        let nsid = Nsid::try_from(text.as_str()).map_err(|_| {
             let shown: String = text.chars().take(80).collect();
-            Err(Error::bad_request(format!("{shown:?} is not an NSID")))
-        }
+            Error::bad_request(format!("{shown:?} is not an NSID"))
+        })?;
+        Ok(nsid.to_string())
     });
     parsed.collect()
 }
