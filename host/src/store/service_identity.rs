@@ -30,7 +30,7 @@ pub async fn get(db: &Db) -> Result<Option<IdentityRow>, StoreError> {
 }
 
 /// Creates or replaces the identity. `first_entry` (fragment and type) is stored as a service entry when there is no
-/// entry and no identity yet.
+/// entry, and the identity was not one of the instance's own before.
 pub async fn put(
     db: &Db,
     identity: &IdentityRow,
@@ -38,7 +38,7 @@ pub async fn put(
 ) -> Result<(), StoreError> {
     let add = "INSERT INTO service_entries (fragment_id, service_type, access_mode, created_at, updated_at) \
                SELECT $1, $2, 'all', $3, $3 WHERE NOT EXISTS (SELECT 1 FROM service_entries) \
-               AND NOT EXISTS (SELECT 1 FROM service_identity)";
+               AND NOT EXISTS (SELECT 1 FROM service_identity WHERE mode IN ('did_web', 'did_plc'))";
     let put = "INSERT INTO service_identity (singleton, mode, did, signing_key, rotation_key, \
                    attached_account_did, attached_session_id, setup_complete, created_at, updated_at) \
                VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (singleton) DO UPDATE SET \

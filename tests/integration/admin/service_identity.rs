@@ -74,7 +74,7 @@ crate::in_both_worlds! {
         let server = &world.server;
         for (body, why) in [
             (json!({}), "mode"),
-            (json!({ "mode": "other" }), "mode"),
+            (json!({ "mode": "other" }), "unknown variant"),
             (json!({ "mode": "did_web", "did": "did:web:other.example" }), "one of this server's domains"),
             (json!({ "mode": "did_web", "did": "nonsense" }), "not a DID"),
             (json!({ "mode": "did_plc", "did": server.did() }), "did:plc"),
