@@ -28,7 +28,12 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
         return Err(Error::bad_request("repo must be the authenticated user").into());
     }
     let agent = app.repos.agent(&session, &call.caller.tenant);
-    let service = call.headers.service.as_ref().map(ToString::to_string);
+    // Clients name their AppView with every call. What a PDS does itself stays with it.
+    let named = call.headers.service.as_ref();
+    let service = match &requested {
+        StandardCall::Remote(_) | StandardCall::Read => named.map(ToString::to_string),
+        _ => None,
+    };
     let mut headers = HeaderMap::new();
     headers.extend(call.headers.accept_labelers.clone().map(|labelers| (ACCEPT_LABELERS, labelers)));
     if let Some(service) = &service {
@@ -39,16 +44,14 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
         path: &call.path_and_query(),
         input: input.cloned(),
         requested: &requested,
-        service: service.as_deref().map(|service| (&call.nsid, service)),
+        service: service.as_deref(),
         headers,
     };
     let response = match agent.forward(forwarded, MAX_RESPONSE_BYTES).await {
         Ok(response) => response,
         Err(error) => return Ok(pds_session::failed(error)?),
     };
-    // A service that is not the PDS may claim anything; what really was written, the stream delivers.
     if let StandardCall::Write(writes) = &requested
-        && service.is_none()
         && response.status.is_success()
     {
         mirror(app, &session, writes, &response.body).await;

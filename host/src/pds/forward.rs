@@ -7,7 +7,6 @@ use super::agent::{CallKind, JSON, WRITE_LIMITS};
 use super::answer::Refusal;
 use super::standard::StandardCall;
 use super::{Agent, PdsError};
-use crate::atproto::Nsid;
 use crate::atproto::scope::{AccountAction, AccountAttribute, Need};
 use crate::net::{FetchedResponse, Limits};
 
@@ -21,8 +20,8 @@ pub struct ForwardedCall<'a> {
     pub input: Option<Bytes>,
     /// The same call, read.
     pub requested: &'a StandardCall,
-    /// The method, and the service (`DID#fragment`) at which the PDS is to call it for the user.
-    pub service: Option<(&'a Nsid, &'a str)>,
+    /// The service (`DID#fragment`) at which the PDS is to call the method for the user.
+    pub service: Option<&'a str>,
     /// Headers for the PDS.
     pub headers: HeaderMap,
 }
@@ -39,14 +38,14 @@ impl Agent<'_> {
         max_bytes: usize,
     ) -> Result<FetchedResponse, PdsError> {
         let ForwardedCall { verb, path, input, requested, service, headers } = call;
-        if let Some((method, audience)) = service {
-            let method = method.as_str();
-            let need = Need::Rpc { method: Some(method), audience: Some(audience) };
-            self.check(&need, || format!("rpc:{method}?aud={audience}"))?;
-        }
-        // Where the service is known, it decides, and not which methods of some server the session may call.
-        if service.is_none() || !matches!(requested, StandardCall::Remote(_)) {
-            self.check_call(requested)?;
+        match (service, requested) {
+            // Where the service is known, the scopes must name it.
+            (Some(audience), StandardCall::Remote(method)) => {
+                let method = method.as_str();
+                let need = Need::Rpc { method: Some(method), audience: Some(audience) };
+                self.check(&need, || format!("rpc:{method}?aud={audience}"))?;
+            }
+            _ => self.check_call(requested)?,
         }
         let limits = Limits { max_bytes, ..WRITE_LIMITS };
         let input = input.map(|input| (JSON, input));

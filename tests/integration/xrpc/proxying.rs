@@ -161,22 +161,29 @@ crate::in_both_worlds! {
         assert_eq!(as_device(&world, &device, Method::GET, "com.example.ask", &proxied, None).await.status, 403);
     }
 
-    async fn what_a_service_claims_to_have_written_is_not_indexed(world) {
+    async fn what_a_pds_does_itself_stays_with_it(world) {
         let world: World = world.with_notes().await;
-        let (_upstream, did) = service(&world).await;
+        let (upstream, did) = service(&world).await;
         let target = format!("{did}#svc");
         let pds = pds(&world, &[ALICE]).await;
-        let scopes = format!("atproto repo:{NOTES} rpc:com.atproto.repo.createRecord?aud={target}");
+        let scopes = format!("atproto repo:{NOTES}");
         let app = App::with(&world.server, json!({ "name": "one", "client_id_url": "https://one.example/client.json",
             "client_uri": "https://one.example", "redirect_uris": [], "scopes": scopes })).await;
         let device = app.device(&world.server, &pds, ALICE, json!({ "scopes": scopes })).await;
+        // Clients name their AppView with every call.
+        let proxied = [("atproto-proxy", target.as_str())];
         let body = json!({ "repo": ALICE, "collection": NOTES, "record": { "$type": NOTES, "text": "x" } });
-        let call = async |headers: &[(&str, &str)]| {
-            let answer = as_device(&world, &device, Method::POST, "com.atproto.repo.createRecord", headers, Some(body.clone())).await;
-            assert_eq!(answer.status, 200, "{}", answer.text);
-            world.server.records().await
-        };
-        assert_eq!(call(&[("atproto-proxy", &*target)]).await, 0);
-        assert_eq!(call(&[]).await, 1);
+        let path = "com.atproto.repo.createRecord";
+        let written = as_device(&world, &device, Method::POST, path, &proxied, Some(body)).await;
+        assert_eq!(written.status, 200, "{}", written.text);
+        assert_eq!(world.server.records().await, 1);
+        let sent = pds.requests("/xrpc/com.atproto.repo.createRecord").pop().unwrap();
+        assert!(!sent.headers.contains_key("atproto-proxy"));
+        // A read may concern another server: the PDS decides.
+        pds.respond_with("/xrpc/com.atproto.label.queryLabels", 200, json!({ "labels": [] }));
+        let read = as_device(&world, &device, Method::GET, "com.atproto.label.queryLabels", &proxied, None).await;
+        assert_eq!(read.status, 200, "{}", read.text);
+        assert_eq!(pds.requests("/xrpc/com.atproto.label.queryLabels")[0].headers["atproto-proxy"], target);
+        assert!(upstream.requests().is_empty());
     }
 }
