@@ -32,6 +32,12 @@ const MAX_QUEUED_PER_HOST: usize = 1_000;
 /// DIDs that are read from the database at a time, when fewer wait for their look-up.
 const DIDS_PER_READ: usize = 500;
 
+/// Repos that end before they are saved without waiting for the next checkpoint.
+const MAX_UNSAVED: usize = 1_000;
+
+/// Repos of all PDSs that are in memory before further PDSs wait in the database.
+const MAX_QUEUED: usize = 20_000;
+
 /// The queue of look-ups at the directory; those of a did:web are queued under its host.
 const DIRECTORY: &str = "plc";
 
@@ -72,16 +78,10 @@ impl<'a> Fetching<'a> {
             reader,
             live_settings,
             settings,
-            lookups: Hosts::new(Bounds {
-                hosts: lookups,
-                units_per_host: lookups,
-                max_failures: MAX_DIRECTORY_FAILURES,
-                max_queued: usize::MAX,
-            }),
+            lookups: Hosts::new(Bounds { hosts: lookups, units_per_host: lookups, max_queued: usize::MAX }),
             repos: Hosts::new(Bounds {
                 hosts: settings.concurrent_pds as usize,
                 units_per_host: settings.concurrent_dids_per_pds as usize,
-                max_failures: MAX_HOST_FAILURES,
                 max_queued: MAX_QUEUED_PER_HOST,
             }),
             tasks: JoinSet::new(),
@@ -100,9 +100,10 @@ impl<'a> Fetching<'a> {
             self.feed().await?;
             self.refill().await?;
             self.start();
-            if self.pace.is_due() {
+            if self.pace.is_due() || self.unsaved.finished.len() >= MAX_UNSAVED {
                 self.checkpoint().await?;
                 self.take_settings();
+                continue;
             }
             if self.tasks.is_empty()
                 && self.scanned.is_none()
@@ -141,6 +142,7 @@ impl<'a> Fetching<'a> {
     async fn feed(&mut self) -> Result<(), RunError> {
         while let Some(after) = &self.scanned
             && self.lookups.queued() < DIDS_PER_READ
+            && self.unsaved.finished.len() < MAX_UNSAVED
         {
             let RepoReader { db, job, .. } = &*self.reader;
             let dids = backfill::unresolved(db, *job, after, DIDS_PER_READ).await?;
@@ -159,7 +161,10 @@ impl<'a> Fetching<'a> {
 
     /// Loads repos of hosts whose repos in memory are done, or fails them if the host was given up.
     async fn refill(&mut self) -> Result<(), RunError> {
-        while let Some(host) = self.repos.next_drained() {
+        while !self.reader.stop.is_cancelled()
+            && self.repos.queued() < MAX_QUEUED
+            && let Some(host) = self.repos.next_drained()
+        {
             // So that repos that are done or have another PDS are not loaded again.
             self.checkpoint().await?;
             let RepoReader { db, job, .. } = &*self.reader;
@@ -218,7 +223,7 @@ impl<'a> Fetching<'a> {
             Ended::LookedUp(ticket, lookup, Ok(endpoint)) => {
                 self.lookups.succeeded(&ticket);
                 self.reporter.resolved(lookup.did.as_str(), &endpoint);
-                self.unsaved.resolved.push((lookup.did.as_str().to_owned(), endpoint.clone()));
+                self.unsaved.resolved.insert(lookup.did.as_str().to_owned(), endpoint.clone());
                 self.queue(&endpoint, Repo::new(lookup.did));
             }
             Ended::LookedUp(ticket, lookup, Err(failure)) => self.lookup_failed(&ticket, lookup, failure),
@@ -230,7 +235,7 @@ impl<'a> Fetching<'a> {
                 }
                 RepoEnd::Moved(endpoint) => {
                     self.repos.succeeded(&ticket);
-                    self.unsaved.resolved.push((repo.did.as_str().to_owned(), endpoint.clone()));
+                    self.unsaved.resolved.insert(repo.did.as_str().to_owned(), endpoint.clone());
                     self.queue(&endpoint, repo);
                 }
                 RepoEnd::Failed(failure) => self.read_failed(&ticket, repo, failure),
@@ -246,9 +251,15 @@ impl<'a> Fetching<'a> {
             self.lookups.succeeded(ticket);
             return self.finish(&lookup.did, 0, Some(failure));
         }
-        let again = lookup.attempts.again(&failure, self.settings.max_attempts.max(MAX_DIRECTORY_FAILURES));
+        let max_attempts = self.settings.max_attempts;
+        let (max_attempts, max_failures) = if &*ticket.host == DIRECTORY {
+            (max_attempts.max(MAX_DIRECTORY_FAILURES), MAX_DIRECTORY_FAILURES)
+        } else {
+            (max_attempts, MAX_HOST_FAILURES)
+        };
+        let again = lookup.attempts.again(&failure, max_attempts);
         let (again, given_up) = if again { (Some(lookup), None) } else { (None, Some(lookup)) };
-        let lost = self.lookups.failed(ticket, &failure, again, Instant::now());
+        let lost = self.lookups.failed(ticket, &failure, again, max_failures, Instant::now());
         for lookup in lost.into_iter().chain(given_up) {
             self.finish(&lookup.did, 0, Some(failure.clone()));
         }
@@ -261,7 +272,7 @@ impl<'a> Fetching<'a> {
         }
         let again = repo.attempts.again(&failure, self.settings.max_attempts);
         let (again, given_up) = if again { (Some(repo), None) } else { (None, Some(repo)) };
-        let lost = self.repos.failed(ticket, &failure, again, Instant::now());
+        let lost = self.repos.failed(ticket, &failure, again, MAX_HOST_FAILURES, Instant::now());
         for repo in lost.into_iter().chain(given_up) {
             self.finish(&repo.did, repo.records(), Some(failure.clone()));
         }

@@ -6,11 +6,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::{Attempts, ErrorKind, Failure};
-use super::listing::{Listing, Proof};
+use super::listing::{Listing, PageEnd, Proof};
 use super::request::{PageRecord, RecordPage, Server};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Clock;
@@ -30,6 +32,15 @@ const PAGES_PER_SAVE: u32 = 10;
 /// Records to remove that are kept until the end of a list proves that it was in order. Beyond it, they are removed
 /// before.
 const MAX_GONE: usize = 10_000;
+
+/// Records that are removed in one transaction, between which a stopped job breaks off.
+const REMOVED_TOGETHER: usize = 1_000;
+
+/// How often an account may be found at another PDS while one job reads it.
+const MAX_MOVES: u32 = 3;
+
+/// A repo that gives fewer records than one a second for this long is given up: other jobs wait for this one.
+const SLOW_AFTER: Duration = Duration::from_mins(10);
 
 /// Rows of the index that are compared at a time.
 const ROWS_PER_READ: usize = 1_000;
@@ -59,6 +70,7 @@ pub(super) struct Repo {
     pub(super) attempts: Attempts,
     /// Empty before the first attempt.
     listings: Vec<Listing>,
+    moves: u32,
 }
 
 /// How an attempt to read a repo ended.
@@ -76,8 +88,8 @@ pub(super) enum RepoEnd {
 enum Break {
     Failed(Failure),
     Stopped,
-    /// The writer has ended, so the last changes may not be committed: the position is not saved.
-    WriterClosed,
+    /// The job or the writer has ended before the last changes were committed: the position is not saved.
+    Uncommitted,
     Store(StoreError),
 }
 
@@ -95,7 +107,7 @@ impl From<StoreError> for Break {
 
 impl Repo {
     pub(super) fn new(did: Did) -> Self {
-        Self { did, attempts: Attempts::default(), listings: Vec::new() }
+        Self { did, attempts: Attempts::default(), listings: Vec::new(), moves: 0 }
     }
 
     /// Records read so far.
@@ -113,12 +125,12 @@ impl RepoReader {
         let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
         match self.read_listings(&server, repo).await {
             Ok(()) => Ok(RepoEnd::Read),
-            Err(Break::Failed(failure)) => Ok(self.check_pds(endpoint, &repo.did, failure).await),
+            Err(Break::Failed(failure)) => self.check_pds(endpoint, repo, failure).await,
             Err(Break::Stopped) => {
                 self.save(repo).await?;
                 Ok(RepoEnd::Stopped)
             }
-            Err(Break::WriterClosed) => Ok(RepoEnd::Stopped),
+            Err(Break::Uncommitted) => Ok(RepoEnd::Stopped),
             Err(Break::Store(error)) => Err(error),
         }
     }
@@ -135,6 +147,7 @@ impl RepoReader {
 
     async fn read_listings(&self, server: &Server<'_>, repo: &mut Repo) -> Result<(), Break> {
         let rev = self.or_stop(server.latest_rev(&repo.did)).await??;
+        let (begin, before) = (Instant::now(), repo.records());
         for at in 0..repo.listings.len() {
             let mut gone = Vec::new();
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
@@ -154,12 +167,21 @@ impl RepoReader {
                     let is_broken =
                         matches!(&ended, Err(Break::Failed(failure)) if !failure.kind.is_retryable());
                     if listing.is_ordered() && !is_broken {
-                        self.commit(self.decide(gone).await).await?;
+                        self.remove(gone).await?;
                     }
                 }
                 ended?;
                 if is_saved {
                     self.save(repo).await?;
+                }
+                if begin.elapsed() > SLOW_AFTER
+                    && (repo.records() - before) < begin.elapsed().as_secs() as i64
+                {
+                    return Err(Failure::new(
+                        ErrorKind::Timeout,
+                        "the PDS gives fewer than one record a second",
+                    )
+                    .into());
                 }
             }
         }
@@ -200,16 +222,28 @@ impl RepoReader {
             Proof::Complete(range) => {
                 let on_page: HashSet<&str> = keys.iter().map(RecordKey::as_str).collect();
                 let mut known = Vec::new();
-                self.compare(did, &collection, range, |row| {
-                    if on_page.contains(row.rkey.as_str()) {
-                        known.push(row);
-                    } else if row.rev < rev.as_u64() {
-                        let (did, collection) = (did.clone(), collection.clone());
-                        gone.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+                let mut below = range.below.map(str::to_owned);
+                loop {
+                    let part = KeyRange { below: below.as_deref(), from: range.from };
+                    let rows = backfill::in_range(&self.db, did, &collection, part, ROWS_PER_READ).await?;
+                    let is_last = rows.len() < ROWS_PER_READ;
+                    below = rows.last().map(|row| row.rkey.to_string());
+                    for row in rows {
+                        if on_page.contains(row.rkey.as_str()) {
+                            known.push(row);
+                        } else if row.rev < rev.as_u64() {
+                            let (did, collection) = (did.clone(), collection.clone());
+                            let rev = removal_rev(rev, row.rev);
+                            gone.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+                        }
                     }
-                })
-                .await?;
-                known
+                    if gone.len() > MAX_GONE {
+                        self.remove(std::mem::take(gone)).await?;
+                    }
+                    if is_last {
+                        break known;
+                    }
+                }
             }
             Proof::Nothing => {
                 let keys: Vec<&str> = keys.iter().map(RecordKey::as_str).collect();
@@ -245,30 +279,28 @@ impl RepoReader {
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
         let decided = self.or_stop(self.decide(changes)).await?;
         self.commit(decided).await?;
-        let valid = valid as i64;
-        self.records.fetch_add(valid, Ordering::Relaxed);
-        Ok(listing.advance(keys.last(), cursor, valid)?)
+        let records = valid as i64;
+        self.records.fetch_add(records, Ordering::Relaxed);
+        let is_empty = listed + malformed == 0;
+        Ok(listing.advance(PageEnd { last: keys.last(), is_empty, next: cursor, records })?)
     }
 
-    /// Calls `each` with the rows of the index in a range of keys.
-    async fn compare(
-        &self,
-        did: &Did,
-        collection: &Nsid,
-        range: KeyRange<'_>,
-        mut each: impl FnMut(IndexedRow),
-    ) -> Result<(), StoreError> {
-        let mut below = range.below.map(str::to_owned);
-        loop {
-            let part = KeyRange { below: below.as_deref(), from: range.from };
-            let rows = backfill::in_range(&self.db, did, collection, part, ROWS_PER_READ).await?;
-            let is_last = rows.len() < ROWS_PER_READ;
-            below = rows.last().map(|row| row.rkey.to_string());
-            rows.into_iter().for_each(&mut each);
-            if is_last {
-                return Ok(());
+    /// Removes records, in parts. A job that stops breaks off between two parts, and inside one that scripts decide on.
+    async fn remove(&self, mut gone: Vec<Change>) -> Result<(), Break> {
+        while !gone.is_empty() {
+            let rest = gone.split_off(gone.len().min(REMOVED_TOGETHER));
+            let decided = if self.scripts.is_idle() {
+                gone
+            } else {
+                self.or_stop(self.decide(gone)).await.map_err(|_| Break::Uncommitted)?
+            };
+            self.commit(decided).await?;
+            gone = rest;
+            if self.stop.is_cancelled() && !gone.is_empty() {
+                return Err(Break::Uncommitted);
             }
         }
+        Ok(())
     }
 
     /// Lets record scripts decide about the changes.
@@ -289,7 +321,7 @@ impl RepoReader {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<(), Break> {
-        self.writer.submit_all(changes).await.map_err(|_| Break::WriterClosed)
+        self.writer.submit_all(changes).await.map_err(|_| Break::Uncommitted)
     }
 
     /// Saves the position in a repo, after the records before it were committed.
@@ -303,13 +335,31 @@ impl RepoReader {
     }
 
     /// Looks up the DID again when its PDS does not have the repo: the account may have moved since.
-    async fn check_pds(&self, endpoint: &str, did: &Did, failure: Failure) -> RepoEnd {
+    /// The position at the old PDS means nothing to the new one.
+    async fn check_pds(
+        &self,
+        endpoint: &str,
+        repo: &mut Repo,
+        failure: Failure,
+    ) -> Result<RepoEnd, StoreError> {
         if matches!(failure.kind, ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated)
-            && let Ok(document) = self.resolver.refresh(did).await
+            && repo.moves < MAX_MOVES
+            && let Ok(document) = self.resolver.refresh(&repo.did).await
             && let Some(pds) = document.pds().filter(|pds| *pds != endpoint)
         {
-            return RepoEnd::Moved(pds.to_owned());
+            repo.moves += 1;
+            self.records.fetch_sub(repo.records(), Ordering::Relaxed);
+            repo.listings.clear();
+            backfill::forget_positions(&self.db, self.job, repo.did.as_str()).await?;
+            return Ok(RepoEnd::Moved(pds.to_owned()));
         }
-        RepoEnd::Failed(failure)
+        Ok(RepoEnd::Failed(failure))
     }
+}
+
+/// The rev of a removal that a list proves: one below the rev `listed` before the list. It is newer than the removed
+/// `row`, and a later list of a repo without new commits restores the record if this one was incomplete.
+fn removal_rev(listed: Tid, row: u64) -> Tid {
+    let below = listed.as_u64().saturating_sub(1);
+    if row < below { Tid::new(below >> 10, (below & 0x3ff) as u16).unwrap_or(listed) } else { listed }
 }

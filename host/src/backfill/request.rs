@@ -15,6 +15,9 @@ use crate::net::{Client, Limits, NetError};
 /// From the DNS look-up to the last byte of a response (admin-api.md §12.3).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How much the clock of a PDS may differ from this host's, in seconds.
+const MAX_CLOCK_DIFFERENCE_SECONDS: i64 = 300;
+
 /// Records of one page: the most that PDSs give.
 pub(super) const PAGE_RECORDS: usize = 100;
 
@@ -90,12 +93,18 @@ enum GetError {
 }
 
 impl Server<'_> {
-    /// The rev of a repo's latest commit. Also tells why a repo can't be read.
+    /// The rev of a repo's latest commit. Also tells why a repo can't be read. A rev of the future would keep the repo's
+    /// later commits out of the index.
     pub(super) async fn latest_rev(&self, did: &Did) -> Result<Tid, Failure> {
         let body = self.get("com.atproto.sync.getLatestCommit", &[("did", did.as_str())]).await?;
         let commit: LatestCommit = parse(&body)?;
-        Tid::try_from(commit.rev.as_str())
-            .map_err(|_| Failure::new(ErrorKind::PdsServerError, "the latest commit has no valid rev"))
+        let rev = Tid::try_from(commit.rev.as_str())
+            .map_err(|_| Failure::new(ErrorKind::PdsServerError, "the latest commit has no valid rev"))?;
+        let latest = self.clock.now().plus_seconds(MAX_CLOCK_DIFFERENCE_SECONDS).0;
+        if i64::try_from(rev.timestamp_micros()).is_ok_and(|micros| micros <= latest) {
+            return Ok(rev);
+        }
+        Err(Failure::other(format!("the rev of the latest commit, {rev}, is of the future")))
     }
 
     /// A page of at most `limit` records of a collection. Lowers the limit if the page is too large.

@@ -111,9 +111,6 @@ impl EventScripts {
 
     /// Runs the script of an event, with retries.
     async fn decide_record(&self, event: RecordEvent) -> Option<Change> {
-        if self.0.early.is_indexed(&event.change).await {
-            return None;
-        }
         let uri = event.change.uri();
         // The script may have been removed since the event was queued.
         let Some(script) = self.record_script(uri.collection.as_str(), event.action) else {
@@ -217,11 +214,12 @@ impl RecordScriptRunner for EventScripts {
         id(RecordAction::Create) == id(RecordAction::Update)
     }
 
+    fn was_decided_early<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, bool> {
+        Box::pin(self.0.early.is_indexed(change))
+    }
+
     fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
         Box::pin(async move {
-            if self.0.early.is_indexed(&event.change).await {
-                return None;
-            }
             let uri = event.change.uri();
             if let Some(script) = self.record_script(uri.collection.as_str(), event.action) {
                 let message = "too many events were queued for record scripts";

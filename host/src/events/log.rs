@@ -304,11 +304,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let db = Db::open(&format!("sqlite://{}/test.db", directory.path().display()), 1).await.unwrap();
         db.migrate().await.unwrap();
-        let Db::Sqlite(sqlite) = &db else { unreachable!() };
-        let rename = async |sql: &'static str| {
-            sqlx::query(sql).execute(&sqlite.writer).await.unwrap();
-        };
-        rename("ALTER TABLE events RENAME TO away").await;
+        events::refuse_writes(&db, true).await;
         let (log, _writer) = EventLog::start(db.clone(), Clock::system(), Random::system());
         for _ in 0..BATCH + 10 {
             log.record(log_line(1));
@@ -316,7 +312,7 @@ mod tests {
         while log.counts.failures.load(Ordering::Relaxed) < 2 {
             tokio::task::yield_now().await;
         }
-        rename("ALTER TABLE away RENAME TO events").await;
+        events::refuse_writes(&db, false).await;
         assert_eq!(log.flush().await, 0);
         let stored = events::list(&db, &events::EventFilter::default(), QUEUE as u32).await.unwrap();
         assert_eq!(stored.len(), BATCH + 10);

@@ -164,6 +164,9 @@ impl ScriptQueue {
             (IndexChange::Record(change), Some(action)) => (change, action),
             (change, _) => return Some(change),
         };
+        if self.scripts.was_decided_early(&change).await {
+            return None;
+        }
         let event = RecordEvent { action, change };
         let decision = tokio::select! {
             biased;
@@ -220,7 +223,8 @@ mod tests {
     use crate::store::index::{AccountChange, AccountStatus, Change};
     use crate::store::lease::Term;
 
-    /// Wants every change. Decides on changes of `blocked` repos only after a permit was added.
+    /// Wants every change. Decides on changes of `blocked` repos only after a permit was added, and has decided early on
+    /// records with the key `early`.
     struct Slow {
         blocked: &'static str,
         permits: Semaphore,
@@ -253,6 +257,10 @@ mod tests {
             true
         }
 
+        fn was_decided_early<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, bool> {
+            Box::pin(async move { change.uri().rkey.as_str() == "early" })
+        }
+
         fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
             self.bypassed.lock().unwrap().push(event.change.uri().to_string());
             Box::pin(async move { Some(event.change) })
@@ -275,8 +283,15 @@ mod tests {
         (Arc::clone(&scripts), ScriptQueue::with_limit(scripts, writer, max_queued), messages)
     }
 
+    /// The next change that reaches the writer. A part without a change finishes the ticket of an event that is ignored.
     async fn next_uri(messages: &mut mpsc::Receiver<Message>) -> String {
-        let Some(Message::Part(part)) = messages.recv().await else { panic!("no part") };
+        let part = loop {
+            match messages.recv().await {
+                Some(Message::Part(part)) if part.changes.is_empty() => {}
+                Some(Message::Part(part)) => break part,
+                other => panic!("{other:?}"),
+            }
+        };
         match part.changes.as_slice() {
             [IndexChange::Record(change)] => change.uri().to_string().replace("at://did:plc:", ""),
             [IndexChange::Account(account)] => account.did.to_string(),
@@ -317,11 +332,13 @@ mod tests {
         }
         script_queue.add(vec![queued("quick", "k1")]).await;
         assert!(scripts.bypassed.lock().unwrap().iter().all(|uri| !uri.contains("slow")));
-        script_queue.add(vec![queued("slow", "k4")]).await;
+        script_queue.add(vec![queued("slow", "early"), queued("slow", "k4")]).await;
         let mut seen = Vec::new();
         for _ in 0..5 {
             seen.push(next_uri(&mut messages).await);
         }
+        let bypassed = scripts.bypassed.lock().unwrap().join(" ");
+        assert!(bypassed.contains("k4") && !bypassed.contains("early"), "{bypassed}");
         let slow: Vec<_> = seen.iter().filter(|uri| uri.starts_with("slow")).collect();
         let in_order = ["k1", "k2", "k3", "k4"].map(|rkey| format!("slow/app.example.note/{rkey}"));
         assert_eq!(slow, in_order.iter().collect::<Vec<_>>());

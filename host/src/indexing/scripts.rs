@@ -64,7 +64,13 @@ pub trait RecordScriptRunner: Send + Sync + 'static {
     /// Whether the same script, or none, decides on creates and updates of this record. A put may be either.
     fn puts_are_alike(&self, change: &Change) -> bool;
 
-    /// Dead-letters the event and returns its change unmodified, or nothing when it was decided early. Called when too many changes are queued.
+    /// Whether [`RecordScriptRunner::decide_early`] has decided on this change and the decision is indexed. Waits for a
+    /// decision in progress.
+    fn was_decided_early<'a>(&'a self, _change: &'a Change) -> BoxFuture<'a, bool> {
+        Box::pin(async { false })
+    }
+
+    /// Dead-letters the event and returns its change unmodified. Called when too many changes are queued.
     fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>>;
 }
 

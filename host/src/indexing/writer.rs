@@ -41,7 +41,15 @@ impl WriterHandle {
     /// # Errors
     /// When the writer has been shut down.
     pub async fn submit(&self, change: Change) -> Result<(), WriterClosed> {
-        self.send(vec![change], Urgency::Immediate).await
+        self.submit_commit(vec![change]).await
+    }
+
+    /// As [`WriterHandle::submit`], for the changes of one commit to a repo. They are committed in one transaction.
+    ///
+    /// # Errors
+    /// When the writer has been shut down.
+    pub async fn submit_commit(&self, changes: Vec<Change>) -> Result<(), WriterClosed> {
+        self.send(changes, Urgency::Immediate).await
     }
 
     /// As [`WriterHandle::submit`], for many changes that may wait a moment to share a transaction with others. They are
@@ -50,13 +58,13 @@ impl WriterHandle {
     /// # Errors
     /// When the writer has been shut down.
     pub async fn submit_all(&self, changes: Vec<Change>) -> Result<(), WriterClosed> {
-        if changes.is_empty() {
-            return Ok(());
-        }
         self.send(changes, Urgency::Shared).await
     }
 
     async fn send(&self, changes: Vec<Change>, urgency: Urgency) -> Result<(), WriterClosed> {
+        if changes.is_empty() {
+            return Ok(());
+        }
         let (ack, done) = oneshot::channel();
         let write = LocalWrite { changes, urgency, ack };
         self.queue.send(Message::LocalWrite(Box::new(write))).await.map_err(|_| WriterClosed)?;

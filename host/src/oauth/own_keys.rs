@@ -181,4 +181,21 @@ mod tests {
         assert_eq!(kid(&twice, 5_002), "b");
         assert_eq!(kid(&[], 0), "");
     }
+
+    #[tokio::test]
+    async fn a_deleted_key_is_used_for_revocations_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}/test.db", directory.path().display()), 1).await.unwrap();
+        db.migrate().await.unwrap();
+        let random = Random::system();
+        let keys = OwnKeys::new(db.clone(), SealingKey::new([7; 32]), random.clone(), Clock::system());
+        keys.adopt(&PrivateKey::generate(Algorithm::Es256, &random)).await.unwrap();
+        let old = keys.signing().await.unwrap().kid;
+        keys.rotate().await.unwrap();
+        assert!(keys.get(&old).await.unwrap().is_some());
+        instance_oauth_keys::revoke(&db, &old).await.unwrap();
+        assert!(keys.get(&old).await.unwrap().is_none());
+        assert_eq!(keys.get_for_revocation(&old).await.unwrap().unwrap().kid, old);
+        assert_ne!(keys.signing().await.unwrap().kid, old);
+    }
 }

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::{IndexAccess, LocalError, Repos, WrittenRecord, upsert};
+use super::{LocalError, Repos, WrittenRecord, upsert};
 use crate::atproto::{Cid, Did, RecordUri, Tid, record};
 use crate::indexing::{EarlyDecision, RecordAction, RecordEvent};
 use crate::pds::{CommitResult, Write, WriteAction};
@@ -25,6 +23,14 @@ pub enum RecordScripts {
     FromStream,
 }
 
+/// What is to be done with the change that a write makes.
+enum Plan {
+    Nothing,
+    Index(Change),
+    /// The record script decides on it first.
+    Decide(RecordEvent),
+}
+
 impl Repos {
     /// Mirrors `writes` to `repo` in the index, as the PDS has reported them in `committed`. Returns the record of each
     /// write; `None` when neither the write nor the PDS names it. A reported record that does not fit its write is not
@@ -37,7 +43,7 @@ impl Repos {
         scripts: RecordScripts,
     ) -> Vec<Option<WrittenRecord>> {
         let mut all = Vec::with_capacity(writes.len());
-        let deadline = Instant::now() + SCRIPT_PATIENCE;
+        let (mut changes, mut events) = (Vec::new(), Vec::new());
         for (write, reported) in writes.iter().zip(committed.records) {
             let fits = write.fits(repo, reported.as_ref());
             let Write { collection, rkey, action, .. } = write;
@@ -51,24 +57,35 @@ impl Repos {
             };
             if let Some(WrittenRecord { uri, cid }) = &written
                 && fits
-                && let Err(error) = self.mirror((uri, action, *cid, committed.rev), scripts, deadline).await
             {
-                tracing::warn!(%uri, %error, "a write could not be mirrored; it is indexed when the stream delivers it");
+                match self.plan((uri, action, *cid, committed.rev), scripts).await {
+                    Ok(Plan::Nothing) => {}
+                    Ok(Plan::Index(change)) => changes.push(change),
+                    Ok(Plan::Decide(event)) => events.push(event),
+                    Err(error) => warn(repo, &error),
+                }
             }
             all.push(written);
+        }
+        if let Err(error) = self.submit(changes).await {
+            warn(repo, &error);
+        }
+        // The commit is made: a caller who waits longer would take it for a failure.
+        match tokio::time::timeout(SCRIPT_PATIENCE, self.decide_all(events)).await {
+            Ok(Err(error)) => warn(repo, &error),
+            Ok(Ok(())) | Err(_) => {}
         }
         all
     }
 
     /// An untracked collection is not mirrored, because later changes would be missed.
-    async fn mirror(
+    async fn plan(
         &self,
         (uri, action, cid, rev): (&RecordUri, &WriteAction, Option<Cid>, Option<Tid>),
         scripts: RecordScripts,
-        deadline: Instant,
-    ) -> Result<(), LocalError> {
+    ) -> Result<Plan, LocalError> {
         if !self.0.registry.snapshot().is_tracked(uri.collection.as_str()) {
-            return Ok(());
+            return Ok(Plan::Nothing);
         }
         let index = self.0.index.get().ok_or(LocalError::NoWriter)?;
         let is_reported = rev.is_some();
@@ -76,25 +93,29 @@ impl Repos {
             Some(rev) => rev,
             None => self.local_rev(uri).await?,
         };
-        let Some(change) = change(uri, action, cid, rev) else { return Ok(()) };
-        if index.scripts.is_idle() {
-            return self.submit(change).await;
-        }
-        if matches!(action, WriteAction::Put(_)) && !index.scripts.puts_are_alike(&change) {
-            // Which script decides depends on whether the repo had the record, which only the stream says.
-            return Ok(());
-        }
-        let action = self.record_action(uri, action).await?;
-        match (index.scripts.wants(action, &change), scripts) {
-            (false, _) => self.submit(change).await,
-            // Without the commit's `rev` the event can't be recognised when the stream delivers it.
-            (true, RecordScripts::Now) if is_reported => {
-                // The commit is made: a caller who waits longer would take it for a failure.
-                let decided = self.decide(index, RecordEvent { action, change });
-                tokio::time::timeout_at(deadline, decided).await.unwrap_or(Ok(()))
+        let Some(change) = change(uri, action, cid, rev) else { return Ok(Plan::Nothing) };
+        if !index.scripts.is_idle() {
+            if matches!(action, WriteAction::Put(_)) && !index.scripts.puts_are_alike(&change) {
+                // Which script decides depends on whether the repo had the record, which only the stream says.
+                return Ok(Plan::Nothing);
             }
-            (true, _) => Ok(()),
+            let action = self.record_action(uri, action).await?;
+            if index.scripts.wants(action, &change) {
+                // Without the commit's `rev` the event can't be recognised when the stream delivers it.
+                let is_early = scripts == RecordScripts::Now && is_reported;
+                return Ok(if is_early {
+                    Plan::Decide(RecordEvent { action, change })
+                } else {
+                    Plan::Nothing
+                });
+            }
         }
+        if is_reported {
+            return Ok(Plan::Index(change));
+        }
+        // The next local `rev` of the same record is one step above this one, once this one is committed.
+        self.submit(vec![change]).await?;
+        Ok(Plan::Nothing)
     }
 
     /// The event that the stream will report. Whether a put creates a record or updates one is not known from the write.
@@ -107,17 +128,24 @@ impl Repos {
         })
     }
 
-    /// Runs the record script, and indexes what it decides.
-    async fn decide(&self, index: &IndexAccess, event: RecordEvent) -> Result<(), LocalError> {
-        let Some(EarlyDecision { change, event }) = index.scripts.decide_early(event).await else {
-            return Ok(());
-        };
-        if let Some(change) = change {
-            self.submit(change).await?;
+    /// Runs the record scripts, one after the other, and indexes what they decide.
+    async fn decide_all(&self, events: Vec<RecordEvent>) -> Result<(), LocalError> {
+        let Some(index) = self.0.index.get() else { return Ok(()) };
+        for event in events {
+            let Some(EarlyDecision { change, event }) = index.scripts.decide_early(event).await else {
+                continue;
+            };
+            if let Some(change) = change {
+                self.submit(vec![change]).await?;
+            }
+            event.finish();
         }
-        event.finish();
         Ok(())
     }
+}
+
+fn warn(repo: &Did, error: &LocalError) {
+    tracing::warn!(%repo, %error, "writes could not be mirrored; they are indexed when the stream delivers them");
 }
 
 /// The change that a write makes; `None` when the PDS stored a different record than was sent: the stream delivers that

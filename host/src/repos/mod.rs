@@ -118,7 +118,7 @@ impl Repos {
         refs: Vec<String>,
     ) -> Result<(), LocalError> {
         let rev = self.local_rev(uri).await?;
-        self.submit(upsert(uri, rev, None, record, refs)).await
+        self.submit(vec![upsert(uri, rev, None, record, refs)]).await
     }
 
     /// Deletes a record from the index only; a later event or a backfill restores it. Returns whether it existed.
@@ -133,9 +133,13 @@ impl Repos {
         Tid::new(next >> 10, (next & 0x3ff) as u16).map_err(|error| StoreError::Corrupt(error.to_string()))
     }
 
-    async fn submit(&self, change: Change) -> Result<(), LocalError> {
+    /// Indexes the changes in one transaction.
+    async fn submit(&self, changes: Vec<Change>) -> Result<(), LocalError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
         let index = self.0.index.get().ok_or(LocalError::NoWriter)?;
-        match tokio::time::timeout(WRITER_PATIENCE, index.writer.submit(change)).await {
+        match tokio::time::timeout(WRITER_PATIENCE, index.writer.submit_commit(changes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(LocalError::NoWriter),
         }

@@ -218,3 +218,12 @@ fn compile(backend: Backend, filter: &EventFilter) -> (String, Vec<Value>) {
         if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
     (conditions, values)
 }
+
+/// Makes every statement about events fail, or succeed again, on a SQLite database.
+#[cfg(test)]
+pub async fn refuse_writes(db: &Db, refuse: bool) {
+    let Db::Sqlite(db) = db else { unreachable!("only tests on SQLite use it") };
+    let (from, to) = if refuse { ("events", "events_away") } else { ("events_away", "events") };
+    let sql = AssertSqlSafe(format!("ALTER TABLE {from} RENAME TO {to}"));
+    sqlx::query(sql).execute(&db.writer).await.unwrap();
+}

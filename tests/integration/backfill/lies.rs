@@ -40,6 +40,50 @@ in_both_scenes! {
         scene.assert_equal(NOTES).await;
     }
 
+    async fn a_page_of_unusable_records_is_not_the_end(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 250);
+        scene.network.faults(Site::Pds(0), |query| {
+            let is_first = query.method.ends_with("listRecords") && query.cursor.is_none();
+            is_first.then_some(Fault::WrongDids)
+        });
+        let (_, job) = scene.backfill().await;
+        assert_eq!(job.total_records, Some(150), "the pages after it");
+        scene.network.repair();
+        scene.backfill().await;
+        scene.assert_equal(NOTES).await;
+    }
+
+    async fn what_a_wrong_list_removed_is_restored_without_a_new_commit(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 120);
+        scene.backfill().await;
+        scene.network.faults(Site::Pds(0), |query| {
+            let empty = Fault::Status(200, Vec::new(), r#"{"records":[]}"#.to_owned());
+            query.method.ends_with("listRecords").then_some(empty)
+        });
+        scene.backfill().await;
+        assert_eq!(scene.index(NOTES).await.len(), 0);
+        scene.network.repair();
+        let id = scene.create(Some(NOTES), Some(&account(0))).await;
+        scene.wait_for_status(&id, "completed").await;
+        scene.assert_equal(NOTES).await;
+    }
+
+    async fn a_rev_of_the_future_is_refused(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 3);
+        scene.network.faults(Site::Pds(0), |query| {
+            let future = Fault::Status(200, Vec::new(), r#"{"cid":"bafy","rev":"7zzzzzzzzzzzz"}"#.to_owned());
+            query.method.ends_with("getLatestCommit").then_some(future)
+        });
+        let (id, _) = scene.backfill().await;
+        assert_eq!(scene.errors(&id).await, [(account(0), "other".to_owned())].into());
+        scene.network.repair();
+        scene.retry(&id).await;
+        scene.assert_equal(NOTES).await;
+    }
+
     async fn pages_that_are_too_large_are_read_in_parts(scene) {
         scene.network.account(&account(0), 0);
         for n in 0..120 {

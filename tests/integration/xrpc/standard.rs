@@ -76,11 +76,68 @@ crate::in_both_worlds! {
             let read = world.server.xrpc(&format!("{LIST}?uri=at://{ALICE}/{NOTES}/{rkey}")).await;
             assert_eq!(read.body["record"]["text"], rkey, "{}", read.text);
         }
+        // An update needs the permission to update, and none to create.
+        let scopes = "atproto repo:com.example.note?action=update";
+        let editor = App::with(&world.server, json!({ "name": "two", "client_id_url": "https://two.example/client.json",
+            "client_uri": "https://two.example", "redirect_uris": [], "scopes": scopes })).await;
+        let editor = editor.device(&world.server, &pds, ALICE, json!({ "scopes": scopes })).await;
+        pds.respond_with("/xrpc/com.atproto.repo.applyWrites", 200, json!({
+            "commit": { "cid": "bafyreic", "rev": "3kfnnoqqagd2a" }, "results": [result("a", &cid("changed"))] }));
+        let update = json!([write("update", "a", json!({ "value": note("changed") }))]);
+        let done = post(&world, &editor, "repo.applyWrites", json!({ "repo": ALICE, "writes": update })).await;
+        assert_eq!(done.status, 200, "{}", done.text);
+        let read = world.server.xrpc(&format!("{LIST}?uri=at://{ALICE}/{NOTES}/a")).await;
+        assert_eq!(read.body["record"]["text"], "changed", "{}", read.text);
+        let create = json!([write("create", "c", json!({ "value": note("c") }))]);
+        let refused = post(&world, &editor, "repo.applyWrites", json!({ "repo": ALICE, "writes": create })).await;
+        assert_eq!((refused.status.as_u16(), refused.error()), (403, "ScopeMissingError"), "{}", refused.text);
+
         // One write beyond the scopes refuses the whole commit.
         let writes = json!([write("create", "c", json!({ "value": note("c") })), write("delete", "a", json!({}))]);
         let refused = post(&world, &device, "repo.applyWrites", json!({ "repo": ALICE, "writes": writes })).await;
         assert_eq!((refused.status.as_u16(), refused.error()), (403, "ScopeMissingError"), "{}", refused.text);
-        assert_eq!(pds.requests("/xrpc/com.atproto.repo.applyWrites").len(), 1);
+        assert_eq!(pds.requests("/xrpc/com.atproto.repo.applyWrites").len(), 2);
+    }
+
+    async fn the_email_address_needs_a_scope_even_if_the_pds_gives_it(world) {
+        let pds = pds(&world, &[ALICE]).await;
+        let account = json!({ "did": ALICE, "handle": "alice.example", "email": "a@example.org", "emailConfirmed": true });
+        for (name, scopes, shown) in [
+            ("one", "atproto repo:com.example.note", json!({ "did": ALICE, "handle": "alice.example" })),
+            ("two", "atproto account:email", account.clone()),
+        ] {
+            let app = App::with(&world.server, json!({ "name": name, "client_id_url": format!("https://{name}.example/client.json"),
+                "client_uri": format!("https://{name}.example"), "redirect_uris": [], "scopes": scopes })).await;
+            pds.respond_normally("/xrpc/com.atproto.server.getSession");
+            let device = app.device(&world.server, &pds, ALICE, json!({ "scopes": scopes })).await;
+            pds.respond_with("/xrpc/com.atproto.server.getSession", 200, account.clone());
+            let path = "/xrpc/com.atproto.server.getSession";
+            let answer = device.request(&world.server, Method::GET, path, None).await;
+            assert_eq!((answer.status.as_u16(), &answer.body), (200, &shown), "{scopes}: {}", answer.text);
+        }
+    }
+
+    async fn a_put_waits_for_the_stream_where_creates_and_updates_differ(mut world) {
+        world = world.with_notes().await;
+        let source = "function handle() record.by = 'update' return record end";
+        world.server.bind_to(&format!("record.update:{NOTES}"), source).await;
+        let pds = pds(&world, &[ALICE]).await;
+        let device = App::confidential(&world.server, "one").await.device(&world.server, &pds, ALICE, json!({})).await;
+        let put = json!({ "repo": ALICE, "collection": NOTES, "rkey": "self", "record": note("put") });
+        let done = post(&world, &device, "repo.putRecord", put).await;
+        assert_eq!(done.status, 200, "{}", done.text);
+        let path = format!("{LIST}?uri=at://{ALICE}/{NOTES}/self");
+        assert_eq!(world.server.xrpc(&path).await.status, 404, "whether the put created the record is not known");
+        let rev = done.body["commit"]["rev"].as_str().unwrap().to_owned();
+        world.push(|at, _| Frame::update(at, Place { did: ALICE, collection: NOTES, rkey: "self", rev: &rev }, &note("put")));
+        world.note(ALICE, "later", json!({ "text": "later" })).await;
+        assert_eq!(world.server.xrpc(&path).await.body["record"]["by"], "update");
+        // A created record is a create.
+        let body = json!({ "repo": ALICE, "collection": NOTES, "record": note("created") });
+        let created = post(&world, &device, "repo.createRecord", body).await;
+        let uri = created.body["uri"].as_str().unwrap();
+        let read = world.server.xrpc(&format!("{LIST}?uri={uri}")).await;
+        assert_eq!((&read.body["record"]["text"], &read.body["record"]["by"]), (&json!("created"), &Value::Null));
     }
 
     async fn what_a_session_does_not_allow_is_not_sent(world) {

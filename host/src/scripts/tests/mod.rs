@@ -4,6 +4,7 @@ mod answers;
 mod api;
 mod atproto;
 mod bounds;
+mod db;
 mod faults;
 mod hostile;
 mod http;

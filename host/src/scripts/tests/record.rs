@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Invocation, account};
 use crate::atproto::{Did, RecordUri, record};
 use crate::clock::Clock;
-use crate::indexing::{self, NoScripts, Notice, Observer, StreamConfig, StreamHandle};
+use crate::indexing::{self, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, StreamHandle};
 use crate::lexicons::Registry;
 use crate::net::tests::loopback;
 use crate::pds::standin::FakePds;
@@ -37,6 +37,7 @@ pub(super) const PROCEDURE: &str = "xrpc.procedure:com.example.do";
 pub(super) struct Stage {
     base: super::Stage,
     pub(super) db: Db,
+    registry: Arc<Registry>,
     pub(super) pds: FakePds,
     stream: StreamHandle,
     url: String,
@@ -79,6 +80,16 @@ fn lexicon(id: &str, key: &str, record: &Value) -> NewLexicon {
     }
 }
 
+fn repos(
+    (db, registry, pds, stream): (&Db, &Arc<Registry>, &FakePds, &StreamHandle),
+    scripts: Arc<dyn RecordScriptRunner>,
+) -> Repos {
+    let sessions = Sessions::fixed([pds.session(ALICE)]);
+    let repos = Repos::new(db.clone(), Arc::clone(registry), sessions, loopback());
+    repos.attach(stream.writer(), scripts);
+    repos
+}
+
 impl Stage {
     pub(super) async fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -102,7 +113,7 @@ impl Stage {
         upsert(&db, &loose, super::NOW).await.unwrap();
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.unwrap();
-        let (pds, net) = (FakePds::start().await, loopback());
+        let pds = FakePds::start().await;
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
@@ -113,13 +124,16 @@ impl Stage {
             config: StreamConfig::default(),
             shutdown: CancellationToken::new(),
         });
-        let sessions = Sessions::fixed([pds.session(ALICE)]);
-        let repos = Repos::new(db.clone(), registry, sessions, net.clone());
-        repos.attach(stream.writer(), Arc::new(NoScripts));
+        let repos = repos((&db, &registry, &pds, &stream), Arc::new(NoScripts));
         let mut base = super::Stage::set().await;
-        base.services = base.services.with_repos(repos).with_web(OutboundHttp::new(net, 8));
+        base.services = base.services.with_repos(repos).with_web(OutboundHttp::new(loopback(), 8));
         base.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
-        Self { base, db, pds, stream, url: url.to_owned(), _directory: directory }
+        Self { base, db, registry, pds, stream, url: url.to_owned(), _directory: directory }
+    }
+
+    /// Writes to Alice's repo, with these record scripts.
+    pub(super) fn repos_with(&self, scripts: Arc<dyn RecordScriptRunner>) -> Repos {
+        repos((&self.db, &self.registry, &self.pds, &self.stream), scripts)
     }
 
     pub(super) async fn run_as(

@@ -1,5 +1,7 @@
 //! Saves the progress of a job: repos that were resolved or are finished, and where the reading of a repo stopped.
 
+use std::collections::BTreeMap;
+
 use sqlx::AssertSqlSafe;
 
 use super::work::Counters;
@@ -11,7 +13,7 @@ use crate::store::{Db, StoreError, on};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// DIDs and the endpoints of their PDSs.
-    pub resolved: Vec<(String, String)>,
+    pub resolved: BTreeMap<String, String>,
     pub finished: Vec<FinishedRepo>,
     pub counters: Counters,
 }
@@ -58,7 +60,7 @@ pub async fn checkpoint(db: &Db, seq: i64, checkpoint: &Checkpoint) -> Result<()
     );
     let forget =
         format!("DELETE FROM backfill_pages WHERE job = $1 AND did IN (SELECT v.value ->> 0 FROM {rows})");
-    let resolved = to_json_text(&checkpoint.resolved);
+    let resolved = to_json_text(&checkpoint.resolved.iter().collect::<Vec<_>>());
     let finished: Vec<_> = checkpoint
         .finished
         .iter()
@@ -112,6 +114,13 @@ pub async fn save_positions(
     on!(db, writer, |pool| {
         sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did).execute(pool).await.map(drop)
     })?;
+    Ok(())
+}
+
+/// Forgets where the reading of a repo stopped: it begins again.
+pub async fn forget_positions(db: &Db, seq: i64, did: &str) -> Result<(), StoreError> {
+    let sql = "DELETE FROM backfill_pages WHERE job = $1 AND did = $2";
+    on!(db, writer, |pool| sqlx::query(sql).bind(seq).bind(did).execute(pool).await.map(drop))?;
     Ok(())
 }
 

@@ -93,6 +93,12 @@ pub async fn list(db: &Db) -> Result<Vec<JobRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?)
 }
 
+/// The number of jobs that have not ended.
+pub async fn count_unended(db: &Db) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM backfill_jobs WHERE completed_at IS NULL";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).fetch_one(pool).await)?)
+}
+
 /// Changes the status of a job if its present status allows that. The worker notices the change.
 pub async fn request(db: &Db, id: &str, request: Request) -> Result<Requested, StoreError> {
     let (from, to) = request.step();

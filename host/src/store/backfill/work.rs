@@ -66,15 +66,17 @@ const COLUMNS: &str =
 
 /// The oldest job that is to be run.
 pub async fn next(db: &Db) -> Result<Option<ActiveJob>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM backfill_jobs WHERE status = 'running' ORDER BY seq LIMIT 1");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM backfill_jobs WHERE completed_at IS NULL AND status = 'running' ORDER BY seq LIMIT 1"
+    );
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).fetch_optional(pool).await)?)
 }
 
 /// Pauses and cancels the jobs that were asked to and that no worker runs: all but `running`. Returns the cancelled
 /// ones.
 pub async fn settle(db: &Db, running: Option<i64>, now: Timestamp) -> Result<Vec<ActiveJob>, StoreError> {
-    let waiting =
-        "SELECT count(*) FROM backfill_jobs WHERE status IN ('pausing', 'cancelling') AND seq <> $1";
+    let waiting = "SELECT count(*) FROM backfill_jobs \
+                   WHERE completed_at IS NULL AND status IN ('pausing', 'cancelling') AND seq <> $1";
     let pause = "UPDATE backfill_jobs SET status = 'paused' WHERE status = 'pausing' AND seq <> $1";
     let cancel = format!(
         "UPDATE backfill_jobs SET status = 'cancelled', stage = 'cancelled', error = 'cancelled by user', \

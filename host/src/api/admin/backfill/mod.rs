@@ -19,7 +19,7 @@ use crate::http::{Error, Request, Response, response};
 use crate::store::backfill::{self, JobRow, Requested};
 
 /// Backfills that have not ended. They run one after another, so more would wait for days.
-const MAX_UNENDED: usize = 1_000;
+const MAX_UNENDED: i64 = 1_000;
 
 fn not_found() -> Error {
     Error::not_found("backfill job not found")
@@ -113,8 +113,7 @@ pub(in crate::api::admin) async fn start(
 
 /// Refuses a job that would wait behind too many others.
 async fn check_queue(app: &App) -> Result<(), Error> {
-    let jobs = backfill::list(&app.db).await?;
-    if jobs.iter().filter(|job| job.completed_at.is_none()).count() < MAX_UNENDED {
+    if backfill::count_unended(&app.db).await? < MAX_UNENDED {
         return Ok(());
     }
     let error = format!("{MAX_UNENDED} backfills have not ended; cancel some, or wait until they end");

@@ -1,13 +1,21 @@
 //! Tests of writes through the caller's PDS.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 use http::StatusCode;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{ALICE, BOB, NOTE, PROCEDURE, on_both};
 use crate::atproto::{Did, RecordUri, Tid, record};
+use crate::indexing::{EarlyDecision, RecordAction, RecordEvent, RecordScriptRunner};
 use crate::pds::{CommitResult, Write, WriteAction};
 use crate::repos::{RecordScripts, WrittenRecord};
 use crate::scripts::failure::{FailureAnswer, FaultCode};
+use crate::store::index::Change;
 
 fn uri(did: &str, rkey: &str) -> String {
     format!("at://{did}/{NOTE}/{rkey}")
@@ -175,5 +183,60 @@ on_both! {
             assert_eq!(written, [Some(WrittenRecord { uri: place.0, cid: Some(cid) })], "the caller gets the PDS's answer");
             assert_eq!(stage.row(&answered).await.is_some(), answered == mine, "{answered}");
         }
+    }
+
+    async fn the_scripts_of_one_commit_wait_together(stage) {
+        let alice = Did::try_from(ALICE).unwrap();
+        let (started, text) = (Arc::new(AtomicU32::new(0)), r#"{"$type":"com.example.note","text":"x"}"#);
+        let repos = stage.repos_with(Arc::new(Endless(Arc::clone(&started))));
+        let cid = record::inspect(text.as_bytes()).unwrap().cid.unwrap();
+        let write = |rkey: &str| Write {
+            collection: NOTE.parse().unwrap(),
+            rkey: Some(rkey.parse().unwrap()),
+            action: WriteAction::Create(text.into()),
+            swap: None,
+        };
+        let place = |rkey: &str| Some((RecordUri::parse(&uri(ALICE, rkey)).unwrap(), cid));
+        let committed = CommitResult {
+            rev: Some(Tid::new(1_700_000_000_000_000, 1).unwrap()),
+            records: vec![place("a"), place("b"), place("c")],
+        };
+        tokio::time::pause();
+        let begin = Instant::now();
+        repos.mirror_writes(&alice, &[write("a"), write("b"), write("c")], committed, RecordScripts::Now).await;
+        assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
+        assert_eq!(started.load(Ordering::Relaxed), 1, "no other one starts once the time is over");
+        tokio::time::resume();
+        assert!(stage.row(&uri(ALICE, "a")).await.is_none(), "the stream's event decides");
+    }
+}
+
+/// A script for every record, which never ends. Counts its runs.
+struct Endless(Arc<AtomicU32>);
+
+impl RecordScriptRunner for Endless {
+    fn is_idle(&self) -> bool {
+        false
+    }
+
+    fn wants(&self, _action: RecordAction, _change: &Change) -> bool {
+        true
+    }
+
+    fn decide(&self, _event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn decide_early(&self, _event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::pending())
+    }
+
+    fn puts_are_alike(&self, _change: &Change) -> bool {
+        true
+    }
+
+    fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
+        Box::pin(async move { Some(event.change) })
     }
 }

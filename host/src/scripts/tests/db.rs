@@ -1,0 +1,153 @@
+//! Tests of `db.*`, and of how functions report wrong arguments (`lua-runtime.md` §3).
+
+use serde_json::json;
+
+use super::{Stage, TRIGGER};
+
+#[tokio::test]
+async fn rows_reach_lua_with_their_uri() {
+    let stage = Stage::set().await;
+    stage.put(&[
+        ("at://did:plc:a/com.example.note/1", r#"{"$type":"com.example.note","text":"é","tags":[],"n":1}"#),
+        ("at://did:plc:b/com.example.note/2", r#"{"uri":"forged","big":9223372036854775807,"none":null}"#),
+    ]);
+    let page = stage.handle("return db.query{ collection = 'com.example.note' }").await.unwrap();
+    assert_eq!(
+        page,
+        json!({ "records": [
+            {"uri": "at://did:plc:a/com.example.note/1", "$type": "com.example.note", "text": "é", "tags": [], "n": 1},
+            {"uri": "at://did:plc:b/com.example.note/2", "big": i64::MAX, "none": null},
+        ]})
+    );
+    assert_eq!(stage.eval("db.get('at://did:plc:b/com.example.note/2').big").await, json!(i64::MAX));
+    assert_eq!(stage.eval("db.get('at://did:plc:b/com.example.note/3') == nil").await, json!(true));
+    assert_eq!(stage.eval("db.count('com.example.note')").await, json!(2));
+    assert_eq!(stage.eval("db.count('com.example.note', 'did:plc:a')").await, json!(1));
+    assert_eq!(stage.eval("db.backend()").await, json!("sqlite"));
+    stage.put(&[]);
+    assert_eq!(stage.eval("db.query{ collection = 'com.example.note' }").await, json!({ "records": [] }));
+}
+
+#[tokio::test]
+async fn query_arguments_cross_as_they_are() {
+    let stage = Stage::set().await;
+    stage
+        .handle(
+            "db.query{ collection = 'a.b', did = 'did:plc:a', limit = '7', cursor = 'c', sort = 'x.y',
+                       sortDirection = 'ASC',
+                       filter = { combine = 'OR', { field = 'n', op = '>', value = 3 },
+                                  { { field = 's', value = 'x' } } } }
+             return db.query{ collection = 'a.b', limit = 5.0, cursor = json.null }",
+        )
+        .await
+        .unwrap();
+    let queries = stage.index.queries.lock().unwrap();
+    assert_eq!(
+        (queries[0].collection.as_str(), queries[0].did.as_deref(), queries[0].limit),
+        ("a.b", Some("did:plc:a"), Some(7))
+    );
+    assert_eq!(
+        (queries[0].cursor.as_deref(), queries[0].sort.as_deref(), queries[0].ascending),
+        (Some("c"), Some("x.y"), true)
+    );
+    let filter: serde_json::Value = serde_json::from_slice(queries[0].filter.as_ref().unwrap()).unwrap();
+    assert_eq!(
+        filter,
+        json!({"combine": "OR", "children": [
+            {"field": "n", "op": ">", "value": 3},
+            {"children": [{"field": "s", "value": "x"}]},
+        ]})
+    );
+    assert_eq!((queries[1].limit, &queries[1].cursor, queries[1].ascending), (Some(5), &None, false));
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_errors_of_the_scripts_line() {
+    let stage = Stage::set().await;
+    for (expression, message) in [
+        ("db.query()", "db.query: table expected, got nil"),
+        ("db.query{}", "db.query: collection is required"),
+        ("db.query{ collection = 5 }", "db.query: collection: string expected, got number"),
+        ("db.query{ collection = 'a.b', limit = 'x' }", "db.query: limit: integer expected"),
+        ("db.query{ collection = 'a.b', limit = 1.5 }", "db.query: limit: integer expected"),
+        (
+            "db.query{ collection = 'a.b', sortDirection = 'up' }",
+            "db.query: sortDirection must be 'asc' or 'desc'",
+        ),
+        ("db.query{ collection = 'a.b', filter = 1 }", "db.query: filter: table expected, got number"),
+        (
+            "db.query{ collection = 'a.b', limt = 5 }",
+            "db.query: unknown option \"limt\"; did you mean \"limit\"?",
+        ),
+        (
+            "db.query{ collection = 'a.b', sort_direction = 'asc' }",
+            "db.query: unknown option \"sort_direction\"; did you mean \"sortDirection\"?",
+        ),
+        (
+            "db.query{ collection = 'a.b', offset = 5 }",
+            "db.query: unknown option \"offset\"; the options are collection, cursor, did, filter, limit, sort, \
+             sortDirection",
+        ),
+        (
+            "db.query{ 'a.b' }",
+            "db.query: unknown option 1; the options are collection, cursor, did, filter, limit, sort, sortDirection",
+        ),
+        (
+            "db.query{ collection = 'a.b', filter = { { field = 'n', opp = '<', value = 1 } } }",
+            "db.query: filter: unknown option \"opp\"; did you mean \"op\"?",
+        ),
+        (
+            "db.query{ collection = 'a.b', filter = { feild = 'n', value = 1 } }",
+            "db.query: filter: unknown option \"feild\"; did you mean \"field\"?",
+        ),
+        (
+            "db.search{ collection = 'a.b', field = 'x', text = 'y' }",
+            "db.search: unknown option \"text\"; the options are collection, field, limit, query",
+        ),
+        (
+            "db.backlinks{ collection = 'a.b', url = 'at://x' }",
+            "db.backlinks: unknown option \"url\"; did you mean \"uri\"?",
+        ),
+        (
+            "db.backlinks{ collection = 'a.b', [('x'):rep(1000)] = 1 }",
+            "db.backlinks: unknown option \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\"; the options are collection, \
+             cursor, did, limit, uri",
+        ),
+        ("db.query{ collection = 'a\\xff' }", "db.query: args.collection: not valid UTF-8"),
+        ("db.query{ collection = 'down' }", "db.query: database unavailable"),
+        ("db.get()", "db.get: uri is required"),
+        ("db.get('x')", "db.get: not an AT URI"),
+        ("db.count()", "db.count: collection is required"),
+        ("log()", "log: string expected, got nil"),
+        ("log({})", "log: string expected, got table"),
+        ("toarray(1)", "toarray: table expected, got number"),
+    ] {
+        let error = stage.error_of(expression).await;
+        assert_eq!(error, format!("{TRIGGER}:1: {message}"), "{expression}");
+    }
+}
+
+#[tokio::test]
+async fn raw_takes_parameters_and_gives_rows() {
+    let stage = Stage::set().await;
+    assert_eq!(
+        stage.eval("{ db.raw('SELECT 1', { 'a', 1, true, json.null }) }").await,
+        json!([["a", 1, true, null], 7])
+    );
+    assert_eq!(stage.eval("{ db.raw('SELECT 1') }").await, json!([[], 7]));
+    for (call, message) in [
+        ("db.raw()", "db.raw: sql is required"),
+        ("db.raw({})", "db.raw: sql: string expected, got table"),
+        ("db.raw('x', 'y')", "db.raw: params: table expected, got string"),
+        ("db.raw('x', { print })", "function"),
+        ("db.raw('')", "db.raw: no"),
+        ("db.backlinks('x')", "db.backlinks: table expected, got string"),
+        ("db.backlinks({ collection = 'a.b.c' })", "db.backlinks: uri is required"),
+        ("db.backlinks({ uri = 'at://x' })", "db.backlinks: collection is required"),
+    ] {
+        let error = stage.error_of(call).await;
+        assert!(error.contains(message), "{call}: {error}");
+    }
+    let code = stage.handle("local _, e = pcall(db.raw, '') return e.code").await.unwrap();
+    assert_eq!(code, json!("forbidden"));
+}
