@@ -120,10 +120,9 @@ async fn handle(
     request: http::Request<hyper::body::Incoming>,
 ) -> Response<Full<Bytes>> {
     let path = request.uri().path().trim_start_matches('/').to_owned();
-    if request.method() == http::Method::POST || path.ends_with("/log/last") {
-        if let Some(limited) = log.limited() {
-            return limited;
-        }
+    let is_operation = request.method() == http::Method::POST || path.ends_with("/log/last");
+    if let Some(limited) = is_operation.then(|| log.limited()).flatten() {
+        return limited;
     }
     if let Some(did) = path.strip_suffix("/log/last") {
         return answer(log.last(did));
