@@ -419,6 +419,12 @@ function atproto.sign(record) end
 ---@return boolean
 function atproto.verify_signature(record, signature, repo_did) end
 
+---A token with which this server calls one method of another server, under its own DID.
+---@param audience string
+---@param method string
+---@return string
+function atproto.service_token(audience, method) end
+
 -- Events -------------------------------------------------------------------------------------------------------------
 
 ---The event of a record or label script: the globals of the same names in one table.

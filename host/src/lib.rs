@@ -26,6 +26,7 @@ mod records; // reading the index: pages and response bodies
 mod jobs; // the job queue, retention, indexes of fields
 mod oauth; // authorization servers: discovery, DPoP proofs, tokens
 mod keys; // keys that the instance generates for itself, and its signatures over records
+mod service_identity; // the instance's own DID: its keys, its services, operations of the PLC directory
 mod lexicons; // the registry of uploaded lexicons; authorities and which methods are forwarded to them
 mod indexing; // follows the stream and writes the index
 mod network_lexicons; // lexicons that follow their publishers on the network: resolved, fetched, kept up to date

@@ -28,6 +28,7 @@ mod record_events;
 mod revocation;
 mod sdk;
 mod server;
+mod service_identity;
 mod story;
 mod stream;
 mod wait;

@@ -87,6 +87,12 @@ impl Network {
         Account::new(self, &answer)
     }
 
+    /// The code with which the account's owner confirms a change of its DID document, as the PDS sent it by email.
+    pub async fn plc_code(&self, user: &Account) -> String {
+        let answer = self.control("/plc-code", &json!({ "did": user.did })).await;
+        answer["code"].as_str().expect("a code").to_owned()
+    }
+
     /// Sets a TXT record.
     pub async fn txt(&self, name: &str, text: &str) {
         self.control("/dns", &json!({ "name": name, "txt": text })).await;

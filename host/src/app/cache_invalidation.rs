@@ -45,6 +45,8 @@ pub enum Topic {
     Settings,
     /// DID documents. They also expire by themselves.
     Identities(Vec<Did>),
+    /// The identity of the instance itself, and its services.
+    ServiceIdentity,
 }
 
 impl Topic {
@@ -58,6 +60,7 @@ impl Topic {
         Self::Scripts,
         Self::ScriptVariables,
         Self::Settings,
+        Self::ServiceIdentity,
     ];
 
     /// `None` for a topic of another version of this program.
@@ -90,6 +93,7 @@ impl fmt::Display for Topic {
             Self::Script(trigger) => return write!(f, "script {trigger}"),
             Self::ScriptVariables => "script-variables",
             Self::Settings => "settings",
+            Self::ServiceIdentity => "service-identity",
             Self::Identities(dids) => {
                 f.write_str("identities")?;
                 return dids.iter().try_for_each(|did| write!(f, " {did}"));
@@ -150,6 +154,7 @@ impl App {
                 };
                 self.settings.reload(db, derive).await
             }
+            Topic::ServiceIdentity => self.service_identity.reload(db, &self.sealing).await,
             Topic::Identities(dids) => {
                 for did in dids {
                     self.outbound.resolver.invalidate(did).await;

@@ -1,5 +1,6 @@
 //! [`App`]: everything that requests share. Its parts build themselves, each on those before it.
 
+mod attached_account;
 mod cache_invalidation;
 mod callers;
 mod changed_identities;
@@ -8,6 +9,7 @@ mod observer;
 mod open;
 mod outbound;
 mod scripting;
+mod service_identity;
 mod sessions;
 mod upkeep;
 
@@ -34,6 +36,7 @@ use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::{self, LinkedRepos};
 use crate::scripts::Xrpc;
+use crate::service_identity::{ServiceIdentity, Setup};
 use crate::settings::{self, Settings};
 use crate::store::Db;
 use crate::store::readiness::Readiness;
@@ -53,8 +56,12 @@ pub use sessions::PdsSessions;
 #[derive(Debug)]
 pub struct App {
     pub config: Config,
-    /// The instance's origin and DID.
+    /// The instance's origin, and the DID of its configuration.
     pub identity: Identity,
+    /// The DID by which other servers know the instance, and its services.
+    pub service_identity: ServiceIdentity,
+    /// Changes that identity.
+    pub identity_setup: Setup,
     /// Seals secrets at rest.
     pub sealing: SealingKey,
     pub clock: Clock,
@@ -122,6 +129,7 @@ impl App {
         let (retention, _) = watch::channel(Retention { event_days: settings.event_retention_days() });
 
         let outbound = Outbound::open(&ground)?;
+        let (service_identity, identity_setup) = service_identity::open(&ground, &outbound).await?;
         let sessions = PdsSessions::open(&ground, &outbound).await?;
         let repos = Repos::new(
             ground.db.clone(),
@@ -131,9 +139,12 @@ impl App {
         );
         let linked_repos =
             LinkedRepos::new(ground.db.clone(), sessions.vault.clone(), repos.clone(), ground.clock.clone());
-        let scripting = Scripting::open(&ground, &outbound, loaded, xrpc, &repos, &linked_repos).await?;
+        let for_scripts = (&repos, &linked_repos);
+        let scripting =
+            Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, &service_identity).await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
-        let access = callers::open(&ground, &outbound, &sessions, &registry, costs).await?;
+        let access =
+            callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
         let network_lexicons = NetworkLexicons::new(network_lexicons::Deps {
             db: ground.db.clone(),
             net: outbound.net.clone(),
@@ -176,6 +187,8 @@ impl App {
         let app = Arc::new(Self {
             config,
             identity,
+            service_identity,
+            identity_setup,
             sealing,
             clock,
             random,

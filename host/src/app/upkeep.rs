@@ -1,15 +1,11 @@
 //! Work that one host at a time does: refreshing the lexicons of the network, and validating records again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::lexicons::revalidation;
 use crate::store::lease::Lease;
 
 use super::App;
-
-/// Time between two attempts to take the lease that another host has.
-const LEASE_RETRY: Duration = Duration::from_secs(5);
 
 impl App {
     /// Does the work while this host has its lease, until the server drains.
@@ -21,26 +17,20 @@ impl App {
     }
 
     async fn upkeep_with(self: &Arc<Self>, lease: &mut Lease) {
-        loop {
-            match lease.take(self.clock.now()).await {
-                Ok(Some(term)) => {
-                    // A host that hung and wakes up judges no records any more.
-                    let db = lease.fenced(&self.db, term);
-                    let work = async {
-                        tokio::join!(
-                            self.network_lexicons.refresh_periodically(self),
-                            revalidation::run(db, Arc::clone(&self.registry), self.clock.clone()),
-                        );
-                    };
-                    tokio::select! {
-                        () = lease.lost() => tracing::warn!("another host can take over the upkeep"),
-                        () = work => {}
-                    }
-                }
-                Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "can't take the lease of upkeep"),
+        let drain = &self.lifecycle.drain;
+        while let Some(term) = lease.acquire("upkeep", &self.clock, drain).await {
+            // A host that hung and wakes up judges no records any more.
+            let db = lease.fenced(&self.db, term);
+            let work = async {
+                tokio::join!(
+                    self.network_lexicons.refresh_periodically(self),
+                    revalidation::run(db, Arc::clone(&self.registry), self.clock.clone()),
+                );
+            };
+            tokio::select! {
+                () = lease.lost() => tracing::warn!("another host can take over the upkeep"),
+                () = work => {}
             }
-            tokio::time::sleep(LEASE_RETRY).await;
         }
     }
 }

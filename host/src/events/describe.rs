@@ -276,6 +276,7 @@ impl Event {
                 let detail = json!({ "fragment": fragment, "reason": reason });
                 row("service_auth.access_denied", Error, Some(caller), Some(method), detail)
             }
+            Self::ServiceIdentity(event) => event.describe(),
             Self::RecordCreated { uri } => record("record.created", Info, None, &uri, json!({})),
             Self::RecordDeleted { actor, uri } => record("record.deleted", Info, actor, &uri, json!({})),
             Self::CollectionDeleted { actor, collection, deleted } => {

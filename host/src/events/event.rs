@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::labelers::LabelerEvent;
 use super::network_lexicons::NetworkLexiconEvent;
+use super::service_identity::ServiceIdentityEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
 /// An event. `actor` is the DID of the acting user.
@@ -284,6 +285,7 @@ pub enum Event {
         fragment: Option<String>,
         reason: String,
     },
+    ServiceIdentity(ServiceIdentityEvent),
 
     /// `actor` is `None` when the server created the job itself.
     BackfillStarted {

@@ -8,9 +8,11 @@ mod log;
 mod network_lexicons;
 mod query;
 pub mod redact;
+mod service_identity;
 
 pub use event::{Event, ScriptError};
 pub use labelers::LabelerEvent;
 pub use log::EventLog;
 pub use network_lexicons::{NetworkLexiconChange, NetworkLexiconEvent};
 pub use query::{EventQuery, InvalidEventQuery};
+pub use service_identity::ServiceIdentityEvent;

@@ -7,11 +7,19 @@ use super::IdentityError;
 use crate::atproto::{Did, Handle};
 use crate::crypto::{Algorithm, PublicKey};
 
+/// Services that are kept of one document. The PLC directory accepts ten.
+const MAX_SERVICES: usize = 16;
+
+/// Bytes of a service's fragment.
+const MAX_FRAGMENT: usize = 64;
+
 /// The parts of a DID document that the server uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DidDocument {
     did: Did,
     pds: Option<String>,
+    /// Fragment, without `#`, and origin of each service.
+    services: Box<[(Box<str>, Box<str>)]>,
     handle: Option<String>,
     signing_key: Option<PublicKey>,
     labeler: Option<String>,
@@ -29,6 +37,7 @@ impl DidDocument {
         }
         Ok(Self {
             pds: service(did, document, "atproto_pds", "AtprotoPersonalDataServer"),
+            services: services(did, document),
             handle: handle(document),
             signing_key: key(did, document, "atproto"),
             labeler: service(did, document, "atproto_labeler", "AtprotoLabeler"),
@@ -44,6 +53,12 @@ impl DidDocument {
     /// Origin of the PDS, without a trailing slash.
     pub fn pds(&self) -> Option<&str> {
         self.pds.as_deref()
+    }
+
+    /// Origin of the service with this fragment (`#name`), without a trailing slash.
+    pub fn endpoint(&self, fragment: &str) -> Option<&str> {
+        let name = fragment.strip_prefix('#')?;
+        self.services.iter().find(|(known, _)| **known == *name).map(|(_, origin)| &**origin)
     }
 
     /// The first `at://` name of `alsoKnownAs`, lower case. Unverified: the handle may not resolve to this DID.
@@ -87,7 +102,23 @@ const MAX_HOST_BYTES: usize = 253;
 
 /// The endpoint of a service; `None` unless it is an http or https origin without path, query or credentials.
 fn service(did: &Did, document: &Value, fragment: &str, kind: &str) -> Option<String> {
-    let entry = entries(did, document, "service", fragment).find(|entry| entry["type"] == kind)?;
+    origin_of(entries(did, document, "service", fragment).find(|entry| entry["type"] == kind)?)
+}
+
+/// Every service with a usable endpoint.
+fn services(did: &Did, document: &Value) -> Box<[(Box<str>, Box<str>)]> {
+    let entries = document.get("service").and_then(Value::as_array).into_iter().flatten();
+    let named = entries.filter_map(|entry| {
+        let id = entry.get("id").and_then(Value::as_str)?;
+        let name = id.strip_prefix(did.as_str()).unwrap_or(id).strip_prefix('#')?;
+        (name.len() <= MAX_FRAGMENT).then_some(())?;
+        Some((name.into(), origin_of(entry)?.into()))
+    });
+    named.take(MAX_SERVICES).collect()
+}
+
+/// The origin of a service's endpoint.
+fn origin_of(entry: &Value) -> Option<String> {
     let url = Url::parse(entry.get("serviceEndpoint")?.as_str()?).ok()?;
     let origin_only = matches!(url.scheme(), "http" | "https")
         && url.path() == "/"
@@ -236,6 +267,27 @@ mod tests {
             document["verificationMethod"][0]["type"] = "JsonWebKey2020".into();
             assert_eq!(parse(&document).signing_key(), None);
         }
+    }
+
+    #[test]
+    fn services_are_found_by_their_fragment() {
+        let mut document = full();
+        document["service"] = json!([
+            { "id": "#one", "type": "One", "serviceEndpoint": "https://one.example/" },
+            { "id": format!("{}#two", did()), "type": "Two", "serviceEndpoint": "https://two.example" },
+            { "id": "#path", "type": "P", "serviceEndpoint": "https://p.example/path" },
+            { "id": format!("#{}", "x".repeat(65)), "type": "L", "serviceEndpoint": "https://l.example" },
+            { "id": "did:plc:other#three", "type": "Three", "serviceEndpoint": "https://three.example" },
+        ]);
+        let parsed = parse(&document);
+        assert_eq!(parsed.endpoint("#one"), Some("https://one.example"));
+        assert_eq!(parsed.endpoint("#two"), Some("https://two.example"));
+        for none in ["one", "#", "#path", "#three", "#other"] {
+            assert_eq!(parsed.endpoint(none), None, "{none}");
+        }
+        let many = (0..40).map(|n| json!({ "id": format!("#s{n}"), "serviceEndpoint": "https://s.example" }));
+        document["service"] = many.collect();
+        assert!(parse(&document).endpoint("#s15").is_some() && parse(&document).endpoint("#s16").is_none());
     }
 
     #[test]

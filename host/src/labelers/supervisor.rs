@@ -59,7 +59,9 @@ impl Running {
 impl Supervisor {
     async fn work(mut self) {
         let mut lease = Lease::of_labelers(&self.deps.db);
-        while lease.acquire("labelers", &self.deps.clock, &self.drain).await.is_some() {
+        let db = self.deps.db.clone();
+        while let Some(term) = lease.acquire("labelers", &self.deps.clock, &self.drain).await {
+            self.deps.db = lease.fenced(&db, term);
             self.labelers.update(|status| status.leading = true);
             self.lead(&mut lease).await;
             self.running.stop_all().await;

@@ -51,6 +51,8 @@ pub mod script_variables;
 pub mod scripts;
 pub mod search;
 pub mod server_lock;
+pub mod service_entries;
+pub mod service_identity;
 pub mod settings;
 mod sqlite;
 pub mod transfer;
@@ -58,6 +60,7 @@ mod types;
 pub mod used_proofs;
 pub mod users;
 pub mod validations;
+pub mod verification_methods;
 pub mod web_sessions;
 
 #[cfg(test)]

@@ -51,5 +51,6 @@ mod revocations;
 mod scans;
 mod script_sql;
 mod search;
+mod service_identity;
 mod sort;
 mod users;

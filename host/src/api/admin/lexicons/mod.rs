@@ -1,6 +1,7 @@
 //! `/admin/lexicons`: uploads, lists and deletes lexicons.
 
 pub mod create;
+pub mod services;
 
 use std::sync::Arc;
 
