@@ -113,11 +113,6 @@ impl Attempts {
         self.failed += 1;
         failure.kind.is_retryable() && self.failed < max
     }
-
-    /// Whether there was one.
-    pub(super) fn is_retry(self) -> bool {
-        self.failed + self.rate_limited > 0
-    }
 }
 
 #[derive(Debug, Default, Deserialize)]

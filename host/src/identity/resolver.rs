@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -34,6 +35,12 @@ const CACHE_TIME_FAILED: Duration = Duration::from_secs(5);
 /// How long the PDS of a DID is remembered after its document was fetched, for readers that do without a newer one.
 const PDS_TIME: Duration = Duration::from_hours(24);
 
+/// How long a look-up may be in progress when its document changes: longer than a fetch may take.
+const CHANGE_TIME: Duration = Duration::from_mins(1);
+
+/// Fetches of one look-up, if the document changes during each.
+const MAX_FETCHES: u32 = 3;
+
 /// Seconds between two refreshes of a document. It bounds the fetches that an attacker causes with invalid signatures.
 const MIN_REFRESH_SECONDS: i64 = 30;
 
@@ -61,6 +68,10 @@ struct Inner {
     cache: Cache<Did, Entry>,
     /// The last known PDSs. Bounded as the documents are, with a third of their size.
     pds: Cache<Did, Arc<str>>,
+    /// DIDs whose document has changed lately, with the number of the change: a look-up that was in progress then may
+    /// have read the old document.
+    changes: Cache<Did, u64>,
+    last_change: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -77,9 +88,21 @@ impl Resolver {
         let plc_url = plc_url.as_str().trim_end_matches('/').to_owned();
         let cache = Cache::builder().max_capacity(CACHE_DOCUMENTS).expire_after(CacheTimes).build();
         let pds = Cache::builder().max_capacity(CACHE_DOCUMENTS).time_to_live(PDS_TIME).build();
-        let directory = net.trusted();
-        let (pools, directory_pause) = (LookupPools::default(), DirectoryPause::default());
-        Self(Arc::new(Inner { net, directory, plc_url, clock, pools, directory_pause, cache, pds }))
+        let changes = Cache::builder().max_capacity(CACHE_DOCUMENTS).time_to_live(CHANGE_TIME).build();
+        let (directory, directory_pause) = (net.trusted(), DirectoryPause::default());
+        let (pools, last_change) = (LookupPools::default(), AtomicU64::new(0));
+        Self(Arc::new(Inner {
+            net,
+            directory,
+            plc_url,
+            clock,
+            pools,
+            directory_pause,
+            cache,
+            pds,
+            changes,
+            last_change,
+        }))
     }
 
     pub(super) fn net(&self) -> &net::Client {
@@ -171,8 +194,10 @@ impl Resolver {
         self.0.pds.get(did).await
     }
 
-    /// Removes a DID from the cache, after an identity event.
+    /// Removes a DID from the cache, after an identity event. Look-ups in progress are repeated.
     pub async fn invalidate(&self, did: &Did) {
+        let change = self.0.last_change.fetch_add(1, Ordering::Relaxed);
+        self.0.changes.insert(did.clone(), change).await;
         self.0.cache.invalidate(did).await;
         self.0.pds.invalidate(did).await;
     }
@@ -191,9 +216,17 @@ impl Inner {
 
     /// The cache entry for a look-up. Errors that say nothing about the DID are not cached, but returned as such.
     async fn fetch_entry(&self, did: &Did) -> Result<Entry, IdentityError> {
-        let resolved = match self.fetch(did).await {
-            Err(error @ (IdentityError::Busy(_) | IdentityError::RateLimited(_))) => return Err(error),
-            other => other.map(Arc::new),
+        let mut fetches = 0;
+        let resolved = loop {
+            let change = self.changes.get(did).await;
+            let resolved = match self.fetch(did).await {
+                Err(error @ (IdentityError::Busy(_) | IdentityError::RateLimited(_))) => return Err(error),
+                other => other.map(Arc::new),
+            };
+            fetches += 1;
+            if fetches == MAX_FETCHES || self.changes.get(did).await == change {
+                break resolved;
+            }
         };
         match &resolved {
             Ok(document) => match document.pds() {

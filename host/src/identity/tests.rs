@@ -35,7 +35,6 @@ impl Directory {
                 let mut request = vec![0; 4096];
                 let len = stream.read(&mut request).await.unwrap();
                 let text = String::from_utf8_lossy(&request[..len]).into_owned();
-                requests.fetch_add(1, Ordering::SeqCst);
                 let path = text.split(' ').nth(1).unwrap_or_default();
                 let mut answer = (404, "{}".to_owned());
                 if let Some(known) = answers.lock().unwrap().get_mut(path) {
@@ -48,6 +47,8 @@ impl Directory {
                 let (status, body) = answer;
                 let retry = body.split(' ').next().unwrap_or_default();
                 let retry = if status == 429 { format!("retry-after: {retry}\r\n") } else { String::new() };
+                // After the answer was determined, so that a test can change it for the next request.
+                requests.fetch_add(1, Ordering::SeqCst);
                 // Long enough for all concurrent callers to wait for the same fetch.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 let head = format!(
@@ -106,6 +107,26 @@ async fn concurrent_callers_share_one_fetch_which_is_cached() {
     assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://one.test"));
     resolver.invalidate(&abc).await;
     assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://two.test"));
+    assert_eq!(directory.requests(), 2);
+}
+
+/// The directory answers with the old document, and the account moves before the answer arrives.
+#[tokio::test]
+async fn a_look_up_in_progress_does_not_bring_back_what_was_invalidated() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    let resolver = directory.resolver(&clock(), false);
+    let abc = did("did:plc:abc");
+    let (other, sought) = (resolver.clone(), abc.clone());
+    let lookup = tokio::spawn(async move { other.resolve(&sought).await });
+    while directory.requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://two.test"));
+    resolver.invalidate(&abc).await;
+    assert_eq!(lookup.await.unwrap().unwrap().pds(), Some("https://two.test"));
+    assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://two.test"));
+    assert_eq!(resolver.last_known_pds(&abc).await.as_deref(), Some("https://two.test"));
     assert_eq!(directory.requests(), 2);
 }
 

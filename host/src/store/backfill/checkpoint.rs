@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sqlx::AssertSqlSafe;
 
+use super::traffic::Traffic;
 use super::work::Counters;
 use super::{clean, json_rows};
 use crate::store::types::to_json_text;
@@ -16,6 +17,7 @@ pub struct Checkpoint {
     pub resolved: BTreeMap<String, String>,
     pub finished: Vec<FinishedRepo>,
     pub counters: Counters,
+    pub traffic: Traffic,
 }
 
 /// A repo that was read, or failed for good.
@@ -81,6 +83,7 @@ pub async fn checkpoint(db: &Db, seq: i64, checkpoint: &Checkpoint) -> Result<()
             sqlx::query(AssertSqlSafe(forget)).bind(seq).bind(&finished).execute(&mut *tx).await?;
         }
         checkpoint.counters.save(seq).execute(&mut *tx).await?;
+        checkpoint.traffic.save(seq).execute(&mut *tx).await?;
         tx.commit().await?;
     });
     Ok(())

@@ -6,7 +6,7 @@ use super::{PENDING, clean, repos_by};
 use crate::atproto::{Did, Nsid};
 use crate::clock::Timestamp;
 use crate::store::types::to_json_text;
-use crate::store::{Db, StoreError, in_transaction, on, only_row};
+use crate::store::{Db, StoreError, in_transaction, intern, on, only_row};
 
 /// A job that the worker runs.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -178,8 +178,9 @@ pub async fn discovery(db: &Db, seq: i64) -> Result<Vec<Discovery>, StoreError> 
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(seq).fetch_all(pool).await)?)
 }
 
-/// Adds the one repo of a job with a `did`; `false` when the job has it.
+/// Adds the one repo of a job with a `did`; `false` when the job has it. See [`add_repos`].
 pub async fn add_repo(db: &Db, seq: i64, did: &Did) -> Result<bool, StoreError> {
+    intern::did_ids(db, std::iter::once(did)).await?;
     let sql = format!("{} SELECT $1, $2, 'pending' WHERE true {}", ADD_REPOS.0, ADD_REPOS.1);
     let added = in_transaction!(db, |tx| {
         let query = sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(did.as_str());
@@ -192,7 +193,8 @@ const ADD_REPOS: (&str, &str) =
     ("INSERT INTO backfill_repos (job, did, status)", "ON CONFLICT (job, did) DO NOTHING");
 
 /// Adds the repos of a page of the relay's list, and how far the list was read, in one transaction. Returns the DIDs
-/// that the job did not have yet.
+/// that the job did not have yet. From here on the index follows the statuses of these accounts: one that is deleted
+/// before its first record arrives must not be indexed.
 pub async fn add_repos(
     db: &Db,
     seq: i64,
@@ -207,8 +209,10 @@ pub async fn add_repos(
     let insert = format!("{} {insert} {} RETURNING did", ADD_REPOS.0, ADD_REPOS.1);
     let advance = "INSERT INTO backfill_discovery (job, collection, cursor, is_done) VALUES ($1, $2, $3, $4) \
                    ON CONFLICT (job, collection) DO UPDATE SET cursor = excluded.cursor, is_done = excluded.is_done";
+    let accounts: Vec<Did> = dids.iter().filter_map(|did| Did::try_from(did.as_str()).ok()).collect();
     let dids = to_json_text(dids);
     let (cursor, is_done) = (cursor.map(clean), i64::from(cursor.is_none()));
+    intern::did_ids(db, accounts.iter()).await?;
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         let query = sqlx::query_scalar(AssertSqlSafe(insert)).bind(seq).bind(dids);
