@@ -74,7 +74,8 @@ def apply(mutant, number, text):
     if "sql" in mutant:
         at = code.index(original)
         literal = next((m for m in STRING.finditer(code) if m.start() < at and at + len(original) <= m.end()), None)
-        if literal is None:
+        # At run time the text has neither escapes nor the ends of continued lines.
+        if literal is None or "\\" in original or "\n" in original:
             raise Misfit(f"{mutant['name']}: the text is not in one string literal")
         swapped = f"crate::mutant::swap({number}, {literal[0]}, {json.dumps(original)}, {json.dumps(mutant['sql'])})"
         return text[: literal.start()] + swapped + text[literal.end() :]

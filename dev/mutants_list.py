@@ -17,7 +17,7 @@ PROOFS = "test(/^access::dpop::/) + test(/^crypto::/)"
 AUTH_AREA = "test(/^access::/) + test(/^crypto::/) + test(/^oauth::/) + test(/^auth::/) + test(/^xrpc::/)"
 PAGES = "test(/^store::tests::(paging|query|sort|large)::/) + test(/^query::/)"
 
-PLAN, SQLITE, ACCOUNTS = (f"host/src/store/index/{name}.rs" for name in ("plan", "sqlite", "accounts"))
+PLAN, SQLITE, ACCOUNTS, PURGE = (f"host/src/store/index/{name}.rs" for name in ("plan", "sqlite", "accounts", "purge"))
 WATERMARK, ENVELOPE, CHECKER = (f"host/src/indexing/{name}.rs" for name in ("watermark", "envelope", "apply"))
 LIST, REPO, DISCOVERY, HOSTS, FETCHING, FAILURE = (
     f"host/src/backfill/{name}.rs" for name in ("listing", "repo", "discovery", "hosts", "fetching", "failure")
@@ -59,12 +59,12 @@ def proof(name, file, original, **how):
 MUTANTS = [
     # The writer.
     writer("within a batch the last change wins, whatever its rev", PLAN, "change.rev() > entry.get().rev()", expression="true"),
-    writer("records of an account that the batch deletes are written", PLAN, "accounts.ends_deleted(did)", expression="false"),
+    writer("a deleted repo's tombstone does not hold back its older records", SQLITE, "repo_tombstones t WHERE t.did_id = v.column3 AND t.rev >= v.column7", sql="repo_tombstones t WHERE t.did_id = v.column3 AND t.rev < 0"),
     writer("an update ignores the stored rev", SQLITE, "else if rev < row.rev", changed="else if rev < row.rev || MUTANT"),
     writer("a delete ignores the stored rev", SQLITE, ".is_some_and(|row| rev < row.rev)", changed=".is_some_and(|row| rev < row.rev || MUTANT)"),
     writer("a delete removes nothing", SQLITE, "if !ids.is_empty() {", changed="if !ids.is_empty() && !MUTANT {"),
     writer("a delete leaves no tombstone", SQLITE, ".filter(|(n, _)| !newer.contains(n))", changed=".filter(|(n, _)| !newer.contains(n) && !MUTANT)"),
-    writer("an insert ignores tombstones", SQLITE, "t.rev >= v.column7", sql="t.rev < 0"),
+    writer("an insert ignores tombstones", SQLITE, "t.rkey = v.column4 AND t.rev >= v.column7", sql="t.rkey = v.column4 AND t.rev < 0"),
     writer("an older delete lowers the tombstone", SQLITE, "WHERE tombstones.rev < excluded.rev", sql="WHERE true"),
     writer("an update keeps the old references", SQLITE, "drop_refs(conn, &updated).await?;", without=True),
     writer("a delete keeps the references", SQLITE, "drop_refs(conn, &ids).await?;", without=True),
@@ -79,13 +79,13 @@ MUTANTS = [
     ),
     writer("the cursor is not committed", SQLITE, "if let Some(cursor) = plan.cursor {", changed="if let Some(cursor) = plan.cursor && !MUTANT {"),
     writer("hidden accounts stay visible", SQLITE, "SET status = v.value ->> 1,", sql="SET status = 0,"),
-    writer("the purge of an account keeps its references", SQLITE, "sqlx::query(refs).bind(&purged).execute(&mut *conn).await?;", without=True),
-    writer("the purge of an account keeps its tombstones", SQLITE, "sqlx::query(tombstones).bind(&purged).execute(&mut *conn).await?;", without=True),
+    writer("the purge of an account keeps its references", PURGE, "for sql in [refs, tombstones, labels, letters] {\n        sqlx::query(sql).bind(&marked)", changed="for sql in [if MUTANT { labels } else { refs }, tombstones, labels, letters] {\n        sqlx::query(sql).bind(&marked)"),
+    writer("a deletion purges what came after it", PURGE, 'let marked = to_json_text(&marked);\n    // Finds all records of these accounts through the unique index, whose first column is the collection.\n    let refs = "DELETE', changed='let marked = to_json_text(&marked);\n    if MUTANT { sqlx::query("UPDATE repo_tombstones SET rev = 9223372036854775807").execute(&mut *conn).await?; }\n    let refs = "DELETE'),
     writer(
         "a deletion is forgotten when the account returns in the same batch",
         ACCOUNTS,
-        "*status == AccountStatus::Deleted || outcomes.get(did).is_some_and(|outcome| outcome.purge)",
-        expression="*status == AccountStatus::Deleted",
+        "outcomes.get(did).and_then(|outcome| outcome.deleted).max(deletion)",
+        expression="deletion",
     ),
     # The stream's cursor.
     stream("the cursor passes a chunk with missing parts", WATERMARK, "|| entry.get().0 > 0 {", changed="|| (entry.get().0 > 0 && !MUTANT) {"),
@@ -107,7 +107,7 @@ MUTANTS = [
     listing("a list that repeats its records is followed", LIST, "new == 0 && !keys.is_empty()", expression="false"),
     backfill("records that are newer than the list are removed", REPO, "} else if row.rev < rev.as_u64() {", changed="} else if row.rev < rev.as_u64() || MUTANT {"),
     backfill("records of other repos are accepted", REPO, "uri.did == *did && uri.collection == collection", expression="true"),
-    backfill("a page of records is skipped", REPO, "self.commit(decided).await?;\n        let records", changed="if !MUTANT { self.commit(decided).await?; }\n        let records"),
+    backfill("a page of records is skipped", REPO, "let decided = self.or_stop(self.decide(changes)).await?;", changed="let mut decided = self.or_stop(self.decide(changes)).await?;\n        if MUTANT { decided.clear(); }"),
     backfill("removals are not committed", REPO, "self.commit(decided).await?;\n            gone", changed="if !MUTANT { self.commit(decided).await?; }\n            gone"),
     backfill("only the first page of the relay's list is read", DISCOVERY, ".filter(|next| !next.is_empty() && !is_empty)", changed=".filter(|next| !next.is_empty() && !is_empty && !MUTANT)"),
     backfill("a stored cursor of the relay's list is ignored", DISCOVERY, "progress.and_then(|progress| progress.cursor.clone())", changed="progress.and_then(|progress| progress.cursor.clone()).filter(|_| !MUTANT)"),
