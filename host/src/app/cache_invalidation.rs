@@ -51,7 +51,7 @@ pub enum Topic {
 
 impl Topic {
     /// The topics that are reloaded as a whole.
-    const EVERYTHING: [Self; 8] = [
+    const EVERYTHING: [Self; 9] = [
         Self::ApiClients,
         Self::Domains,
         Self::Admins,

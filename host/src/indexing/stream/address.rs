@@ -74,6 +74,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::atproto::Nsid;
+    use crate::lexicons::Followed;
 
     use super::*;
 
@@ -99,8 +100,9 @@ mod tests {
 
     #[test]
     fn the_second_protocol_has_other_parameters() {
-        let tracked = [Nsid::try_from("app.example.note").unwrap()];
-        let url = subscription(&endpoint(SECOND).unwrap(), &Wanted::plan(&tracked).unwrap(), Some(17), true);
+        let collections = [Nsid::try_from("app.example.note").unwrap()].into();
+        let wanted = Wanted::plan(&Followed { collections, published_lexicons: true }).unwrap();
+        let url = subscription(&endpoint(SECOND).unwrap(), &wanted, Some(17), true);
         let query = "collections=app.example.note&collections=com.atproto.lexicon.schema&maxMessageSizeBytes=16777216";
         assert_eq!(url.as_str(), format!("{SECOND}?{query}&cursor=17"));
     }

@@ -1,6 +1,5 @@
 //! Reads one connection from the WebSocket upgrade to its end: chunks and changes of the filter.
 
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -12,6 +12,8 @@ use crate::store::Db;
 use crate::store::index::{
     self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert, Validity,
 };
+use crate::store::labelers;
+use crate::store::labels::Label;
 use crate::store::records::{self, ListArgs, RecordRow};
 
 pub const NOTE: &str = "com.example.note";
@@ -145,4 +147,14 @@ pub fn advance(query: &mut Query, cursor: Option<String>) -> bool {
     assert_ne!(query.cursor.as_ref(), Some(&cursor), "the page after {cursor} begins where it began");
     query.cursor = Some(cursor);
     true
+}
+
+pub const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
+
+/// Stores labels as the subscription to [`LABELER`] does.
+pub async fn store_labels(db: &Db, stored: &[Label]) {
+    let did = Did::try_from(LABELER).unwrap();
+    labelers::create(db, &did, Timestamp(1)).await.unwrap();
+    let from = labelers::get(db, LABELER).await.unwrap().unwrap().cursor;
+    assert!(labelers::store(db, &did, from, Some(from.unwrap_or(0) + 1), stored).await.unwrap());
 }
