@@ -4,16 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
 use http::{Request, Response};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
@@ -23,14 +19,12 @@ use url::form_urlencoded;
 
 use crate::cars::{self, CarFault, Records};
 use crate::frames::{cid_of, tid};
+use crate::pages::page;
+use crate::responses::{Body, broken, dripping, gigabyte, page_of, respond};
 
 /// The time of the first rev, in microseconds.
 const FIRST_REV: u64 = 1_700_000_000_000_000;
 
-/// The largest page of records; PDSs have the same.
-const MAX_PAGE: usize = 100;
-
-type Body = BoxBody<Bytes, io::Error>;
 type Choose = Box<dyn FnMut(&Query) -> Option<Fault> + Send>;
 
 /// The server of the network that a request went to.
@@ -74,6 +68,16 @@ pub enum Fault {
     Endless,
     /// The right answer, determined at once, but sent when the value is `true`.
     Until(watch::Receiver<bool>),
+    /// A page with these records: record keys, and their values as text. It has no cursor, and CIDs of nothing.
+    Records(Vec<(&'static str, String)>),
+    /// The records of the page before again.
+    PageBefore,
+    /// A byte now and then, without an end.
+    Drip,
+    /// To another server.
+    Redirect(String),
+    /// This text, with status 200.
+    Text(String),
     /// Something is wrong with the repo's CAR.
     Car(CarFault),
     /// A CAR of a gigabyte.
@@ -189,6 +193,13 @@ impl RepoNetwork {
         tid(rev, 0)
     }
 
+    /// Gives a repo a later rev without a commit, as when an account is created again. Later commits have even later ones.
+    pub fn advance_rev(&self, did: &str, micros: u64) {
+        let mut state = self.state();
+        state.last_rev = state.last_rev.max(micros.saturating_sub(FIRST_REV));
+        state.repos.get_mut(did).expect("the account exists").rev = micros;
+    }
+
     /// Makes the PDS of an account answer with an error such as `RepoDeactivated`, or no longer.
     pub fn set_error(&self, did: &str, error: Option<&'static str>) {
         self.state().repos.get_mut(did).expect("the account exists").error = error;
@@ -253,7 +264,7 @@ pub fn document(did: &str, pds: &str) -> Value {
         { "id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": pds }] })
 }
 
-fn uri(did: &str, collection: &str, rkey: &str) -> String {
+pub(crate) fn uri(did: &str, collection: &str, rkey: &str) -> String {
     format!("at://{did}/{collection}/{rkey}")
 }
 
@@ -308,8 +319,18 @@ async fn answer(site: Site, state: &Arc<Mutex<State>>, query: &Query) -> Respons
     let (status, headers, body) = match fault {
         Some(Fault::Status(status, headers, body)) => (status, headers, body.into()),
         Some(Fault::Html) => (200, Vec::new(), "<html><body>down for maintenance</body></html>".into()),
+        Some(Fault::Redirect(to)) => (307, vec![("location", to)], Bytes::new()),
+        Some(Fault::Text(text)) => (200, Vec::new(), text.into()),
+        Some(Fault::Records(values)) => (200, Vec::new(), page_of(query, &values).into()),
         Some(Fault::Reset) => return broken(&body),
-        Some(Fault::Gigabyte) => return gigabyte(site, Arc::clone(state)),
+        Some(Fault::Drip) => return dripping(),
+        Some(Fault::Gigabyte) => {
+            let state = Arc::clone(state);
+            return gigabyte(move |sent| {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                *state.sent.entry(site).or_default() += sent as u64;
+            });
+        }
         Some(Fault::Until(mut open)) => {
             // Fails when the test has ended.
             let _ = open.wait_for(|open| *open).await;
@@ -319,31 +340,6 @@ async fn answer(site: Site, state: &Arc<Mutex<State>>, query: &Query) -> Respons
     };
     *locked().sent.entry(site).or_default() += body.len() as u64;
     respond(status, &headers, body)
-}
-
-fn respond(status: u16, headers: &[(&'static str, String)], body: Bytes) -> Response<Body> {
-    let mut response = Response::builder().status(status).header("content-type", "application/json");
-    for (name, value) in headers {
-        response = response.header(*name, value);
-    }
-    response.body(Full::new(body).map_err(|never| match never {}).boxed()).expect("a response")
-}
-
-/// A response whose connection breaks after half of the body.
-fn broken(body: &Bytes) -> Response<Body> {
-    let frames = [Ok(Frame::data(body.slice(..body.len() / 2))), Err(io::Error::other("broken by the test"))];
-    Response::new(BoxBody::new(StreamBody::new(stream::iter(frames))))
-}
-
-/// A CAR of a gigabyte, in blocks of zeros. Only what the client takes is made.
-fn gigabyte(site: Site, state: Arc<Mutex<State>>) -> Response<Body> {
-    let part = Bytes::from(cars::zeros(1 << 20));
-    let frames = stream::iter(0..1024).map(move |_| {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state.sent.entry(site).or_default() += part.len() as u64;
-        Ok(Frame::data(part.clone()))
-    });
-    Response::new(BoxBody::new(StreamBody::new(frames)))
 }
 
 fn json_body((status, body): (u16, Value)) -> (u16, Bytes) {
@@ -383,7 +379,7 @@ impl State {
             "com.atproto.sync.getLatestCommit" => {
                 json_body((200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) })))
             }
-            "com.atproto.repo.listRecords" => json_body((200, records(repo, query, fault))),
+            "com.atproto.repo.listRecords" => json_body((200, page(&repo.records, query, fault))),
             "com.atproto.repo.describeRepo" if self.has_cars => {
                 let present = repo.records.iter().filter(|(_, records)| !records.is_empty());
                 let names: Vec<_> = present.map(|(collection, _)| collection).collect();
@@ -399,44 +395,4 @@ impl State {
             )),
         }
     }
-}
-
-/// A page of records, the highest record keys first. Like real PDSs, it has a cursor unless it is empty.
-fn records(repo: &Repo, query: &Query, fault: Option<&Fault>) -> Value {
-    let Query { did, collection, .. } = query;
-    let cursor = match fault {
-        Some(Fault::Endless) => None,
-        _ => query.cursor.as_deref(),
-    };
-    let all = repo.records.get(collection).into_iter().flatten().rev();
-    let below = all.filter(|(rkey, _)| cursor.is_none_or(|cursor| rkey.as_str() < cursor));
-    let mut page: Vec<_> = below.collect();
-    if query.reverse {
-        page.reverse();
-    }
-    page.truncate(query.limit.min(MAX_PAGE));
-    let last = page.last().map(|(rkey, _)| (*rkey).clone());
-    let author =
-        if matches!(fault, Some(Fault::WrongDids)) { "did:plc:someoneelsesomeoneelsesom" } else { did };
-    let mut records: Vec<Value> = page
-        .iter()
-        .map(|(rkey, record)| {
-            let wrong = json!({ "another": "record" });
-            let cid = cid_of(if matches!(fault, Some(Fault::WrongCids)) { &wrong } else { record });
-            json!({ "uri": uri(author, collection, rkey), "cid": cid, "value": record })
-        })
-        .collect();
-    if matches!(fault, Some(Fault::Unordered)) {
-        records.reverse();
-    }
-    let mut answer = json!({ "records": records });
-    let next = match fault {
-        Some(Fault::SameCursor) => Some(query.cursor.clone().unwrap_or_else(|| "zzzz".to_owned())),
-        Some(Fault::Endless) => Some(format!("{}+", query.cursor.as_deref().unwrap_or_default())),
-        _ => last,
-    };
-    if let Some(next) = next {
-        answer["cursor"] = next.into();
-    }
-    answer
 }

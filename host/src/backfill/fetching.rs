@@ -310,8 +310,8 @@ impl<'a> Fetching<'a> {
 
 async fn look_up(reader: Arc<RepoReader>, task: Task<Lookup>) -> Ended {
     let (ticket, lookup) = task.into_parts();
-    if lookup.attempts.is_retry() {
-        // Failed look-ups are cached for a moment.
+    // A retry must not repeat what was wrong, and failed look-ups are cached for up to a minute.
+    if reader.is_retry || reader.resolver.known(&lookup.did).await.is_some_and(|known| known.is_err()) {
         reader.resolver.invalidate(&lookup.did).await;
     }
     let resolved = reader.stop.run_until_cancelled(reader.resolver.resolve(&lookup.did)).await;

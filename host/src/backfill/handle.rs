@@ -12,6 +12,9 @@ use crate::random::Random;
 use crate::store::backfill::{self, NewJob, Request, Requested};
 use crate::store::{Db, StoreError};
 
+/// Repos of one job of repairs. The others get the next one.
+const MAX_REPAIRS_PER_JOB: usize = 1_000;
+
 /// Creates, controls and watches backfill jobs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Backfills {
@@ -87,6 +90,17 @@ impl Backfills {
         });
         self.wake();
         Ok(Some(new.id))
+    }
+
+    /// Queues a job of repos whose records may have changed without the stream saying so, if there are any, and records
+    /// that it started.
+    pub(super) async fn repair(&self) -> Result<bool, StoreError> {
+        let new = NewJob { id: self.random.uuid(), collection: None, did: None, created_by: None };
+        let created = backfill::create_repair(&self.db, &new, MAX_REPAIRS_PER_JOB, self.clock.now()).await?;
+        let Some(dids) = created else { return Ok(false) };
+        let did = if let [did] = &*dids { Some(did.clone()) } else { None };
+        self.events.record(Event::BackfillStarted { actor: None, collection: None, job_id: new.id, did });
+        Ok(true)
     }
 
     /// Pauses, resumes or cancels a job if its status allows that, and records the change.

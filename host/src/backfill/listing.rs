@@ -230,8 +230,9 @@ mod tests {
             assert!(list.is_new() && !list.is_long());
             let page = keys(&["a"]);
             list.take_page(&page, true, next).unwrap();
-            let end = PageEnd { last: page.last(), next: next.map(str::to_owned), records, is_empty: false };
-            list.advance(end).unwrap();
+            let next = next.map(str::to_owned);
+            list.advance(PageEnd { last: page.last(), is_empty: false, next: next.clone(), records })
+                .unwrap();
             assert_eq!((list.is_long(), list.is_new()), (expected, false), "{records} {next:?}");
             let stored = Listing::at(list.collection.clone(), list.position());
             assert_eq!((stored.is_long(), stored.last_key()), (expected, list.last_key()));

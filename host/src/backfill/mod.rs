@@ -5,11 +5,12 @@
 //! |---|---|
 //! | `handle` | creates, controls and watches jobs, for the rest of the server |
 //! | `worker` | runs the jobs, one at a time |
+//! | `repairs` | how often repos that the stream marks become a job |
 //! | `run` | the stages of a job |
 //! | `discovery` | stage 1: the repos that the relay lists |
 //! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
 //! | `sources`, `choice` | reads one repo, and chooses where from |
-//! | `repo`, `listing` | stores pages of a repo's records, and decides what they prove |
+//! | `repo`, `listing`, `left_out` | stores pages of a repo's records, decides what they prove, and counts what can't be indexed |
 //! | `car` | checks a repo that came as a CAR, and gives its records in pages |
 //! | `request`, `failure` | queries to other servers, and their errors |
 //! | `reporter`, `progress`, `meter` | counters and messages |
@@ -30,11 +31,13 @@ mod feed;
 mod fetching;
 mod handle;
 mod hosts;
+mod left_out;
 mod listing;
 mod meter;
 mod outcome;
 mod plan;
 mod progress;
+mod repairs;
 mod repo;
 mod reporter;
 mod request;

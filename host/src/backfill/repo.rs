@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::choice::Cars;
 use super::failure::{Attempts, ErrorKind, Failure};
+use super::left_out::LeftOut;
 use super::listing::{Listing, PageEnd, Proof};
 use super::meter::Meter;
 use super::request::{PageRecord, RecordPage, Server};
@@ -55,6 +56,8 @@ pub(super) struct RepoReader {
     pub(super) checker: Arc<RecordChecker>,
     /// The job's `seq`.
     pub(super) job: i64,
+    /// The job reads repos that failed or have changed: cached documents of their DIDs may be outdated.
+    pub(super) is_retry: bool,
     pub(super) registry: Arc<Registry>,
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.
@@ -72,6 +75,7 @@ pub(super) struct Repo {
     /// Empty before the first attempt.
     pub(super) listings: Vec<Listing>,
     pub(super) moves: u32,
+    pub(super) left_out: LeftOut,
     /// Bytes of its pages.
     pub(super) page_bytes: i64,
     /// Its source was chosen: it is not considered for a CAR again.
@@ -116,6 +120,7 @@ impl Repo {
             did,
             attempts: Attempts::default(),
             listings: Vec::new(),
+            left_out: LeftOut::default(),
             moves: 0,
             page_bytes: 0,
             is_chosen: false,
@@ -152,13 +157,14 @@ impl RepoReader {
         let (begin, before) = (Instant::now(), repo.records());
         for (at, gone) in gone.iter_mut().enumerate() {
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
+                let left_out = &mut repo.left_out;
                 let mut limit = listing.limit;
                 let fetched = server.records(&repo.did, &listing.collection, listing.cursor(), &mut limit);
                 let fetched = self.or_stop(fetched).await;
                 listing.limit = limit;
                 let page = fetched??;
                 repo.page_bytes += page.bytes as i64;
-                self.take_page(&repo.did, rev, listing, page, gone).await?;
+                self.take_page((&repo.did, rev), listing, page, gone, left_out).await?;
                 let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);
                 if listing.is_done || is_saved || gone.len() > MAX_GONE {
                     self.remove_if_ordered(listing, std::mem::take(gone)).await?;
@@ -193,11 +199,11 @@ impl RepoReader {
     /// Stores a page, and adds to `gone` the records that it proves to be removed.
     pub(super) async fn take_page(
         &self,
-        did: &Did,
-        rev: Tid,
+        (did, rev): (&Did, Tid),
         listing: &mut Listing,
         page: RecordPage,
         gone: &mut Vec<Change>,
+        left_out: &mut LeftOut,
     ) -> Result<(), Break> {
         let RecordPage { cursor, records, malformed, bytes: _ } = page;
         let collection = listing.collection.clone();
@@ -209,11 +215,17 @@ impl RepoReader {
         let listed = records.len();
         let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
             .into_iter()
-            .filter_map(|record| {
-                let uri = RecordUri::parse(&record.uri).ok()?;
-                (uri.did == *did && uri.collection == collection).then_some((uri.rkey, record))
+            .filter_map(|record| match RecordUri::parse(&record.uri) {
+                Ok(uri) if uri.did == *did && uri.collection == collection => Some((uri.rkey, record)),
+                _ => {
+                    left_out.add(&record.uri, "it is listed, but is no record of this collection");
+                    None
+                }
             })
             .unzip();
+        for _ in 0..malformed {
+            left_out.add(&collection, "it is listed without a URI, a CID or a value");
+        }
         let is_clean = malformed == 0 && keys.len() == listed;
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => {
@@ -267,17 +279,23 @@ impl RepoReader {
                 claim,
                 action: RecordAction::Create,
             };
-            if let Some(upsert) = self.checker.accept(candidate) {
-                valid += 1;
-                kept += bytes;
-                changes.push(Change::Upsert(upsert));
+            let uri = || format!("at://{did}/{collection}/{rkey}");
+            match self.checker.accept(candidate) {
+                Ok(upsert) => {
+                    valid += 1;
+                    kept += bytes;
+                    changes.push(Change::Upsert(upsert));
+                }
+                Err(why) => left_out.add(uri(), why),
             }
         }
         metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
             .increment((listed + malformed) as u64 - valid);
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
         let decided = self.or_stop(self.decide(changes)).await?;
-        self.commit(decided).await?;
+        for uri in self.commit(decided).await?.iter().filter(|uri| uri.did == *did) {
+            left_out.add(uri, "the database can't store it");
+        }
         self.meter.kept(kept);
         let records = valid as i64;
         self.records.fetch_add(records, Ordering::Relaxed);
@@ -320,12 +338,17 @@ impl RepoReader {
         decided
     }
 
-    async fn commit(&self, changes: Vec<Change>) -> Result<(), Break> {
+    /// Returns the records that the database can't store, of this repo and others.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, Break> {
         self.writer.submit_all(changes).await.map_err(|_| Break::Uncommitted)
     }
 
-    /// Saves the position in a repo, after the records before it were committed.
+    /// Saves the position in a repo, after the records before it were committed. Not once records were left out: their
+    /// number is not saved, so a job that is continued reads them again.
     pub(super) async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+        if !repo.left_out.is_empty() {
+            return Ok(());
+        }
         let begun = repo.listings.iter().filter(|listing| listing.is_done || listing.cursor().is_some());
         let positions: Vec<_> = begun.map(Listing::position).collect();
         if positions.is_empty() {

@@ -31,7 +31,7 @@ pub(super) async fn run(
     if matches!(job.stage.as_str(), "pending" | "discovering_repos") {
         reporter.enter("discovering_repos").await?;
         // Only what PDSs give is shown by the job.
-        let (net, meter) = (deps.net.trusted(), Meter::default());
+        let (net, meter) = (deps.net.trusted().paced(), Meter::default());
         let relay = Server { net: &net, clock: &deps.clock, origin: &deps.relay_url, meter: &meter };
         note = Discovery { db: &deps.db, relay, reporter, stop }.run(job, &collections).await?;
         let is_empty = reporter.counters().total_repos == 0;
@@ -45,13 +45,14 @@ pub(super) async fn run(
     reporter.enter("resolving_and_fetching").await?;
     let reader = RepoReader {
         db: deps.db.clone(),
-        net: deps.net.clone(),
+        net: deps.net.paced(),
         clock: deps.clock.clone(),
         resolver: deps.resolver.clone(),
         writer: deps.writer.clone(),
         scripts: Arc::clone(&deps.scripts),
         checker: Arc::clone(&deps.checker),
         job: job.seq,
+        is_retry: job.is_discovered,
         registry: Arc::clone(&deps.registry),
         collections,
         records: Arc::clone(&reporter.total_records),

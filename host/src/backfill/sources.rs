@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::car::{Car, Unusable};
 use super::choice::{self, Outcome};
 use super::failure::{ErrorKind, Failure};
+use super::left_out::LeftOut;
 use super::listing::Listing;
 use super::repo::{Break, Repo, RepoEnd, RepoReader};
 use super::request::{NoCar, Server};
@@ -27,7 +28,7 @@ impl RepoReader {
         }
         let server = Server { net: &self.net, clock: &self.clock, origin: endpoint, meter: &self.meter };
         match self.read_listings(&server, repo).await {
-            Ok(()) => Ok(RepoEnd::Read),
+            Ok(()) => Ok(repo.left_out.failure().map_or(RepoEnd::Read, RepoEnd::Failed)),
             Err(Break::Failed(failure)) => self.check_pds(endpoint, repo, failure).await,
             Err(Break::Stopped) => {
                 self.save(repo).await?;
@@ -106,8 +107,13 @@ impl RepoReader {
         };
         let unread = repo.listings.iter_mut().zip(gone).filter(|(listing, _)| !listing.is_done);
         for (listing, gone) in unread.filter(|(listing, _)| listing.is_ordered()) {
-            match self.take_list(did, &mut car, listing, gone).await? {
-                Ok(list) => *listing = list,
+            // What was left out of a CAR that can't be used is read again in pages.
+            let mut left_out = repo.left_out.clone();
+            match self.take_list(did, &mut car, listing, gone, &mut left_out).await? {
+                Ok(list) => {
+                    *listing = list;
+                    repo.left_out = left_out;
+                }
                 Err(why) => {
                     self.unusable(host, did, bytes, &why);
                     return Ok(());
@@ -126,6 +132,7 @@ impl RepoReader {
         car: &mut Car,
         listing: &Listing,
         gone: &mut Vec<Change>,
+        left_out: &mut LeftOut,
     ) -> Result<Result<Listing, Unusable>, Break> {
         // Its cursors are none of the PDS's, so it replaces the listing only when it is complete.
         let mut list = Listing::at(listing.collection.clone(), listing.position());
@@ -134,7 +141,7 @@ impl RepoReader {
         }
         while !list.is_done {
             let ended = match car.page(&listing.collection) {
-                Ok(page) => self.take_page(did, car.rev, &mut list, page, gone).await.map(Ok),
+                Ok(page) => self.take_page((did, car.rev), &mut list, page, gone, left_out).await.map(Ok),
                 Err(why) => Ok(Err(why.into())),
             };
             self.remove_if_ordered(listing, std::mem::take(gone)).await?;
@@ -198,6 +205,7 @@ impl RepoReader {
             repo.moves += 1;
             self.records.fetch_sub(repo.records(), Ordering::Relaxed);
             repo.listings.clear();
+            repo.left_out = LeftOut::default();
             repo.is_chosen = false;
             backfill::forget_positions(&self.db, self.job, repo.did.as_str()).await?;
             return Ok(RepoEnd::Moved(pds.to_owned()));

@@ -3,11 +3,16 @@
 
 mod cars;
 mod crash;
+mod documents;
 mod faults;
 mod jobs;
+mod kills;
+mod left_out;
 mod lies;
+mod markers;
 mod plan;
 mod reconcile;
+mod slow;
 
 use std::collections::BTreeMap;
 
@@ -132,6 +137,12 @@ impl Scene {
     async fn errors(&self, id: &str) -> BTreeMap<String, String> {
         let failed = backfill::errors(&self.db, id, None, 1_000).await.unwrap();
         failed.into_iter().map(|repo| (repo.did, repo.error_kind.unwrap())).collect()
+    }
+
+    /// The errors of a job's repos, in the order of their DIDs.
+    async fn error_texts(&self, id: &str) -> Vec<String> {
+        let failed = backfill::errors(&self.db, id, None, 1_000).await.unwrap();
+        failed.into_iter().map(|repo| repo.error.unwrap()).collect()
     }
 
     /// A job of those that failed, run to its end.

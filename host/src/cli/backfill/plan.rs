@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use url::form_urlencoded;
 
+use super::super::display::grouped;
 use super::super::print_line;
 use super::super::remote::Remote;
-use super::progress::grouped;
 
 /// The server's plan.
 #[derive(Debug, Deserialize)]

@@ -8,7 +8,7 @@ use super::traffic::Traffic;
 use super::work::Counters;
 use super::{clean, json_rows};
 use crate::store::types::to_json_text;
-use crate::store::{Db, StoreError, on};
+use crate::store::{Db, StoreError, in_transaction, on};
 
 /// The progress of a job since the last checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,16 +114,17 @@ pub async fn save_positions(
         })
         .collect();
     let rows = to_json_text(&rows);
-    on!(db, writer, |pool| {
-        sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did).execute(pool).await.map(drop)
-    })?;
+    in_transaction!(db, |tx| {
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did);
+        query.execute(&mut *tx).await?.rows_affected()
+    });
     Ok(())
 }
 
 /// Forgets where the reading of a repo stopped: it begins again.
 pub async fn forget_positions(db: &Db, seq: i64, did: &str) -> Result<(), StoreError> {
     let sql = "DELETE FROM backfill_pages WHERE job = $1 AND did = $2";
-    on!(db, writer, |pool| sqlx::query(sql).bind(seq).bind(did).execute(pool).await.map(drop))?;
+    in_transaction!(db, |tx| sqlx::query(sql).bind(seq).bind(did).execute(&mut *tx).await?.rows_affected());
     Ok(())
 }
 
