@@ -10,7 +10,9 @@ pub mod fair_share {
     pub use crate::fair_share::Tenant;
 }
 pub mod atproto {
-    pub use crate::atproto::{Did, LexiconDoc, Nsid, RecordKey, RecordUri, Tid, blobs, record, scope};
+    pub use crate::atproto::{
+        Did, LexiconDoc, Nsid, RecordKey, RecordUri, RepoCar, Tid, blobs, record, scope,
+    };
 }
 pub mod crypto {
     pub use crate::crypto::{Algorithm, HighS, PrivateKey, PublicKey, SealingKey, dpop, jwk, jws, sha256};

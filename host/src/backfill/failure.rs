@@ -7,13 +7,10 @@ use serde::Deserialize;
 
 use crate::clock::Timestamp;
 use crate::identity::IdentityError;
-use crate::net::{FetchedResponse, NetError, retry_after};
+use crate::net::{self, FetchedResponse, NetError, RATE_LIMIT_WAIT, asked_wait};
 
-/// Longest wait that a server can ask for, and longest cooldown of a host.
-pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
-
-/// The wait after a 429 that names none.
-const RATE_LIMIT_WAIT: Duration = Duration::from_secs(5);
+/// Longest cooldown of a host: the longest wait that a server can ask for.
+pub(super) const MAX_WAIT: Duration = net::MAX_ASKED_WAIT;
 
 /// Answers of 429 to the same repo, after each of which its host cools down.
 const MAX_RATE_LIMITED: u32 = 10;
@@ -116,11 +113,6 @@ impl Attempts {
         self.failed += 1;
         failure.kind.is_retryable() && self.failed < max
     }
-
-    /// Whether there was one.
-    pub(super) fn is_retry(self) -> bool {
-        self.failed + self.rate_limited > 0
-    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -169,7 +161,7 @@ impl Failure {
         let named = [error, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
         let mut failure = Self::new(kind, format!("{} {}", response.status, named.join(": ")).trim_end());
         if kind.is_retryable() {
-            failure.wait = retry_after(&response.headers, now).map(|wait| wait.min(MAX_WAIT));
+            failure.wait = asked_wait(&response.headers, now);
         }
         if kind == ErrorKind::RateLimited {
             failure.wait = failure.wait.or(Some(RATE_LIMIT_WAIT));
@@ -192,6 +184,9 @@ impl Failure {
                 net => Self::of_net(net),
             },
             IdentityError::Busy(_) => Self::new(ErrorKind::RateLimited, text),
+            IdentityError::RateLimited(wait) => {
+                Self { wait: Some(*wait), ..Self::new(ErrorKind::RateLimited, text) }
+            }
         }
     }
 }
@@ -286,6 +281,7 @@ mod tests {
             (IdentityError::Unsupported, ErrorKind::DidDocInvalid),
             (unavailable(NetError::Status(StatusCode::FORBIDDEN)), ErrorKind::DidDocForbidden),
             (unavailable(NetError::Status(StatusCode::TOO_MANY_REQUESTS)), ErrorKind::RateLimited),
+            (IdentityError::RateLimited(Duration::from_secs(9)), ErrorKind::RateLimited),
             (unavailable(NetError::Status(StatusCode::BAD_GATEWAY)), ErrorKind::PdsServerError),
             (unavailable(NetError::Dns("x".into())), ErrorKind::DnsFailure),
             (unavailable(NetError::Timeout), ErrorKind::Timeout),
@@ -294,5 +290,7 @@ mod tests {
         ] {
             assert_eq!(Failure::of_identity(&error).kind, kind, "{error}");
         }
+        let limited = Failure::of_identity(&IdentityError::RateLimited(Duration::from_secs(9)));
+        assert_eq!(limited.wait, Some(Duration::from_secs(9)));
     }
 }

@@ -17,7 +17,7 @@ use crate::atproto::Did;
 use crate::settings::Settings;
 use crate::settings::backfill::BackfillSettings;
 use crate::store::StoreError;
-use crate::store::backfill::{self, Checkpoint, FinishedRepo};
+use crate::store::backfill::{self, Checkpoint, Counters, FinishedRepo, Traffic};
 
 /// Failures in a row after which a PDS is given up (indexing.md §5.3).
 const MAX_HOST_FAILURES: u32 = 5;
@@ -53,6 +53,8 @@ pub(super) struct Fetching<'a> {
     scanned: Option<String>,
     /// What the next checkpoint saves.
     unsaved: Checkpoint,
+    /// What the last one has saved.
+    saved: (Counters, Traffic),
     pace: Pace,
 }
 
@@ -87,6 +89,7 @@ impl<'a> Fetching<'a> {
             tasks: JoinSet::new(),
             scanned: Some(String::new()),
             unsaved: Checkpoint::default(),
+            saved: Default::default(),
             pace: Pace::new(),
         }
     }
@@ -292,13 +295,13 @@ impl<'a> Fetching<'a> {
     }
 
     async fn checkpoint(&mut self) -> Result<(), RunError> {
-        let counters = self.reporter.counters();
-        if self.unsaved != (Checkpoint { counters: self.unsaved.counters, ..Checkpoint::default() })
-            || self.unsaved.counters != counters
-        {
-            self.unsaved.counters = counters;
+        let (counters, traffic) = (self.reporter.counters(), self.reporter.meter.traffic());
+        let saved = Checkpoint { counters: self.saved.0, traffic: self.saved.1, ..Checkpoint::default() };
+        (self.unsaved.counters, self.unsaved.traffic) = (counters, traffic);
+        if self.unsaved != saved {
             backfill::checkpoint(&self.reader.db, self.reader.job, &self.unsaved).await?;
-            self.unsaved = Checkpoint { counters, ..Checkpoint::default() };
+            self.unsaved = Checkpoint::default();
+            self.saved = (counters, traffic);
             self.reporter.send_counters();
         }
         Ok(())
@@ -307,8 +310,8 @@ impl<'a> Fetching<'a> {
 
 async fn look_up(reader: Arc<RepoReader>, task: Task<Lookup>) -> Ended {
     let (ticket, lookup) = task.into_parts();
-    if lookup.attempts.is_retry() {
-        // Failed look-ups are cached for a moment.
+    // A retry must not repeat what was wrong, and failed look-ups are cached for up to a minute.
+    if reader.is_retry || reader.resolver.known(&lookup.did).await.is_some_and(|known| known.is_err()) {
         reader.resolver.invalidate(&lookup.did).await;
     }
     let resolved = reader.stop.run_until_cancelled(reader.resolver.resolve(&lookup.did)).await;

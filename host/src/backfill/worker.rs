@@ -11,6 +11,7 @@ use super::deps::Deps;
 use super::handle::Backfills;
 use super::outcome::RunError;
 use super::progress::Progress;
+use super::repairs::RepairPace;
 use super::reporter::Reporter;
 use super::run;
 use crate::events::Event;
@@ -43,7 +44,12 @@ impl Worker {
         let mut lease = Lease::of_backfills(&self.deps.db);
         while !self.drain.is_cancelled() {
             match lease.take(self.deps.clock.now()).await {
-                Ok(Some(_)) => self.work_with(&mut lease).await,
+                Ok(Some(term)) => {
+                    let db = lease.fenced(&self.deps.db, term);
+                    let deps = Deps { db, ..self.deps.clone() };
+                    let (backfills, drain) = (self.backfills.clone(), self.drain.clone());
+                    Self { backfills, deps, drain }.work_with(&mut lease).await;
+                }
                 Ok(None) => self.pause().await,
                 Err(error) => {
                     tracing::warn!(%error, "can't take the lease of backfills");
@@ -60,8 +66,9 @@ impl Worker {
 
     /// Runs jobs until the lease is lost or the server drains.
     async fn work_with(&self, lease: &mut Lease) {
+        let mut repairs = RepairPace::new();
         loop {
-            let next = match self.next().await {
+            let next = match self.next(&mut repairs).await {
                 Ok(Some(job)) => {
                     let lost = self.watch(&job, lease).await;
                     if lost || self.drain.is_cancelled() {
@@ -84,9 +91,14 @@ impl Worker {
         }
     }
 
-    /// The next job to run. Pauses and cancels those that wait.
-    async fn next(&self) -> Result<Option<ActiveJob>, StoreError> {
+    /// The next job to run. Pauses and cancels those that wait, and queues repairs when no job waits.
+    async fn next(&self, repairs: &mut RepairPace) -> Result<Option<ActiveJob>, StoreError> {
         self.settle(None).await?;
+        let next = backfill::next(&self.deps.db).await?;
+        if next.is_some() || !repairs.is_due() || !self.backfills.repair().await? {
+            return Ok(next);
+        }
+        repairs.spend();
         backfill::next(&self.deps.db).await
     }
 

@@ -12,14 +12,11 @@ use tokio::time::Instant;
 use super::Signed;
 use crate::atproto::Did;
 use crate::clock::Clock;
-use crate::net::{self, FetchedResponse, Limits, NetError, retry_after};
+use crate::net::{self, FetchedResponse, Limits, NetError, RATE_LIMIT_WAIT, asked_wait};
 
 /// How long one request waits for a directory that asks to come back later. The operator's own request is open
 /// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The wait after an answer of 429 that names none.
-const DEFAULT_WAIT: Duration = Duration::from_secs(2);
 
 /// Bytes of an operation. The directory's own limit is 7,500.
 const MAX_BYTES: usize = 64 << 10;
@@ -128,7 +125,7 @@ impl Directory {
             if fetched.status != StatusCode::TOO_MANY_REQUESTS {
                 return Ok(fetched);
             }
-            let wait = retry_after(&fetched.headers, self.clock.now()).unwrap_or(DEFAULT_WAIT);
+            let wait = asked_wait(&fetched.headers, self.clock.now()).unwrap_or(RATE_LIMIT_WAIT);
             if Instant::now() + wait > deadline {
                 return Err(PlcError::RateLimited(wait));
             }
