@@ -5,11 +5,12 @@
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
 //! database's, on PostgreSQL), so that other load on the machine changes them little. Uses loopback only.
 //!
-//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|all] [--records N] [--seconds N] [--only TEXT]`
+//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
 #![expect(unreachable_pub, reason = "the modules of a binary share items as pub")]
 
+mod backfill;
 mod baseline;
 mod cases;
 mod cpu;
@@ -25,6 +26,7 @@ mod writing;
 #[expect(dead_code, reason = "only the integration tests use all of it")]
 mod support;
 
+use std::path::Path;
 use std::time::Duration;
 
 use sqlx::Connection;
@@ -48,7 +50,7 @@ pub struct Plan {
     pub records: usize,
     /// The duration of each read case.
     pub seconds: Duration,
-    /// Measures only the neighbours whose name contains this; empty for all.
+    /// Measures only the neighbours or backfills whose name contains this; empty for all.
     pub only: String,
 }
 
@@ -87,20 +89,16 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     let mut tables: Vec<Table> = Vec::new();
     if matches!(which, "all" | "sqlite") {
         let directory = tempfile::tempdir()?;
-        let url = |name: &str| format!("sqlite://{}", directory.path().join(name).display());
-        let databases =
-            Databases { name: "SQLite", url: url("load.db"), baseline_url: url("base.db"), database: None };
-        tables.push(cases::measure(&databases, plan).await?);
+        tables.push(cases::measure(&sqlite(directory.path()), plan).await?);
     }
     if matches!(which, "all" | "postgres") {
-        let url = belvedere_standins::postgres::create_database().await;
-        let databases = Databases {
-            name: "PostgreSQL",
-            baseline_url: belvedere_standins::postgres::create_database().await,
-            database: Some(postmaster(&url).await?),
-            url,
-        };
-        tables.push(cases::measure(&databases, plan).await?);
+        tables.push(cases::measure(&postgres().await?, plan).await?);
+    }
+    let mut backfills = Vec::new();
+    if matches!(which, "all" | "backfill") {
+        let directory = tempfile::tempdir()?;
+        backfills.extend(backfill::measure(&sqlite(directory.path()), &plan.only).await?);
+        backfills.extend(backfill::measure(&postgres().await?, &plan.only).await?);
     }
     let mut fair = Vec::new();
     if matches!(which, "all" | "fairness") {
@@ -137,6 +135,12 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
             println!("{row}");
         }
     }
+    if !backfills.is_empty() {
+        println!("\n{}", backfill::HEAD);
+        for row in &backfills {
+            println!("{row}");
+        }
+    }
     if !neighbours.is_empty() {
         println!("\n{}", neighbours::HEAD);
         for row in &neighbours {
@@ -150,6 +154,21 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn sqlite(directory: &Path) -> Databases {
+    let url = |name: &str| format!("sqlite://{}", directory.join(name).display());
+    Databases { name: "SQLite", url: url("load.db"), baseline_url: url("base.db"), database: None }
+}
+
+async fn postgres() -> anyhow::Result<Databases> {
+    let url = belvedere_standins::postgres::create_database().await;
+    Ok(Databases {
+        name: "PostgreSQL",
+        baseline_url: belvedere_standins::postgres::create_database().await,
+        database: Some(postmaster(&url).await?),
+        url,
+    })
 }
 
 /// The PID of the server behind a PostgreSQL URL on this machine: the parent of our backend.

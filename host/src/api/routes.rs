@@ -91,6 +91,7 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/events/purge", P::EventsPurge, admin::events::purge),
 
         Route::admin(POST, "/admin/backfill", P::BackfillCreate, admin::backfill::create),
+        Route::admin(GET, "/admin/backfill/plan", P::BackfillRead, admin::backfill::plan::handle),
         Route::admin(GET, "/admin/backfill/status", P::BackfillRead, admin::backfill::status),
         Route::admin(DELETE, "/admin/backfill/details", P::BackfillCreate, admin::backfill::details::delete_all),
         Route::admin(POST, "/admin/backfill/{id}/cancel", P::BackfillCreate, admin::backfill::cancel),

@@ -1,5 +1,7 @@
 //! The first stage of a job: finds the repos to read.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -20,6 +22,10 @@ const CONCURRENT_COLLECTIONS: usize = 5;
 
 /// Attempts at one page of the relay's list. All repos of a collection depend on it, so there are more than for a repo.
 const MAX_ATTEMPTS: u32 = 6;
+
+/// Pages in a row without a repo that the job does not have yet. Lists of different collections name the same repos, so
+/// this is more than the pages of a large collection: ten million repos.
+const MAX_PAGES_WITHOUT_NEW: u32 = 10_000;
 
 /// The wait after the first failed attempt; doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -79,7 +85,9 @@ impl Discovery<'_> {
     ) -> Result<Option<String>, RunError> {
         let incomplete =
             |why: &str| Ok(Some(format!("the relay did not list all repos of {collection}: {why}")));
-        let mut cursors: std::collections::HashSet<String> = cursor.clone().into_iter().collect();
+        let hasher = RandomState::new();
+        let mut cursors: HashSet<u64> = cursor.iter().map(|cursor| hasher.hash_one(cursor)).collect();
+        let mut without_new = 0;
         loop {
             let listed = match self.page(collection, cursor.as_deref()).await? {
                 Ok(listed) => listed,
@@ -90,14 +98,18 @@ impl Discovery<'_> {
             let dids: Vec<String> = dids.map(|repo| repo.did).collect();
             let next = listed.cursor.filter(|next| !next.is_empty() && !is_empty);
             let added = backfill::add_repos(self.db, job, collection, &dids, next.as_deref()).await?;
+            without_new = if added.is_empty() { without_new + 1 } else { 0 };
             self.reporter.discovered(added);
             if pace.lock().await.is_due() {
                 self.reporter.save().await?;
             }
             match next {
                 None => return Ok(None),
-                Some(next) if !cursors.insert(next.clone()) => {
+                Some(next) if !cursors.insert(hasher.hash_one(&next)) => {
                     return incomplete("it gave the same cursor again");
+                }
+                Some(_) if without_new >= MAX_PAGES_WITHOUT_NEW => {
+                    return incomplete("its list does not end");
                 }
                 next => cursor = next,
             }

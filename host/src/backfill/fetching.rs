@@ -17,7 +17,7 @@ use crate::atproto::Did;
 use crate::settings::Settings;
 use crate::settings::backfill::BackfillSettings;
 use crate::store::StoreError;
-use crate::store::backfill::{self, Checkpoint, FinishedRepo};
+use crate::store::backfill::{self, Checkpoint, Counters, FinishedRepo, Traffic};
 
 /// Failures in a row after which a PDS is given up (indexing.md §5.3).
 const MAX_HOST_FAILURES: u32 = 5;
@@ -31,6 +31,12 @@ const MAX_QUEUED_PER_HOST: usize = 1_000;
 
 /// DIDs that are read from the database at a time, when fewer wait for their look-up.
 const DIDS_PER_READ: usize = 500;
+
+/// Repos that end before they are saved without waiting for the next checkpoint.
+const MAX_UNSAVED: usize = 1_000;
+
+/// Repos of all PDSs that are in memory before further PDSs wait in the database.
+const MAX_QUEUED: usize = 20_000;
 
 /// The queue of look-ups at the directory; those of a did:web are queued under its host.
 const DIRECTORY: &str = "plc";
@@ -47,6 +53,8 @@ pub(super) struct Fetching<'a> {
     scanned: Option<String>,
     /// What the next checkpoint saves.
     unsaved: Checkpoint,
+    /// What the last one has saved.
+    saved: (Counters, Traffic),
     pace: Pace,
 }
 
@@ -72,21 +80,16 @@ impl<'a> Fetching<'a> {
             reader,
             live_settings,
             settings,
-            lookups: Hosts::new(Bounds {
-                hosts: lookups,
-                units_per_host: lookups,
-                max_failures: MAX_DIRECTORY_FAILURES,
-                max_queued: usize::MAX,
-            }),
+            lookups: Hosts::new(Bounds { hosts: lookups, units_per_host: lookups, max_queued: usize::MAX }),
             repos: Hosts::new(Bounds {
                 hosts: settings.concurrent_pds as usize,
                 units_per_host: settings.concurrent_dids_per_pds as usize,
-                max_failures: MAX_HOST_FAILURES,
                 max_queued: MAX_QUEUED_PER_HOST,
             }),
             tasks: JoinSet::new(),
             scanned: Some(String::new()),
             unsaved: Checkpoint::default(),
+            saved: Default::default(),
             pace: Pace::new(),
         }
     }
@@ -100,9 +103,10 @@ impl<'a> Fetching<'a> {
             self.feed().await?;
             self.refill().await?;
             self.start();
-            if self.pace.is_due() {
+            if self.pace.is_due() || self.unsaved.finished.len() >= MAX_UNSAVED {
                 self.checkpoint().await?;
                 self.take_settings();
+                continue;
             }
             if self.tasks.is_empty()
                 && self.scanned.is_none()
@@ -141,6 +145,7 @@ impl<'a> Fetching<'a> {
     async fn feed(&mut self) -> Result<(), RunError> {
         while let Some(after) = &self.scanned
             && self.lookups.queued() < DIDS_PER_READ
+            && self.unsaved.finished.len() < MAX_UNSAVED
         {
             let RepoReader { db, job, .. } = &*self.reader;
             let dids = backfill::unresolved(db, *job, after, DIDS_PER_READ).await?;
@@ -159,7 +164,10 @@ impl<'a> Fetching<'a> {
 
     /// Loads repos of hosts whose repos in memory are done, or fails them if the host was given up.
     async fn refill(&mut self) -> Result<(), RunError> {
-        while let Some(host) = self.repos.next_drained() {
+        while !self.reader.stop.is_cancelled()
+            && self.repos.queued() < MAX_QUEUED
+            && let Some(host) = self.repos.next_drained()
+        {
             // So that repos that are done or have another PDS are not loaded again.
             self.checkpoint().await?;
             let RepoReader { db, job, .. } = &*self.reader;
@@ -218,7 +226,7 @@ impl<'a> Fetching<'a> {
             Ended::LookedUp(ticket, lookup, Ok(endpoint)) => {
                 self.lookups.succeeded(&ticket);
                 self.reporter.resolved(lookup.did.as_str(), &endpoint);
-                self.unsaved.resolved.push((lookup.did.as_str().to_owned(), endpoint.clone()));
+                self.unsaved.resolved.insert(lookup.did.as_str().to_owned(), endpoint.clone());
                 self.queue(&endpoint, Repo::new(lookup.did));
             }
             Ended::LookedUp(ticket, lookup, Err(failure)) => self.lookup_failed(&ticket, lookup, failure),
@@ -230,7 +238,7 @@ impl<'a> Fetching<'a> {
                 }
                 RepoEnd::Moved(endpoint) => {
                     self.repos.succeeded(&ticket);
-                    self.unsaved.resolved.push((repo.did.as_str().to_owned(), endpoint.clone()));
+                    self.unsaved.resolved.insert(repo.did.as_str().to_owned(), endpoint.clone());
                     self.queue(&endpoint, repo);
                 }
                 RepoEnd::Failed(failure) => self.read_failed(&ticket, repo, failure),
@@ -246,9 +254,15 @@ impl<'a> Fetching<'a> {
             self.lookups.succeeded(ticket);
             return self.finish(&lookup.did, 0, Some(failure));
         }
-        let again = lookup.attempts.again(&failure, self.settings.max_attempts.max(MAX_DIRECTORY_FAILURES));
+        let max_attempts = self.settings.max_attempts;
+        let (max_attempts, max_failures) = if &*ticket.host == DIRECTORY {
+            (max_attempts.max(MAX_DIRECTORY_FAILURES), MAX_DIRECTORY_FAILURES)
+        } else {
+            (max_attempts, MAX_HOST_FAILURES)
+        };
+        let again = lookup.attempts.again(&failure, max_attempts);
         let (again, given_up) = if again { (Some(lookup), None) } else { (None, Some(lookup)) };
-        let lost = self.lookups.failed(ticket, &failure, again, Instant::now());
+        let lost = self.lookups.failed(ticket, &failure, again, max_failures, Instant::now());
         for lookup in lost.into_iter().chain(given_up) {
             self.finish(&lookup.did, 0, Some(failure.clone()));
         }
@@ -261,7 +275,7 @@ impl<'a> Fetching<'a> {
         }
         let again = repo.attempts.again(&failure, self.settings.max_attempts);
         let (again, given_up) = if again { (Some(repo), None) } else { (None, Some(repo)) };
-        let lost = self.repos.failed(ticket, &failure, again, Instant::now());
+        let lost = self.repos.failed(ticket, &failure, again, MAX_HOST_FAILURES, Instant::now());
         for repo in lost.into_iter().chain(given_up) {
             self.finish(&repo.did, repo.records(), Some(failure.clone()));
         }
@@ -281,13 +295,13 @@ impl<'a> Fetching<'a> {
     }
 
     async fn checkpoint(&mut self) -> Result<(), RunError> {
-        let counters = self.reporter.counters();
-        if self.unsaved != (Checkpoint { counters: self.unsaved.counters, ..Checkpoint::default() })
-            || self.unsaved.counters != counters
-        {
-            self.unsaved.counters = counters;
+        let (counters, traffic) = (self.reporter.counters(), self.reporter.meter.traffic());
+        let saved = Checkpoint { counters: self.saved.0, traffic: self.saved.1, ..Checkpoint::default() };
+        (self.unsaved.counters, self.unsaved.traffic) = (counters, traffic);
+        if self.unsaved != saved {
             backfill::checkpoint(&self.reader.db, self.reader.job, &self.unsaved).await?;
-            self.unsaved = Checkpoint { counters, ..Checkpoint::default() };
+            self.unsaved = Checkpoint::default();
+            self.saved = (counters, traffic);
             self.reporter.send_counters();
         }
         Ok(())
@@ -296,8 +310,8 @@ impl<'a> Fetching<'a> {
 
 async fn look_up(reader: Arc<RepoReader>, task: Task<Lookup>) -> Ended {
     let (ticket, lookup) = task.into_parts();
-    if lookup.attempts.is_retry() {
-        // Failed look-ups are cached for a moment.
+    // A retry must not repeat what was wrong, and failed look-ups are cached for up to a minute.
+    if reader.is_retry || reader.resolver.known(&lookup.did).await.is_some_and(|known| known.is_err()) {
         reader.resolver.invalidate(&lookup.did).await;
     }
     let resolved = reader.stop.run_until_cancelled(reader.resolver.resolve(&lookup.did)).await;

@@ -11,15 +11,13 @@ use super::failure::{Failure, MAX_WAIT};
 /// Cooldown after the first failure of a host; doubles with each further one.
 const FIRST_COOLDOWN: Duration = Duration::from_millis(500);
 
-/// How many requests are made at the same time, and when a host is given up.
+/// How much is worked on at the same time, and kept in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Hosts that are worked on at the same time.
     pub(super) hosts: usize,
     /// Units of one host that are worked on at the same time.
     pub(super) units_per_host: usize,
-    /// Failures in a row after which a host is given up.
-    pub(super) max_failures: u32,
     /// Units of one host that are kept in memory. The rest stays in the database until these are done.
     pub(super) max_queued: usize,
 }
@@ -168,10 +166,10 @@ impl<U> Hosts<U> {
         self.make_ready(name);
     }
 
-    /// Lets the host begin if it has work, is not in progress and does not cool down.
+    /// Lets the host begin if it has work and does not cool down. An active host begins by itself.
     fn make_ready(&mut self, name: &Arc<str>) {
         let Some(host) = self.by_name.get_mut(name) else { return };
-        if !host.queue.is_empty() && host.in_progress == 0 && !host.is_ready && !host.is_cooling {
+        if !host.queue.is_empty() && !host.is_ready && !host.is_cooling && !self.active.contains(name) {
             host.is_ready = true;
             self.ready.push_back(Arc::clone(name));
         }
@@ -202,17 +200,29 @@ impl<U> Hosts<U> {
             if self.active.len() >= self.bounds.hosts {
                 return None;
             }
-            let name = self.ready.pop_front()?;
+            let name = self.next_ready()?;
             self.active.push(Arc::clone(&name));
             name
         };
         let host = self.by_name.get_mut(&name)?;
-        host.is_ready = false;
         let unit = host.queue.pop_front()?;
         host.in_progress += 1;
         self.queued -= 1;
         self.in_progress += 1;
         Some(Task { round: host.round, host: name, unit })
+    }
+
+    /// The next host to begin with. One that has lost its work since it became ready is passed over.
+    fn next_ready(&mut self) -> Option<Arc<str>> {
+        loop {
+            let name = self.ready.pop_front()?;
+            if let Some(host) = self.by_name.get_mut(&name) {
+                host.is_ready = false;
+                if !host.queue.is_empty() && !host.is_cooling {
+                    return Some(name);
+                }
+            }
+        }
     }
 
     /// Why a host was given up.
@@ -234,13 +244,14 @@ impl<U> Hosts<U> {
         self.leave(&ticket.host);
     }
 
-    /// Ends a unit at which the host failed. With `again`, the unit goes to the end of the host's queue. Returns the
-    /// units to fail because the host is given up now.
+    /// Ends a unit at which the host failed. With `again`, the unit goes to the end of the host's queue. After
+    /// `max_failures` in a row, the host is given up: returns the units to fail because of that.
     pub(super) fn failed(
         &mut self,
         ticket: &Ticket,
         failure: &Failure,
         again: Option<U>,
+        max_failures: u32,
         now: Instant,
     ) -> Vec<U> {
         let mut lost = Vec::new();
@@ -252,7 +263,7 @@ impl<U> Hosts<U> {
             if host.round == ticket.round {
                 host.round += 1;
                 host.failures += 1;
-                if host.failures >= self.bounds.max_failures {
+                if host.failures >= max_failures {
                     host.given_up = Some(failure.clone());
                 } else {
                     let doubled = FIRST_COOLDOWN.saturating_mul(1 << (host.failures - 1).min(16));

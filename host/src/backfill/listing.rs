@@ -34,6 +34,19 @@ pub(super) struct Listing {
     keys: HashSet<u64>,
 }
 
+/// How a page ended.
+#[derive(Debug, Default)]
+pub(super) struct PageEnd<'a> {
+    /// Its last valid record key.
+    pub(super) last: Option<&'a RecordKey>,
+    /// It had no entries, not even invalid ones.
+    pub(super) is_empty: bool,
+    /// The cursor of the next page.
+    pub(super) next: Option<String>,
+    /// Valid records.
+    pub(super) records: i64,
+}
+
 /// What a page proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof<'a> {
@@ -83,6 +96,21 @@ impl Listing {
         self.cursor.as_deref()
     }
 
+    /// The last record key so far; all that follow are lower.
+    pub(super) fn last_key(&self) -> Option<&RecordKey> {
+        self.last_key.as_ref()
+    }
+
+    /// Whether nothing of the list was read yet.
+    pub(super) fn is_new(&self) -> bool {
+        !self.is_done && self.pages == 0 && self.cursor.is_none()
+    }
+
+    /// Whether more pages probably follow. PDSs give a cursor with the last page too.
+    pub(super) fn is_long(&self) -> bool {
+        !self.is_done && self.cursor.is_some() && self.records >= self.limit as i64
+    }
+
     pub(super) fn pages(&self) -> u32 {
         self.pages
     }
@@ -121,28 +149,25 @@ impl Listing {
         let from = match (next, keys.last()) {
             (None, _) => None,
             (Some(_), Some(last)) => Some(last.as_str()),
-            // An empty page with a cursor ends the list, but leaves open whether there is more.
+            // A page without records but with a cursor leaves open whether there is more.
             (Some(_), None) => return Ok(Proof::Nothing),
         };
         Ok(Proof::Complete(KeyRange { below: before, from }))
     }
 
-    /// Goes on to the next page, after the records of this one were committed.
+    /// Goes on to the next page, after the records of this one were committed. A page with no entries at all, or without
+    /// a cursor, is the last one.
     ///
     /// # Errors
     /// When the list does not end.
-    pub(super) fn advance(
-        &mut self,
-        last: Option<&RecordKey>,
-        next: Option<String>,
-        records: i64,
-    ) -> Result<(), Failure> {
+    pub(super) fn advance(&mut self, page: PageEnd<'_>) -> Result<(), Failure> {
+        let PageEnd { last, is_empty, next, records } = page;
         self.records += records;
-        let (Some(last), Some(next)) = (last, next) else {
+        let Some(next) = next.filter(|_| !is_empty) else {
             self.is_done = true;
             return Ok(());
         };
-        self.last_key = Some(last.clone());
+        self.last_key = last.cloned().or(self.last_key.take());
         if self.cursor.as_ref() == Some(&next) || !self.cursors.insert(self.hasher.hash_one(&next)) {
             return Err(Failure::other("the PDS gave the same cursor again"));
         }
@@ -166,6 +191,15 @@ mod tests {
         names.iter().map(|name| RecordKey::try_from(*name).unwrap()).collect()
     }
 
+    fn end<'a>(keys: &'a [RecordKey], next: Option<&str>) -> PageEnd<'a> {
+        PageEnd {
+            last: keys.last(),
+            is_empty: false,
+            next: next.map(str::to_owned),
+            records: keys.len() as i64,
+        }
+    }
+
     fn complete<'a>(below: Option<&'a str>, from: Option<&'a str>) -> Proof<'a> {
         Proof::Complete(KeyRange { below, from })
     }
@@ -175,17 +209,34 @@ mod tests {
         let mut list = listing();
         let first = keys(&["i", "h", "g"]);
         assert_eq!(list.take_page(&first, true, Some("1")), Ok(complete(None, Some("g"))));
-        list.advance(first.last(), Some("1".into()), 3).unwrap();
+        list.advance(end(&first, Some("1"))).unwrap();
         let second = keys(&["e"]);
         // A stored position goes on where it was.
         let mut list = Listing::at(list.collection.clone(), list.position());
         assert_eq!((list.cursor(), list.records), (Some("1"), 3));
         assert_eq!(list.take_page(&second, true, Some("2")), Ok(complete(Some("g"), Some("e"))));
-        list.advance(second.last(), Some("2".into()), 1).unwrap();
+        list.advance(end(&second, Some("2"))).unwrap();
         assert_eq!(list.take_page(&[], true, None), Ok(complete(Some("e"), None)));
-        list.advance(None, None, 0).unwrap();
+        list.advance(PageEnd::default()).unwrap();
         assert!(list.is_done && list.is_ordered());
         assert_eq!(listing().take_page(&[], true, None), Ok(complete(None, None)), "no records at all");
+    }
+
+    #[test]
+    fn a_list_is_long_when_a_full_page_has_a_cursor() {
+        for (records, next, expected) in [(100, Some("1"), true), (99, Some("1"), false), (100, None, false)]
+        {
+            let mut list = listing();
+            assert!(list.is_new() && !list.is_long());
+            let page = keys(&["a"]);
+            list.take_page(&page, true, next).unwrap();
+            let next = next.map(str::to_owned);
+            list.advance(PageEnd { last: page.last(), is_empty: false, next: next.clone(), records })
+                .unwrap();
+            assert_eq!((list.is_long(), list.is_new()), (expected, false), "{records} {next:?}");
+            let stored = Listing::at(list.collection.clone(), list.position());
+            assert_eq!((stored.is_long(), stored.last_key()), (expected, list.last_key()));
+        }
     }
 
     #[test]
@@ -198,10 +249,24 @@ mod tests {
         let mut list = listing();
         let first = keys(&["e", "d"]);
         list.take_page(&first, true, Some("1")).unwrap();
-        list.advance(first.last(), Some("1".into()), 2).unwrap();
+        list.advance(end(&first, Some("1"))).unwrap();
         // The second page is not below the first one.
         assert_eq!(list.take_page(&keys(&["d", "c"]), true, None), Ok(Proof::Nothing));
         assert_eq!(listing().take_page(&[], true, Some("1")), Ok(Proof::Nothing), "a cursor without records");
+    }
+
+    #[test]
+    fn a_page_of_unusable_records_is_not_the_end() {
+        let mut list = listing();
+        let first = keys(&["e"]);
+        list.take_page(&first, true, Some("1")).unwrap();
+        list.advance(end(&first, Some("1"))).unwrap();
+        assert_eq!(list.take_page(&[], false, Some("2")), Ok(Proof::Nothing));
+        list.advance(end(&[], Some("2"))).unwrap();
+        assert_eq!((list.is_done, list.cursor(), list.is_ordered()), (false, Some("2"), false));
+        assert_eq!(list.position().last_rkey.as_deref(), Some("e"));
+        list.advance(PageEnd { is_empty: true, next: Some("3".into()), ..PageEnd::default() }).unwrap();
+        assert!(list.is_done, "a page without entries is");
     }
 
     #[test]
@@ -209,7 +274,7 @@ mod tests {
         let mut list = listing();
         let page = keys(&["a", "b"]);
         list.take_page(&page, true, Some("1")).unwrap();
-        list.advance(page.last(), Some("1".into()), 2).unwrap();
+        list.advance(end(&page, Some("1"))).unwrap();
         let error = list.take_page(&page, true, Some("2")).unwrap_err();
         assert_eq!(error.text, "the PDS lists the same records again");
         for cursors in [&["1", "1"][..], &["1", "2", "1"]] {
@@ -218,7 +283,7 @@ mod tests {
             let mut ends = names.iter().zip(cursors).map(|(name, cursor)| {
                 let page = keys(&[name]);
                 list.take_page(&page, true, Some(cursor)).unwrap();
-                list.advance(page.last(), Some((*cursor).to_owned()), 1)
+                list.advance(end(&page, Some(cursor)))
             });
             assert_eq!(ends.find_map(Result::err).unwrap().text, "the PDS gave the same cursor again");
         }
@@ -226,7 +291,7 @@ mod tests {
         let end = (0..=u64::from(MAX_PAGES)).rev().find_map(|n| {
             let page = keys(&[&format!("{n:08}")]);
             assert!(matches!(list.take_page(&page, true, Some("x")), Ok(Proof::Complete(_))));
-            list.advance(page.last(), Some(n.to_string()), 1).err()
+            list.advance(end(&page, Some(&n.to_string()))).err()
         });
         assert!(end.unwrap().text.contains("has no end"));
         assert_eq!(list.pages(), MAX_PAGES);

@@ -5,12 +5,16 @@
 //! |---|---|
 //! | `handle` | creates, controls and watches jobs, for the rest of the server |
 //! | `worker` | runs the jobs, one at a time |
+//! | `repairs` | how often repos that the stream marks become a job |
 //! | `run` | the stages of a job |
 //! | `discovery` | stage 1: the repos that the relay lists |
 //! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
-//! | `repo`, `listing` | reads one repo, and decides what its pages prove |
+//! | `sources`, `choice` | reads one repo, and chooses where from |
+//! | `repo`, `listing`, `left_out` | stores pages of a repo's records, decides what they prove, and counts what can't be indexed |
+//! | `car` | checks a repo that came as a CAR, and gives its records in pages |
 //! | `request`, `failure` | queries to other servers, and their errors |
-//! | `reporter`, `progress` | counters and messages |
+//! | `reporter`, `progress`, `meter` | counters and messages |
+//! | `plan` | estimates what a job would cost |
 //! | `feed` | messages for those who follow a job over HTTP |
 //! | `retention` | deletes the details of old jobs |
 //!
@@ -18,6 +22,8 @@
 //! it. The index ignores changes that are older than what it has; so whatever the stream changed in the meantime wins,
 //! in either order. What a job has done is saved in checkpoints, always after the records are committed.
 
+mod car;
+mod choice;
 mod deps;
 mod discovery;
 mod failure;
@@ -25,18 +31,24 @@ mod feed;
 mod fetching;
 mod handle;
 mod hosts;
+mod left_out;
 mod listing;
+mod meter;
 mod outcome;
+mod plan;
 mod progress;
+mod repairs;
 mod repo;
 mod reporter;
 mod request;
 pub mod retention;
 mod run;
+mod sources;
 mod worker;
 
 pub use deps::Deps;
 pub use failure::ErrorKind;
 pub use feed::Feeds;
 pub use handle::{Backfills, NewBackfill};
+pub use plan::{Plan, Planner};
 pub use worker::start;

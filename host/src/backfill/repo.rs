@@ -1,4 +1,4 @@
-//! Reads the records of one repo into the index.
+//! Reads pages of the records of one repo into the index.
 //!
 //! The repo's rev is read first, and all changes carry it. A record that the stream changes after that has a newer rev
 //! and wins, before and after the page is stored; an older change of the stream is already contained in the page.
@@ -6,11 +6,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::choice::Cars;
 use super::failure::{Attempts, ErrorKind, Failure};
-use super::listing::{Listing, Proof};
+use super::left_out::LeftOut;
+use super::listing::{Listing, PageEnd, Proof};
+use super::meter::Meter;
 use super::request::{PageRecord, RecordPage, Server};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Clock;
@@ -31,6 +36,12 @@ const PAGES_PER_SAVE: u32 = 10;
 /// before.
 const MAX_GONE: usize = 10_000;
 
+/// Records that are removed in one transaction, between which a stopped job breaks off.
+const REMOVED_TOGETHER: usize = 1_000;
+
+/// A repo that gives fewer records than one a second for this long is given up: other jobs wait for this one.
+const SLOW_AFTER: Duration = Duration::from_mins(10);
+
 /// Rows of the index that are compared at a time.
 const ROWS_PER_READ: usize = 1_000;
 
@@ -45,10 +56,14 @@ pub(super) struct RepoReader {
     pub(super) checker: Arc<RecordChecker>,
     /// The job's `seq`.
     pub(super) job: i64,
+    /// The job reads repos that failed or have changed: cached documents of their DIDs may be outdated.
+    pub(super) is_retry: bool,
     pub(super) registry: Arc<Registry>,
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.
     pub(super) records: Arc<AtomicI64>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) cars: Cars,
     pub(super) stop: CancellationToken,
 }
 
@@ -58,7 +73,13 @@ pub(super) struct Repo {
     pub(super) did: Did,
     pub(super) attempts: Attempts,
     /// Empty before the first attempt.
-    listings: Vec<Listing>,
+    pub(super) listings: Vec<Listing>,
+    pub(super) moves: u32,
+    pub(super) left_out: LeftOut,
+    /// Bytes of its pages.
+    pub(super) page_bytes: i64,
+    /// Its source was chosen: it is not considered for a CAR again.
+    pub(super) is_chosen: bool,
 }
 
 /// How an attempt to read a repo ended.
@@ -73,11 +94,11 @@ pub(super) enum RepoEnd {
 }
 
 /// Why an attempt was broken off.
-enum Break {
+pub(super) enum Break {
     Failed(Failure),
     Stopped,
-    /// The writer has ended, so the last changes may not be committed: the position is not saved.
-    WriterClosed,
+    /// The job or the writer has ended before the last changes were committed: the position is not saved.
+    Uncommitted,
     Store(StoreError),
 }
 
@@ -95,7 +116,15 @@ impl From<StoreError> for Break {
 
 impl Repo {
     pub(super) fn new(did: Did) -> Self {
-        Self { did, attempts: Attempts::default(), listings: Vec::new() }
+        Self {
+            did,
+            attempts: Attempts::default(),
+            listings: Vec::new(),
+            left_out: LeftOut::default(),
+            moves: 0,
+            page_bytes: 0,
+            is_chosen: false,
+        }
     }
 
     /// Records read so far.
@@ -105,25 +134,8 @@ impl Repo {
 }
 
 impl RepoReader {
-    /// Reads the collections of a repo, from where an earlier attempt stopped.
-    pub(super) async fn read(&self, endpoint: &str, repo: &mut Repo) -> Result<RepoEnd, StoreError> {
-        if repo.listings.is_empty() {
-            repo.listings = self.listings(&repo.did).await?;
-        }
-        let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
-        match self.read_listings(&server, repo).await {
-            Ok(()) => Ok(RepoEnd::Read),
-            Err(Break::Failed(failure)) => Ok(self.check_pds(endpoint, &repo.did, failure).await),
-            Err(Break::Stopped) => {
-                self.save(repo).await?;
-                Ok(RepoEnd::Stopped)
-            }
-            Err(Break::WriterClosed) => Ok(RepoEnd::Stopped),
-            Err(Break::Store(error)) => Err(error),
-        }
-    }
-
-    async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
+    /// The repo's listings, from where an earlier attempt stopped.
+    pub(super) async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
         let stored = backfill::positions(&self.db, self.job, did.as_str()).await?;
         let mut stored: HashMap<_, _> = stored.into_iter().map(|at| (at.collection.clone(), at)).collect();
         let listing = |collection: &Nsid| match stored.remove(collection.as_str()) {
@@ -133,54 +145,67 @@ impl RepoReader {
         Ok(self.collections.iter().map(listing).collect())
     }
 
-    async fn read_listings(&self, server: &Server<'_>, repo: &mut Repo) -> Result<(), Break> {
-        let rev = self.or_stop(server.latest_rev(&repo.did)).await??;
-        for at in 0..repo.listings.len() {
-            let mut gone = Vec::new();
-            while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
+    /// Reads pages of each listing while it `continues`.
+    pub(super) async fn read_pages(
+        &self,
+        server: &Server<'_>,
+        repo: &mut Repo,
+        rev: Tid,
+        gone: &mut [Vec<Change>],
+        continues: impl Fn(&Listing) -> bool,
+    ) -> Result<(), Break> {
+        let (begin, before) = (Instant::now(), repo.records());
+        for (at, gone) in gone.iter_mut().enumerate() {
+            while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
+                let left_out = &mut repo.left_out;
                 let mut limit = listing.limit;
                 let fetched = server.records(&repo.did, &listing.collection, listing.cursor(), &mut limit);
                 let fetched = self.or_stop(fetched).await;
                 listing.limit = limit;
-                let ended = match fetched {
-                    Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone).await,
-                    Ok(Err(failure)) => Err(Break::Failed(failure)),
-                    Err(stopped) => Err(stopped),
-                };
-                // The pages so far are not read again: this is the last time that they can prove something.
+                let page = fetched??;
+                repo.page_bytes += page.bytes as i64;
+                self.take_page((&repo.did, rev), listing, page, gone, left_out).await?;
                 let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);
-                if ended.is_err() || listing.is_done || is_saved || gone.len() > MAX_GONE {
-                    let gone = std::mem::take(&mut gone);
-                    let is_broken =
-                        matches!(&ended, Err(Break::Failed(failure)) if !failure.kind.is_retryable());
-                    if listing.is_ordered() && !is_broken {
-                        self.commit(self.decide(gone).await).await?;
-                    }
+                if listing.is_done || is_saved || gone.len() > MAX_GONE {
+                    self.remove_if_ordered(listing, std::mem::take(gone)).await?;
                 }
-                ended?;
                 if is_saved {
                     self.save(repo).await?;
+                }
+                if begin.elapsed() > SLOW_AFTER
+                    && (repo.records() - before) < begin.elapsed().as_secs() as i64
+                {
+                    return Err(Failure::new(
+                        ErrorKind::Timeout,
+                        "the PDS gives fewer than one record a second",
+                    )
+                    .into());
                 }
             }
         }
         Ok(())
     }
 
+    /// Removes records that are gone, unless their list was out of order.
+    pub(super) async fn remove_if_ordered(&self, listing: &Listing, gone: Vec<Change>) -> Result<(), Break> {
+        if listing.is_ordered() { self.remove(gone).await } else { Ok(()) }
+    }
+
     /// Waits for a response, but not once the job stops.
-    async fn or_stop<T>(&self, request: impl Future<Output = T>) -> Result<T, Break> {
+    pub(super) async fn or_stop<T>(&self, request: impl Future<Output = T>) -> Result<T, Break> {
         self.stop.run_until_cancelled(request).await.ok_or(Break::Stopped)
     }
 
     /// Stores a page, and adds to `gone` the records that it proves to be removed.
-    async fn take_page(
+    pub(super) async fn take_page(
         &self,
-        did: &Did,
-        rev: Tid,
+        (did, rev): (&Did, Tid),
         listing: &mut Listing,
         page: RecordPage,
         gone: &mut Vec<Change>,
+        left_out: &mut LeftOut,
     ) -> Result<(), Break> {
-        let RecordPage { cursor, records, malformed } = page;
+        let RecordPage { cursor, records, malformed, bytes: _ } = page;
         let collection = listing.collection.clone();
         if !self.registry.snapshot().is_tracked(collection.as_str()) {
             // The lexicon was deleted meanwhile.
@@ -190,26 +215,44 @@ impl RepoReader {
         let listed = records.len();
         let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
             .into_iter()
-            .filter_map(|record| {
-                let uri = RecordUri::parse(&record.uri).ok()?;
-                (uri.did == *did && uri.collection == collection).then_some((uri.rkey, record))
+            .filter_map(|record| match RecordUri::parse(&record.uri) {
+                Ok(uri) if uri.did == *did && uri.collection == collection => Some((uri.rkey, record)),
+                _ => {
+                    left_out.add(&record.uri, "it is listed, but is no record of this collection");
+                    None
+                }
             })
             .unzip();
+        for _ in 0..malformed {
+            left_out.add(&collection, "it is listed without a URI, a CID or a value");
+        }
         let is_clean = malformed == 0 && keys.len() == listed;
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => {
                 let on_page: HashSet<&str> = keys.iter().map(RecordKey::as_str).collect();
                 let mut known = Vec::new();
-                self.compare(did, &collection, range, |row| {
-                    if on_page.contains(row.rkey.as_str()) {
-                        known.push(row);
-                    } else if row.rev < rev.as_u64() {
-                        let (did, collection) = (did.clone(), collection.clone());
-                        gone.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+                let mut below = range.below.map(str::to_owned);
+                loop {
+                    let part = KeyRange { below: below.as_deref(), from: range.from };
+                    let rows = backfill::in_range(&self.db, did, &collection, part, ROWS_PER_READ).await?;
+                    let is_last = rows.len() < ROWS_PER_READ;
+                    below = rows.last().map(|row| row.rkey.to_string());
+                    for row in rows {
+                        if on_page.contains(row.rkey.as_str()) {
+                            known.push(row);
+                        } else if row.rev < rev.as_u64() {
+                            let (did, collection) = (did.clone(), collection.clone());
+                            let rev = removal_rev(rev, row.rev);
+                            gone.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+                        }
                     }
-                })
-                .await?;
-                known
+                    if gone.len() > MAX_GONE {
+                        self.remove(std::mem::take(gone)).await?;
+                    }
+                    if is_last {
+                        break known;
+                    }
+                }
             }
             Proof::Nothing => {
                 let keys: Vec<&str> = keys.iter().map(RecordKey::as_str).collect();
@@ -217,13 +260,14 @@ impl RepoReader {
             }
         };
         let known: HashMap<&str, &IndexedRow> = rows.iter().map(|row| (row.rkey.as_str(), row)).collect();
-        let (mut changes, mut valid) = (Vec::new(), 0);
+        let (mut changes, mut valid, mut kept) = (Vec::new(), 0, 0);
         for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
-            let claim = Claim::parse(&cid);
+            let (claim, bytes) = (Claim::parse(&cid), record.len());
             if let Some(row) = known.get(rkey.as_str())
                 && (row.rev > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
             {
                 valid += 1;
+                kept += bytes;
                 continue;
             }
             let candidate = Candidate {
@@ -235,40 +279,46 @@ impl RepoReader {
                 claim,
                 action: RecordAction::Create,
             };
-            if let Some(upsert) = self.checker.accept(candidate) {
-                valid += 1;
-                changes.push(Change::Upsert(upsert));
+            let uri = || format!("at://{did}/{collection}/{rkey}");
+            match self.checker.accept(candidate) {
+                Ok(upsert) => {
+                    valid += 1;
+                    kept += bytes;
+                    changes.push(Change::Upsert(upsert));
+                }
+                Err(why) => left_out.add(uri(), why),
             }
         }
         metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
             .increment((listed + malformed) as u64 - valid);
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
         let decided = self.or_stop(self.decide(changes)).await?;
-        self.commit(decided).await?;
-        let valid = valid as i64;
-        self.records.fetch_add(valid, Ordering::Relaxed);
-        Ok(listing.advance(keys.last(), cursor, valid)?)
+        for uri in self.commit(decided).await?.iter().filter(|uri| uri.did == *did) {
+            left_out.add(uri, "the database can't store it");
+        }
+        self.meter.kept(kept);
+        let records = valid as i64;
+        self.records.fetch_add(records, Ordering::Relaxed);
+        let is_empty = listed + malformed == 0;
+        Ok(listing.advance(PageEnd { last: keys.last(), is_empty, next: cursor, records })?)
     }
 
-    /// Calls `each` with the rows of the index in a range of keys.
-    async fn compare(
-        &self,
-        did: &Did,
-        collection: &Nsid,
-        range: KeyRange<'_>,
-        mut each: impl FnMut(IndexedRow),
-    ) -> Result<(), StoreError> {
-        let mut below = range.below.map(str::to_owned);
-        loop {
-            let part = KeyRange { below: below.as_deref(), from: range.from };
-            let rows = backfill::in_range(&self.db, did, collection, part, ROWS_PER_READ).await?;
-            let is_last = rows.len() < ROWS_PER_READ;
-            below = rows.last().map(|row| row.rkey.to_string());
-            rows.into_iter().for_each(&mut each);
-            if is_last {
-                return Ok(());
+    /// Removes records, in parts. A job that stops breaks off between two parts, and inside one that scripts decide on.
+    async fn remove(&self, mut gone: Vec<Change>) -> Result<(), Break> {
+        while !gone.is_empty() {
+            let rest = gone.split_off(gone.len().min(REMOVED_TOGETHER));
+            let decided = if self.scripts.is_idle() {
+                gone
+            } else {
+                self.or_stop(self.decide(gone)).await.map_err(|_| Break::Uncommitted)?
+            };
+            self.commit(decided).await?;
+            gone = rest;
+            if self.stop.is_cancelled() && !gone.is_empty() {
+                return Err(Break::Uncommitted);
             }
         }
+        Ok(())
     }
 
     /// Lets record scripts decide about the changes.
@@ -288,12 +338,17 @@ impl RepoReader {
         decided
     }
 
-    async fn commit(&self, changes: Vec<Change>) -> Result<(), Break> {
-        self.writer.submit_all(changes).await.map_err(|_| Break::WriterClosed)
+    /// Returns the records that the database can't store, of this repo and others.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, Break> {
+        self.writer.submit_all(changes).await.map_err(|_| Break::Uncommitted)
     }
 
-    /// Saves the position in a repo, after the records before it were committed.
-    async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+    /// Saves the position in a repo, after the records before it were committed. Not once records were left out: their
+    /// number is not saved, so a job that is continued reads them again.
+    pub(super) async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+        if !repo.left_out.is_empty() {
+            return Ok(());
+        }
         let begun = repo.listings.iter().filter(|listing| listing.is_done || listing.cursor().is_some());
         let positions: Vec<_> = begun.map(Listing::position).collect();
         if positions.is_empty() {
@@ -301,15 +356,11 @@ impl RepoReader {
         }
         backfill::save_positions(&self.db, self.job, repo.did.as_str(), &positions).await
     }
+}
 
-    /// Looks up the DID again when its PDS does not have the repo: the account may have moved since.
-    async fn check_pds(&self, endpoint: &str, did: &Did, failure: Failure) -> RepoEnd {
-        if matches!(failure.kind, ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated)
-            && let Ok(document) = self.resolver.refresh(did).await
-            && let Some(pds) = document.pds().filter(|pds| *pds != endpoint)
-        {
-            return RepoEnd::Moved(pds.to_owned());
-        }
-        RepoEnd::Failed(failure)
-    }
+/// The rev of a removal that a list proves: one below the rev `listed` before the list. It is newer than the removed
+/// `row`, and a later list of a repo without new commits restores the record if this one was incomplete.
+fn removal_rev(listed: Tid, row: u64) -> Tid {
+    let below = listed.as_u64().saturating_sub(1);
+    if row < below { Tid::new(below >> 10, (below & 0x3ff) as u16).unwrap_or(listed) } else { listed }
 }

@@ -11,6 +11,7 @@ use super::deps::Deps;
 use super::handle::Backfills;
 use super::outcome::RunError;
 use super::progress::Progress;
+use super::repairs::RepairPace;
 use super::reporter::Reporter;
 use super::run;
 use crate::events::Event;
@@ -40,8 +41,10 @@ struct Worker {
 impl Worker {
     async fn work(self) {
         let mut lease = Lease::of_backfills(&self.deps.db);
-        while lease.acquire("backfills", &self.deps.clock, &self.drain).await.is_some() {
-            self.work_with(&mut lease).await;
+        while let Some(term) = lease.acquire("backfills", &self.deps.clock, &self.drain).await {
+            let deps = Deps { db: lease.fenced(&self.deps.db, term), ..self.deps.clone() };
+            let (backfills, drain) = (self.backfills.clone(), self.drain.clone());
+            Self { backfills, deps, drain }.work_with(&mut lease).await;
         }
         lease.release().await;
     }
@@ -52,8 +55,9 @@ impl Worker {
 
     /// Runs jobs until the lease is lost or the server drains.
     async fn work_with(&self, lease: &mut Lease) {
+        let mut repairs = RepairPace::new();
         loop {
-            let next = match self.next().await {
+            let next = match self.next(&mut repairs).await {
                 Ok(Some(job)) => {
                     let lost = self.watch(&job, lease).await;
                     if lost || self.drain.is_cancelled() {
@@ -76,9 +80,14 @@ impl Worker {
         }
     }
 
-    /// The next job to run. Pauses and cancels those that wait.
-    async fn next(&self) -> Result<Option<ActiveJob>, StoreError> {
+    /// The next job to run. Pauses and cancels those that wait, and queues repairs when no job waits.
+    async fn next(&self, repairs: &mut RepairPace) -> Result<Option<ActiveJob>, StoreError> {
         self.settle(None).await?;
+        let next = backfill::next(&self.deps.db).await?;
+        if next.is_some() || !repairs.is_due() || !self.backfills.repair().await? {
+            return Ok(next);
+        }
+        repairs.spend();
         backfill::next(&self.deps.db).await
     }
 

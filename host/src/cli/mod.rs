@@ -1,16 +1,19 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, script, backfill, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, script, backfill, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`).
 
 mod admin;
 mod backfill;
+mod backup;
+mod display;
 mod doctor;
 mod existing;
 mod guest;
 mod instance_file;
 mod logging;
 mod migrate;
+mod move_to;
 mod remote;
 mod script;
 mod serve;
@@ -59,6 +62,10 @@ enum Command {
     Script(script::Command),
     /// Start a backfill on a running server: read the history of a collection from the network
     Backfill(backfill::Command),
+    /// Copy the database into a file, while the server runs
+    Backup(backup::Command),
+    /// Copy everything from the database into one of the other kind: from SQLite to PostgreSQL, or back
+    Move(move_to::Command),
     /// Precompile the script engine
     #[command(subcommand)]
     Guest(guest::Command),
@@ -106,6 +113,8 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Admin(command) => admin::run(command, &config).await,
         Command::Script(command) => script::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,
+        Command::Backup(command) => backup::run(command, &config).await,
+        Command::Move(command) => move_to::run(command, &config).await,
         Command::Guest(command) => guest::run(command, &config).await,
     }
 }

@@ -82,6 +82,9 @@ fn entries<'a>(
     })
 }
 
+/// Bytes of a host name (RFC 1035 §2.3.4). The URL parser allows more, which no database index takes.
+const MAX_HOST_BYTES: usize = 253;
+
 /// The endpoint of a service; `None` unless it is an http or https origin without path, query or credentials.
 fn service(did: &Did, document: &Value, fragment: &str, kind: &str) -> Option<String> {
     let entry = entries(did, document, "service", fragment).find(|entry| entry["type"] == kind)?;
@@ -91,7 +94,8 @@ fn service(did: &Did, document: &Value, fragment: &str, kind: &str) -> Option<St
         && url.query().is_none()
         && url.fragment().is_none()
         && url.username().is_empty()
-        && url.password().is_none();
+        && url.password().is_none()
+        && url.host_str().is_some_and(|host| host.len() <= MAX_HOST_BYTES);
     origin_only.then(|| url.origin().ascii_serialization())
 }
 

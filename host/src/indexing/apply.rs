@@ -4,7 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::atproto::{RecordUri, record};
+use crate::atproto::record::{self, InvalidRecord};
+use crate::atproto::{Did, RecordUri};
 use crate::clock::Clock;
 use crate::store::index::{AccountChange, Change, Upsert};
 
@@ -18,6 +19,8 @@ use super::throttle::Throttle;
 pub(super) enum IndexChange {
     Record(Change),
     Account(AccountChange),
+    /// Read the repo again.
+    Repair(Did),
 }
 
 /// CID mismatches that are reported in a burst, and the interval between reports after that. A server that sends only
@@ -37,6 +40,15 @@ pub struct RecordChecker {
     mismatches: Throttle,
 }
 
+/// Why a record is not indexed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefusedRecord {
+    #[error(transparent)]
+    Invalid(#[from] InvalidRecord),
+    #[error("the record does not match its CID")]
+    CidMismatch,
+}
+
 impl fmt::Debug for RecordChecker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordChecker").field("mismatches", &self.mismatches).finish_non_exhaustive()
@@ -51,15 +63,19 @@ impl Applier {
     /// `None` when there is nothing to commit; a dropped event is counted in `tally`.
     pub(super) fn apply(&self, envelope: Envelope, tally: &mut Tally) -> Option<IndexChange> {
         match envelope {
-            Envelope::Record(candidate) => match self.checker.check(candidate) {
+            Envelope::Record(candidate) => match self.checker.accept(candidate) {
                 Ok(upsert) => Some(IndexChange::Record(Change::Upsert(upsert))),
                 Err(why) => {
-                    tally.drop(why);
+                    tally.drop(match why {
+                        RefusedRecord::Invalid(_) => DropReason::BadRecord,
+                        RefusedRecord::CidMismatch => DropReason::CidMismatch,
+                    });
                     None
                 }
             },
             Envelope::Delete(delete) => Some(IndexChange::Record(Change::Delete(delete))),
             Envelope::Account(change) => Some(IndexChange::Account(change)),
+            Envelope::Sync(did) => Some(IndexChange::Repair(did)),
             Envelope::Identity(did) => {
                 tally.identities += 1;
                 self.observer.identity_changed(&did);
@@ -74,27 +90,25 @@ impl RecordChecker {
         Self { observer, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
     }
 
-    /// The record as it is indexed; `None` when it is not a valid record or does not match its CID.
-    pub fn accept(&self, candidate: Candidate) -> Option<Upsert> {
-        self.check(candidate).ok()
-    }
-
     /// Checks a record. A CID that matches is stored as verified. A CID that can't be checked, because the record has
     /// no DAG-CBOR form (a float, a bad `$link`), is stored as claimed. When the CID does not match, the event is
-    /// dropped.
-    fn check(&self, candidate: Candidate) -> Result<Upsert, DropReason> {
-        let inspected = record::inspect(&candidate.record).map_err(|_| DropReason::BadRecord)?;
+    /// dropped, and the mismatch is reported.
+    ///
+    /// # Errors
+    /// Why the record is not indexed.
+    pub fn accept(&self, candidate: Candidate) -> Result<Upsert, RefusedRecord> {
+        let inspected = record::inspect(&candidate.record)?;
         let (cid, cid_verified) = match (&candidate.claim, &inspected.cid) {
             (Claim::Cid(claimed), Ok(computed)) if claimed == computed => (Some(*claimed), true),
             (Claim::Cid(claimed), Err(_)) => (Some(*claimed), false),
             (Claim::None, _) => (None, false),
             (Claim::Cid(claimed), Ok(computed)) => {
                 self.mismatch(&candidate, claimed.to_string(), format!("the record's CID is {computed}"));
-                return Err(DropReason::CidMismatch);
+                return Err(RefusedRecord::CidMismatch);
             }
             (Claim::Garbage(text), _) => {
                 self.mismatch(&candidate, text.clone(), "the claimed CID is not a CID".to_owned());
-                return Err(DropReason::CidMismatch);
+                return Err(RefusedRecord::CidMismatch);
             }
         };
         let Candidate { did, collection, rkey, rev, record, claim: _, action: _ } = candidate;

@@ -1,7 +1,10 @@
 //! What the writer's queue carries.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
+use crate::atproto::RecordUri;
 use crate::store::index::Change;
 use crate::store::lease::Term;
 
@@ -32,8 +35,11 @@ pub(super) struct Part {
 pub(super) struct LocalWrite {
     pub changes: Vec<Change>,
     pub urgency: Urgency,
-    pub ack: oneshot::Sender<()>,
+    pub ack: oneshot::Sender<Refused>,
 }
+
+/// The records of a batch that the database can't store.
+pub(super) type Refused = Arc<[RecordUri]>;
 
 /// How long a local write waits for other changes to share its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

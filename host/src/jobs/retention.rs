@@ -20,6 +20,10 @@ const TOMBSTONE_SECONDS: i64 = 7 * DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
+/// How long records of a deleted account are kept if their revs say that they are newer than the deletion: the account
+/// may have been created again, and the stream may say so later.
+const LEFTOVER_SECONDS: i64 = DAY_SECONDS;
+
 /// How long a resolved dead letter is kept for inspection.
 const DEAD_LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
 
@@ -80,6 +84,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     instance_oauth_keys::delete_unused(db, now.plus_seconds(-OAUTH_KEY_SECONDS)).await?;
     delete_expired(db, Table::DeadLetters, now.plus_seconds(-DEAD_LETTER_SECONDS)).await?;
     delete_expired(db, Table::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
+    delete_expired(db, Table::Leftovers, now.plus_seconds(-LEFTOVER_SECONDS)).await?;
     delete_expired(db, Table::Labels, now.plus_seconds(-LABEL_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
     let old_tombstones = delete_expired(db, Table::Tombstones, before).await?;
@@ -94,6 +99,8 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
 enum Table {
     Events,
     Tombstones,
+    /// Records of deleted accounts.
+    Leftovers,
     DeadLetters,
     Jobs,
     Labels,
@@ -111,6 +118,7 @@ async fn delete_expired(db: &Db, table: Table, before: Timestamp) -> Result<u64,
             Table::DeadLetters => dead_letters::delete_resolved_before(db, before, ROWS_PER_STEP).await?,
             Table::Labels => labels::delete_expired(db, before, ROWS_PER_STEP).await?,
             Table::Jobs => jobs::delete_ended_before(db, before, ROWS_PER_STEP).await?,
+            Table::Leftovers => index::purge_leftovers(db, before, ROWS_PER_STEP).await?,
             Table::Tombstones => index::prune_tombstones(db, before, ROWS_PER_STEP).await?,
         };
         total += removed;

@@ -1,11 +1,13 @@
 //! Grants leases: of the stream and of the labelers, so that one host at a time follows them, and of backfills, so that
-//! one runs them.
+//! one runs them. Whoever takes a lease for other work gives it a purpose here, and writes with the handle of
+//! [`Lease::fenced`], or compares what it replaces, as the labelers do with their cursors.
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
 //! the lock is released. A host that hangs (a stopped process, a paused machine) keeps its connection open, but sends
 //! no more pings on it. After [`LAPSE`] without one, by the database's clock, the other hosts end its session, which
 //! releases the lock. A host may detect the loss of its connection later than the database does, or on waking, so each
-//! lease also has a number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over.
+//! lease also has a number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over, and so does every
+//! transaction of a fenced handle ([`Lease::fenced`]).
 //!
 //! A SQLite file has one server, which always has the lease.
 
@@ -16,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Timestamp};
 
 use super::dedicated_connection::DedicatedConnection;
+use super::fence::Fence;
 use super::postgres::{APPLICATION_NAME, Postgres};
 use super::{Db, StoreError};
 
@@ -164,6 +167,18 @@ impl Lease {
                 Err(error) => tracing::warn!(%error, "can't take the lease of {what}"),
             }
             stop.run_until_cancelled(tokio::time::sleep(RETRY_INTERVAL)).await?;
+        }
+    }
+
+    /// A handle whose transactions fail with [`StoreError::Superseded`] once `term`, which [`Self::take`] returned, is over:
+    /// a host that hung and wakes up writes nothing more. Statements outside of transactions are not checked.
+    pub fn fenced(&self, db: &Db, term: Term) -> Db {
+        match (&self.0, db) {
+            (Some(lease), Db::Postgres(db)) => {
+                let fence = Fence::new(lease.purpose.term_source(), term.0);
+                Db::Postgres(Postgres { fence: Some(fence), ..db.clone() })
+            }
+            _ => db.clone(),
         }
     }
 

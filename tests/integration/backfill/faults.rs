@@ -107,14 +107,17 @@ in_both_scenes! {
             did if *did == missing => Some(Fault::Status(404, Vec::new(), String::new())),
             _ => None,
         });
+        // A name that URL parsers accept, and that no index of a database takes.
+        let labels: String = (0..60).map(|n| format!("{}{n}.", "é".repeat(25))).collect();
+        with(8, document(&account(8), &format!("https://{labels}example")));
         let (id, job) = scene.backfill().await;
-        assert_eq!((job.total_repos, job.resolved_repos, job.processed_repos), (Some(8), Some(2), Some(8)));
+        assert_eq!((job.total_repos, job.resolved_repos, job.processed_repos), (Some(9), Some(2), Some(9)));
         let invalid = |n| (account(n), "did_doc_invalid".to_owned());
         let expected = [invalid(0), invalid(1), invalid(2), invalid(3),
-            (account(6), "did_doc_forbidden".to_owned()), (account(7), "did_doc_not_found".to_owned())];
+            (account(6), "did_doc_forbidden".to_owned()), (account(7), "did_doc_not_found".to_owned()), invalid(8)];
         assert_eq!(scene.errors(&id).await, expected.into());
         scene.network.repair();
-        for n in [0, 1, 2, 3] {
+        for n in [0, 1, 2, 3, 8] {
             scene.network.account(&account(n), 0);
         }
         // The server has cached that these DIDs have no valid document.

@@ -3,7 +3,8 @@
 use super::super::failure::ErrorKind;
 use super::*;
 
-const BOUNDS: Bounds = Bounds { hosts: 2, units_per_host: 2, max_failures: 3, max_queued: 5 };
+const BOUNDS: Bounds = Bounds { hosts: 2, units_per_host: 2, max_queued: 5 };
+const MAX_FAILURES: u32 = 3;
 
 fn hosts(units: &[(&str, u32)]) -> Hosts<u32> {
     let mut hosts = Hosts::new(BOUNDS);
@@ -48,7 +49,7 @@ async fn a_failing_host_cools_down_while_others_work() {
         let running = start(&mut hosts);
         let (bad, unit) = running.iter().find(|(ticket, _)| &*ticket.host == "bad").unwrap();
         let before = Instant::now();
-        assert!(hosts.failed(bad, &failure(), Some(*unit), before).is_empty());
+        assert!(hosts.failed(bad, &failure(), Some(*unit), MAX_FAILURES, before).is_empty());
         assert_eq!(hosts.next_cooled(), Some(before + wait), "round {round}");
         assert!(matches!(hosts.add("good", 3), Added::Queued));
         assert!(units(&start(&mut hosts)).iter().all(|unit| *unit == 3), "only the other host");
@@ -60,7 +61,7 @@ async fn a_failing_host_cools_down_while_others_work() {
     hosts.succeeded(&running[0].0);
     assert!(matches!(hosts.add("bad", 4), Added::Queued));
     let running = start(&mut hosts);
-    hosts.failed(&running[0].0, &failure(), Some(4), Instant::now());
+    hosts.failed(&running[0].0, &failure(), Some(4), MAX_FAILURES, Instant::now());
     assert_eq!(hosts.next_cooled(), Some(Instant::now() + FIRST_COOLDOWN));
 }
 
@@ -70,7 +71,7 @@ async fn the_servers_wish_prevails_over_a_shorter_cooldown_and_is_capped() {
         let mut hosts = hosts(&[("a", 1)]);
         let running = start(&mut hosts);
         let failure = Failure { wait: Some(Duration::from_secs(wait)), ..failure() };
-        hosts.failed(&running[0].0, &failure, Some(1), Instant::now());
+        hosts.failed(&running[0].0, &failure, Some(1), MAX_FAILURES, Instant::now());
         let expected = Duration::from_secs(expected).max(FIRST_COOLDOWN);
         assert_eq!(hosts.next_cooled(), Some(Instant::now() + expected));
     }
@@ -81,7 +82,7 @@ async fn units_that_fail_together_are_one_failure_of_the_host() {
     let mut hosts = hosts(&[("a", 1), ("a", 2)]);
     let running = start(&mut hosts);
     for (ticket, unit) in running {
-        hosts.failed(&ticket, &failure(), Some(unit), Instant::now());
+        hosts.failed(&ticket, &failure(), Some(unit), MAX_FAILURES, Instant::now());
     }
     assert_eq!(hosts.next_cooled(), Some(Instant::now() + FIRST_COOLDOWN));
     tokio::time::advance(FIRST_COOLDOWN).await;
@@ -96,7 +97,7 @@ async fn a_dead_host_loses_all_its_units_in_one_step_and_a_success_revives_it() 
     let mut lost = Vec::new();
     for _ in 0..3 {
         let (ticket, unit) = hosts.next(Instant::now()).unwrap().into_parts();
-        lost = hosts.failed(&ticket, &failure(), Some(unit), Instant::now());
+        lost = hosts.failed(&ticket, &failure(), Some(unit), MAX_FAILURES, Instant::now());
         tokio::time::advance(Duration::from_secs(2)).await;
     }
     lost.sort_unstable();
@@ -123,5 +124,27 @@ async fn units_beyond_memory_are_loaded_when_those_in_memory_are_done() {
     let running = start(&mut hosts);
     hosts.succeeded(&running[0].0);
     assert_eq!(hosts.next_drained().as_deref(), Some("a"));
+    assert!(hosts.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_arrives_as_the_last_unit_ends_is_not_lost_with_one_place() {
+    let mut hosts = Hosts::new(Bounds { hosts: 1, units_per_host: 1, max_queued: 5 });
+    for (name, unit) in [("a", 1), ("a", 2), ("b", 3)] {
+        assert!(matches!(hosts.add(name, unit), Added::Queued));
+    }
+    let mut seen = Vec::new();
+    let mut added = 0;
+    while let Some((ticket, unit)) = start(&mut hosts).pop() {
+        seen.push(unit);
+        hosts.succeeded(&ticket);
+        // Between the end of a unit and the start of the next one.
+        if added < 3 {
+            added += 1;
+            assert!(matches!(hosts.add("a", 10 + added), Added::Queued));
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2, 3, 11, 12, 13]);
     assert!(hosts.is_idle());
 }

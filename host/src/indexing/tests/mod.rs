@@ -2,8 +2,10 @@
 
 mod corpus;
 mod crash;
+mod histories;
 mod model;
 mod network;
+mod pipeline;
 mod terms;
 mod writing;
 

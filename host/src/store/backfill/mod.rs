@@ -7,14 +7,20 @@ mod checkpoint;
 mod details;
 mod indexed;
 mod jobs;
+mod repairs;
 mod repos;
+mod traffic;
 mod work;
 
-pub use checkpoint::{Checkpoint, CollectionPosition, FinishedRepo, checkpoint, positions, save_positions};
+pub use checkpoint::{
+    Checkpoint, CollectionPosition, FinishedRepo, checkpoint, forget_positions, positions, save_positions,
+};
 pub use details::{delete_details, delete_details_older_than};
 pub use indexed::{IndexedRow, KeyRange, in_range, with_keys};
-pub use jobs::{JobRow, NewJob, Request, Requested, create, get, list, request};
+pub use jobs::{JobRow, NewJob, Request, Requested, count_unended, create, get, list, request};
+pub use repairs::create_repair;
 pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, repos, retry_failed};
+pub use traffic::{Traffic, traffic};
 pub use work::{
     ActiveJob, Counters, Discovery, End, add_repo, add_repos, count, discovery, end, fail_host, next,
     pending_hosts, pending_of_host, save_counters, set_error, set_stage, settle, status, unresolved,

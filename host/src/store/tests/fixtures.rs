@@ -68,8 +68,14 @@ pub async fn apply(db: &Db, now: i64, changes: Vec<Change>) -> ApplyReport {
     index::apply(db, &batch).await.unwrap()
 }
 
+/// An account event after the commit with `rev`.
+pub fn account(n: u32, status: AccountStatus, rev: Tid) -> AccountChange {
+    AccountChange { did: did(n), status, rev }
+}
+
+/// An account event that is later than all commits of the tests.
 pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> ApplyReport {
-    let accounts = vec![AccountChange { did: did(n), status }];
+    let accounts = vec![account(n, status, rev(1_000))];
     index::apply(db, &Batch { accounts, now: Timestamp(9), ..Batch::default() }).await.unwrap()
 }
 
@@ -111,6 +117,16 @@ pub async fn refs(db: &Db) -> Vec<(String, String)> {
     }
     .unwrap();
     rows.into_iter().map(|(target, rkey)| (target, rkey.unwrap_or_else(|| "dangling".into()))).collect()
+}
+
+/// The number of rows of a table.
+pub async fn count(db: &Db, table: &str) -> i64 {
+    let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+    match db {
+        Db::Sqlite(db) => sqlx::query_scalar(sql).fetch_one(&db.reader).await,
+        Db::Postgres(db) => sqlx::query_scalar(sql).fetch_one(&db.pool).await,
+    }
+    .unwrap()
 }
 
 /// Moves a query to its next page. Returns whether there is one.
