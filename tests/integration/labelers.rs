@@ -1,5 +1,7 @@
 //! Labels of labelers: which are accepted, where they appear, and what happens when a labeler or this server misbehaves.
 
+mod many;
+
 use belvedere::testing::crypto::{Algorithm, PrivateKey};
 use belvedere::testing::random::Random;
 use belvedere_standins::jetstream::{Frame, Mode};
@@ -11,9 +13,6 @@ use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::support::instance::Instance;
 
 pub const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
-
-/// Labels of the test that kills the server.
-const COUNT: usize = 3_000;
 
 pub const EARLY: &str = "2024-05-01T12:00:00.000Z";
 const LATER: &str = "2024-05-01T12:00:01.000Z";
@@ -318,42 +317,6 @@ crate::in_both_worlds! {
         assert_eq!((&bad["collection"], &bad["did"], &bad["action"]), (&json!(NOTES), &json!(LABELER), &json!("label")));
         let retry = format!("/admin/dead-letters/{}/retry", bad["id"].as_str().unwrap());
         assert_eq!(world.server.admin(Method::POST, &retry, None).await.status, 400);
-    }
-
-    async fn a_crash_loses_no_label(mut world) {
-        world = world.with_notes().await;
-        let speaker = Speaker::followed(&world).await;
-        let values: Vec<String> = (0..COUNT).map(|n| format!("label-{n}")).collect();
-        for value in &values {
-            speaker.labeler.send(&[Label::new("did:plc:somebody", value, EARLY)]);
-        }
-        wait_for_cursor(&world.server, 1).await;
-        for _ in 0..3 {
-            world.server.kill();
-            world.server.start_again().await;
-        }
-        wait_for_cursor(&world.server, COUNT as i64).await;
-        world.server.bind(LIST, "function handle() return db.raw('SELECT count(*) AS n FROM labels')[1] end").await;
-        assert_eq!(world.server.xrpc(LIST).await.body["n"], json!(COUNT));
-    }
-
-    async fn a_long_history_does_not_delay_records(mut world) {
-        world = world.with_notes().await;
-        let speaker = Speaker::start(Algorithm::Es256k).await;
-        let values: Vec<String> = (0..200).map(|n| format!("label-{n}")).collect();
-        for message in 0..100 {
-            let subject = format!("did:plc:subject{message}");
-            let labels: Vec<Label<'_>> = values.iter().map(|val| Label::new(&subject, val, EARLY)).collect();
-            speaker.labeler.send(&labels);
-        }
-        speaker.publish(&world);
-        follow(&world.server).await;
-        world.note(ALICE, "a", json!({})).await;
-        let cursor = shown(&world.server).await["cursor"].as_i64();
-        assert!(cursor < Some(100), "the note was indexed only after all labels");
-        wait_for_cursor(&world.server, 100).await;
-        world.server.bind(LIST, "function handle() return db.raw('SELECT count(*) AS n FROM labels')[1] end").await;
-        assert_eq!(world.server.xrpc(LIST).await.body["n"], 20_000);
     }
 
     async fn what_can_not_be_followed_says_why(world) {

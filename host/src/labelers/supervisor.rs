@@ -59,9 +59,7 @@ impl Running {
 impl Supervisor {
     async fn work(mut self) {
         let mut lease = Lease::of_labelers(&self.deps.db);
-        let db = self.deps.db.clone();
-        while let Some(term) = lease.acquire("labelers", &self.deps.clock, &self.drain).await {
-            self.deps.db = lease.fenced(&db, term);
+        while lease.acquire("labelers", &self.deps.clock, &self.drain).await.is_some() {
             self.labelers.update(|status| status.leading = true);
             self.lead(&mut lease).await;
             self.running.stop_all().await;

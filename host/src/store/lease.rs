@@ -1,6 +1,7 @@
 //! Grants leases: of the stream and of the labelers, so that one host at a time follows them, of backfills, so that
 //! one runs them, and of upkeep, so that one refreshes the lexicons of the network and validates records again.
-//! Whoever takes a lease for other work gives it a purpose here, and writes with the handle of [`Lease::fenced`].
+//! Whoever takes a lease for other work gives it a purpose here, and writes with the handle of [`Lease::fenced`], or
+//! compares what it replaces, as the labelers do with their cursors.
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
 //! the lock is released. A host that hangs (a stopped process, a paused machine) keeps its connection open, but sends
