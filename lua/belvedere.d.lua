@@ -140,6 +140,7 @@ function log(message) end
 ---@field filter? belvedere.Condition|belvedere.Group
 ---@field sort? string `indexed_at` when left out, `did`, `uri`, or a path
 ---@field sortDirection? "asc"|"desc" `desc` when left out
+---@field valid? boolean|"true"|"false" only records that their lexicon accepts, or only those that it rejects
 ---@field limit? integer|string 20 when left out, 100 at most
 ---@field cursor? string the cursor of the page before
 
@@ -417,6 +418,12 @@ function atproto.sign(record) end
 ---@param repo_did string
 ---@return boolean
 function atproto.verify_signature(record, signature, repo_did) end
+
+---A token with which this server calls one method of another server, under its own DID.
+---@param audience string
+---@param method string
+---@return string
+function atproto.service_token(audience, method) end
 
 -- Events -------------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@ local host, internal = ...
 local endpoint, labels = host.atproto.resolve_service_endpoint, host.atproto.labels
 local download, upload = host.atproto.blob_download, host.atproto.blob_upload
 local sign, verify = host.atproto.sign, host.atproto.verify_signature
+local service_token = host.atproto.service_token
 local raise, text, on_start = internal.raise, internal.text, internal.on_start
 local setmetatable, type = setmetatable, type
 
@@ -89,6 +90,14 @@ function atproto.verify_signature(record, signature, repo_did)
     return false
   end
   return verify(record_of(record, "atproto.verify_signature"), signature, repo_did)
+end
+
+-- A token with which this server calls one method of another server, under its own DID.
+function atproto.service_token(audience, method)
+  return service_token(
+    text(audience, "atproto.service_token: audience"),
+    text(method, "atproto.service_token: method")
+  )
 end
 
 on_start(function(context)

@@ -39,6 +39,20 @@ local function whole(value, what)
   return number
 end
 
+-- A boolean, given as one or as text, since values of params are strings.
+local function truth(value, what)
+  if value == nil or value == null then
+    return nil
+  end
+  if value == true or value == "true" then
+    return true
+  end
+  if value == false or value == "false" then
+    return false
+  end
+  raise(what .. ": true or false expected")
+end
+
 local function ascending(direction)
   direction = text(direction, "db.query: sortDirection")
   if not direction then
@@ -80,9 +94,10 @@ db = {}
 
 local QUERY = {
   collection = true, did = true, limit = true, cursor = true, sort = true, sortDirection = true, filter = true,
+  valid = true,
 }
 
--- Takes { collection, did, limit, cursor, sort, sortDirection, filter }, returns { records, cursor }.
+-- Takes { collection, did, limit, cursor, sort, sortDirection, filter, valid }, returns { records, cursor }.
 function db.query(options)
   internal.options(options, QUERY, "db.query")
   local filter = options.filter
@@ -99,6 +114,7 @@ function db.query(options)
     sort = text(options.sort, "db.query: sort"),
     ascending = ascending(options.sortDirection),
     filter = filter and condition(filter, 1),
+    valid = truth(options.valid, "db.query: valid"),
   }
 end
 

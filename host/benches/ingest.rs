@@ -1,6 +1,7 @@
 //! Measures events per CPU-second from the WebSocket to the committed row: `cargo bench --bench ingest -- [N]
-//! [postgres://…] [scripted]`. The URL names an empty database; without it a new SQLite file is used. `scripted`: each
-//! event runs a trivial record script; its cost is the difference to a run without.
+//! [postgres://…] [scripted] [validated]`. The URL names an empty database; without it a new SQLite file is used.
+//! `scripted`: each event runs a trivial record script. `validated`: the collection has a lexicon, which the records match;
+//! `invalid`: which they do not match. The cost of each is the difference to a run without.
 //!
 //! The Jetstream stand-in runs in this process on separate threads, whose CPU time is not counted; nor is a PostgreSQL
 //! server's. `tests/load` measures the whole server as a separate process, and its database.
@@ -10,17 +11,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belvedere::testing::atproto::{Did, Nsid};
-use belvedere::testing::clock::Clock;
+use belvedere::testing::clock::{Clock, Timestamp};
 use belvedere::testing::event_scripts::EventScripts;
 use belvedere::testing::events::EventLog;
 use belvedere::testing::indexing::{
     CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, start,
 };
+use belvedere::testing::lexicons::{Followed, Registry};
 use belvedere::testing::random::Random;
 use belvedere::testing::scripts::{
     Engine, EngineConfig, Library, ScriptRuntime, ServerIndex, ServerLog, Services, Variables,
 };
+use belvedere::testing::store::lexicons::{self, NewLexicon};
 use belvedere::testing::store::{Db, cursors};
+use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -58,8 +62,10 @@ fn main() -> anyhow::Result<()> {
         let url = url.unwrap_or_else(|| format!("sqlite:{}", dir.path().join("bench.db").display()));
         let db = Db::open(&url, 2).await?;
         db.migrate().await?;
-        let (_tracked, tracked) = watch::channel::<Arc<[Nsid]>>(Arc::new([Nsid::try_from(COLLECTION)?]));
-        let clock = Clock::fixed(belvedere::testing::clock::Timestamp(first));
+        let collections: Arc<[Nsid]> = Arc::new([Nsid::try_from(COLLECTION)?]);
+        let (_tracked, tracked) = watch::channel(Followed::from(collections));
+        let clock = Clock::fixed(Timestamp(first));
+        let registry = registry(&db, clock.now()).await?;
         let scripted = std::env::args().any(|arg| arg == "scripted");
         let scripts: Arc<dyn RecordScriptRunner> =
             if scripted { Arc::new(triggers(&db, &clock).await?) } else { Arc::new(NoScripts) };
@@ -68,6 +74,7 @@ fn main() -> anyhow::Result<()> {
             db: db.clone(),
             tracked,
             observer: Arc::new(NoObserver),
+            registry,
             scripts,
             clock,
             random: Random::system(),
@@ -91,6 +98,34 @@ fn main() -> anyhow::Result<()> {
         handle.finish().await;
         anyhow::Ok(())
     })
+}
+
+/// The registry, with a lexicon of the collection if the arguments ask for one.
+async fn registry(db: &Db, now: Timestamp) -> anyhow::Result<Arc<Registry>> {
+    let registry = Arc::new(Registry::default());
+    let asked = |name| std::env::args().any(|arg| arg == name);
+    if asked("validated") || asked("invalid") {
+        let text = if asked("invalid") { "integer" } else { "string" };
+        let lexicon = json!({ "lexicon": 1, "id": COLLECTION, "defs": { "main": { "type": "record", "record": {
+            "type": "object", "required": ["text", "createdAt"], "properties": {
+                "text": { "type": text, "maxLength": 3000, "maxGraphemes": 300 },
+                "createdAt": { "type": "string", "format": "datetime" },
+                "langs": { "type": "array", "maxLength": 3, "items": { "type": "string", "format": "language" } },
+                "likes": { "type": "integer", "minimum": 0 },
+                "subject": { "type": "ref", "ref": "#subject" } } } },
+            "subject": { "type": "object", "required": ["uri"], "properties": {
+                "uri": { "type": "string", "format": "at-uri" } } } } });
+        let lexicon = NewLexicon {
+            id: COLLECTION.to_owned(),
+            lexicon_json: lexicon.to_string(),
+            lexicon_type: "record".to_owned(),
+            source: lexicons::MANUAL.to_owned(),
+            ..NewLexicon::default()
+        };
+        lexicons::upsert(db, &lexicon, now).await?;
+        registry.reload(db).await?;
+    }
+    Ok(registry)
 }
 
 /// An engine with one record script, which accepts every event.

@@ -11,13 +11,23 @@ pub fn create_private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
+/// Creates an empty file. Fails if there is one.
+pub fn create_private_file(path: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
+}
+
 /// Writes a file or replaces it.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
+    publish(&temporary, path)
+}
+
+/// Gives a file that was written whole its name, which it replaces. Content and name are durable when this returns.
+pub fn publish(temporary: &Path, path: &Path) -> io::Result<()> {
+    File::open(temporary)?.sync_all()?;
+    std::fs::rename(temporary, path)?;
     // Makes the new name durable.
     File::open(folder_of(path))?.sync_all()
 }

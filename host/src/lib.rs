@@ -5,6 +5,7 @@
 
 mod clock; // the only source of the current time
 mod random; // the only source of randomness
+mod backoff; // waits between attempts
 mod error_text; // formats errors for logs
 mod files; // writes files whole, also beside other processes
 mod reloadable; // values that are read often and reloaded from the store
@@ -14,6 +15,7 @@ mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O
 mod crypto; // keys, signatures, sealing, hashing; no I/O
 mod trigger; // script ids and what triggers a script; no I/O
 mod net; // the only outbound client; refuses private addresses
+mod websocket; // client connections over WebSocket, with pings
 mod http; // the HTTP server, without domain knowledge
 mod query; // query arguments: filters, orders, paths, cursors, page sizes; no I/O
 mod config; // the environment, read once
@@ -24,8 +26,10 @@ mod records; // reading the index: pages and response bodies
 mod jobs; // the job queue, retention, indexes of fields
 mod oauth; // authorization servers: discovery, DPoP proofs, tokens
 mod keys; // keys that the instance generates for itself, and its signatures over records
+mod service_identity; // the instance's own DID: its keys, its services, operations of the PLC directory
 mod lexicons; // the registry of uploaded lexicons; authorities and which methods are forwarded to them
 mod indexing; // follows the stream and writes the index
+mod network_lexicons; // lexicons that follow their publishers on the network: resolved, fetched, kept up to date
 mod settings; // settings that admins change while the server runs
 mod backfill; // reads the history of collections from PDSs into the index
 mod pds; // writes to users' repos at their PDSs, with the users' OAuth sessions
@@ -34,6 +38,7 @@ mod repos; // writes to a repo and to the index together; linked repos, whose ow
 mod scripts; // the Lua engine
 mod access; // authentication and permissions of callers
 mod event_scripts; // scripts that run on record and label events
+mod labelers; // follows labelers and stores their labels
 mod worker; // runs background jobs
 mod app; // the application state, built from its parts at startup
 mod methods; // answers XRPC calls: by a script, built in, or through the method's authority

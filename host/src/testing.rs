@@ -10,10 +10,12 @@ pub mod fair_share {
     pub use crate::fair_share::Tenant;
 }
 pub mod atproto {
-    pub use crate::atproto::{Did, LexiconDoc, Nsid, RecordKey, RecordUri, Tid, blobs, record, scope};
+    pub use crate::atproto::{
+        Did, LexiconDoc, Nsid, RecordKey, RecordUri, RepoCar, Tid, blobs, labels, record, scope,
+    };
 }
 pub mod crypto {
-    pub use crate::crypto::{Algorithm, HighS, PrivateKey, SealingKey, dpop, jwk, jws, sha256};
+    pub use crate::crypto::{Algorithm, HighS, PrivateKey, PublicKey, SealingKey, dpop, jwk, jws, sha256};
 }
 pub mod trigger {
     pub use crate::trigger::Trigger;
@@ -28,7 +30,7 @@ pub mod config {
     pub use crate::config::Secret;
 }
 pub mod store {
-    pub use crate::store::{Backend, Db, backfill, cursors, dpop_keys, script_sql};
+    pub use crate::store::{Backend, Db, backfill, cursors, dpop_keys, lexicons, script_sql};
 }
 pub mod identity {
     pub use crate::identity::Resolver;
@@ -38,6 +40,9 @@ pub mod events {
 }
 pub mod oauth {
     pub use crate::oauth::{Discovery, DpopClient, OwnKeys};
+}
+pub mod lexicons {
+    pub use crate::lexicons::{Followed, Registry};
 }
 pub mod indexing {
     pub use crate::indexing::{

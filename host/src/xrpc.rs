@@ -2,9 +2,11 @@
 //!
 //! Requests over HTTP and `xrpc.*` of scripts both become a [`Call`], and `methods` answers it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use http::{HeaderValue, Method, StatusCode};
 
 use crate::atproto::{Did, LexiconKind, Nsid};
@@ -12,6 +14,13 @@ use crate::fair_share::Tenant;
 use crate::http::Error;
 use crate::pds::SessionAuthority;
 use crate::trigger::TriggerKind;
+
+/// Names the service that should answer a call: `DID#fragment`.
+pub const PROXY: HeaderName = HeaderName::from_static("atproto-proxy");
+/// Names the labelers whose labels a caller wants.
+pub const ACCEPT_LABELERS: HeaderName = HeaderName::from_static("atproto-accept-labelers");
+/// Names the labelers whose labels an answer has.
+pub const CONTENT_LABELERS: HeaderName = HeaderName::from_static("atproto-content-labelers");
 
 /// What a method is called with: GET or POST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +91,42 @@ impl Caller {
     }
 }
 
+/// A service of another server: a DID, and the fragment that names the service in its document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceRef {
+    pub did: Did,
+    /// With `#`.
+    pub fragment: String,
+}
+
+impl ServiceRef {
+    /// Reads `DID#fragment`; `None` for another form.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (did, name) = text.split_once('#')?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        let did = Did::try_from(did).ok().filter(|_| is_name && text.len() <= MAX_SERVICE_REF)?;
+        Some(Self { did, fragment: format!("#{name}") })
+    }
+}
+
+/// Bytes of a [`ServiceRef`]: a DID of up to 2 KiB, and a fragment.
+const MAX_SERVICE_REF: usize = 2_200;
+
+impl fmt::Display for ServiceRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.did, self.fragment)
+    }
+}
+
+/// Headers of a call that are for the server that answers it.
+#[derive(Clone, Debug, Default)]
+pub struct CallHeaders {
+    /// `atproto-proxy`: the service that should answer, if it is another server's.
+    pub service: Option<ServiceRef>,
+    /// `atproto-accept-labelers`: the labelers whose labels the caller wants.
+    pub accept_labelers: Option<HeaderValue>,
+}
+
 /// A call of a method.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -92,6 +137,7 @@ pub struct Call {
     /// The body of a procedure, not checked to be JSON; `None` when it has none.
     pub input: Option<Bytes>,
     pub caller: Caller,
+    pub headers: CallHeaders,
 }
 
 impl Call {
@@ -124,13 +170,24 @@ pub enum Origin {
     /// This server, or a PDS through one of this server's own methods: JSON.
     Local,
     /// The method's authority or the caller's PDS: an unchecked body with the type that it names.
-    Forwarded { content_type: Option<HeaderValue> },
+    Forwarded {
+        content_type: Option<HeaderValue>,
+        /// `atproto-content-labelers`: the labelers whose labels the body has.
+        content_labelers: Option<HeaderValue>,
+    },
 }
 
 impl Answer {
     /// A JSON answer of this server.
     pub fn json(status: StatusCode, body: Bytes) -> Self {
         Self { status, body, origin: Origin::Local }
+    }
+
+    /// The answer of another server.
+    pub fn forwarded(status: StatusCode, headers: &HeaderMap, body: Bytes) -> Self {
+        let content_type = headers.get(CONTENT_TYPE).cloned();
+        let content_labelers = headers.get(CONTENT_LABELERS).cloned();
+        Self { status, body, origin: Origin::Forwarded { content_type, content_labelers } }
     }
 
     /// The answer that the caller gets over HTTP for an error, without its headers.
@@ -144,11 +201,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_service_is_a_did_with_a_fragment() {
+        let parsed = ServiceRef::parse("did:web:api.example#bsky_appview").unwrap();
+        assert_eq!((parsed.did.as_str(), &*parsed.fragment), ("did:web:api.example", "#bsky_appview"));
+        assert_eq!(parsed.to_string(), "did:web:api.example#bsky_appview");
+        for bad in
+            ["", "#a", "did:web:api.example", "did:web:api.example#", "did:plc:a#b#c", "did:plc:a#b c", "x#y"]
+        {
+            assert_eq!(ServiceRef::parse(bad), None, "{bad}");
+        }
+        assert_eq!(ServiceRef::parse(&format!("did:plc:a#{}", "x".repeat(MAX_SERVICE_REF))), None);
+    }
+
+    #[test]
     fn the_path_holds_the_query_and_nothing_can_leave_it() {
         let params = [("a b", "1&2=3#"), ("é", "")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         let nsid = Nsid::try_from("com.example.get").unwrap();
-        let call =
-            Call { verb: Verb::Query, nsid, params: params.into(), input: None, caller: Caller::default() };
+        let (caller, headers) = Default::default();
+        let call = Call { verb: Verb::Query, nsid, params: params.into(), input: None, caller, headers };
         assert_eq!(call.path_and_query(), "com.example.get?a+b=1%262%3D3%23&%C3%A9=");
         assert_eq!(Call { params: Vec::new(), ..call }.path_and_query(), "com.example.get");
     }

@@ -152,7 +152,7 @@ async fn service_tokens_are_checked() {
     let answer = call(&person.token(&did, json!({ "lxm": QUERY }))).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     assert_eq!(header(&answer, "ratelimit-limit"), 100);
-    assert_eq!(call(&person.token(&format!("{did}#index"), json!({}))).await.status, StatusCode::OK);
+    assert_eq!(call(&person.token(&format!("{did}#bsky_appview"), json!({}))).await.status, StatusCode::OK);
 
     let token = person.token(&did, json!({}));
     assert_eq!(call(&token).await.status, StatusCode::OK);

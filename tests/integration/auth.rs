@@ -15,11 +15,22 @@ pub struct Browser(HashMap<String, String>);
 
 impl Browser {
     async fn send(&mut self, server: &Instance, method: Method, path: &str, more: &[(&str, &str)]) -> Answer {
+        self.send_body(server, method, path, more, None).await
+    }
+
+    async fn send_body(
+        &mut self,
+        server: &Instance,
+        method: Method,
+        path: &str,
+        more: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Answer {
         let cookies: Vec<String> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let cookies = cookies.join("; ");
         let mut headers = vec![("cookie", cookies.as_str())];
         headers.extend(more);
-        let answer = server.request(method, path, &headers, None).await;
+        let answer = server.request(method, path, &headers, body).await;
         self.keep(&answer.headers);
         answer
     }
@@ -43,6 +54,12 @@ impl Browser {
         self.send(server, Method::GET, path, &[]).await
     }
 
+    /// Sends a POST from a page of the server.
+    pub async fn post(&mut self, server: &Instance, path: &str, body: &Value) -> Answer {
+        let own = format!("http://{}", server.address);
+        self.send_body(server, Method::POST, path, &[("origin", &own)], Some(body.to_string())).await
+    }
+
     /// Logs out, from a page of the server.
     pub async fn logout(&mut self, server: &Instance, own: &str) -> Answer {
         self.send(server, Method::POST, "/auth/logout", &[("origin", own)]).await
@@ -50,7 +67,13 @@ impl Browser {
 
     /// Logs in: starts at the server, consents at the PDS, and follows the redirect back.
     pub async fn login(&mut self, server: &Instance, pds: &OauthPds, did: &str) -> Answer {
-        let begun = self.get(server, &format!("/auth/login?handle={did}&redirect_uri=/page")).await;
+        self.login_with(server, pds, did, "atproto").await
+    }
+
+    /// As [`Self::login`], with another scope.
+    pub async fn login_with(&mut self, server: &Instance, pds: &OauthPds, did: &str, scope: &str) -> Answer {
+        let path = format!("/auth/login?handle={did}&redirect_uri=/page&scope={}", scope.replace(' ', "+"));
+        let begun = self.get(server, &path).await;
         assert_eq!(begun.status, 200, "{}", begun.text);
         let back = pds.consent(did, begun.body["url"].as_str().unwrap());
         self.get(server, &callback(&back)).await
@@ -64,7 +87,7 @@ fn callback(back: &HashMap<String, String>) -> String {
     )
 }
 
-fn location(answer: &Answer) -> &str {
+pub fn location(answer: &Answer) -> &str {
     assert_eq!(answer.status, 303, "{}", answer.text);
     answer.headers["location"].to_str().unwrap()
 }

@@ -24,6 +24,14 @@ async fn a_backfill_is_started_and_watched() {
     let run =
         |arguments: &[&str]| server.run(&[&["backfill", "--key", &server.admin_key], arguments].concat());
 
+    // A plan starts nothing.
+    let output = run(&[NOTES, "--plan"]);
+    assert!(output.status.success(), "{}", err(&output));
+    let plan = out(&output);
+    assert!(plan.starts_with(&format!("collections {NOTES}\nrepos       2\n")), "{plan}");
+    let jobs = server.admin(Method::GET, "/admin/backfill/status", None).await.body;
+    assert_eq!(jobs, json!([]));
+
     // Only the id on standard output, and the progress on standard error.
     let output = run(&[NOTES, "--watch"]);
     assert!(output.status.success(), "{}", err(&output));

@@ -1,5 +1,7 @@
 //! A running server on either database, with stand-ins for Jetstream, PLC and DNS.
 
+use std::ops::Range;
+
 use belvedere::testing::clock::Clock;
 use belvedere::testing::store::Db;
 use belvedere_standins::database::sqlite_url;
@@ -152,6 +154,34 @@ impl World {
                 (server.xrpc(&path).await.status == 200) == there
             })
             .await;
+    }
+}
+
+/// Starts a server with its own variables that indexes and lists the notes of a stream.
+pub async fn start_with_notes(
+    database: &str,
+    stream: &FakeJetstream,
+    more: &[(&'static str, &str)],
+) -> Instance {
+    let server = Instance::start_with(database, &stream.url(), more).await;
+    server.upload(record_lexicon(NOTES), None).await;
+    server.upload(query_lexicon(LIST), Some(NOTES)).await;
+    let follows = async |_: &Instance| stream.subscriptions().last().is_some_and(|s| s.wants(NOTES));
+    server.eventually("the stream follows notes", follows).await;
+    server
+}
+
+/// Sends notes of one account, `k0000` and so on, without waiting until they are indexed.
+pub fn push_notes(stream: &FakeJetstream, numbers: Range<i64>) {
+    for n in numbers {
+        let at = Clock::system().now().0 + n;
+        let (rkey, rev) = (format!("k{n:04}"), tid(at as u64, 0));
+        let note = json!({ "$type": NOTES, "n": n, "text": "é\n\t\\ 🦋" });
+        stream.push(Frame::create(
+            at,
+            Place { did: ALICE, collection: NOTES, rkey: &rkey, rev: &rev },
+            &note,
+        ));
     }
 }
 

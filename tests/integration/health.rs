@@ -20,7 +20,7 @@ crate::in_both_worlds! {
         let ready = server.request(Method::GET, "/readyz", &[], None).await;
         assert_eq!(ready.status, StatusCode::OK, "{}", ready.text);
         assert_eq!(ready.body["status"], "ready");
-        for check in ["database", "migrations", "stream", "catch_up", "accepting"] {
+        for check in ["database", "migrations", "stream", "catch_up", "labelers", "accepting"] {
             assert_eq!(ready.body["checks"][check]["ok"], true, "{}", ready.text);
         }
     }

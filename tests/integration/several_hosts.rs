@@ -3,6 +3,8 @@
 mod backfill;
 mod changes;
 mod frozen;
+mod frozen_backfill;
+mod labelers;
 mod sessions;
 mod stream;
 

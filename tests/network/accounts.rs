@@ -1,15 +1,18 @@
 //! Accounts that change their handle, are deactivated and reactivated, taken down, or deleted.
 
+use belvedere::testing::store::Db;
+use belvedere::testing::store::backfill;
 use serde_json::json;
 
 use crate::database::Database;
-use crate::index::{records, track};
+use crate::index::{equals_pds, records, track};
 use crate::network::network;
 use crate::pds::Account;
 use crate::server::Server;
 use crate::wait::until;
 
 const NOTE: &str = "com.example.accounts.note";
+const SYNCED: &str = "com.example.accounts.synced";
 
 crate::on_both!(records_of_a_hidden_account_are_hidden);
 async fn records_of_a_hidden_account_are_hidden(database: Database) {
@@ -25,35 +28,69 @@ async fn records_of_a_hidden_account_are_hidden(database: Database) {
         account.put(NOTE, "one", json!({ "n": 1 })).await;
         account.put(NOTE, "two", json!({ "n": 2 })).await;
     }
-    expect_records(&server, &key, &stays, 2).await;
-    expect_records(&server, &key, &goes, 2).await;
+    expect_records(&server, &key, NOTE, &stays, 2).await;
+    expect_records(&server, &key, NOTE, &goes, 2).await;
 
     goes.change_handle().await;
     goes.put(NOTE, "three", json!({ "n": 3 })).await;
-    expect_records(&server, &key, &goes, 3).await;
+    expect_records(&server, &key, NOTE, &goes, 3).await;
 
     goes.deactivate().await;
-    expect_records(&server, &key, &goes, 0).await;
+    expect_records(&server, &key, NOTE, &goes, 0).await;
     goes.activate().await;
-    expect_records(&server, &key, &goes, 3).await;
+    expect_records(&server, &key, NOTE, &goes, 3).await;
 
     goes.take_down(true).await;
-    expect_records(&server, &key, &goes, 0).await;
+    expect_records(&server, &key, NOTE, &goes, 0).await;
     // They stay hidden after a restart.
     server.stop().await;
     server.start().await;
-    expect_records(&server, &key, &goes, 0).await;
+    expect_records(&server, &key, NOTE, &goes, 0).await;
     goes.take_down(false).await;
-    expect_records(&server, &key, &goes, 3).await;
+    expect_records(&server, &key, NOTE, &goes, 3).await;
 
     goes.delete_account().await;
-    expect_records(&server, &key, &goes, 0).await;
-    expect_records(&server, &key, &stays, 2).await;
+    expect_records(&server, &key, NOTE, &goes, 0).await;
+    expect_records(&server, &key, NOTE, &stays, 2).await;
 }
 
-async fn expect_records(server: &Server, key: &str, account: &Account, count: usize) {
+crate::on_both!(the_protocol_with_sync_events_is_understood);
+async fn the_protocol_with_sync_events_is_understood(database: Database) {
+    let network = network().await;
+    let (admin, account) = (network.account().await, network.account().await);
+    let stream =
+        format!("{}/xrpc/network.bsky.jetstream.subscribeEvents", network.jetstream.trim_end_matches('/'));
+    let url = database.url.clone();
+    let mut server = Server::with(network, database, &[("JETSTREAM_URL", &stream)]);
+    server.start().await;
+    let key = server.create_key(&admin.did);
+    track(&server, &key, SYNCED).await;
+    for n in 0..3 {
+        account.put(SYNCED, &format!("k{n}"), json!({ "n": n })).await;
+    }
+    account.delete(SYNCED, "k1").await;
+    expect_records(&server, &key, SYNCED, &account, 2).await;
+    account.deactivate().await;
+    expect_records(&server, &key, SYNCED, &account, 0).await;
+    // The PDS sends an account, an identity and a sync event; the repo is read again.
+    account.activate().await;
+    expect_records(&server, &key, SYNCED, &account, 2).await;
+    let db = Db::open(&url, 1).await.unwrap();
+    until("the repo was read again", || async {
+        let jobs = backfill::list(&db).await.unwrap();
+        let repair = jobs.into_iter().find(|job| job.did.as_deref() == Some(&account.did));
+        let repair = repair.filter(|job| job.status == "completed").ok_or("no completed job")?;
+        if repair.total_records == Some(2) { Ok(()) } else { Err(format!("{repair:?}")) }
+    })
+    .await;
+    equals_pds(&server, &key, SYNCED, std::slice::from_ref(&account)).await;
+    account.delete_account().await;
+    expect_records(&server, &key, SYNCED, &account, 0).await;
+}
+
+async fn expect_records(server: &Server, key: &str, collection: &str, account: &Account, count: usize) {
     until("the index has the expected number of the account's records", || async {
-        let found = records(server, key, NOTE, std::slice::from_ref(account)).await.len();
+        let found = records(server, key, collection, std::slice::from_ref(account)).await.len();
         if found == count {
             Ok(())
         } else {

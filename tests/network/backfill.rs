@@ -73,6 +73,54 @@ async fn history_deletions_and_missed_changes_are_repaired(database: Database) {
     equals_pds(&server, &key, &collection, &accounts).await;
 }
 
+crate::on_both!(a_repo_from_its_car_equals_its_pages);
+async fn a_repo_from_its_car_equals_its_pages(database: Database) {
+    let network = network().await;
+    let is_sqlite = database.url.starts_with("sqlite");
+    let collection = format!("com.example.car.note{}", if is_sqlite { "Sqlite" } else { "Postgres" });
+    let account = network.account().await;
+    let blob = account.upload_blob("text/plain", b"a blob".to_vec()).await;
+    let link = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
+    let record = |n: usize| match n % 4 {
+        0 => json!({ "$type": collection, "blob": blob, "n": -1 - (n as i64) }),
+        1 => {
+            json!({ "$type": collection, "zz": { "$link": link }, "a": [1, [], {}, null, true, "é\u{1F600}\"\\"] })
+        }
+        2 => json!({ "$type": collection, "bytes": { "$bytes": "AAEC/w" }, "n": 9_007_199_254_740_991_i64 }),
+        _ => json!({ "$type": collection, "text": "x".repeat(n), "of": account.uri(&collection, "k001") }),
+    };
+    for chunk in (0..330).collect::<Vec<_>>().chunks(200) {
+        let writes =
+            chunk.iter().map(|n| Account::create_write(&collection, &format!("k{n:03}"), record(*n)));
+        account.apply_writes(writes.collect()).await;
+    }
+    let url = database.url.clone();
+    let mut server = Server::with(network, database, &[("JETSTREAM_URL", "none")]);
+    server.start().await;
+    let key = server.create_key(&account.did);
+    track(&server, &key, &collection).await;
+    let db = Db::open(&url, 1).await.unwrap();
+    let job = run(&db, &collection, Some(&account.did)).await;
+    assert_eq!((job.total_records, job.traffic.car_repos), (Some(330), 1), "{:?}", job.traffic);
+    // What the PDS lists page by page, by CID and value.
+    equals_pds(&server, &key, &collection, std::slice::from_ref(&account)).await;
+
+    // Deletions between the records that stay.
+    for n in 0..40 {
+        account.delete(&collection, &format!("k{:03}", n * 3)).await;
+    }
+    let job = run(&db, &collection, Some(&account.did)).await;
+    assert_eq!((job.total_records, job.traffic.car_repos), (Some(290), 1), "{:?}", job.traffic);
+    equals_pds(&server, &key, &collection, std::slice::from_ref(&account)).await;
+
+    // A collection besides: pages again, with the same records.
+    account.put("com.example.car.other", "x", json!({ "text": "not wanted" })).await;
+    let before = records(&server, &key, &collection, std::slice::from_ref(&account)).await;
+    let job = run(&db, &collection, Some(&account.did)).await;
+    assert_eq!((job.total_records, job.traffic.car_repos), (Some(290), 0), "{:?}", job.traffic);
+    assert_eq!(records(&server, &key, &collection, std::slice::from_ref(&account)).await, before);
+}
+
 /// Runs a job to its end.
 async fn run(db: &Db, collection: &str, did: Option<&str>) -> JobRow {
     let job = NewJob {

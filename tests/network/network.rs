@@ -22,10 +22,17 @@ pub struct Network {
     pub jetstream: String,
     pub relay: String,
     pub dns: String,
+    pub labeler: Labeler,
     control: String,
     /// The node process. It ends when its standard input is closed, so also when the tests are killed.
     #[serde(skip)]
     process: Option<Child>,
+}
+
+/// A labeler that all tests share.
+#[derive(Deserialize)]
+pub struct Labeler {
+    pub did: String,
 }
 
 pub fn repository() -> PathBuf {
@@ -80,9 +87,20 @@ impl Network {
         Account::new(self, &answer)
     }
 
+    /// The code with which the account's owner confirms a change of its DID document, as the PDS sent it by email.
+    pub async fn plc_code(&self, user: &Account) -> String {
+        let answer = self.control("/plc-code", &json!({ "did": user.did })).await;
+        answer["code"].as_str().expect("a code").to_owned()
+    }
+
     /// Sets a TXT record.
     pub async fn txt(&self, name: &str, text: &str) {
         self.control("/dns", &json!({ "name": name, "txt": text })).await;
+    }
+
+    /// Makes the labeler issue a label: `uri`, `val`, and optionally `cid`, `neg` and `exp`.
+    pub async fn label(&self, label: Value) {
+        self.control("/label", &label).await;
     }
 
     /// Drops every Jetstream connection.

@@ -19,7 +19,7 @@ const SCOPES: &str = "atproto transition:generic";
 
 /// A browser that does not follow redirects, so that tests can check them.
 #[expect(clippy::disallowed_methods, reason = "tests are clients of the server")]
-fn browser() -> reqwest::Client {
+pub fn browser() -> reqwest::Client {
     let never = reqwest::redirect::Policy::none();
     reqwest::Client::builder().no_proxy().redirect(never).build().unwrap()
 }

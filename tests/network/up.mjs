@@ -51,6 +51,7 @@ const control = await startControl({
   port: await freePort(),
   routes: {
     'POST /account': ({ name }) => createAccount({ pdsUrl: pds.url, dns, name }),
+    'POST /plc-code': async ({ did }) => ({ code: await pds.plcCode(did) }),
     'POST /dns': ({ name, txt }) => { if (txt === null) dns.delete(name); else dns.set(name, [txt].flat()) },
     'POST /label': (label) => labeler.label(label), // { uri, val, cid?, neg?, exp? }
     // Runs an app's flow: { handle, password, key, scope, clientId, redirectUri } to tokens. The key is the DPoP key.

@@ -12,7 +12,11 @@ use tokio::net::UdpSocket;
 /// The largest query over UDP.
 const PACKET_BYTES: usize = 1500;
 
-type Texts = Arc<Mutex<HashMap<String, String>>>;
+/// Seconds that an answer may be cached: a change by a test applies at once.
+const TTL: u32 = 0;
+
+/// Names and their TXT records, each of one or more strings.
+type Texts = Arc<Mutex<HashMap<String, Vec<Vec<String>>>>>;
 
 /// The running server.
 #[derive(Debug)]
@@ -38,9 +42,16 @@ impl Dns {
         Self { address, texts }
     }
 
-    /// Sets the TXT record of a name, which is given without a final dot.
+    /// Sets the only TXT record of a name, which is given without a final dot.
     pub fn txt(&self, name: &str, text: &str) {
-        self.texts.lock().expect("no test panics here").insert(format!("{name}."), text.to_owned());
+        self.records(name, &[&[text]]);
+    }
+
+    /// Sets all TXT records of a name, each as the strings that it consists of. None: the name does not exist.
+    pub fn records(&self, name: &str, records: &[&[&str]]) {
+        let owned = |strings: &&[&str]| strings.iter().map(|&string| string.to_owned()).collect();
+        let records = records.iter().map(owned).collect();
+        self.texts.lock().expect("no test panics here").insert(format!("{name}."), records);
     }
 }
 
@@ -48,13 +59,13 @@ fn reply(packet: &[u8], known: &Texts) -> Option<Vec<u8>> {
     let mut message = Message::from_vec(packet).ok()?;
     let query = message.queries.first()?.clone();
     let name = query.name().to_ascii().to_ascii_lowercase();
-    let text = known.lock().expect("no test panics here").get(&name).cloned();
-    let text = text.filter(|_| query.query_type() == RecordType::TXT);
+    let records = known.lock().expect("no test panics here").get(&name).cloned().unwrap_or_default();
+    let records = if query.query_type() == RecordType::TXT { records } else { Vec::new() };
     message.metadata.message_type = MessageType::Response;
     message.metadata.response_code =
-        if text.is_some() { ResponseCode::NoError } else { ResponseCode::NXDomain };
-    if let Some(text) = text {
-        message.add_answer(Record::from_rdata(query.name().clone(), 60, RData::TXT(TXT::new(vec![text]))));
+        if records.is_empty() { ResponseCode::NXDomain } else { ResponseCode::NoError };
+    for strings in records {
+        message.add_answer(Record::from_rdata(query.name().clone(), TTL, RData::TXT(TXT::new(strings))));
     }
     message.to_vec().ok()
 }

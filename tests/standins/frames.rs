@@ -56,8 +56,12 @@ impl Frame {
 
     /// `status` is the value in the event: `deactivated`, `takendown` or `deleted`; `None` for an active account.
     pub fn account(time_us: i64, did: &str, status: Option<&str>) -> Self {
-        let mut account =
-            json!({ "did": did, "seq": 1, "time": "2026-01-01T00:00:00Z", "active": status.is_none() });
+        Self::account_at(time_us, did, status, "2026-01-01T00:00:00Z")
+    }
+
+    /// Like [`Self::account`], with the time that the account's server gave.
+    pub fn account_at(time_us: i64, did: &str, status: Option<&str>, time: &str) -> Self {
+        let mut account = json!({ "did": did, "seq": 1, "time": time, "active": status.is_none() });
         if let Some(status) = status {
             account["status"] = status.into();
         }
@@ -68,6 +72,13 @@ impl Frame {
     pub fn identity(time_us: i64, did: &str, handle: &str) -> Self {
         let identity = json!({ "did": did, "seq": 1, "handle": handle, "time": "2026-01-01T00:00:00Z" });
         let event = json!({ "did": did, "time_us": time_us, "kind": "identity", "identity": identity });
+        Self { time_us, collection: None, text: event.to_string().into() }
+    }
+
+    /// A repo whose state has changed without commits.
+    pub fn sync(time_us: i64, did: &str, rev: &str) -> Self {
+        let sync = json!({ "did": did, "seq": 1, "rev": rev, "time": "2026-01-01T00:00:00Z" });
+        let event = json!({ "did": did, "time_us": time_us, "kind": "sync", "sync": sync });
         Self { time_us, collection: None, text: event.to_string().into() }
     }
 }
@@ -126,9 +137,14 @@ pub fn tid(micros: u64, clock: u64) -> String {
 
 /// The CID of a record, from a DAG-CBOR encoder that shares no code with the one under test.
 pub fn cid_of(record: &Value) -> String {
+    Cid::compute(Codec::Drisl, &cbor_of(record)).to_string()
+}
+
+/// The DAG-CBOR of a record, from the same encoder.
+pub fn cbor_of(record: &Value) -> Vec<u8> {
     let mut cbor = Vec::with_capacity(512);
     encode(record, &mut cbor);
-    Cid::compute(Codec::Drisl, &cbor).to_string()
+    cbor
 }
 
 /// Encodes a value as DAG-CBOR. Floats and `$bytes` are not supported: the tests' records have none.

@@ -56,6 +56,8 @@ struct State {
     connections: usize,
     /// Events older than this are not sent, as after a server's retention.
     floor: i64,
+    /// Sent to a client whose cursor is after the last event, before its connection is closed.
+    later_cursor_error: Option<Message>,
 }
 
 /// What every connection's task watches.
@@ -87,6 +89,11 @@ impl Drop for FakeJetstream {
 impl FakeJetstream {
     /// Listens on a free loopback port.
     pub async fn start() -> Self {
+        Self::start_at("/subscribe").await
+    }
+
+    /// As [`Self::start`], for subscriptions at another path.
+    pub(crate) async fn start_at(path: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let state = Arc::<Mutex<State>>::default();
@@ -96,7 +103,7 @@ impl FakeJetstream {
             loop {
                 let Ok((socket, _)) = listener.accept().await else { continue };
                 lock(&shared).connections += 1;
-                tokio::spawn(serve(socket, shared.clone(), receiver.clone()));
+                tokio::spawn(serve(socket, path, shared.clone(), receiver.clone()));
             }
         });
         Self { address, state, signal, task }
@@ -136,6 +143,16 @@ impl FakeJetstream {
         lock(&self.state).floor = time_us;
     }
 
+    /// Forgets all events. Connections stay.
+    pub(crate) fn forget(&self) {
+        lock(&self.state).events.clear();
+    }
+
+    /// Answers cursors after the last event with an error, and closes the connection.
+    pub(crate) fn refuse_later_cursors(&self, error: Message) {
+        lock(&self.state).later_cursor_error = Some(error);
+    }
+
     /// Appends one message unchanged, a frame or garbage. The clients' filters are applied to `collection`.
     pub fn push_raw(&self, time_us: i64, collection: Option<&str>, message: Message) {
         let event = Event { time_us, collection: collection.map(Arc::from), message };
@@ -168,7 +185,12 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 /// The maximal number of messages written before the signal is checked again.
 const BURST: usize = 1024;
 
-async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::Receiver<Signal>) {
+async fn serve(
+    socket: TcpStream,
+    path: &'static str,
+    state: Arc<Mutex<State>>,
+    mut signal: watch::Receiver<Signal>,
+) {
     let mode = signal.borrow().mode;
     let generation = signal.borrow().generation;
     if mode == Mode::CloseAtOnce {
@@ -179,7 +201,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
     #[allow(clippy::result_large_err, clippy::allow_attributes, reason = "the library's signature")]
     let callback = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
         subscription = parse_subscription(request.uri().query().unwrap_or_default());
-        if mode == Mode::Refuse || request.uri().path() != "/subscribe" {
+        if mode == Mode::Refuse || request.uri().path() != path {
             let mut refusal = ErrorResponse::new(Some("not now".to_owned()));
             *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             return Err(refusal);
@@ -190,6 +212,16 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>, mut signal: watch::R
     lock(&state).subscriptions.push(subscription.clone());
     let (mut sink, mut source) = socket.split();
     if mode == Mode::CloseAfterUpgrade {
+        let _ = sink.close().await;
+        return;
+    }
+    let later_cursor_error = {
+        let state = lock(&state);
+        let end = state.events.last().map_or(0, |event| event.time_us + 1);
+        state.later_cursor_error.clone().filter(|_| subscription.cursor.is_some_and(|cursor| cursor > end))
+    };
+    if let Some(error) = later_cursor_error {
+        let _ = sink.send(error).await;
         let _ = sink.close().await;
         return;
     }

@@ -4,32 +4,27 @@
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use futures_util::stream;
 use http::{Request, Response};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use url::form_urlencoded;
 
+use crate::cars::{self, Records};
+pub use crate::faults::Fault;
 use crate::frames::{cid_of, tid};
+use crate::pages::page;
+use crate::responses::{Body, broken, dripping, gigabyte, page_of, respond};
 
 /// The time of the first rev, in microseconds.
 const FIRST_REV: u64 = 1_700_000_000_000_000;
 
-/// The largest page of records; PDSs have the same.
-const MAX_PAGE: usize = 100;
-
-type Body = BoxBody<Bytes, io::Error>;
 type Choose = Box<dyn FnMut(&Query) -> Option<Fault> + Send>;
 
 /// The server of the network that a request went to.
@@ -50,27 +45,8 @@ pub struct Query {
     pub collection: String,
     pub cursor: Option<String>,
     pub limit: usize,
-}
-
-/// How a request fails, or what is wrong with its answer.
-#[derive(Clone, Debug)]
-pub enum Fault {
-    Status(u16, Vec<(&'static str, String)>, String),
-    /// The connection breaks in the middle of the body.
-    Reset,
-    /// A page of a proxy, with status 200.
-    Html,
-    WrongCids,
-    /// The records are those of another repo.
-    WrongDids,
-    /// The records of the page in ascending order.
-    Unordered,
-    /// The cursor of the request again, or one that never changes.
-    SameCursor,
-    /// Always the first page, with new cursors.
-    Endless,
-    /// The right answer, determined at once, but sent when the value is `true`.
-    Until(watch::Receiver<bool>),
+    /// The lowest record keys first.
+    pub reverse: bool,
 }
 
 /// The running network. Cheap to clone.
@@ -96,6 +72,10 @@ struct State {
     documents: HashMap<String, Value>,
     faults: HashMap<Site, Choose>,
     queries: Vec<(Site, Query)>,
+    /// Bytes of the bodies that were sent.
+    sent: HashMap<Site, u64>,
+    /// Whether PDSs answer `getRepo` and `describeRepo`.
+    has_cars: bool,
     last_rev: u64,
     repos_per_page: usize,
 }
@@ -108,8 +88,7 @@ struct Repo {
     error: Option<&'static str>,
     /// The relay lists it no more.
     is_unlisted: bool,
-    /// Collection, record key, record.
-    records: BTreeMap<String, BTreeMap<String, Value>>,
+    records: Records,
 }
 
 impl RepoNetwork {
@@ -191,6 +170,13 @@ impl RepoNetwork {
         tid(rev, 0)
     }
 
+    /// Gives a repo a later rev without a commit, as when an account is created again. Later commits have even later ones.
+    pub fn advance_rev(&self, did: &str, micros: u64) {
+        let mut state = self.state();
+        state.last_rev = state.last_rev.max(micros.saturating_sub(FIRST_REV));
+        state.repos.get_mut(did).expect("the account exists").rev = micros;
+    }
+
     /// Makes the PDS of an account answer with an error such as `RepoDeactivated`, or no longer.
     pub fn set_error(&self, did: &str, error: Option<&'static str>) {
         self.state().repos.get_mut(did).expect("the account exists").error = error;
@@ -220,6 +206,16 @@ impl RepoNetwork {
         self.state().repos_per_page = count;
     }
 
+    /// Lets PDSs serve repos as CARs, and describe them.
+    pub fn serve_cars(&self) {
+        self.state().has_cars = true;
+    }
+
+    /// Bytes of all bodies that the PDSs have sent.
+    pub fn bytes_of_pdss(&self) -> u64 {
+        self.state().sent.iter().filter(|(site, _)| **site != Site::Relay).map(|(_, bytes)| bytes).sum()
+    }
+
     /// The requests so far to a server, in order.
     pub fn queries(&self, site: Site) -> Vec<Query> {
         self.state().queries.iter().filter(|(at, _)| *at == site).map(|(_, query)| query.clone()).collect()
@@ -239,11 +235,13 @@ impl RepoNetwork {
 
 /// The DID document of an account at a PDS.
 pub fn document(did: &str, pds: &str) -> Value {
-    json!({ "id": did, "service": [
+    let method = json!({ "id": format!("{did}#atproto"), "type": "Multikey", "controller": did,
+        "publicKeyMultibase": cars::multikey(did) });
+    json!({ "id": did, "verificationMethod": [method], "service": [
         { "id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": pds }] })
 }
 
-fn uri(did: &str, collection: &str, rkey: &str) -> String {
+pub(crate) fn uri(did: &str, collection: &str, rkey: &str) -> String {
     format!("at://{did}/{collection}/{rkey}")
 }
 
@@ -274,6 +272,7 @@ impl Query {
                 "repo" | "did" => query.did = value.into_owned(),
                 "collection" => query.collection = value.into_owned(),
                 "cursor" => query.cursor = Some(value.into_owned()),
+                "reverse" => query.reverse = value == "true",
                 "limit" => query.limit = value.parse().unwrap_or(0),
                 _ => {}
             }
@@ -282,44 +281,46 @@ impl Query {
     }
 }
 
-async fn answer(site: Site, state: &Mutex<State>, query: &Query) -> Response<Body> {
+async fn answer(site: Site, state: &Arc<Mutex<State>>, query: &Query) -> Response<Body> {
+    let locked = || state.lock().unwrap_or_else(PoisonError::into_inner);
     let (fault, (status, body)) = {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked();
         state.queries.push((site, query.clone()));
         let fault = state.faults.get_mut(&site).and_then(|choose| choose(query));
         let right = match site {
-            Site::Relay => state.relay(query),
+            Site::Relay => json_body(state.relay(query)),
             Site::Pds(pds) => state.pds(pds, query, fault.as_ref()),
         };
         (fault, right)
     };
-    match fault {
-        Some(Fault::Status(status, headers, body)) => respond(status, &headers, body),
-        Some(Fault::Html) => respond(200, &[], "<html><body>down for maintenance</body></html>".to_owned()),
-        Some(Fault::Reset) => broken(&body.to_string()),
+    let (status, headers, body) = match fault {
+        Some(Fault::Status(status, headers, body)) => (status, headers, body.into()),
+        Some(Fault::Html) => (200, Vec::new(), "<html><body>down for maintenance</body></html>".into()),
+        Some(Fault::Redirect(to)) => (307, vec![("location", to)], Bytes::new()),
+        Some(Fault::Text(text)) => (200, Vec::new(), text.into()),
+        Some(Fault::Records(values)) => (200, Vec::new(), page_of(query, &values).into()),
+        Some(Fault::Reset) => return broken(&body),
+        Some(Fault::Drip) => return dripping(),
+        Some(Fault::Gigabyte) => {
+            let state = Arc::clone(state);
+            return gigabyte(move |sent| {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                *state.sent.entry(site).or_default() += sent as u64;
+            });
+        }
         Some(Fault::Until(mut open)) => {
             // Fails when the test has ended.
             let _ = open.wait_for(|open| *open).await;
-            respond(status, &[], body.to_string())
+            (status, Vec::new(), body)
         }
-        _ => respond(status, &[], body.to_string()),
-    }
+        _ => (status, Vec::new(), body),
+    };
+    *locked().sent.entry(site).or_default() += body.len() as u64;
+    respond(status, &headers, body)
 }
 
-fn respond(status: u16, headers: &[(&'static str, String)], body: String) -> Response<Body> {
-    let mut response = Response::builder().status(status).header("content-type", "application/json");
-    for (name, value) in headers {
-        response = response.header(*name, value);
-    }
-    let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed();
-    response.body(body).expect("a response")
-}
-
-/// A response whose connection breaks after half of the body.
-fn broken(body: &str) -> Response<Body> {
-    let half = Bytes::copy_from_slice(&body.as_bytes()[..body.len() / 2]);
-    let frames = [Ok(Frame::data(half)), Err(io::Error::other("broken by the test"))];
-    Response::new(BoxBody::new(StreamBody::new(stream::iter(frames))))
+fn json_body((status, body): (u16, Value)) -> (u16, Bytes) {
+    (status, body.to_string().into())
 }
 
 fn refuse(error: &str) -> (u16, Value) {
@@ -346,54 +347,30 @@ impl State {
         (200, answer)
     }
 
-    fn pds(&self, pds: usize, query: &Query, fault: Option<&Fault>) -> (u16, Value) {
+    fn pds(&self, pds: usize, query: &Query, fault: Option<&Fault>) -> (u16, Bytes) {
         let repo = match self.repos.get(&query.did).filter(|repo| repo.pds == pds) {
-            None => return refuse("RepoNotFound"),
-            Some(Repo { error: Some(error), .. }) => return refuse(error),
+            None => return json_body(refuse("RepoNotFound")),
+            Some(Repo { error: Some(error), .. }) => return json_body(refuse(error)),
             Some(repo) => repo,
         };
         match query.method.as_str() {
             "com.atproto.sync.getLatestCommit" => {
-                (200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) }))
+                json_body((200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) })))
             }
-            "com.atproto.repo.listRecords" => (200, records(repo, query, fault)),
-            _ => refuse("MethodNotImplemented"),
+            "com.atproto.repo.listRecords" => json_body((200, page(&repo.records, query, fault))),
+            "com.atproto.repo.describeRepo" if self.has_cars => {
+                let present = repo.records.iter().filter(|(_, records)| !records.is_empty());
+                let names: Vec<_> = present.map(|(collection, _)| collection).collect();
+                json_body((200, json!({ "did": query.did, "collections": names })))
+            }
+            "com.atproto.sync.getRepo" if self.has_cars => {
+                let fault = if let Some(Fault::Car(fault)) = fault { Some(*fault) } else { None };
+                (200, cars::car(&query.did, &tid(repo.rev, 0), &repo.records, fault).into())
+            }
+            _ => json_body((
+                501,
+                json!({ "error": "MethodNotImplemented", "message": "Method Not Implemented" }),
+            )),
         }
     }
-}
-
-/// A page of records, the highest record keys first. Like real PDSs, it has a cursor unless it is empty.
-fn records(repo: &Repo, query: &Query, fault: Option<&Fault>) -> Value {
-    let Query { did, collection, .. } = query;
-    let cursor = match fault {
-        Some(Fault::Endless) => None,
-        _ => query.cursor.as_deref(),
-    };
-    let all = repo.records.get(collection).into_iter().flatten().rev();
-    let below = all.filter(|(rkey, _)| cursor.is_none_or(|cursor| rkey.as_str() < cursor));
-    let page: Vec<_> = below.take(query.limit.min(MAX_PAGE)).collect();
-    let last = page.last().map(|(rkey, _)| (*rkey).clone());
-    let author =
-        if matches!(fault, Some(Fault::WrongDids)) { "did:plc:someoneelsesomeoneelsesom" } else { did };
-    let mut records: Vec<Value> = page
-        .iter()
-        .map(|(rkey, record)| {
-            let wrong = json!({ "another": "record" });
-            let cid = cid_of(if matches!(fault, Some(Fault::WrongCids)) { &wrong } else { record });
-            json!({ "uri": uri(author, collection, rkey), "cid": cid, "value": record })
-        })
-        .collect();
-    if matches!(fault, Some(Fault::Unordered)) {
-        records.reverse();
-    }
-    let mut answer = json!({ "records": records });
-    let next = match fault {
-        Some(Fault::SameCursor) => Some(query.cursor.clone().unwrap_or_else(|| "zzzz".to_owned())),
-        Some(Fault::Endless) => Some(format!("{}+", query.cursor.as_deref().unwrap_or_default())),
-        _ => last,
-    };
-    if let Some(next) = next {
-        answer["cursor"] = next.into();
-    }
-    answer
 }

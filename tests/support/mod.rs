@@ -5,4 +5,5 @@ pub mod app;
 pub mod instance;
 pub mod oauth_pds;
 pub mod plc;
+mod plc_operations;
 pub mod process;

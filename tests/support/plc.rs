@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::crypto::{Algorithm, PrivateKey};
+use belvedere::testing::crypto::{Algorithm, PrivateKey, PublicKey};
 use belvedere::testing::random::Random;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+
+use super::plc_operations::OperationLog;
 
 type Documents = Arc<Mutex<HashMap<String, Value>>>;
 
@@ -23,6 +25,7 @@ type Documents = Arc<Mutex<HashMap<String, Value>>>;
 pub struct Plc {
     address: SocketAddr,
     documents: Documents,
+    log: OperationLog,
 }
 
 /// An account: its DID and signing key.
@@ -36,21 +39,25 @@ impl Plc {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let documents = Documents::default();
-        let known = Arc::clone(&documents);
+        let (documents, log) = (Documents::default(), OperationLog::default());
+        let (known, operations) = (Arc::clone(&documents), log.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let known = Arc::clone(&known);
+                let (known, operations) = (Arc::clone(&known), operations.clone());
                 let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                    let did = request.uri().path().trim_start_matches('/').to_owned();
-                    let document = known.lock().expect("no test panics here").get(&did).cloned();
-                    async move { Ok::<_, Infallible>(answer(document)) }
+                    let (known, operations) = (Arc::clone(&known), operations.clone());
+                    async move { Ok::<_, Infallible>(handle(&known, &operations, request).await) }
                 });
                 let http = hyper::server::conn::http1::Builder::new();
                 tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { address, documents }
+        Self { address, documents, log }
+    }
+
+    /// The operations of DIDs, and faults.
+    pub fn operations(&self) -> &OperationLog {
+        &self.log
     }
 
     pub fn url(&self) -> String {
@@ -63,6 +70,17 @@ impl Plc {
         let document = documents.entry(did.to_owned()).or_insert_with(|| json!({ "id": did }));
         document["service"] = json!([{ "id": "#atproto_pds", "type": "AtprotoPersonalDataServer",
             "serviceEndpoint": pds }]);
+    }
+
+    /// Sets the address and the key of a labeler.
+    pub fn labeler(&self, did: &str, endpoint: &str, key: &PublicKey) {
+        let document = json!({
+            "id": did,
+            "verificationMethod": [{ "id": format!("{did}#atproto_label"), "type": "Multikey", "controller": did,
+                "publicKeyMultibase": key.to_multikey() }],
+            "service": [{ "id": "#atproto_labeler", "type": "AtprotoLabeler", "serviceEndpoint": endpoint }],
+        });
+        self.documents.lock().expect("no test panics here").insert(did.to_owned(), document);
     }
 
     /// Creates an account with a did:web that this server serves, and a new key.
@@ -105,6 +123,38 @@ impl Person {
         let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes()));
         format!("{input}.{signature}")
     }
+}
+
+async fn handle(
+    documents: &Documents,
+    log: &OperationLog,
+    request: http::Request<hyper::body::Incoming>,
+) -> Response<Full<Bytes>> {
+    let path = request.uri().path().trim_start_matches('/').to_owned();
+    let is_operation = request.method() == http::Method::POST || path.ends_with("/log/last");
+    if let Some(limited) = is_operation.then(|| log.limited()).flatten() {
+        return limited;
+    }
+    if let Some(did) = path.strip_suffix("/log/last") {
+        return answer(log.last(did));
+    }
+    if request.method() == http::Method::POST {
+        let body = request.into_body().collect().await.expect("a whole request").to_bytes();
+        return match log.submit(&path, &body) {
+            Ok(document) => {
+                documents.lock().expect("no test panics here").insert(path, document);
+                Response::new(Full::new(Bytes::from_static(b"OK")))
+            }
+            Err(message) => {
+                let body = json!({ "message": message }).to_string();
+                let mut response = Response::new(Full::new(Bytes::from(body)));
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+                response
+            }
+        };
+    }
+    let document = documents.lock().expect("no test panics here").get(&path).cloned();
+    answer(document)
 }
 
 fn answer(document: Option<Value>) -> Response<Full<Bytes>> {

@@ -94,6 +94,30 @@ impl Access {
     }
 }
 
+impl Access {
+    /// Authenticates the caller as an account, which need not be a user.
+    ///
+    /// # Errors
+    /// 401 without a valid credential.
+    pub async fn authenticated(&self, request: &Request) -> Result<Did, Error> {
+        match Credential::of(request.headers()) {
+            Credential::Bearer(token) => {
+                let sender = Sender::of(self, request);
+                sender.check_failures()?;
+                let verified = self.tokens.verify(&self.resolver, &sender, token, None).await;
+                let is_failure = service_jwt::ServiceTokenError::is_failure;
+                Ok(sender.charge_if_failure(verified, is_failure)?.did)
+            }
+            Credential::Absent => {
+                let now = self.clock.now();
+                let user = self.web_sessions.user(request.method(), request.headers(), now).await?;
+                Ok(user.ok_or_else(|| unauthorized("authentication required"))?.did)
+            }
+            _ => authenticate(self, request).await.map(|admin| admin.did),
+        }
+    }
+}
+
 /// Authenticates the caller, in the specification's order: API key, service token, session cookie.
 async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error> {
     let now = access.clock.now();

@@ -20,6 +20,7 @@ use crate::crypto::jws::{self, JwsError, ServiceClaims};
 use crate::crypto::{HighS, PublicKey};
 use crate::fair_share::{Bounds, FairPool, Full};
 use crate::http::Error;
+use crate::service_identity::ServiceIdentity;
 
 /// Tokens that are valid for longer are rejected: a stolen one must expire soon.
 const MAX_LIFE_SECONDS: i64 = 3600;
@@ -89,7 +90,7 @@ pub struct Denial {
     pub did: Did,
     /// The part of the audience behind `#`: the service that the caller meant.
     pub fragment: Option<String>,
-    pub reason: &'static str,
+    pub reason: String,
 }
 
 /// The content of a verified token: its issuer, who is the caller.
@@ -103,17 +104,17 @@ pub struct VerifiedToken {
 /// Verifies tokens, and rejects those used before.
 #[derive(Debug)]
 pub struct ServiceTokens {
-    /// The instance's DID.
-    audience: String,
+    /// Knows which audiences and methods a token may name.
+    identity: ServiceIdentity,
     clock: Clock,
     replay: ReplayCache,
     look_ups: FairPool,
 }
 
 impl ServiceTokens {
-    pub fn new(audience: String, clock: Clock) -> Self {
+    pub fn new(identity: ServiceIdentity, clock: Clock) -> Self {
         let look_ups = FairPool::new("service_tokens", LOOK_UPS);
-        Self { audience, clock, replay: ReplayCache::default(), look_ups }
+        Self { identity, clock, replay: ReplayCache::default(), look_ups }
     }
 
     /// Verifies a token. `method` is the NSID being called; `None` where there is none (`/admin`): a token that is
@@ -201,19 +202,12 @@ impl ServiceTokens {
 
     /// Why a token is not valid for this call, whoever signed it.
     fn denial(&self, claims: &ServiceClaims, issuer: &Did, method: Option<&str>) -> Option<Denial> {
-        // Compared with the configured DID only: the caller chooses the Host header. Any service fragment is accepted
-        // here: whether that service exists is checked where service entries are known.
-        let (audience, fragment) = match claims.aud.split_once('#') {
-            Some((did, fragment)) => (did, Some(format!("#{fragment}"))),
-            None => (claims.aud.as_str(), None),
-        };
-        let reason = if audience != self.audience {
-            "the service token is meant for another audience"
-        } else if claims.lxm.as_deref().is_some_and(|lxm| method != Some(lxm)) {
-            "the service token is bound to another method"
-        } else {
-            return None;
-        };
+        // Compared with the instance's own DID only: the caller chooses the Host header.
+        let bound_to_other = claims.lxm.as_deref().is_some_and(|lxm| method != Some(lxm));
+        let other_method = || "the service token is bound to another method".to_owned();
+        let refusal = self.identity.refusal(&claims.aud, method);
+        let reason = refusal.or_else(|| bound_to_other.then(other_method))?;
+        let fragment = claims.aud.find('#').map(|at| claims.aud[at..].to_owned());
         Some(Denial { did: issuer.clone(), fragment, reason })
     }
 }

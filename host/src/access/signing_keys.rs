@@ -60,6 +60,8 @@ fn key_of(
             })
         }
         Err(IdentityError::Busy(full)) => Err(SigningKeyError::Busy(*full)),
+        // The token is not at fault.
+        Err(IdentityError::RateLimited(_)) => Err(SigningKeyError::Busy(Full::Patience)),
         Err(error) => Err(SigningKeyError::Unknown(error.to_string())),
     }
 }

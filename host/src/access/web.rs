@@ -51,6 +51,10 @@ pub struct WebUser {
     pub did: Did,
     /// Id of the session with their PDS that the login created.
     pub session: String,
+    /// Id of the browser's session.
+    pub id: String,
+    /// Id of the session that this one interrupts, of a login with the attached account.
+    pub returns_to: Option<String>,
 }
 
 impl WebSessions {
@@ -77,7 +81,7 @@ impl WebSessions {
         }
         let did = Did::try_from(row.did.as_str());
         let did = did.map_err(|_| Error::from(StoreError::Corrupt("web_sessions.did".to_owned())))?;
-        Ok(Some(WebUser { did, session: row.oauth_session_id }))
+        Ok(Some(WebUser { did, session: row.oauth_session_id, id: row.id, returns_to: row.returns_to }))
     }
 
     /// Browsers send the origin of a page in `Origin` with every write, and `Sec-Fetch-Site` in addition.
@@ -88,7 +92,8 @@ impl WebSessions {
         headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin" || site == "none")
     }
 
-    /// Logs a browser in, and returns the cookie to set.
+    /// Logs a browser in, and returns the cookie to set. `returns_to` is the id of a session in the same browser that
+    /// this one interrupts.
     ///
     /// # Errors
     /// When the store can't be written.
@@ -97,6 +102,7 @@ impl WebSessions {
         random: &Random,
         did: &Did,
         session: &str,
+        returns_to: Option<&str>,
         now: Timestamp,
     ) -> Result<HeaderValue, StoreError> {
         let id = URL_SAFE_NO_PAD.encode(random.bytes::<ID_BYTES>());
@@ -106,6 +112,7 @@ impl WebSessions {
             oauth_session_id: session.to_owned(),
             created_at: now,
             expires_at: now.plus_seconds(SESSION_SECONDS),
+            returns_to: returns_to.map(str::to_owned),
         };
         web_sessions::create(&self.db, &row).await?;
         Ok(self.cookie(SESSION_COOKIE, &self.signed(&id), SESSION_SECONDS))
@@ -117,6 +124,29 @@ impl WebSessions {
     /// When the store can't be read.
     pub async fn surplus(&self, did: &Did) -> Result<Vec<String>, StoreError> {
         web_sessions::surplus(&self.db, did.as_str(), MAX_BROWSERS, MAX_SURPLUS).await
+    }
+
+    /// Ends a login with the attached account, and returns the cookie of the user whose session it interrupted; `None`
+    /// when that session has ended meanwhile, or is another user's than `original`.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn switch_back(
+        &self,
+        random: &Random,
+        from: &WebUser,
+        original: &Did,
+        now: Timestamp,
+    ) -> Result<Option<HeaderValue>, StoreError> {
+        let Some(id) = &from.returns_to else { return Ok(None) };
+        let row = web_sessions::get(&self.db, id, now).await?;
+        let Some(row) = row.filter(|row| row.did == original.as_str()) else { return Ok(None) };
+        // The id of a session is known to its browser only, so the user gets a new one.
+        let cookie = self.create(random, original, &row.oauth_session_id, None, now).await?;
+        for ended in [&from.id, &row.id] {
+            web_sessions::delete(&self.db, ended).await?;
+        }
+        Ok(Some(cookie))
     }
 
     /// A cookie that removes the session cookie.

@@ -204,7 +204,7 @@ async fn identify(
                     caller: denial.did.to_string(),
                     method: method.nsid.to_owned(),
                     fragment: denial.fragment.clone(),
-                    reason: denial.reason.to_owned(),
+                    reason: denial.reason.clone(),
                 });
             }
             let VerifiedToken { did, method_bound } =

@@ -40,6 +40,8 @@ struct Checks {
     stream: Check,
     /// Never failed: names the gaps of the stream that the index has not caught up with yet.
     catch_up: Check,
+    /// Never failed: labels that are stored stay in force.
+    labelers: Check,
     /// Failed while the server finishes its last requests before a shutdown.
     accepting: Check,
 }
@@ -76,6 +78,7 @@ pub async fn readyz(app: Arc<App>, _request: Request) -> Result<Response, Error>
         migrations: found.migrations.into(),
         stream: stream(&app),
         catch_up: catch_up(&found.gaps, app.settings.catches_up()),
+        labelers: labelers(&app),
         accepting,
     };
     let ready =
@@ -119,4 +122,19 @@ fn stream(app: &App) -> Check {
             Check::failed(format!("not connected to a Jetstream server since {since}"))
         }
     }
+}
+
+fn labelers(app: &App) -> Check {
+    let status = app.labelers.status();
+    if !status.leading {
+        return Check::ok_with("another host follows the labelers");
+    }
+    let missing = status.active.saturating_sub(status.connected);
+    if missing == 0 {
+        return Check::OK;
+    }
+    Check::ok_with(format!(
+        "{missing} of {} labelers are not connected; GET /admin/labelers says why",
+        status.active
+    ))
 }

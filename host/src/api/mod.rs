@@ -16,5 +16,6 @@ mod patch;
 pub mod route;
 pub mod routes;
 pub mod settings;
+pub mod setup;
 pub mod well_known;
 pub mod xrpc;

@@ -1,7 +1,7 @@
-//! Reads the query parameters of lists: `limit`, and parameters that are required.
+//! Reads the query parameters of lists: `limit`, `valid`, and parameters that are required.
 
 use crate::http::{Error, Request};
-use crate::query::PageSize;
+use crate::query::{self, PageSize};
 
 /// The page size that a request asks for.
 ///
@@ -20,6 +20,14 @@ pub fn required(request: &Request, name: &'static str) -> Result<String, Error> 
         .query(name)
         .filter(|value| !value.trim().is_empty())
         .ok_or_else(|| Error::bad_request(format!("missing query parameter {name}")))
+}
+
+/// The filter by validity; `None` for all records.
+///
+/// # Errors
+/// 400 for anything but `true` and `false`.
+pub fn valid(text: Option<&str>) -> Result<Option<bool>, Error> {
+    query::valid(text).map_err(|invalid| Error::bad_request(invalid.to_string()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::route::{Route, RouteTable};
-use super::{admin, auth, config, dashboard, health, link, oauth, settings, well_known, xrpc};
+use super::{admin, auth, config, dashboard, health, link, oauth, settings, setup, well_known, xrpc};
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
@@ -46,6 +46,16 @@ fn table() -> RouteTable {
         Route::page(&Limit::PAGE, "/dashboard/", dashboard::dashboard),
         Route::page(&Limit::PAGE, "/login", dashboard::login),
 
+        Route::public(&Limit::PAGE, GET, "/api/setup/status", setup::status),
+        Route::admin(POST, "/api/setup/identity", P::SettingsManage, setup::identity::choose),
+        Route::admin(GET, "/api/setup/rotation-key", P::SettingsManage, setup::identity::rotation_key),
+        Route::admin(POST, "/api/setup/plc/register", P::SettingsManage, setup::plc::register),
+        Route::admin(POST, "/api/setup/plc/request", P::SettingsManage, setup::plc::request),
+        Route::admin(POST, "/api/setup/plc/submit", P::SettingsManage, setup::plc::submit),
+        Route::public(&Limit::CALLBACK, POST, "/api/setup/attach-auth/confirm", setup::attach_auth::confirm),
+        Route::admin(GET, "/api/setup/resolve", P::SettingsManage, setup::resolve::handle),
+        Route::admin(POST, "/api/setup/complete", P::SettingsManage, setup::complete),
+
         Route::public(&Limit::PICTURE, GET, "/settings/logo", settings::logo),
 
         Route::public(&Limit::PAGE, GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
@@ -78,6 +88,12 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
         Route::admin(GET, "/admin/lexicons/{id}", P::LexiconsRead, admin::lexicons::get),
         Route::admin(DELETE, "/admin/lexicons/{id}", P::LexiconsDelete, admin::lexicons::delete),
+        Route::admin(GET, "/admin/lexicons/{id}/services", P::SettingsManage, admin::lexicons::services::handle),
+
+        Route::admin(GET, "/admin/network-lexicons", P::LexiconsRead, admin::network_lexicons::list),
+        Route::admin(POST, "/admin/network-lexicons", P::LexiconsCreate, admin::network_lexicons::create::handle),
+        Route::admin(GET, "/admin/network-lexicons/resolve/{nsid}", P::LexiconsRead, admin::network_lexicons::resolve),
+        Route::admin(DELETE, "/admin/network-lexicons/{nsid}", P::LexiconsDelete, admin::network_lexicons::delete),
 
         Route::admin(GET, "/admin/records", P::RecordsRead, admin::records::list),
         Route::admin(DELETE, "/admin/records", P::RecordsDelete, admin::records::delete),
@@ -91,6 +107,7 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/events/purge", P::EventsPurge, admin::events::purge),
 
         Route::admin(POST, "/admin/backfill", P::BackfillCreate, admin::backfill::create),
+        Route::admin(GET, "/admin/backfill/plan", P::BackfillRead, admin::backfill::plan::handle),
         Route::admin(GET, "/admin/backfill/status", P::BackfillRead, admin::backfill::status),
         Route::admin(DELETE, "/admin/backfill/details", P::BackfillCreate, admin::backfill::details::delete_all),
         Route::admin(POST, "/admin/backfill/{id}/cancel", P::BackfillCreate, admin::backfill::cancel),
@@ -139,10 +156,31 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/oauth/instance-key/rotate", P::SettingsManage, admin::oauth::instance_key::rotate),
         Route::admin(DELETE, "/admin/oauth/instance-key/{kid}", P::SettingsManage, admin::oauth::instance_key::delete),
 
+        Route::admin(GET, "/admin/labelers", P::LabelersRead, admin::labelers::list),
+        Route::admin(POST, "/admin/labelers", P::LabelersCreate, admin::labelers::create),
+        Route::admin(PATCH, "/admin/labelers/{did}", P::LabelersCreate, admin::labelers::update),
+        Route::admin(DELETE, "/admin/labelers/{did}", P::LabelersDelete, admin::labelers::delete),
+
         Route::admin(GET, "/admin/domains", P::SettingsManage, admin::domains::list),
         Route::admin(POST, "/admin/domains", P::SettingsManage, admin::domains::create),
         Route::admin(DELETE, "/admin/domains/{id}", P::SettingsManage, admin::domains::delete),
         Route::admin(POST, "/admin/domains/{id}/primary", P::SettingsManage, admin::domains::primary),
+
+        Route::admin(GET, "/admin/service-identity", P::SettingsManage, admin::service_identity::get),
+        Route::admin(PUT, "/admin/service-identity", P::SettingsManage, admin::service_identity::put),
+        Route::admin(GET, "/admin/verification-methods", P::SettingsManage, admin::verification_methods::list),
+        Route::admin(POST, "/admin/verification-methods", P::SettingsManage, admin::verification_methods::create),
+        Route::admin(DELETE, "/admin/verification-methods/{fragment_id}", P::SettingsManage, admin::verification_methods::delete),
+        Route::admin(GET, "/admin/service-entries", P::SettingsManage, admin::service_entries::list),
+        Route::admin(POST, "/admin/service-entries", P::SettingsManage, admin::service_entries::create),
+        Route::admin(PUT, "/admin/service-entries/{id}", P::SettingsManage, admin::service_entries::update),
+        Route::admin(DELETE, "/admin/service-entries/{id}", P::SettingsManage, admin::service_entries::delete),
+        Route::admin(GET, "/admin/service-entries/{id}/xrpcs", P::SettingsManage, admin::service_entries::xrpcs::list),
+        Route::admin(POST, "/admin/service-entries/{id}/xrpcs", P::SettingsManage, admin::service_entries::xrpcs::create),
+        Route::admin(DELETE, "/admin/service-entries/{id}/xrpcs", P::SettingsManage, admin::service_entries::xrpcs::delete),
+        Route::admin(POST, "/admin/service-entries/sync-plc", P::SettingsManage, admin::service_entries::sync_plc::handle),
+        Route::admin(POST, "/admin/service-entries/sync-plc/request", P::SettingsManage, admin::service_entries::sync_plc::request),
+        Route::admin(POST, "/admin/service-entries/sync-plc/submit", P::SettingsManage, admin::service_entries::sync_plc::submit),
 
         Route::admin(GET, "/admin/linked-repos", P::LinkedReposRead, admin::linked_repos::list),
         Route::admin(POST, "/admin/linked-repos", P::LinkedReposCreate, admin::linked_repos::create),
@@ -209,7 +247,10 @@ mod tests {
     #[test]
     fn exactly_the_admin_routes_need_a_permission() {
         for route in table() {
-            assert_eq!(route.path().starts_with("/admin"), route.permissions().is_some(), "{}", route.path());
+            let is_public = route.limit().is_some();
+            let is_admin =
+                route.path().starts_with("/admin") || (route.path().starts_with("/api/setup") && !is_public);
+            assert_eq!(is_admin, route.permissions().is_some(), "{}", route.path());
             assert!(route.permissions().is_none_or(|p| !p.is_empty()), "{}", route.path());
         }
     }
@@ -246,6 +287,8 @@ mod tests {
             ("/link/result", "page"),
             ("/dashboard/", "page"),
             ("/login", "page"),
+            ("/api/setup/status", "page"),
+            ("/api/setup/attach-auth/confirm", "callback"),
             ("/settings/logo", "picture"),
             ("/xrpc/com.atproto.server.describeServer", "page"),
             ("/oauth/clients/{id}/jwks.json", "page"),

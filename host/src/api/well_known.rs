@@ -3,47 +3,26 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde_json::json;
 
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 use crate::oauth::{OwnClient, own};
+use crate::service_identity::{self, Mode};
 use crate::settings::{APP_NAME, CLIENT_URI, POLICY_URI, TOS_URI};
 use crate::store::{StoreError, linked_repos};
-
-/// The service in the DID document, with the id and type that PDSs and clients know for AppViews: a call with
-/// `atproto-proxy: DID#bsky_appview` reaches this server (docs/adr/0040).
-const SERVICE: (&str, &str) = ("#bsky_appview", "BskyAppView");
 
 /// `GET /.well-known/did.json`: the instance's DID document, if its DID is the did:web of one of its own hosts. It is
 /// the same for every Host header.
 pub async fn did_document(app: Arc<App>, _request: Request) -> Result<Response, Error> {
-    let did = &app.identity.did;
-    if !app.access.origins.has_host_of(did) {
+    let (identity, did) = (&app.service_identity, app.service_identity.did());
+    if !matches!(identity.mode(), None | Some(Mode::DidWeb)) {
+        return Err(Error::not_found("this server's identity is not a did:web"));
+    }
+    if !app.access.origins.has_host_of(&did) {
         let text = format!("this server's DID is {did}, whose document is not served here");
         return Err(Error::not_found(text));
     }
-    // A key that the operator gave an id outside of this DID belongs to another document.
-    let attestation = app.scripting.runtime.services.attestation.as_deref();
-    let methods: Vec<_> = attestation
-        .filter(|attestation| attestation.key_id().split_once('#').is_some_and(|(of, _)| of == did.as_str()))
-        .map(|attestation| {
-            json!({
-                "id": attestation.key_id(),
-                "type": "Multikey",
-                "controller": did.as_str(),
-                "publicKeyMultibase": attestation.public_key().to_multikey(),
-            })
-        })
-        .into_iter()
-        .collect();
-    let (service_id, service_type) = SERVICE;
-    let document = json!({
-        "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"],
-        "id": did.as_str(),
-        "verificationMethod": methods,
-        "service": [{ "id": service_id, "type": service_type, "serviceEndpoint": app.identity.origin }],
-    });
+    let document = service_identity::document(identity, &app.identity.origin, &app.more_identity_keys());
     Ok(response::json(StatusCode::OK, &document))
 }
 
@@ -72,6 +51,10 @@ async fn declared_scopes(app: &App) -> Result<String, StoreError> {
         if !scopes.contains(&scope) {
             scopes.push(scope);
         }
+    }
+    // The login with the attached account requests it, to change that account's DID document.
+    if app.service_identity.attached_account().is_some() && !scopes.contains(&own::IDENTITY_SCOPE) {
+        scopes.push(own::IDENTITY_SCOPE);
     }
     Ok(scopes.join(" "))
 }

@@ -7,11 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, interval_at};
 
 use crate::atproto::Did;
 use crate::http::Error;
 use crate::jobs::retention::Retention;
+use crate::network_lexicons::Reload;
 use crate::settings::{self, Settings};
 use crate::store::notices::{ListenerEvent, Notices, announce};
 use crate::store::{self, StoreError};
@@ -33,6 +35,8 @@ pub enum Topic {
     /// Admin users, their permissions, and their API keys.
     Admins,
     Lexicons,
+    /// Which labelers are followed.
+    Labelers,
     Scripts,
     /// One script, by its trigger.
     Script(String),
@@ -41,18 +45,22 @@ pub enum Topic {
     Settings,
     /// DID documents. They also expire by themselves.
     Identities(Vec<Did>),
+    /// The identity of the instance itself, and its services.
+    ServiceIdentity,
 }
 
 impl Topic {
     /// The topics that are reloaded as a whole.
-    const EVERYTHING: [Self; 7] = [
+    const EVERYTHING: [Self; 9] = [
         Self::ApiClients,
         Self::Domains,
         Self::Admins,
         Self::Lexicons,
+        Self::Labelers,
         Self::Scripts,
         Self::ScriptVariables,
         Self::Settings,
+        Self::ServiceIdentity,
     ];
 
     /// `None` for a topic of another version of this program.
@@ -80,10 +88,12 @@ impl fmt::Display for Topic {
             Self::Domains => "domains",
             Self::Admins => "admins",
             Self::Lexicons => "lexicons",
+            Self::Labelers => "labelers",
             Self::Scripts => "scripts",
             Self::Script(trigger) => return write!(f, "script {trigger}"),
             Self::ScriptVariables => "script-variables",
             Self::Settings => "settings",
+            Self::ServiceIdentity => "service-identity",
             Self::Identities(dids) => {
                 f.write_str("identities")?;
                 return dids.iter().try_for_each(|did| write!(f, " {did}"));
@@ -124,6 +134,10 @@ impl App {
                 Ok(())
             }
             Topic::Lexicons => self.registry.reload(db).await,
+            Topic::Labelers => {
+                self.labelers.wake();
+                Ok(())
+            }
             Topic::Scripts => self.scripting.runtime.library.reload(&self.scripting.runtime.engine, db).await,
             Topic::Script(trigger) => {
                 self.scripting.runtime.library.reload_one(&self.scripting.runtime.engine, db, trigger).await
@@ -140,6 +154,7 @@ impl App {
                 };
                 self.settings.reload(db, derive).await
             }
+            Topic::ServiceIdentity => self.service_identity.reload(db, &self.sealing).await,
             Topic::Identities(dids) => {
                 for did in dids {
                     self.outbound.resolver.invalidate(did).await;
@@ -179,6 +194,16 @@ impl App {
                 tracing::warn!(%error, %topic, "a topic could not be reloaded; it is retried within a minute");
             }
         }
+    }
+}
+
+impl Reload for Arc<App> {
+    fn lexicons_changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Err(error) = self.changed(Topic::Lexicons).await {
+                tracing::warn!(?error, "changed lexicons take effect within a minute");
+            }
+        })
     }
 }
 

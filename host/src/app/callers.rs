@@ -11,6 +11,7 @@ use crate::access::{
     UsedProofs, Users, WebSessions,
 };
 use crate::lexicons::Registry;
+use crate::service_identity::ServiceIdentity;
 use crate::store::domains;
 
 pub(super) async fn open(
@@ -18,6 +19,7 @@ pub(super) async fn open(
     outbound: &Outbound,
     sessions: &PdsSessions,
     registry: &Arc<Registry>,
+    service_identity: &ServiceIdentity,
     costs: Costs,
 ) -> Result<Access, StartError> {
     let Ground { config, identity, secrets, clock, random, db, events, tasks, lifecycle, .. } = ground;
@@ -48,7 +50,7 @@ pub(super) async fn open(
         web_sessions: WebSessions::new(db.clone(), secrets.session.reveal(), origins.clone(), is_secure),
         proofs: DpopProofs::new(db.clone(), clock.clone(), origins.clone(), used, nonces),
         origins,
-        tokens: ServiceTokens::new(identity.did.as_str().to_owned(), clock.clone()),
+        tokens: ServiceTokens::new(service_identity.clone(), clock.clone()),
         buckets: Buckets::default(),
         sender_buckets: Buckets::default(),
         costs,

@@ -1,5 +1,6 @@
 //! [`App`]: everything that requests share. Its parts build themselves, each on those before it.
 
+mod attached_account;
 mod cache_invalidation;
 mod callers;
 mod changed_identities;
@@ -8,7 +9,9 @@ mod observer;
 mod open;
 mod outbound;
 mod scripting;
+mod service_identity;
 mod sessions;
+mod upkeep;
 
 use std::sync::Arc;
 
@@ -24,13 +27,16 @@ use crate::events::EventLog;
 use crate::indexing::{self, Observer, RecordChecker, StreamHandle};
 use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
+use crate::labelers::{self, Labelers};
 use crate::lexicons::Registry;
 use crate::lifecycle::Lifecycle;
+use crate::network_lexicons::{self, NetworkLexicons};
 use crate::pds::{Sessions, revocation, sweep};
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::{self, LinkedRepos};
 use crate::scripts::Xrpc;
+use crate::service_identity::{ServiceIdentity, Setup};
 use crate::settings::{self, Settings};
 use crate::store::Db;
 use crate::store::readiness::Readiness;
@@ -50,8 +56,12 @@ pub use sessions::PdsSessions;
 #[derive(Debug)]
 pub struct App {
     pub config: Config,
-    /// The instance's origin and DID.
+    /// The instance's origin, and the DID of its configuration.
     pub identity: Identity,
+    /// The DID by which other servers know the instance, and its services.
+    pub service_identity: ServiceIdentity,
+    /// Changes that identity.
+    pub identity_setup: Setup,
     /// Seals secrets at rest.
     pub sealing: SealingKey,
     pub clock: Clock,
@@ -63,6 +73,8 @@ pub struct App {
     /// The retention periods, derived from the settings.
     retention: watch::Sender<Retention>,
     pub registry: Arc<Registry>,
+    /// The lexicons of the registry that follow their publishers.
+    pub network_lexicons: NetworkLexicons,
     pub outbound: Outbound,
     pub sessions: PdsSessions,
     /// Authenticates callers and checks their permissions.
@@ -78,6 +90,8 @@ pub struct App {
     pub backfills: Backfills,
     /// Their progress, for those who follow it.
     pub backfill_feeds: Feeds,
+    /// Which labelers are followed, and how many are connected.
+    pub labelers: Labelers,
     /// Checks the records that backfills read.
     record_checker: Arc<RecordChecker>,
     /// Work that a request began and that outlives its answer; shutdown waits for it.
@@ -115,6 +129,7 @@ impl App {
         let (retention, _) = watch::channel(Retention { event_days: settings.event_retention_days() });
 
         let outbound = Outbound::open(&ground)?;
+        let (service_identity, identity_setup) = service_identity::open(&ground, &outbound).await?;
         let sessions = PdsSessions::open(&ground, &outbound).await?;
         let repos = Repos::new(
             ground.db.clone(),
@@ -124,21 +139,38 @@ impl App {
         );
         let linked_repos =
             LinkedRepos::new(ground.db.clone(), sessions.vault.clone(), repos.clone(), ground.clock.clone());
-        let scripting = Scripting::open(&ground, &outbound, loaded, xrpc, &repos, &linked_repos).await?;
+        let for_scripts = (&repos, &linked_repos);
+        let scripting =
+            Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, &service_identity).await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
-        let access = callers::open(&ground, &outbound, &sessions, &registry, costs).await?;
+        let access =
+            callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
+        let network_lexicons = NetworkLexicons::new(network_lexicons::Deps {
+            db: ground.db.clone(),
+            net: outbound.net.clone(),
+            resolver: outbound.resolver.clone(),
+            authorities: outbound.authorities.clone(),
+            registry: Arc::clone(&registry),
+            events: ground.events.clone(),
+            clock: ground.clock.clone(),
+            random: ground.random.clone(),
+        });
         let identities = ChangedIdentities::default();
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             events: ground.events.clone(),
             resolver: outbound.resolver.clone(),
             identities: identities.clone(),
+            network_lexicons: network_lexicons.clone(),
         });
-        let record_checker = Arc::new(RecordChecker::new(Arc::clone(&observer), ground.clock.clone()));
+        let record_checker =
+            RecordChecker::new(Arc::clone(&observer), Arc::clone(&registry), ground.clock.clone());
+        let record_checker = Arc::new(record_checker);
         let stream = indexing::start(indexing::Deps {
             db: ground.db.clone(),
             tracked: registry.subscribe(),
             scripts: Arc::new(scripting.events.clone()),
             observer,
+            registry: Arc::clone(&registry),
             clock: ground.clock.clone(),
             random: ground.random.clone(),
             config: stream_config,
@@ -155,6 +187,8 @@ impl App {
         let app = Arc::new(Self {
             config,
             identity,
+            service_identity,
+            identity_setup,
             sealing,
             clock,
             random,
@@ -164,6 +198,7 @@ impl App {
             settings: Arc::new(settings),
             retention,
             registry,
+            network_lexicons,
             outbound,
             sessions,
             access,
@@ -173,6 +208,7 @@ impl App {
             stream,
             backfills,
             backfill_feeds,
+            labelers: Labelers::default(),
             record_checker,
             tasks,
             lifecycle,
@@ -186,7 +222,7 @@ impl App {
         Ok(app)
     }
 
-    /// Starts the workers of background jobs and backfills, which run until the server drains.
+    /// Starts the workers of background jobs and backfills and the supervisor of labelers, which run until the server drains.
     pub fn start_workers(&self) {
         let workers = self.scripting.workers(self);
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
@@ -204,6 +240,17 @@ impl App {
             relay_url: self.config.indexing.relay_url.clone(),
         };
         backfill::start(self.backfills.clone(), deps, &self.tasks, &self.lifecycle.drain);
+        let deps = labelers::Deps {
+            db: self.db.clone(),
+            net: self.outbound.net.clone(),
+            resolver: self.outbound.resolver.clone(),
+            scripts: self.scripting.events.clone(),
+            events: self.events.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            verifying: labelers::Deps::places(),
+        };
+        labelers::start(self.labelers.clone(), deps, &self.tasks, &self.lifecycle.drain);
     }
 
     /// Starts periodic work, which runs until the server drains.
@@ -218,6 +265,11 @@ impl App {
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(db.clone(), clock.clone(), limit, drain.clone()));
         self.tasks.spawn(Arc::clone(self).follow_changes());
+        let (app, ending) = (Arc::clone(self), drain.clone());
+        self.tasks.spawn(async move {
+            ending.run_until_cancelled(app.network_lexicons.follow_stream(&app)).await;
+        });
+        self.tasks.spawn(Arc::clone(self).upkeep());
         let app = Arc::clone(self);
         let days = move || app.settings.backfill().retention_days;
         self.tasks.spawn(backfill::retention::run(db.clone(), clock.clone(), days, drain.clone()));

@@ -3,7 +3,8 @@
 use crate::atproto::Did;
 use crate::events::{Event, EventLog, GapEvent};
 use crate::identity::Resolver;
-use crate::indexing::{Notice, Observer};
+use crate::indexing::{Notice, Observer, PublishedLexicon};
+use crate::network_lexicons::NetworkLexicons;
 use crate::store::gaps::Gap;
 use crate::store::index::Change;
 
@@ -15,6 +16,7 @@ pub(super) struct StreamObserver {
     pub(super) resolver: Resolver,
     /// Announced to the other hosts.
     pub(super) identities: ChangedIdentities,
+    pub(super) network_lexicons: NetworkLexicons,
 }
 
 impl Observer for StreamObserver {
@@ -53,5 +55,8 @@ impl Observer for StreamObserver {
         self.identities.note(did);
         let (resolver, did) = (self.resolver.clone(), did.clone());
         tokio::spawn(async move { resolver.invalidate(&did).await });
+    }
+    fn lexicon_published(&self, published: PublishedLexicon) {
+        self.network_lexicons.published(published);
     }
 }

@@ -14,6 +14,7 @@ use crate::scripts::{
     Engine, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog, Services, Variables,
     Xrpc,
 };
+use crate::service_identity::ServiceIdentity;
 use crate::worker::{self, Workers};
 
 #[derive(Debug)]
@@ -48,8 +49,8 @@ impl Scripting {
         outbound: &Outbound,
         loaded: LoadedScripts,
         xrpc: Arc<dyn Xrpc>,
-        repos: &Repos,
-        linked_repos: &LinkedRepos,
+        (repos, linked_repos): (&Repos, &LinkedRepos),
+        identity: &ServiceIdentity,
     ) -> Result<Self, StartError> {
         let Ground { db, clock, random, events, sealing, .. } = ground;
         let LoadedScripts { engine, library } = loaded;
@@ -66,6 +67,7 @@ impl Scripting {
             .with_xrpc(xrpc)
             .with_jobs(jobs.clone())
             .with_atproto(outbound.resolver.clone(), labels, Arc::new(attestation(ground).await?))
+            .with_identity(identity.clone())
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone());
         let runtime = ScriptRuntime { engine, library, services };

@@ -5,14 +5,17 @@
 pub mod blobs;
 pub mod did;
 mod json;
+pub mod labels;
 pub mod lexicon;
 pub mod record;
 pub mod record_uri;
+pub mod repo_car;
 pub mod scope;
 
 pub use did::Did;
 pub use lexicon::{LexiconDoc, LexiconKind};
 pub use record_uri::RecordUri;
+pub use repo_car::{InvalidCar, RepoCar};
 pub use shrike::cbor::Cid;
 pub use shrike::syntax::{Handle, Nsid, RecordKey, SyntaxError, Tid};
 

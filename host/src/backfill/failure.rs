@@ -2,27 +2,19 @@
 
 use std::time::Duration;
 
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::Deserialize;
 
 use crate::clock::Timestamp;
 use crate::identity::IdentityError;
-use crate::net::{FetchedResponse, NetError};
+use crate::net::{self, FetchedResponse, NetError, RATE_LIMIT_WAIT, asked_wait};
 use crate::store::index::AccountStatus;
 
-/// Longest wait that a server can ask for, and longest cooldown of a host.
-pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
-
-/// The wait after a 429 that names none.
-const RATE_LIMIT_WAIT: Duration = Duration::from_secs(5);
+/// Longest cooldown of a host: the longest wait that a server can ask for.
+pub(super) const MAX_WAIT: Duration = net::MAX_ASKED_WAIT;
 
 /// Answers of 429 to the same repo, after each of which its host cools down.
 const MAX_RATE_LIMITED: u32 = 10;
-
-/// Values of `RateLimit-Reset` from here on are unix seconds, as atproto servers send; smaller ones are seconds from
-/// now, as the IETF draft defines.
-const FIRST_UNIX_RESET: i64 = 1_000_000_000;
 
 /// Characters of an error that are kept for the list of errors.
 const MAX_TEXT_CHARS: usize = 220;
@@ -125,11 +117,6 @@ impl Attempts {
         self.failed += 1;
         failure.kind.is_retryable() && self.failed < max
     }
-
-    /// Whether there was one.
-    pub(super) fn is_retry(self) -> bool {
-        self.failed + self.rate_limited > 0
-    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -185,7 +172,7 @@ impl Failure {
         let mut failure = Self::new(kind, format!("{} {}", response.status, named.join(": ")).trim_end());
         failure.status = status;
         if kind.is_retryable() {
-            failure.wait = wait(&response.headers, now);
+            failure.wait = asked_wait(&response.headers, now);
         }
         if kind == ErrorKind::RateLimited {
             failure.wait = failure.wait.or(Some(RATE_LIMIT_WAIT));
@@ -212,6 +199,9 @@ impl Failure {
                 net => Self::of_net(net),
             },
             IdentityError::Busy(_) => Self::new(ErrorKind::RateLimited, text),
+            IdentityError::RateLimited(wait) => {
+                Self { wait: Some(*wait), ..Self::new(ErrorKind::RateLimited, text) }
+            }
         }
     }
 }
@@ -225,26 +215,12 @@ fn of_status(status: StatusCode) -> ErrorKind {
     }
 }
 
-/// How long a server asks to wait: `RateLimit-Reset`, else `Retry-After` in seconds or as a date (RFC 9110 §10.2.3).
-fn wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let until = |at: i64| at.saturating_sub(now.as_seconds());
-    let reset = text("ratelimit-reset").and_then(|value| value.parse().ok());
-    let reset = reset.map(|value: i64| if value >= FIRST_UNIX_RESET { until(value) } else { value });
-    let seconds = reset.or_else(|| {
-        let value = text(RETRY_AFTER.as_str())?;
-        let date = || jiff::fmt::rfc2822::parse(value).ok().map(|date| until(date.timestamp().as_second()));
-        value.parse().ok().or_else(date)
-    })?;
-    let seconds = u64::try_from(seconds.max(1)).unwrap_or(1);
-    Some(Duration::from_secs(seconds).min(MAX_WAIT))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
+    use http::HeaderMap;
 
     use super::*;
 
@@ -332,6 +308,7 @@ mod tests {
             (IdentityError::Unsupported, ErrorKind::DidDocInvalid),
             (unavailable(NetError::Status(StatusCode::FORBIDDEN)), ErrorKind::DidDocForbidden),
             (unavailable(NetError::Status(StatusCode::TOO_MANY_REQUESTS)), ErrorKind::RateLimited),
+            (IdentityError::RateLimited(Duration::from_secs(9)), ErrorKind::RateLimited),
             (unavailable(NetError::Status(StatusCode::BAD_GATEWAY)), ErrorKind::PdsServerError),
             (unavailable(NetError::Dns("x".into())), ErrorKind::DnsFailure),
             (unavailable(NetError::Timeout), ErrorKind::Timeout),
@@ -340,5 +317,7 @@ mod tests {
         ] {
             assert_eq!(Failure::of_identity(&error).kind, kind, "{error}");
         }
+        let limited = Failure::of_identity(&IdentityError::RateLimited(Duration::from_secs(9)));
+        assert_eq!(limited.wait, Some(Duration::from_secs(9)));
     }
 }

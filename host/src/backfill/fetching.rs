@@ -18,7 +18,7 @@ use crate::atproto::Did;
 use crate::settings::Settings;
 use crate::settings::backfill::BackfillSettings;
 use crate::store::StoreError;
-use crate::store::backfill::{self, Checkpoint, FinishedRepo};
+use crate::store::backfill::{self, Checkpoint, Counters, FinishedRepo, Traffic};
 
 /// Repos of one PDS in memory.
 const MAX_QUEUED_PER_HOST: usize = 1_000;
@@ -44,6 +44,8 @@ pub(super) struct Fetching<'a> {
     scanned: Option<String>,
     /// What the next checkpoint saves.
     unsaved: Checkpoint,
+    /// What the last one has saved.
+    saved: (Counters, Traffic),
     pace: Pace,
 }
 
@@ -75,6 +77,7 @@ impl<'a> Fetching<'a> {
             tasks: JoinSet::new(),
             scanned: Some(String::new()),
             unsaved: Checkpoint::default(),
+            saved: Default::default(),
             pace: Pace::new(),
         }
     }
@@ -279,13 +282,13 @@ impl<'a> Fetching<'a> {
     }
 
     async fn checkpoint(&mut self) -> Result<(), RunError> {
-        let counters = self.reporter.counters();
-        if self.unsaved != (Checkpoint { counters: self.unsaved.counters, ..Checkpoint::default() })
-            || self.unsaved.counters != counters
-        {
-            self.unsaved.counters = counters;
+        let (counters, traffic) = (self.reporter.counters(), self.reporter.meter.traffic());
+        let saved = Checkpoint { counters: self.saved.0, traffic: self.saved.1, ..Checkpoint::default() };
+        (self.unsaved.counters, self.unsaved.traffic) = (counters, traffic);
+        if self.unsaved != saved {
             backfill::checkpoint(&self.reader.db, self.reader.job, &self.unsaved).await?;
-            self.unsaved = Checkpoint { counters, ..Checkpoint::default() };
+            self.unsaved = Checkpoint::default();
+            self.saved = (counters, traffic);
             self.reporter.send_counters();
         }
         Ok(())
@@ -294,7 +297,8 @@ impl<'a> Fetching<'a> {
 
 async fn look_up(reader: Arc<RepoReader>, task: Task<Lookup>) -> Ended {
     let (ticket, lookup) = task.into_parts();
-    let found = pds_of(&reader.resolver, &lookup.did, lookup.attempts.is_retry());
+    // A retry must not repeat what was wrong.
+    let found = pds_of(&reader.resolver, &lookup.did, reader.is_retry);
     let endpoint = match reader.stop.run_until_cancelled(found).await {
         None => return Ended::Stopped,
         Some(Ok(endpoint)) => Ok(endpoint),

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use super::plan::PlanPlaces;
 use super::progress::{Broadcast, Watcher};
 use crate::clock::Clock;
 use crate::events::{Event, EventLog, GapEvent};
@@ -17,6 +18,8 @@ const CATCH_UP_INTERVAL_SECONDS: i64 = 60 * 60;
 /// A catch-up reads repos that have changed since this long before its gap: the clocks of PDSs, whose times revs have,
 /// differ from the Jetstream server's.
 const CATCH_UP_MARGIN_SECONDS: i64 = 60 * 60;
+/// Repos of one job of repairs. The others get the next one.
+const MAX_REPAIRS_PER_JOB: usize = 1_000;
 
 /// Creates, controls and watches backfill jobs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -28,6 +31,7 @@ pub struct Backfills {
     pub(super) broadcast: Broadcast,
     /// Wakes this host's worker: there is a new job, or the status of a job has changed.
     pub(super) changed: Arc<Notify>,
+    plans: PlanPlaces,
 }
 
 /// The jobs that a caller can create.
@@ -43,7 +47,15 @@ pub struct NewBackfill {
 
 impl Backfills {
     pub fn new(db: Db, events: EventLog, clock: Clock, random: Random) -> Self {
-        Self { db, events, clock, random, broadcast: Broadcast::new(), changed: Arc::default() }
+        Self {
+            db,
+            events,
+            clock,
+            random,
+            broadcast: Broadcast::new(),
+            changed: Arc::default(),
+            plans: PlanPlaces::default(),
+        }
     }
 
     /// Queues a job, records that it started, and returns its id.
@@ -105,6 +117,17 @@ impl Backfills {
         Ok(Some(new.id))
     }
 
+    /// Queues a job of repos whose records may have changed without the stream saying so, if there are any, and records
+    /// that it started.
+    pub(super) async fn repair(&self) -> Result<bool, StoreError> {
+        let new = NewJob { id: self.random.uuid(), collection: None, did: None, created_by: None };
+        let created = backfill::create_repair(&self.db, &new, MAX_REPAIRS_PER_JOB, self.clock.now()).await?;
+        let Some(dids) = created else { return Ok(false) };
+        let did = if let [did] = &*dids { Some(did.clone()) } else { None };
+        self.events.record(Event::BackfillStarted { actor: None, collection: None, job_id: new.id, did });
+        Ok(true)
+    }
+
     /// Pauses, resumes or cancels a job if its status allows that, and records the change.
     ///
     /// # Errors
@@ -126,6 +149,11 @@ impl Backfills {
     /// Makes this host's worker look at the jobs at once. Workers of other hosts look every half second.
     pub fn wake(&self) {
         self.changed.notify_one();
+    }
+
+    /// A place for one plan, until it is dropped; `None` when all are taken.
+    pub fn place_for_plan(&self) -> Option<OwnedSemaphorePermit> {
+        self.plans.take()
     }
 
     /// Watches a job that a worker of this host runs.

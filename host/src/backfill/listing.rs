@@ -96,6 +96,21 @@ impl Listing {
         self.cursor.as_deref()
     }
 
+    /// The last record key so far; all that follow are lower.
+    pub(super) fn last_key(&self) -> Option<&RecordKey> {
+        self.last_key.as_ref()
+    }
+
+    /// Whether nothing of the list was read yet.
+    pub(super) fn is_new(&self) -> bool {
+        !self.is_done && self.pages == 0 && self.cursor.is_none()
+    }
+
+    /// Whether more pages probably follow. PDSs give a cursor with the last page too.
+    pub(super) fn is_long(&self) -> bool {
+        !self.is_done && self.cursor.is_some() && self.records >= self.limit as i64
+    }
+
     pub(super) fn pages(&self) -> u32 {
         self.pages
     }
@@ -205,6 +220,23 @@ mod tests {
         list.advance(PageEnd::default()).unwrap();
         assert!(list.is_done && list.is_ordered());
         assert_eq!(listing().take_page(&[], true, None), Ok(complete(None, None)), "no records at all");
+    }
+
+    #[test]
+    fn a_list_is_long_when_a_full_page_has_a_cursor() {
+        for (records, next, expected) in [(100, Some("1"), true), (99, Some("1"), false), (100, None, false)]
+        {
+            let mut list = listing();
+            assert!(list.is_new() && !list.is_long());
+            let page = keys(&["a"]);
+            list.take_page(&page, true, next).unwrap();
+            let next = next.map(str::to_owned);
+            list.advance(PageEnd { last: page.last(), is_empty: false, next: next.clone(), records })
+                .unwrap();
+            assert_eq!((list.is_long(), list.is_new()), (expected, false), "{records} {next:?}");
+            let stored = Listing::at(list.collection.clone(), list.position());
+            assert_eq!((stored.is_long(), stored.last_key()), (expected, list.last_key()));
+        }
     }
 
     #[test]

@@ -45,10 +45,9 @@ pub(super) fn pds_bounds(settings: &BackfillSettings, max_queued: usize) -> Boun
     }
 }
 
-/// The origin of a DID's PDS.
-pub(super) async fn pds_of(resolver: &Resolver, did: &Did, is_retry: bool) -> Result<String, Failure> {
-    if is_retry {
-        // Failed look-ups are cached for a moment.
+/// The origin of a DID's PDS. A failed look-up, which is cached for up to a minute, is repeated; with `afresh`, any is.
+pub(super) async fn pds_of(resolver: &Resolver, did: &Did, afresh: bool) -> Result<String, Failure> {
+    if afresh || resolver.known(did).await.is_some_and(|known| known.is_err()) {
         resolver.invalidate(did).await;
     }
     let document = resolver.resolve(did).await.map_err(|error| Failure::of_identity(&error))?;

@@ -5,15 +5,19 @@
 //! |---|---|
 //! | `handle` | creates, controls and watches jobs, for the rest of the server |
 //! | `worker` | runs the jobs, one at a time |
+//! | `repairs` | how often repos that the stream marks become a job |
 //! | `run` | the stages of a job |
 //! | `discovery` | stage 1: the repos that the relay lists |
 //! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
-//! | `repo`, `listing` | reads one repo, and decides what its pages prove |
+//! | `sources`, `choice` | reads one repo, and chooses where from |
+//! | `repo`, `listing`, `left_out` | stores pages of a repo's records, decides what they prove, and counts what can't be indexed |
+//! | `car` | checks a repo that came as a CAR, and gives its records in pages |
 //! | `accounts` | after a gap of the stream, hides and shows accounts as their PDSs say |
 //! | `lookup` | finds the PDS of a repo |
 //! | `verify` | compares the index with the PDSs, and changes nothing |
-//! | `request`, `failure` | queries to other servers, and their errors |
-//! | `reporter`, `progress` | counters and messages |
+//! | `request`, `car_request`, `failure` | queries to other servers, and their errors |
+//! | `reporter`, `progress`, `meter` | counters and messages |
+//! | `plan` | estimates what a job would cost |
 //! | `feed` | messages for those who follow a job over HTTP |
 //! | `retention` | deletes the details of old jobs |
 //!
@@ -22,6 +26,9 @@
 //! in either order. What a job has done is saved in checkpoints, always after the records are committed.
 
 mod accounts;
+mod car;
+mod car_request;
+mod choice;
 mod deps;
 mod discovery;
 mod failure;
@@ -29,15 +36,20 @@ mod feed;
 mod fetching;
 mod handle;
 mod hosts;
+mod left_out;
 mod listing;
 mod lookup;
+mod meter;
 mod outcome;
+mod plan;
 mod progress;
+mod repairs;
 mod repo;
 mod reporter;
 mod request;
 pub mod retention;
 mod run;
+mod sources;
 mod verify;
 mod worker;
 
@@ -45,5 +57,6 @@ pub use deps::Deps;
 pub use failure::ErrorKind;
 pub use feed::Feeds;
 pub use handle::{Backfills, NewBackfill};
+pub use plan::{Plan, Planner};
 pub use verify::{Differences, Report, Scope, Verifier};
 pub use worker::start;

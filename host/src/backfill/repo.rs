@@ -1,4 +1,4 @@
-//! Reads the records of one repo into the index.
+//! Reads pages of the records of one repo into the index.
 //!
 //! The repo's rev is read first, and all changes carry it. A record that the stream changes after that has a newer rev
 //! and wins, before and after the page is stored; an older change of the stream is already contained in the page.
@@ -11,11 +11,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::choice::Cars;
 use super::failure::{Attempts, ErrorKind, Failure};
+use super::left_out::LeftOut;
 use super::listing::{Listing, PageEnd, Proof};
-use super::lookup::moved;
+use super::meter::Meter;
 use super::request::{OwnRecords, PageRecord, RecordPage, Server};
-use crate::atproto::{Did, Nsid, RecordKey, Tid};
+use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
 use crate::indexing::{
@@ -24,7 +26,7 @@ use crate::indexing::{
 use crate::lexicons::Registry;
 use crate::net::Client;
 use crate::store::backfill::{self, IndexedRow, KeyRange};
-use crate::store::index::{AccountStatus, Change, Delete};
+use crate::store::index::{Change, Delete};
 use crate::store::{Db, StoreError};
 
 /// Pages after which the position in a repo is saved: a crash repeats no more than these.
@@ -36,9 +38,6 @@ const MAX_GONE: usize = 10_000;
 
 /// Records that are removed in one transaction, between which a stopped job breaks off.
 const REMOVED_TOGETHER: usize = 1_000;
-
-/// How often an account may be found at another PDS while one job reads it.
-const MAX_MOVES: u32 = 3;
 
 /// A repo that gives fewer records than one a second for this long is given up: other jobs wait for this one.
 const SLOW_AFTER: Duration = Duration::from_mins(10);
@@ -57,12 +56,16 @@ pub(super) struct RepoReader {
     pub(super) checker: Arc<RecordChecker>,
     /// The job's `seq`.
     pub(super) job: i64,
+    /// The job reads repos that failed or have changed: cached documents of their DIDs may be outdated.
+    pub(super) is_retry: bool,
     pub(super) registry: Arc<Registry>,
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.
     pub(super) records: Arc<AtomicI64>,
     /// Of a catch-up: repos without a later commit are not read, and accounts get the status that their PDS reports.
     pub(super) changed_since: Option<Timestamp>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) cars: Cars,
     pub(super) stop: CancellationToken,
 }
 
@@ -72,8 +75,13 @@ pub(super) struct Repo {
     pub(super) did: Did,
     pub(super) attempts: Attempts,
     /// Empty before the first attempt.
-    listings: Vec<Listing>,
-    moves: u32,
+    pub(super) listings: Vec<Listing>,
+    pub(super) moves: u32,
+    pub(super) left_out: LeftOut,
+    /// Bytes of its pages.
+    pub(super) page_bytes: i64,
+    /// Its source was chosen: it is not considered for a CAR again.
+    pub(super) is_chosen: bool,
 }
 
 /// How an attempt to read a repo ended.
@@ -110,7 +118,15 @@ impl From<StoreError> for Break {
 
 impl Repo {
     pub(super) fn new(did: Did) -> Self {
-        Self { did, attempts: Attempts::default(), listings: Vec::new(), moves: 0 }
+        Self {
+            did,
+            attempts: Attempts::default(),
+            listings: Vec::new(),
+            left_out: LeftOut::default(),
+            moves: 0,
+            page_bytes: 0,
+            is_chosen: false,
+        }
     }
 
     /// Records read so far.
@@ -120,34 +136,8 @@ impl Repo {
 }
 
 impl RepoReader {
-    /// Reads the collections of a repo, from where an earlier attempt stopped.
-    pub(super) async fn read(&self, endpoint: &str, repo: &mut Repo) -> Result<RepoEnd, StoreError> {
-        if repo.listings.is_empty() {
-            repo.listings = self.listings(&repo.did).await?;
-        }
-        let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
-        let read = match self.read_listings(&server, repo).await {
-            Err(Break::Failed(failure)) if repo.moves < MAX_MOVES => {
-                match moved(&self.resolver, endpoint, &repo.did, failure).await {
-                    Ok(pds) => return self.start_over(repo, pds).await,
-                    Err(failure) => self.hide(&server, &repo.did, failure).await,
-                }
-            }
-            read => read,
-        };
-        match read {
-            Ok(()) => Ok(RepoEnd::Read),
-            Err(Break::Failed(failure)) => Ok(RepoEnd::Failed(failure)),
-            Err(Break::Stopped) => {
-                self.save(repo).await?;
-                Ok(RepoEnd::Stopped)
-            }
-            Err(Break::Uncommitted) => Ok(RepoEnd::Stopped),
-            Err(Break::Store(error)) => Err(error),
-        }
-    }
-
-    async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
+    /// The repo's listings, from where an earlier attempt stopped.
+    pub(super) async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
         let stored = backfill::positions(&self.db, self.job, did.as_str()).await?;
         let mut stored: HashMap<_, _> = stored.into_iter().map(|at| (at.collection.clone(), at)).collect();
         let listing = |collection: &Nsid| match stored.remove(collection.as_str()) {
@@ -157,39 +147,30 @@ impl RepoReader {
         Ok(self.collections.iter().map(listing).collect())
     }
 
-    async fn read_listings(&self, server: &Server<'_>, repo: &mut Repo) -> Result<(), Break> {
-        let rev = self.or_stop(server.latest_rev(&repo.did)).await??;
-        if let Some(since) = self.changed_since {
-            let before = self.fold(server, &repo.did, AccountStatus::Active).await?;
-            // The rows of an account that was deleted are gone, however old they were.
-            if rev.timestamp_micros() < since.0.unsigned_abs() && before != Some(AccountStatus::Deleted) {
-                return Ok(());
-            }
-        }
+    /// Reads pages of each listing while it `continues`.
+    pub(super) async fn read_pages(
+        &self,
+        server: &Server<'_>,
+        repo: &mut Repo,
+        rev: Tid,
+        gone: &mut [Vec<Change>],
+        continues: impl Fn(&Listing) -> bool,
+    ) -> Result<(), Break> {
         let (begin, before) = (Instant::now(), repo.records());
-        for at in 0..repo.listings.len() {
-            let mut gone = Vec::new();
-            while let Some(listing) = repo.listings.get_mut(at).filter(|listing| !listing.is_done) {
+        for (at, gone) in gone.iter_mut().enumerate() {
+            while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
+                let left_out = &mut repo.left_out;
                 let mut limit = listing.limit;
                 let fetched = server.records(&repo.did, &listing.collection, listing.cursor(), &mut limit);
                 let fetched = self.or_stop(fetched).await;
                 listing.limit = limit;
-                let ended = match fetched {
-                    Ok(Ok(page)) => self.take_page(&repo.did, rev, listing, page, &mut gone).await,
-                    Ok(Err(failure)) => Err(Break::Failed(failure)),
-                    Err(stopped) => Err(stopped),
-                };
-                // The pages so far are not read again: this is the last time that they can prove something.
+                let page = fetched??;
+                repo.page_bytes += page.bytes as i64;
+                self.take_page((&repo.did, rev), listing, page, gone, left_out).await?;
                 let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);
-                if ended.is_err() || listing.is_done || is_saved || gone.len() > MAX_GONE {
-                    let gone = std::mem::take(&mut gone);
-                    let is_broken =
-                        matches!(&ended, Err(Break::Failed(failure)) if !failure.kind.is_retryable());
-                    if listing.is_ordered() && !is_broken {
-                        self.remove(gone).await?;
-                    }
+                if listing.is_done || is_saved || gone.len() > MAX_GONE {
+                    self.remove_if_ordered(listing, std::mem::take(gone)).await?;
                 }
-                ended?;
                 if is_saved {
                     self.save(repo).await?;
                 }
@@ -207,19 +188,24 @@ impl RepoReader {
         Ok(())
     }
 
+    /// Removes records that are gone, unless their list was out of order.
+    pub(super) async fn remove_if_ordered(&self, listing: &Listing, gone: Vec<Change>) -> Result<(), Break> {
+        if listing.is_ordered() { self.remove(gone).await } else { Ok(()) }
+    }
+
     /// Waits for a response, but not once the job stops.
     pub(super) async fn or_stop<T>(&self, request: impl Future<Output = T>) -> Result<T, Break> {
         self.stop.run_until_cancelled(request).await.ok_or(Break::Stopped)
     }
 
     /// Stores a page, and adds to `gone` the records that it proves to be removed.
-    async fn take_page(
+    pub(super) async fn take_page(
         &self,
-        did: &Did,
-        rev: Tid,
+        (did, rev): (&Did, Tid),
         listing: &mut Listing,
         page: RecordPage,
         gone: &mut Vec<Change>,
+        left_out: &mut LeftOut,
     ) -> Result<(), Break> {
         let collection = listing.collection.clone();
         if !self.registry.snapshot().is_tracked(collection.as_str()) {
@@ -227,7 +213,14 @@ impl RepoReader {
             listing.is_done = true;
             return Ok(());
         }
-        let OwnRecords { cursor, keys, records, is_clean, listed } = page.of(did, &collection);
+        let OwnRecords { cursor, keys, records, is_clean, listed, foreign, malformed } =
+            page.of(did, &collection);
+        for uri in foreign {
+            left_out.add(uri, "it is listed, but is no record of this collection");
+        }
+        for _ in 0..malformed {
+            left_out.add(&collection, "it is listed without a URI, a CID or a value");
+        }
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => {
                 let on_page: HashSet<&str> = keys.iter().map(RecordKey::as_str).collect();
@@ -261,13 +254,14 @@ impl RepoReader {
             }
         };
         let known: HashMap<&str, &IndexedRow> = rows.iter().map(|row| (row.rkey.as_str(), row)).collect();
-        let (mut changes, mut valid) = (Vec::new(), 0);
+        let (mut changes, mut valid, mut kept) = (Vec::new(), 0, 0);
         for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
-            let claim = Claim::parse(&cid);
+            let (claim, bytes) = (Claim::parse(&cid), record.len());
             if let Some(row) = known.get(rkey.as_str())
                 && (row.rev > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
             {
                 valid += 1;
+                kept += bytes;
                 continue;
             }
             let candidate = Candidate {
@@ -279,16 +273,24 @@ impl RepoReader {
                 claim,
                 action: RecordAction::Create,
             };
-            if let Some(upsert) = self.checker.accept(candidate) {
-                valid += 1;
-                changes.push(Change::Upsert(upsert));
+            let uri = || format!("at://{did}/{collection}/{rkey}");
+            match self.checker.accept(candidate) {
+                Ok(upsert) => {
+                    valid += 1;
+                    kept += bytes;
+                    changes.push(Change::Upsert(upsert));
+                }
+                Err(why) => left_out.add(uri(), why),
             }
         }
         metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
             .increment(listed - valid);
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);
         let decided = self.or_stop(self.decide(changes)).await?;
-        self.commit(decided).await?;
+        for uri in self.commit(decided).await?.iter().filter(|uri| uri.did == *did) {
+            left_out.add(uri, "the database can't store it");
+        }
+        self.meter.kept(kept);
         let records = valid as i64;
         self.records.fetch_add(records, Ordering::Relaxed);
         let is_empty = listed == 0;
@@ -330,27 +332,23 @@ impl RepoReader {
         decided
     }
 
-    async fn commit(&self, changes: Vec<Change>) -> Result<(), Break> {
+    /// Returns the records that the database can't store, of this repo and others.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, Break> {
         self.writer.submit_all(changes).await.map_err(|_| Break::Uncommitted)
     }
 
-    /// Saves the position in a repo, after the records before it were committed.
-    async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+    /// Saves the position in a repo, after the records before it were committed. Not once records were left out: their
+    /// number is not saved, so a job that is continued reads them again.
+    pub(super) async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
+        if !repo.left_out.is_empty() {
+            return Ok(());
+        }
         let begun = repo.listings.iter().filter(|listing| listing.is_done || listing.cursor().is_some());
         let positions: Vec<_> = begun.map(Listing::position).collect();
         if positions.is_empty() {
             return Ok(());
         }
         backfill::save_positions(&self.db, self.job, repo.did.as_str(), &positions).await
-    }
-
-    /// Begins again at another PDS: the position at the old one means nothing to it.
-    async fn start_over(&self, repo: &mut Repo, pds: String) -> Result<RepoEnd, StoreError> {
-        repo.moves += 1;
-        self.records.fetch_sub(repo.records(), Ordering::Relaxed);
-        repo.listings.clear();
-        backfill::forget_positions(&self.db, self.job, repo.did.as_str()).await?;
-        Ok(RepoEnd::Moved(pds))
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::meter::Meter;
 use super::progress::{Broadcast, Progress};
 use crate::store::backfill::{self, ActiveJob, Counters};
 use crate::store::{Db, StoreError};
@@ -24,6 +25,7 @@ pub(super) struct Reporter {
     resolved_repos: AtomicI64,
     processed_repos: AtomicI64,
     pub(super) total_records: Arc<AtomicI64>,
+    pub(super) meter: Arc<Meter>,
     sent: std::sync::Mutex<Counters>,
 }
 
@@ -40,6 +42,7 @@ impl Reporter {
             resolved_repos: counters.resolved_repos.into(),
             processed_repos: counters.processed_repos.into(),
             total_records: Arc::new(counters.total_records.into()),
+            meter: Arc::new(Meter::from(backfill::traffic(db, job.seq).await?)),
             sent: Counters::default().into(),
         })
     }

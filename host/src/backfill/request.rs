@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use super::failure::{ErrorKind, Failure};
+use super::meter::{Meter, Source};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Clock;
 use crate::net::{Client, Limits, NetError};
@@ -34,6 +35,7 @@ pub(super) struct Server<'a> {
     pub(super) clock: &'a Clock,
     /// Without a trailing slash.
     pub(super) origin: &'a str,
+    pub(super) meter: &'a Meter,
 }
 
 /// A page of the records of a collection, as its PDS gives it.
@@ -43,6 +45,8 @@ pub(super) struct RecordPage {
     pub(super) records: Vec<PageRecord>,
     /// Records without a URI, a CID or a value.
     pub(super) malformed: usize,
+    /// Bytes of the response; 0 if the page is part of a CAR.
+    pub(super) bytes: usize,
 }
 
 /// The records of a page that are of one repo and collection.
@@ -56,6 +60,10 @@ pub(super) struct OwnRecords {
     pub(super) is_clean: bool,
     /// Everything on the page.
     pub(super) listed: u64,
+    /// URIs of records of other repos or collections.
+    pub(super) foreign: Vec<String>,
+    /// Records without a URI, a CID or a value.
+    pub(super) malformed: usize,
 }
 
 #[derive(Debug)]
@@ -100,6 +108,11 @@ struct LatestCommit {
     rev: String,
 }
 
+#[derive(Deserialize)]
+struct Description {
+    collections: Vec<String>,
+}
+
 enum GetError {
     TooLarge,
     Failed(Failure),
@@ -107,16 +120,21 @@ enum GetError {
 
 impl RecordPage {
     pub(super) fn of(self, did: &Did, collection: &Nsid) -> OwnRecords {
-        let Self { cursor, records, malformed } = self;
+        let Self { cursor, records, malformed, bytes: _ } = self;
         let listed = records.len() + malformed;
+        let mut foreign = Vec::new();
         let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
             .into_iter()
-            .filter_map(|record| {
-                let uri = RecordUri::parse(&record.uri).ok()?;
-                (uri.did == *did && uri.collection == *collection).then_some((uri.rkey, record))
+            .filter_map(|record| match RecordUri::parse(&record.uri) {
+                Ok(uri) if uri.did == *did && uri.collection == *collection => Some((uri.rkey, record)),
+                _ => {
+                    foreign.push(record.uri);
+                    None
+                }
             })
             .unzip();
-        OwnRecords { cursor, is_clean: keys.len() == listed, keys, records, listed: listed as u64 }
+        let is_clean = keys.len() == listed;
+        OwnRecords { cursor, keys, records, is_clean, listed: listed as u64, foreign, malformed }
     }
 }
 
@@ -128,11 +146,10 @@ impl Server<'_> {
         let commit: LatestCommit = parse(&body)?;
         let rev = Tid::try_from(commit.rev.as_str())
             .map_err(|_| Failure::new(ErrorKind::PdsServerError, "the latest commit has no valid rev"))?;
-        let latest = self.clock.now().plus_seconds(MAX_CLOCK_DIFFERENCE_SECONDS).0;
-        if i64::try_from(rev.timestamp_micros()).is_ok_and(|micros| micros <= latest) {
-            return Ok(rev);
+        if is_of_the_future(rev, self.clock) {
+            return Err(Failure::other(format!("the rev of the latest commit, {rev}, is of the future")));
         }
-        Err(Failure::other(format!("the rev of the latest commit, {rev}, is of the future")))
+        Ok(rev)
     }
 
     /// A page of at most `limit` records of a collection. Lowers the limit if the page is too large.
@@ -161,11 +178,29 @@ impl Server<'_> {
         }
     }
 
+    /// The record of a collection with the lowest key, if there is one.
+    pub(super) async fn oldest(&self, did: &Did, collection: &Nsid) -> Result<RecordPage, Failure> {
+        let query = [
+            ("repo", did.as_str()),
+            ("collection", collection.as_str()),
+            ("limit", "1"),
+            ("reverse", "true"),
+        ];
+        record_page(&self.get("com.atproto.repo.listRecords", &query).await?)
+    }
+
     /// A page of the repos that have records of a collection, as the relay knows them.
     pub(super) async fn repos(&self, collection: &Nsid, cursor: Option<&str>) -> Result<RepoPage, Failure> {
         let mut query = vec![("collection", collection.as_str()), ("limit", REPOS_PER_PAGE)];
         query.extend(cursor.map(|cursor| ("cursor", cursor)));
         parse(&self.get("com.atproto.sync.listReposByCollection", &query).await?)
+    }
+
+    /// The collections of which a repo has records.
+    pub(super) async fn collections(&self, did: &Did) -> Result<Vec<String>, Failure> {
+        let body = self.get("com.atproto.repo.describeRepo", &[("repo", did.as_str())]).await?;
+        let Description { collections } = parse(&body)?;
+        Ok(collections)
     }
 
     async fn get(&self, method: &str, query: &[(&str, &str)]) -> Result<Bytes, Failure> {
@@ -176,21 +211,37 @@ impl Server<'_> {
     }
 
     async fn try_get(&self, method: &str, query: &[(&str, &str)]) -> Result<Bytes, GetError> {
-        let failed = |failure| Err(GetError::Failed(failure));
-        let url = Url::parse(self.origin).and_then(|url| url.join(&format!("/xrpc/{method}")));
-        let mut url = match url {
-            Ok(url) => url,
-            Err(error) => return failed(Failure::other(format!("not a URL: {error}"))),
-        };
-        url.query_pairs_mut().extend_pairs(query);
+        let url = self.url(method, query).map_err(GetError::Failed)?;
         let limits = Limits { max_bytes: PAGE_BYTES, total: REQUEST_TIMEOUT };
-        match self.net.get(url.as_str(), limits).await {
-            Ok(response) if response.status.is_success() => Ok(response.body),
-            Ok(response) => failed(Failure::of_response(&response, self.clock.now())),
-            Err(NetError::TooLarge(_)) => Err(GetError::TooLarge),
-            Err(error) => failed(Failure::of_net(&error)),
+        self.meter.requested(Source::Pages);
+        let response = match self.net.get(url.as_str(), limits).await {
+            Ok(response) => response,
+            Err(NetError::TooLarge(bytes)) => {
+                self.meter.received(Source::Pages, bytes);
+                return Err(GetError::TooLarge);
+            }
+            Err(error) => return Err(GetError::Failed(Failure::of_net(&error))),
+        };
+        self.meter.received(Source::Pages, response.body.len());
+        if response.status.is_success() {
+            Ok(response.body)
+        } else {
+            Err(GetError::Failed(Failure::of_response(&response, self.clock.now())))
         }
     }
+
+    pub(super) fn url(&self, method: &str, query: &[(&str, &str)]) -> Result<Url, Failure> {
+        let url = Url::parse(self.origin).and_then(|url| url.join(&format!("/xrpc/{method}")));
+        let mut url = url.map_err(|error| Failure::other(format!("not a URL: {error}")))?;
+        url.query_pairs_mut().extend_pairs(query);
+        Ok(url)
+    }
+}
+
+/// Whether no clock that is about right has made this rev yet.
+pub(super) fn is_of_the_future(rev: Tid, clock: &Clock) -> bool {
+    let latest = clock.now().plus_seconds(MAX_CLOCK_DIFFERENCE_SECONDS).0;
+    i64::try_from(rev.timestamp_micros()).map_or(true, |micros| micros > latest)
 }
 
 fn record_page(body: &Bytes) -> Result<RecordPage, Failure> {
@@ -208,7 +259,8 @@ fn record_page(body: &Bytes) -> Result<RecordPage, Failure> {
         }
     }
     // A PDS may send an empty cursor instead of none.
-    Ok(RecordPage { cursor: cursor.filter(|cursor| !cursor.is_empty()), records, malformed })
+    let cursor = cursor.filter(|cursor| !cursor.is_empty());
+    Ok(RecordPage { cursor, records, malformed, bytes: body.len() })
 }
 
 /// A body that is not the method's output is the server's failure: a proxy answers with a page of its own, for example.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::choice::Cars;
 use super::deps::Deps;
 use super::discovery::Discovery;
 use super::fetching::Fetching;
+use super::meter::Meter;
 use super::outcome::RunError;
 use super::repo::RepoReader;
 use super::reporter::Reporter;
@@ -31,7 +33,9 @@ pub(super) async fn run(
     let mut note = job.error.clone();
     if matches!(job.stage.as_str(), "pending" | "discovering_repos") {
         reporter.enter("discovering_repos").await?;
-        let relay = Server { net: &deps.net.trusted(), clock: &deps.clock, origin: &deps.relay_url };
+        // Only what PDSs give is shown by the job.
+        let (net, meter) = (deps.net.trusted().paced(), Meter::default());
+        let relay = Server { net: &net, clock: &deps.clock, origin: &deps.relay_url, meter: &meter };
         note = Discovery { db: &deps.db, relay, reporter, stop }.run(job, &collections).await?;
         let is_empty = reporter.counters().total_repos == 0;
         match &note {
@@ -44,17 +48,20 @@ pub(super) async fn run(
     reporter.enter("resolving_and_fetching").await?;
     let reader = RepoReader {
         db: deps.db.clone(),
-        net: deps.net.clone(),
+        net: deps.net.paced(),
         clock: deps.clock.clone(),
         resolver: deps.resolver.clone(),
         writer: deps.writer.clone(),
         scripts: Arc::clone(&deps.scripts),
         checker: Arc::clone(&deps.checker),
         job: job.seq,
+        is_retry: job.is_discovered,
         registry: Arc::clone(&deps.registry),
         collections,
         records: Arc::clone(&reporter.total_records),
         changed_since: job.changed_since,
+        meter: Arc::clone(&reporter.meter),
+        cars: Cars::new(Arc::clone(&reporter.meter)),
         stop: stop.clone(),
     };
     Fetching::new(reporter, Arc::new(reader), &deps.settings).run().await?;

@@ -11,6 +11,7 @@ use super::deps::Deps;
 use super::handle::Backfills;
 use super::outcome::RunError;
 use super::progress::Progress;
+use super::repairs::RepairPace;
 use super::reporter::Reporter;
 use super::run;
 use crate::events::Event;
@@ -22,8 +23,7 @@ use crate::store::lease::Lease;
 /// once. A job stops within a second.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Interval between two attempts to take the lease that another host holds, and before a job that broke off is taken
-/// up again.
+/// Interval before a job that broke off is taken up again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Starts the worker. When `drain` is cancelled, the running job stops; the next start continues it.
@@ -41,15 +41,10 @@ struct Worker {
 impl Worker {
     async fn work(self) {
         let mut lease = Lease::of_backfills(&self.deps.db);
-        while !self.drain.is_cancelled() {
-            match lease.take(self.deps.clock.now()).await {
-                Ok(Some(_)) => self.work_with(&mut lease).await,
-                Ok(None) => self.pause().await,
-                Err(error) => {
-                    tracing::warn!(%error, "can't take the lease of backfills");
-                    self.pause().await;
-                }
-            }
+        while let Some(term) = lease.acquire("backfills", &self.deps.clock, &self.drain).await {
+            let deps = Deps { db: lease.fenced(&self.deps.db, term), ..self.deps.clone() };
+            let (backfills, drain) = (self.backfills.clone(), self.drain.clone());
+            Self { backfills, deps, drain }.work_with(&mut lease).await;
         }
         lease.release().await;
     }
@@ -60,8 +55,9 @@ impl Worker {
 
     /// Runs jobs until the lease is lost or the server drains.
     async fn work_with(&self, lease: &mut Lease) {
+        let mut repairs = RepairPace::new();
         loop {
-            let next = match self.next().await {
+            let next = match self.next(&mut repairs).await {
                 Ok(Some(job)) => {
                     let lost = self.watch(&job, lease).await;
                     if lost || self.drain.is_cancelled() {
@@ -84,10 +80,15 @@ impl Worker {
         }
     }
 
-    /// The next job to run. Pauses and cancels those that wait.
-    async fn next(&self) -> Result<Option<ActiveJob>, StoreError> {
+    /// The next job to run. Pauses and cancels those that wait, and queues repairs when no job waits.
+    async fn next(&self, repairs: &mut RepairPace) -> Result<Option<ActiveJob>, StoreError> {
         self.settle(None).await?;
         self.backfills.catch_up(self.deps.settings.catches_up()).await?;
+        let next = backfill::next(&self.deps.db).await?;
+        if next.is_some() || !repairs.is_due() || !self.backfills.repair().await? {
+            return Ok(next);
+        }
+        repairs.spend();
         backfill::next(&self.deps.db).await
     }
 

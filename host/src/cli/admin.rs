@@ -66,7 +66,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
 async fn check_existence(config: &Config, did: &Did, clock: &Clock) -> anyhow::Result<()> {
     let identity = config.server.identity(config.server.port);
     let net = net_client(config, &identity, config.server.port)?;
-    match resolver(config, net, clock.clone()).resolve(did).await {
+    match resolver(config, net, clock.clone()).resolve_patiently(did).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_temporary() => bail!(
             "{did} could not be checked: {error}. Try again when PLC_URL and the DID's host can be reached, or add \

@@ -1,16 +1,19 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, script, backfill, verify, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, script, backfill, verify, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`). `verify` has its own.
 
 mod admin;
 mod backfill;
+mod backup;
+mod display;
 mod doctor;
 mod existing;
 mod guest;
 mod instance_file;
 mod logging;
 mod migrate;
+mod move_to;
 mod remote;
 mod script;
 mod serve;
@@ -62,6 +65,10 @@ enum Command {
     Backfill(backfill::Command),
     /// Compare the index with the PDSs; exit status 0: equal, 1: different, 2: could not be compared
     Verify(verify::Command),
+    /// Copy the database into a file, while the server runs
+    Backup(backup::Command),
+    /// Copy everything from the database into one of the other kind: from SQLite to PostgreSQL, or back
+    Move(move_to::Command),
     /// Precompile the script engine
     #[command(subcommand)]
     Guest(guest::Command),
@@ -110,6 +117,8 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Script(command) => script::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,
         Command::Verify(command) => Ok(verify::run(command, &config).await),
+        Command::Backup(command) => backup::run(command, &config).await,
+        Command::Move(command) => move_to::run(command, &config).await,
         Command::Guest(command) => guest::run(command, &config).await,
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::EventScripts;
 use super::letters::{FailureDetails, NewLetter};
 use super::retry;
+use crate::atproto::{Did, labels};
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::scripts::{
@@ -90,6 +91,10 @@ impl EventScripts {
 /// Bytes of JSON of the label that a script returns: ten times a label with the longest URI.
 const MAX_LABEL_BYTES: usize = 64 << 10;
 
+/// Longest DID that a script can name as the source, in bytes. That of a did:web is a host name; PostgreSQL limits the
+/// entry of an index, which has subject, source and value, to about 2.7 KB.
+const MAX_SOURCE_BYTES: usize = 300;
+
 /// The subject of the trigger for labels on `uri`: its collection, or `_actor` when it has none.
 fn subject(uri: &str) -> &str {
     let path = uri.strip_prefix("at://").and_then(|rest| rest.split_once('/'));
@@ -109,7 +114,11 @@ fn verdict(label: &Label, outcome: &Outcome) -> Result<LabelVerdict, ScriptFailu
             let fields: Map<String, Value> = serde_json::from_slice(&outcome.body).map_err(|_| {
                 ScriptFailure::new(FailureKind::Runtime, "handle() returned a table that is not a label")
             })?;
-            Ok(LabelVerdict::Keep(merged(label, &fields)))
+            let decided = merged(label, &fields);
+            check(&decided).map_err(|why| {
+                ScriptFailure::new(FailureKind::Runtime, format!("handle() returned a label {why}"))
+            })?;
+            Ok(LabelVerdict::Keep(decided))
         }
     }
 }
@@ -129,6 +138,20 @@ fn merged(label: &Label, fields: &Map<String, Value>) -> Label {
         cts: time("cts").unwrap_or(label.cts),
         exp: time("exp").or(label.exp),
     }
+}
+
+/// Refuses a label that could not come from a labeler either.
+fn check(label: &Label) -> Result<(), &'static str> {
+    if !Did::is_valid(&label.src) || label.src.len() > MAX_SOURCE_BYTES {
+        return Err("whose src is not a DID");
+    }
+    if !labels::is_subject(&label.uri) {
+        return Err("whose uri is neither a DID nor an AT URI with a DID");
+    }
+    if !labels::is_value(&label.val) {
+        return Err("whose val is empty, longer than 128 bytes or has control characters");
+    }
+    Ok(())
 }
 
 fn letter(trigger: &Trigger, label: &Label) -> NewLetter {

@@ -9,7 +9,7 @@ use crate::indexing::{RecordAction, RecordEvent};
 use crate::scripts::ScriptFailure;
 use crate::store::StoreError;
 use crate::store::dead_letters::{self, Letter, LetterRow};
-use crate::store::index::{Change, Delete, Upsert};
+use crate::store::index::{Change, Delete, Upsert, Validity};
 
 /// Interval between attempts to store a dead letter while the database is unreachable. Meanwhile the event stays queued
 /// and the cursor does not pass it.
@@ -136,6 +136,7 @@ pub fn original_event(letter: &Letter) -> Result<RecordEvent, RetryError> {
                 cid_verified,
                 record,
                 refs: inspected.refs,
+                validity: Validity::Unchecked,
             })
         }
     };

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+pub use label::{Label, LabelVerdict};
 pub use letters::{RetryError, original_event};
 
 use crate::events::EventLog;

@@ -13,7 +13,7 @@ use crate::scripts::{
     CompiledScript, FailureKind, Invocation, Lineage, Outcome, ReturnKind, ScriptFailure, TriggerEvent,
 };
 use crate::store::dead_letters::Letter;
-use crate::store::index::{Change, Upsert};
+use crate::store::index::{Change, Upsert, Validity};
 use crate::trigger::TriggerKind;
 
 /// What a script decided on a record event.
@@ -32,9 +32,13 @@ impl Verdict {
     pub fn apply(self, change: Change) -> Option<Change> {
         match (self, change) {
             (Self::Skip, _) => None,
-            (Self::Replace { record, refs }, Change::Upsert(upsert)) => {
-                Some(Change::Upsert(Upsert { record, refs, cid_verified: false, ..upsert }))
-            }
+            (Self::Replace { record, refs }, Change::Upsert(upsert)) => Some(Change::Upsert(Upsert {
+                record,
+                refs,
+                cid_verified: false,
+                validity: Validity::Unchecked,
+                ..upsert
+            })),
             // A delete has no record to replace.
             (Self::Proceed | Self::Replace { .. }, change) => Some(change),
         }

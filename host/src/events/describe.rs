@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Event;
+use super::{Event, network_lexicons};
 use crate::atproto::RecordUri;
 use crate::store::events::Severity;
 
@@ -41,6 +41,10 @@ impl Event {
             }
             Self::LexiconDeleted { actor, nsid } => {
                 row("lexicon.deleted", Info, Some(actor), Some(nsid), json!({}))
+            }
+            Self::NetworkLexicon(event) => {
+                let (event_type, severity, detail) = network_lexicons::describe(event.what);
+                row(event_type, severity, event.actor, Some(event.nsid.to_string()), detail)
             }
             Self::ScriptCreated { actor, trigger, script_type } => {
                 let detail = json!({ "script_type": script_type });
@@ -272,6 +276,7 @@ impl Event {
                 let detail = json!({ "fragment": fragment, "reason": reason });
                 row("service_auth.access_denied", Error, Some(caller), Some(method), detail)
             }
+            Self::ServiceIdentity(event) => event.describe(),
             Self::RecordCreated { uri } => record("record.created", Info, None, &uri, json!({})),
             Self::RecordDeleted { actor, uri } => record("record.deleted", Info, actor, &uri, json!({})),
             Self::CollectionDeleted { actor, collection, deleted } => {
@@ -299,6 +304,7 @@ impl Event {
                 row("jetstream.disconnected", Warn, None, None, json!({ "reason": reason }))
             }
             Self::StreamGap(event) => event.describe(),
+            Self::Labeler(event) => event.describe(),
         }
     }
 }

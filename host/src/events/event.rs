@@ -5,6 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::GapEvent;
+use super::labelers::LabelerEvent;
+use super::network_lexicons::NetworkLexiconEvent;
+use super::service_identity::ServiceIdentityEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
 /// An event. `actor` is the DID of the acting user.
@@ -25,6 +28,7 @@ pub enum Event {
         actor: String,
         nsid: String,
     },
+    NetworkLexicon(NetworkLexiconEvent),
 
     ScriptCreated {
         actor: String,
@@ -282,6 +286,7 @@ pub enum Event {
         fragment: Option<String>,
         reason: String,
     },
+    ServiceIdentity(ServiceIdentityEvent),
 
     /// `actor` is `None` when the server created the job itself.
     BackfillStarted {
@@ -368,6 +373,7 @@ pub enum Event {
         reason: String,
     },
     StreamGap(GapEvent),
+    Labeler(LabelerEvent),
 }
 
 /// A failed run of a script. The script's caller receives only one of two fixed texts.

@@ -3,12 +3,18 @@
 
 mod describe;
 mod event;
+mod labelers;
 mod log;
+mod network_lexicons;
 mod query;
 pub mod redact;
+mod service_identity;
 mod stream_gap;
 
 pub use event::{Event, ScriptError};
+pub use labelers::LabelerEvent;
 pub use log::EventLog;
+pub use network_lexicons::{NetworkLexiconChange, NetworkLexiconEvent};
 pub use query::{EventQuery, InvalidEventQuery};
+pub use service_identity::ServiceIdentityEvent;
 pub use stream_gap::GapEvent;

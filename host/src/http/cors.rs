@@ -99,6 +99,7 @@ mod tests {
         assert_eq!(other[ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
         assert_eq!(other[VARY], "Origin");
         assert!(other[ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap().contains("dpop-nonce"));
+        assert!(other[ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap().contains("atproto-content-labelers"));
         assert!(!other.contains_key(ACCESS_CONTROL_ALLOW_CREDENTIALS));
         assert_eq!(applied("https://index.example")[ACCESS_CONTROL_ALLOW_CREDENTIALS], "true");
         for near in
@@ -125,5 +126,7 @@ mod tests {
         assert_eq!(answer.status(), 204);
         let methods = answer.headers()[ACCESS_CONTROL_ALLOW_METHODS].to_str().unwrap();
         assert!(["PUT", "PATCH", "DELETE"].iter().all(|m| methods.contains(m)));
+        let headers = answer.headers()[ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap();
+        assert!(["atproto-proxy", "atproto-accept-labelers"].iter().all(|h| headers.contains(h)));
     }
 }

@@ -7,13 +7,23 @@ use super::IdentityError;
 use crate::atproto::{Did, Handle};
 use crate::crypto::{Algorithm, PublicKey};
 
+/// Services that are kept of one document. The PLC directory accepts ten.
+const MAX_SERVICES: usize = 16;
+
+/// Bytes of a service's fragment.
+const MAX_FRAGMENT: usize = 64;
+
 /// The parts of a DID document that the server uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DidDocument {
     did: Did,
     pds: Option<String>,
+    /// Fragment, without `#`, and origin of each service.
+    services: Box<[(Box<str>, Box<str>)]>,
     handle: Option<String>,
     signing_key: Option<PublicKey>,
+    labeler: Option<String>,
+    label_key: Option<PublicKey>,
 }
 
 impl DidDocument {
@@ -27,8 +37,11 @@ impl DidDocument {
         }
         Ok(Self {
             pds: service(did, document, "atproto_pds", "AtprotoPersonalDataServer"),
+            services: services(did, document),
             handle: handle(document),
-            signing_key: signing_key(did, document),
+            signing_key: key(did, document, "atproto"),
+            labeler: service(did, document, "atproto_labeler", "AtprotoLabeler"),
+            label_key: key(did, document, "atproto_label"),
             did: did.clone(),
         })
     }
@@ -42,6 +55,12 @@ impl DidDocument {
         self.pds.as_deref()
     }
 
+    /// Origin of the service with this fragment (`#name`), without a trailing slash.
+    pub fn endpoint(&self, fragment: &str) -> Option<&str> {
+        let name = fragment.strip_prefix('#')?;
+        self.services.iter().find(|(known, _)| **known == *name).map(|(_, origin)| &**origin)
+    }
+
     /// The first `at://` name of `alsoKnownAs`, lower case. Unverified: the handle may not resolve to this DID.
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
@@ -50,6 +69,16 @@ impl DidDocument {
     /// The key of the `#atproto` verification method.
     pub fn signing_key(&self) -> Option<&PublicKey> {
         self.signing_key.as_ref()
+    }
+
+    /// Origin of the account's labeler, without a trailing slash.
+    pub fn labeler(&self) -> Option<&str> {
+        self.labeler.as_deref()
+    }
+
+    /// The key of the `#atproto_label` verification method, which signs the account's labels.
+    pub fn label_key(&self) -> Option<&PublicKey> {
+        self.label_key.as_ref()
     }
 }
 
@@ -73,7 +102,23 @@ const MAX_HOST_BYTES: usize = 253;
 
 /// The endpoint of a service; `None` unless it is an http or https origin without path, query or credentials.
 fn service(did: &Did, document: &Value, fragment: &str, kind: &str) -> Option<String> {
-    let entry = entries(did, document, "service", fragment).find(|entry| entry["type"] == kind)?;
+    origin_of(entries(did, document, "service", fragment).find(|entry| entry["type"] == kind)?)
+}
+
+/// Every service with a usable endpoint.
+fn services(did: &Did, document: &Value) -> Box<[(Box<str>, Box<str>)]> {
+    let entries = document.get("service").and_then(Value::as_array).into_iter().flatten();
+    let named = entries.filter_map(|entry| {
+        let id = entry.get("id").and_then(Value::as_str)?;
+        let name = id.strip_prefix(did.as_str()).unwrap_or(id).strip_prefix('#')?;
+        (name.len() <= MAX_FRAGMENT).then_some(())?;
+        Some((name.into(), origin_of(entry)?.into()))
+    });
+    named.take(MAX_SERVICES).collect()
+}
+
+/// The origin of a service's endpoint.
+fn origin_of(entry: &Value) -> Option<String> {
     let url = Url::parse(entry.get("serviceEndpoint")?.as_str()?).ok()?;
     let origin_only = matches!(url.scheme(), "http" | "https")
         && url.path() == "/"
@@ -91,8 +136,8 @@ fn handle(document: &Value) -> Option<String> {
     Handle::try_from(handle).is_ok().then(|| handle.to_ascii_lowercase())
 }
 
-fn signing_key(did: &Did, document: &Value) -> Option<PublicKey> {
-    let method = entries(did, document, "verificationMethod", "atproto").next()?;
+fn key(did: &Did, document: &Value, fragment: &str) -> Option<PublicKey> {
+    let method = entries(did, document, "verificationMethod", fragment).next()?;
     let text = method.get("publicKeyMultibase")?.as_str()?;
     match method.get("type")?.as_str()? {
         "Multikey" => PublicKey::from_multikey(text).ok(),
@@ -128,7 +173,9 @@ mod tests {
             "verificationMethod": [
                 {"id": "did:plc:abc#other", "type": "Multikey", "publicKeyMultibase": "zJunk"},
                 {"id": "did:plc:abc#atproto", "type": "Multikey", "controller": "did:plc:abc",
-                 "publicKeyMultibase": key(Algorithm::Es256k).to_multikey()}
+                 "publicKeyMultibase": public_key(Algorithm::Es256k).to_multikey()},
+                {"id": "#atproto_label", "type": "Multikey", "controller": "did:plc:abc",
+                 "publicKeyMultibase": public_key(Algorithm::Es256).to_multikey()}
             ],
             "service": [
                 {"id": "#atproto_labeler", "type": "AtprotoLabeler", "serviceEndpoint": "https://labels.test"},
@@ -137,17 +184,33 @@ mod tests {
         })
     }
 
-    fn key(algorithm: Algorithm) -> PublicKey {
+    fn public_key(algorithm: Algorithm) -> PublicKey {
         PrivateKey::generate(algorithm, &Random::seeded(3)).public()
     }
 
     #[test]
-    fn reads_pds_handle_and_signing_key() {
+    fn reads_services_handle_and_keys() {
         let document = parse(&full());
         assert_eq!(document.did(), &did());
         assert_eq!(document.pds(), Some("https://pds.test:8443"));
         assert_eq!(document.handle(), Some("alice.test"));
-        assert_eq!(document.signing_key(), Some(&key(Algorithm::Es256k)));
+        assert_eq!(document.signing_key(), Some(&public_key(Algorithm::Es256k)));
+        assert_eq!(document.labeler(), Some("https://labels.test"));
+        assert_eq!(document.label_key(), Some(&public_key(Algorithm::Es256)));
+    }
+
+    #[test]
+    fn an_account_is_a_labeler_only_by_its_own_entries() {
+        let mut document = full();
+        document["service"][0]["type"] = "AtprotoPersonalDataServer".into();
+        document["verificationMethod"][2]["id"] = "#label".into();
+        let document = parse(&document);
+        assert_eq!(
+            (document.labeler(), document.label_key()),
+            (None, None),
+            "neither the PDS nor another key"
+        );
+        assert!(document.pds().is_some() && document.signing_key().is_some());
     }
 
     #[test]
@@ -194,7 +257,7 @@ mod tests {
             (Algorithm::Es256, "EcdsaSecp256r1VerificationKey2019"),
             (Algorithm::Es256k, "EcdsaSecp256k1VerificationKey2019"),
         ] {
-            let key = key(algorithm);
+            let key = public_key(algorithm);
             let multikey = bs58::decode(&key.to_multikey()[1..]).into_vec().unwrap();
             let bare = format!("z{}", bs58::encode(&multikey[2..]).into_string());
             let mut document = full();
@@ -204,6 +267,27 @@ mod tests {
             document["verificationMethod"][0]["type"] = "JsonWebKey2020".into();
             assert_eq!(parse(&document).signing_key(), None);
         }
+    }
+
+    #[test]
+    fn services_are_found_by_their_fragment() {
+        let mut document = full();
+        document["service"] = json!([
+            { "id": "#one", "type": "One", "serviceEndpoint": "https://one.example/" },
+            { "id": format!("{}#two", did()), "type": "Two", "serviceEndpoint": "https://two.example" },
+            { "id": "#path", "type": "P", "serviceEndpoint": "https://p.example/path" },
+            { "id": format!("#{}", "x".repeat(65)), "type": "L", "serviceEndpoint": "https://l.example" },
+            { "id": "did:plc:other#three", "type": "Three", "serviceEndpoint": "https://three.example" },
+        ]);
+        let parsed = parse(&document);
+        assert_eq!(parsed.endpoint("#one"), Some("https://one.example"));
+        assert_eq!(parsed.endpoint("#two"), Some("https://two.example"));
+        for none in ["one", "#", "#path", "#three", "#other"] {
+            assert_eq!(parsed.endpoint(none), None, "{none}");
+        }
+        let many = (0..40).map(|n| json!({ "id": format!("#s{n}"), "serviceEndpoint": "https://s.example" }));
+        document["service"] = many.collect();
+        assert!(parse(&document).endpoint("#s15").is_some() && parse(&document).endpoint("#s16").is_none());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Resolves DIDs to DID documents, with a cache, and handles to DIDs.
 
+mod directory_pause;
 mod document;
 mod fetches;
 mod handles;
@@ -8,6 +9,7 @@ mod resolver;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::document::DidDocument;
 pub use self::handles::HandleError;
@@ -32,6 +34,9 @@ pub enum IdentityError {
     /// The look-up failed; a later one may succeed.
     #[error("the DID could not be resolved: {0}")]
     Unavailable(Arc<NetError>),
+    /// The directory limits the rate of look-ups (429), and is not asked for this time. Never cached.
+    #[error("the DID could not be resolved: the directory asks to wait {} s", .0.as_secs().max(1))]
+    RateLimited(Duration),
     /// Not looked up, because too many look-ups are in progress. Never cached.
     #[error("the DID could not be resolved: {0}")]
     Busy(#[from] Full),
@@ -40,6 +45,6 @@ pub enum IdentityError {
 impl IdentityError {
     /// Whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Busy(_))
+        matches!(self, Self::Unavailable(_) | Self::RateLimited(_) | Self::Busy(_))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -11,12 +12,13 @@ use moka::ops::compute::{CompResult, Op};
 use serde_json::Value;
 use url::Url;
 
+use super::directory_pause::DirectoryPause;
 use super::fetches::LookupPools;
 use super::{DidDocument, IdentityError};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::fair_share::{Full, Place};
-use crate::net::{self, Limits, NetError};
+use crate::net::{self, FetchedResponse, Limits, MAX_ASKED_WAIT, NetError, RATE_LIMIT_WAIT, asked_wait};
 
 /// Cached documents. A parsed one takes about 300 bytes, so the cache stays below 20 MB.
 const CACHE_DOCUMENTS: u64 = 50_000;
@@ -33,8 +35,20 @@ const CACHE_TIME_FAILED: Duration = Duration::from_secs(5);
 /// How long the PDS of a DID is remembered after its document was fetched, for readers that do without a newer one.
 const PDS_TIME: Duration = Duration::from_hours(24);
 
+/// How long a look-up may be in progress when its document changes: longer than a fetch may take.
+const CHANGE_TIME: Duration = Duration::from_mins(1);
+
+/// Fetches of one look-up, if the document changes during each.
+const MAX_FETCHES: u32 = 3;
+
 /// Seconds between two refreshes of a document. It bounds the fetches that an attacker causes with invalid signatures.
 const MIN_REFRESH_SECONDS: i64 = 30;
+
+/// How long a look-up that a user waits for waits for a directory that limits its rate.
+const SHORT_PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// How often a task that can wait is told to wait before it gives up.
+const MAX_WAITS: usize = 10;
 
 type Resolved = Result<Arc<DidDocument>, IdentityError>;
 
@@ -50,9 +64,14 @@ struct Inner {
     plc_url: String,
     clock: Clock,
     pools: LookupPools,
+    directory_pause: DirectoryPause,
     cache: Cache<Did, Entry>,
     /// The last known PDSs. Bounded as the documents are, with a third of their size.
     pds: Cache<Did, Arc<str>>,
+    /// DIDs whose document has changed lately, with the number of the change: a look-up that was in progress then may
+    /// have read the old document.
+    changes: Cache<Did, u64>,
+    last_change: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -69,8 +88,21 @@ impl Resolver {
         let plc_url = plc_url.as_str().trim_end_matches('/').to_owned();
         let cache = Cache::builder().max_capacity(CACHE_DOCUMENTS).expire_after(CacheTimes).build();
         let pds = Cache::builder().max_capacity(CACHE_DOCUMENTS).time_to_live(PDS_TIME).build();
-        let directory = net.trusted();
-        Self(Arc::new(Inner { net, directory, plc_url, clock, pools: LookupPools::default(), cache, pds }))
+        let changes = Cache::builder().max_capacity(CACHE_DOCUMENTS).time_to_live(CHANGE_TIME).build();
+        let (directory, directory_pause) = (net.trusted(), DirectoryPause::default());
+        let (pools, last_change) = (LookupPools::default(), AtomicU64::new(0));
+        Self(Arc::new(Inner {
+            net,
+            directory,
+            plc_url,
+            clock,
+            pools,
+            directory_pause,
+            cache,
+            pds,
+            changes,
+            last_change,
+        }))
     }
 
     pub(super) fn net(&self) -> &net::Client {
@@ -81,7 +113,7 @@ impl Resolver {
     ///
     /// # Errors
     /// When there is no document or it could not be fetched. Errors are cached too, for a shorter time, except
-    /// [`IdentityError::Busy`].
+    /// [`IdentityError::Busy`] and [`IdentityError::RateLimited`].
     pub async fn resolve(&self, did: &Did) -> Resolved {
         // By reference first, so that a cache hit does not clone the DID.
         if let Some(entry) = self.0.cache.get(did).await {
@@ -89,8 +121,23 @@ impl Resolver {
         }
         match self.0.cache.try_get_with_by_ref(did, self.0.fetch_entry(did)).await {
             Ok(entry) => entry.resolved,
-            Err(full) => Err(IdentityError::Busy(*full)),
+            Err(error) => Err(IdentityError::clone(&error)),
         }
+    }
+
+    /// As [`Self::resolve`], for tasks that no user waits for: when the directory limits the rate of look-ups, waits as long
+    /// as it asks, some minutes at most.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub async fn resolve_patiently(&self, did: &Did) -> Resolved {
+        for _ in 0..MAX_WAITS {
+            match self.resolve(did).await {
+                Err(IdentityError::RateLimited(wait)) => tokio::time::sleep(wait.min(MAX_ASKED_WAIT)).await,
+                resolved => return resolved,
+            }
+        }
+        self.resolve(did).await
     }
 
     /// The result of [`Self::resolve`] when it is cached; `None` when it takes a look-up.
@@ -137,7 +184,7 @@ impl Resolver {
             ) => entry.into_value().resolved,
             // Unreachable: the closure never removes an entry, and leaves only existing ones unchanged.
             Ok(CompResult::Removed(_) | CompResult::StillNone(_)) => self.resolve(did).await,
-            Err(full) => self.known(did).await.unwrap_or(Err(IdentityError::Busy(full))),
+            Err(error) => self.known(did).await.unwrap_or(Err(error)),
         }
     }
 
@@ -147,8 +194,10 @@ impl Resolver {
         self.0.pds.get(did).await
     }
 
-    /// Removes a DID from the cache, after an identity event.
+    /// Removes a DID from the cache, after an identity event. Look-ups in progress are repeated.
     pub async fn invalidate(&self, did: &Did) {
+        let change = self.0.last_change.fetch_add(1, Ordering::Relaxed);
+        self.0.changes.insert(did.clone(), change).await;
         self.0.cache.invalidate(did).await;
         self.0.pds.invalidate(did).await;
     }
@@ -165,11 +214,19 @@ impl Inner {
         self.clock.now() < entry.fetched_at.plus_seconds(MIN_REFRESH_SECONDS)
     }
 
-    /// The cache entry for a look-up. `Full` is not cached, because it says nothing about the DID.
-    async fn fetch_entry(&self, did: &Did) -> Result<Entry, Full> {
-        let resolved = match self.fetch(did).await {
-            Err(IdentityError::Busy(full)) => return Err(full),
-            other => other.map(Arc::new),
+    /// The cache entry for a look-up. Errors that say nothing about the DID are not cached, but returned as such.
+    async fn fetch_entry(&self, did: &Did) -> Result<Entry, IdentityError> {
+        let mut fetches = 0;
+        let resolved = loop {
+            let change = self.changes.get(did).await;
+            let resolved = match self.fetch(did).await {
+                Err(error @ (IdentityError::Busy(_) | IdentityError::RateLimited(_))) => return Err(error),
+                other => other.map(Arc::new),
+            };
+            fetches += 1;
+            if fetches == MAX_FETCHES || self.changes.get(did).await == change {
+                break resolved;
+            }
         };
         match &resolved {
             Ok(document) => match document.pds() {
@@ -188,7 +245,15 @@ impl Inner {
             "plc" => self.pools.plc().await?,
             _ => self.pools.web(did.identifier()).await?,
         };
-        let document: Value = match net.get_json(&url, Limits::DOCUMENT_BYTES).await {
+        let is_directory = did.method() == "plc";
+        let mut response = self.request(net, &url, is_directory).await;
+        if let Err(IdentityError::RateLimited(wait)) = &response
+            && *wait <= SHORT_PATIENCE
+        {
+            tokio::time::sleep(*wait).await;
+            response = self.request(net, &url, is_directory).await;
+        }
+        let document: Value = match response?.and_then(|response| response.json()) {
             Ok(document) => document,
             Err(NetError::Status(StatusCode::GONE)) if did.method() == "plc" => {
                 return Err(IdentityError::Tombstoned);
@@ -201,6 +266,28 @@ impl Inner {
             Err(error) => return Err(IdentityError::Unavailable(Arc::new(error))),
         };
         DidDocument::parse(did, &document)
+    }
+
+    /// Sends a request, unless the directory has asked for a pause. The inner error is that of the request.
+    async fn request(
+        &self,
+        net: &net::Client,
+        url: &str,
+        is_directory: bool,
+    ) -> Result<Result<FetchedResponse, NetError>, IdentityError> {
+        if is_directory && let Some(left) = self.directory_pause.left() {
+            return Err(IdentityError::RateLimited(left));
+        }
+        let response = net.get_document(url, Limits::DOCUMENT_BYTES).await;
+        if let Ok(limited) = &response
+            && is_directory
+            && limited.status == StatusCode::TOO_MANY_REQUESTS
+        {
+            let wait = asked_wait(&limited.headers, self.clock.now()).unwrap_or(RATE_LIMIT_WAIT);
+            self.directory_pause.begin(wait);
+            return Err(IdentityError::RateLimited(wait));
+        }
+        Ok(response)
     }
 
     /// The URL of the document and the client to fetch it with: guarded for did:web, whose DID names the host, trusted

@@ -35,14 +35,24 @@ impl Directory {
                 let mut request = vec![0; 4096];
                 let len = stream.read(&mut request).await.unwrap();
                 let text = String::from_utf8_lossy(&request[..len]).into_owned();
-                requests.fetch_add(1, Ordering::SeqCst);
                 let path = text.split(' ').nth(1).unwrap_or_default();
-                let (status, body) =
-                    answers.lock().unwrap().get(path).cloned().unwrap_or((404, "{}".to_owned()));
+                let mut answer = (404, "{}".to_owned());
+                if let Some(known) = answers.lock().unwrap().get_mut(path) {
+                    answer = known.clone();
+                    // The second answer to a rate-limited request.
+                    if let Some((_, next)) = known.1.clone().split_once("then ") {
+                        *known = (200, next.to_owned());
+                    }
+                }
+                let (status, body) = answer;
+                let retry = body.split(' ').next().unwrap_or_default();
+                let retry = if status == 429 { format!("retry-after: {retry}\r\n") } else { String::new() };
+                // After the answer was determined, so that a test can change it for the next request.
+                requests.fetch_add(1, Ordering::SeqCst);
                 // Long enough for all concurrent callers to wait for the same fetch.
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
                 let head = format!(
-                    "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                    "HTTP/1.1 {status} X\r\nconnection: close\r\n{retry}content-length: {}\r\n\r\n",
                     body.len()
                 );
                 let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
@@ -97,6 +107,26 @@ async fn concurrent_callers_share_one_fetch_which_is_cached() {
     assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://one.test"));
     resolver.invalidate(&abc).await;
     assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://two.test"));
+    assert_eq!(directory.requests(), 2);
+}
+
+/// The directory answers with the old document, and the account moves before the answer arrives.
+#[tokio::test]
+async fn a_look_up_in_progress_does_not_bring_back_what_was_invalidated() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    let resolver = directory.resolver(&clock(), false);
+    let abc = did("did:plc:abc");
+    let (other, sought) = (resolver.clone(), abc.clone());
+    let lookup = tokio::spawn(async move { other.resolve(&sought).await });
+    while directory.requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://two.test"));
+    resolver.invalidate(&abc).await;
+    assert_eq!(lookup.await.unwrap().unwrap().pds(), Some("https://two.test"));
+    assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://two.test"));
+    assert_eq!(resolver.last_known_pds(&abc).await.as_deref(), Some("https://two.test"));
     assert_eq!(directory.requests(), 2);
 }
 
@@ -195,4 +225,46 @@ async fn a_domain_that_stalls_does_not_delay_others() {
     drop(waiting);
     let mut again = Box::pin(resolver.resolve(refused[0]));
     assert!(futures_util::poll!(&mut again).is_pending(), "it is looked up now");
+}
+
+/// The directory is asked again after the time that it asks for, and not before, whoever asks.
+#[tokio::test]
+async fn a_directory_that_limits_its_rate_is_waited_for_and_not_asked() {
+    let directory = Directory::start().await;
+    let (abc, xyz) = (did("did:plc:abc"), did("did:plc:xyz"));
+    directory.set("/did:plc:xyz", 200, document("did:plc:xyz", "https://two.test"));
+    let resolver = directory.resolver(&clock(), false);
+
+    // A second is waited for by everyone.
+    directory.set("/did:plc:abc", 429, format!("1 then {}", document("did:plc:abc", "https://one.test")));
+    assert_eq!(resolver.resolve(&abc).await.unwrap().pds(), Some("https://one.test"));
+    assert_eq!(directory.requests(), 2);
+
+    // A longer time only by tasks. Others get an error at once, and the directory gets no requests.
+    resolver.invalidate(&abc).await;
+    directory.set("/did:plc:abc", 429, format!("2 then {}", document("did:plc:abc", "https://three.test")));
+    let refused = resolver.resolve(&abc).await.unwrap_err();
+    assert!(matches!(refused, IdentityError::RateLimited(_)) && refused.is_temporary(), "{refused}");
+    for _ in 0..5 {
+        assert!(matches!(resolver.resolve(&xyz).await, Err(IdentityError::RateLimited(_))));
+    }
+    assert_eq!(directory.requests(), 3);
+    let (one, other) = tokio::join!(resolver.resolve_patiently(&abc), resolver.resolve_patiently(&xyz));
+    assert_eq!(one.unwrap().pds(), Some("https://three.test"));
+    assert_eq!(other.unwrap().pds(), Some("https://two.test"));
+    assert_eq!(directory.requests(), 5);
+}
+
+/// A cached document is used while the directory can't be asked, also when a newer one was wanted.
+#[tokio::test]
+async fn a_rate_limit_keeps_what_is_known() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    let clock = clock();
+    let resolver = directory.resolver(&clock, false);
+    let abc = did("did:plc:abc");
+    resolver.resolve(&abc).await.unwrap();
+    clock.set(Timestamp(0).plus_seconds(60));
+    directory.set("/did:plc:abc", 429, "60");
+    assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://one.test"));
 }

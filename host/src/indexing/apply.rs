@@ -4,8 +4,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::atproto::{RecordUri, record};
+use crate::atproto::record::{self, InvalidRecord};
+use crate::atproto::{Did, RecordUri};
 use crate::clock::Clock;
+use crate::lexicons::Registry;
 use crate::store::index::{AccountChange, Change, Upsert};
 
 use super::envelope::{Candidate, Claim, Envelope};
@@ -18,6 +20,8 @@ use super::throttle::Throttle;
 pub(super) enum IndexChange {
     Record(Change),
     Account(AccountChange),
+    /// Read the repo again.
+    Repair(Did),
 }
 
 /// CID mismatches that are reported in a burst, and the interval between reports after that. A server that sends only
@@ -31,10 +35,21 @@ pub(super) struct Applier {
     checker: RecordChecker,
 }
 
-/// Checks records against the CIDs that are claimed for them, and reports mismatches within bounds.
+/// Checks records against the CIDs that are claimed for them, and reports mismatches within bounds. Validates them
+/// against their lexicons.
 pub struct RecordChecker {
     observer: Arc<dyn Observer>,
+    registry: Arc<Registry>,
     mismatches: Throttle,
+}
+
+/// Why a record is not indexed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefusedRecord {
+    #[error(transparent)]
+    Invalid(#[from] InvalidRecord),
+    #[error("the record does not match its CID")]
+    CidMismatch,
 }
 
 impl fmt::Debug for RecordChecker {
@@ -44,22 +59,26 @@ impl fmt::Debug for RecordChecker {
 }
 
 impl Applier {
-    pub(super) fn new(observer: Arc<dyn Observer>, clock: Clock) -> Self {
-        Self { checker: RecordChecker::new(Arc::clone(&observer), clock), observer }
+    pub(super) fn new(observer: Arc<dyn Observer>, registry: Arc<Registry>, clock: Clock) -> Self {
+        Self { checker: RecordChecker::new(Arc::clone(&observer), registry, clock), observer }
     }
 
     /// `None` when there is nothing to commit; a dropped event is counted in `tally`.
     pub(super) fn apply(&self, envelope: Envelope, tally: &mut Tally) -> Option<IndexChange> {
         match envelope {
-            Envelope::Record(candidate) => match self.checker.check(candidate) {
+            Envelope::Record(candidate) => match self.checker.accept(candidate) {
                 Ok(upsert) => Some(IndexChange::Record(Change::Upsert(upsert))),
                 Err(why) => {
-                    tally.drop(why);
+                    tally.drop(match why {
+                        RefusedRecord::Invalid(_) => DropReason::BadRecord,
+                        RefusedRecord::CidMismatch => DropReason::CidMismatch,
+                    });
                     None
                 }
             },
             Envelope::Delete(delete) => Some(IndexChange::Record(Change::Delete(delete))),
             Envelope::Account(change) => Some(IndexChange::Account(change)),
+            Envelope::Sync(did) => Some(IndexChange::Repair(did)),
             Envelope::Identity(did) => {
                 tally.identities += 1;
                 self.observer.identity_changed(&did);
@@ -70,35 +89,35 @@ impl Applier {
 }
 
 impl RecordChecker {
-    pub fn new(observer: Arc<dyn Observer>, clock: Clock) -> Self {
-        Self { observer, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
-    }
-
-    /// The record as it is indexed; `None` when it is not a valid record or does not match its CID.
-    pub fn accept(&self, candidate: Candidate) -> Option<Upsert> {
-        self.check(candidate).ok()
+    pub fn new(observer: Arc<dyn Observer>, registry: Arc<Registry>, clock: Clock) -> Self {
+        Self { observer, registry, mismatches: Throttle::new(clock, MISMATCH_BURST, MISMATCH_EVERY_US) }
     }
 
     /// Checks a record. A CID that matches is stored as verified. A CID that can't be checked, because the record has
     /// no DAG-CBOR form (a float, a bad `$link`), is stored as claimed. When the CID does not match, the event is
-    /// dropped.
-    fn check(&self, candidate: Candidate) -> Result<Upsert, DropReason> {
-        let inspected = record::inspect(&candidate.record).map_err(|_| DropReason::BadRecord)?;
+    /// dropped, and the mismatch is reported.
+    ///
+    /// # Errors
+    /// Why the record is not indexed.
+    pub fn accept(&self, candidate: Candidate) -> Result<Upsert, RefusedRecord> {
+        let (inspected, cbor) = record::inspect_encoded(&candidate.record)?;
         let (cid, cid_verified) = match (&candidate.claim, &inspected.cid) {
             (Claim::Cid(claimed), Ok(computed)) if claimed == computed => (Some(*claimed), true),
             (Claim::Cid(claimed), Err(_)) => (Some(*claimed), false),
             (Claim::None, _) => (None, false),
             (Claim::Cid(claimed), Ok(computed)) => {
                 self.mismatch(&candidate, claimed.to_string(), format!("the record's CID is {computed}"));
-                return Err(DropReason::CidMismatch);
+                return Err(RefusedRecord::CidMismatch);
             }
             (Claim::Garbage(text), _) => {
                 self.mismatch(&candidate, text.clone(), "the claimed CID is not a CID".to_owned());
-                return Err(DropReason::CidMismatch);
+                return Err(RefusedRecord::CidMismatch);
             }
         };
         let Candidate { did, collection, rkey, rev, record, claim: _, action: _ } = candidate;
-        Ok(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs: inspected.refs })
+        let encoded = inspected.cid.as_ref().map(|_| cbor.as_slice()).map_err(|why| *why);
+        let validity = self.registry.snapshot().validate_encoded(collection.as_str(), &record, encoded);
+        Ok(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs: inspected.refs, validity })
     }
 
     fn mismatch(&self, candidate: &Candidate, claimed_cid: String, mut reason: String) {
@@ -141,7 +160,7 @@ mod tests {
 
     fn applier() -> (Applier, Arc<Recorder>) {
         let recorder = Arc::new(Recorder::default());
-        (Applier::new(recorder.clone(), Clock::fixed(Timestamp(0))), recorder)
+        (Applier::new(recorder.clone(), Arc::default(), Clock::fixed(Timestamp(0))), recorder)
     }
 
     fn true_cid(record: &str) -> String {

@@ -8,7 +8,7 @@ use crate::store::index::{AccountChange, AccountStatus, Batch, Change, StreamCur
 use crate::store::lease::Term;
 
 use super::apply::IndexChange;
-use super::message::{LocalAccount, Part};
+use super::message::{LocalAccount, Part, Refused};
 use super::watermark::{Ticket, Watermark};
 
 /// Changes at which a batch is full and committed without waiting. The rows of a batch share the index pages they
@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 8 << 20;
 #[derive(Default)]
 pub(super) struct PendingBatch {
     pub batch: Batch,
-    pub acks: Vec<oneshot::Sender<()>>,
+    pub acks: Vec<oneshot::Sender<Refused>>,
     /// The batch's changes that are local writes.
     pub local: Vec<Change>,
     /// The batch's account changes that do not come from the stream.
@@ -49,7 +49,7 @@ impl PendingBatch {
 
     /// Whether the batch has no changes; it may have a cursor.
     pub(super) fn has_no_rows(&self) -> bool {
-        self.batch.changes.is_empty() && self.batch.accounts.is_empty()
+        self.batch.changes.is_empty() && self.batch.accounts.is_empty() && self.batch.repairs.is_empty()
     }
 
     pub(super) fn push_change(&mut self, change: Change) {
@@ -75,10 +75,10 @@ impl PendingBatch {
     /// Adds a part. Returns the rest of it when a change can't share a transaction with those before it: commit this
     /// batch, then push the rest into the next.
     ///
-    /// The store applies a batch's account statuses before its record changes, drops the record changes of a deleted
-    /// account, and keeps no status for an account that was never indexed. So these begin a new batch: an account's
-    /// status after a record change of it, a second status, and a record change after its account became inactive. The
-    /// result is the same as applying the changes one by one.
+    /// The store applies a batch's account statuses before its record changes and marks repos for a repair after them,
+    /// and both only for accounts that were indexed. So these begin a new batch: an account's status after a record
+    /// change of it, a second status, a record change after its account became inactive, and a status or a record
+    /// change after a repair. The result is the same as applying the changes one by one.
     pub(super) fn push_part(&mut self, part: Part) -> Option<Part> {
         let mut changes = part.changes.into_iter();
         while let Some(change) = changes.next() {
@@ -89,6 +89,7 @@ impl PendingBatch {
                 }
                 IndexChange::Record(change) => self.push_change(change),
                 IndexChange::Account(account) => self.batch.accounts.push(account),
+                IndexChange::Repair(did) => self.batch.repairs.push(did),
             }
         }
         self.finished.push((part.ticket, part.deferred));
@@ -100,10 +101,14 @@ impl PendingBatch {
         match change {
             IndexChange::Record(change) => {
                 accounts.any(|a| a.status != AccountStatus::Active && a.did == *did_of(change))
+                    || self.batch.repairs.contains(did_of(change))
             }
             IndexChange::Account(AccountChange { did, .. }) => {
-                accounts.any(|a| a.did == *did) || self.batch.changes.iter().any(|c| did_of(c) == did)
+                accounts.any(|a| a.did == *did)
+                    || self.batch.changes.iter().any(|c| did_of(c) == did)
+                    || self.batch.repairs.contains(did)
             }
+            IndexChange::Repair(_) => false,
         }
     }
 
@@ -153,7 +158,7 @@ mod tests {
     }
 
     fn account(name: &str, status: AccountStatus) -> IndexChange {
-        IndexChange::Account(AccountChange { did: did(name), status })
+        IndexChange::Account(AccountChange { did: did(name), status, rev: Tid::default() })
     }
 
     #[test]
@@ -218,6 +223,20 @@ mod tests {
             let changes = vec![account("a", status), delete("b"), delete("a")];
             let mut pending = PendingBatch::new();
             assert_eq!(pending.push_part(Part { ticket, deferred: 0, changes }).unwrap().changes.len(), 1);
+        }
+    }
+
+    #[test]
+    fn changes_after_a_repair_of_their_repo_begin_a_new_batch() {
+        for (change, rest) in [(delete("a"), 1), (account("a", AccountStatus::Active), 1), (delete("b"), 0)] {
+            let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
+            let changes = vec![delete("a"), IndexChange::Repair(did("a")), change];
+            let mut pending = PendingBatch::new();
+            assert_eq!(
+                pending.push_part(Part { ticket, deferred: 0, changes }).map_or(0, |part| part.changes.len()),
+                rest
+            );
+            assert_eq!(pending.batch.repairs, [did("a")]);
         }
     }
 }

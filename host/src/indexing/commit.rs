@@ -11,10 +11,11 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::atproto::RecordUri;
+use crate::backoff::Backoff;
 use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
 use crate::store::gaps::Gap;
-use crate::store::index::{AccountChange, ApplyReport, Batch, Change, StreamCursor};
+use crate::store::index::{AccountChange, ApplyReport, Batch, Change, RejectedUpsert, StreamCursor};
 use crate::store::lease::Lease;
 use crate::store::{Db, StoreError};
 
@@ -23,7 +24,6 @@ use super::message::CURSOR_SOURCE;
 use super::notice::{Notice, Observer};
 use super::settings::Timing;
 use super::status::LiveStatus;
-use super::stream::Backoff;
 use super::throttle::Throttle;
 
 /// The store that batches are committed to, or a model of it in tests.
@@ -110,19 +110,20 @@ impl<S: Sink> Committer<S> {
         Self { sink, live_status, observer, random, timing, rejections, statuses, give_up }
     }
 
-    /// Returns when the batch is committed.
-    pub(super) async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
+    /// Returns when the batch is committed, with the records that the database can't store.
+    pub(super) async fn commit(&self, batch: Batch) -> Result<Vec<RecordUri>, CommitError> {
+        let mut refused = Vec::new();
         let mut pieces = vec![batch];
         let mut max_refusals = MAX_REFUSALS;
         while let Some(piece) = pieces.pop() {
             match self.attempt(&piece, max_refusals).await? {
-                Outcome::Done(applied) => self.report(applied),
+                Outcome::Done(applied) => refused.extend(self.report(applied)),
                 Outcome::Refused(error) => {
                     // The whole batch was already refused often enough, so split each piece at its first refusal.
                     max_refusals = 1;
                     match split(piece) {
                         Pieces::Two(first, second) => pieces.extend([second, first]),
-                        Pieces::OneRow(row) => self.drop_row(row, &error).await?,
+                        Pieces::OneRow(row) => refused.extend(self.drop_row(row, &error).await?),
                         // No row is at fault, so the database is broken: wait until it is repaired.
                         Pieces::NoRow(cursor) => {
                             max_refusals = MAX_REFUSALS;
@@ -132,7 +133,7 @@ impl<S: Sink> Committer<S> {
                 }
             }
         }
-        Ok(())
+        Ok(refused)
     }
 
     /// Retries until the piece is committed or was refused `max_refusals` times.
@@ -169,8 +170,8 @@ impl<S: Sink> Committer<S> {
     }
 
     /// Drops one refused row, but only after the database has accepted a batch without rows, and has then refused the
-    /// row again. So a database that refuses everything loses no rows.
-    async fn drop_row(&self, row: Batch, error: &StoreError) -> Result<(), CommitError> {
+    /// row again. So a database that refuses everything loses no rows. Returns the record, if it was dropped.
+    async fn drop_row(&self, row: Batch, error: &StoreError) -> Result<Vec<RecordUri>, CommitError> {
         let probe = Batch {
             cursor: Some(StreamCursor { source: "probe".to_owned(), cursor: 0 }),
             now: row.now,
@@ -182,19 +183,20 @@ impl<S: Sink> Committer<S> {
             }
         }
         if let Outcome::Done(applied) = self.attempt(&row, MAX_REFUSALS).await? {
-            self.report(applied);
-            return Ok(());
+            return Ok(self.report(applied));
         }
-        match subject(&row) {
-            Some(uri) => self.reject(uri, error.to_string()),
+        let refused = subject(&row);
+        match &refused {
+            Some(uri) => self.reject(uri.clone(), error.to_string()),
             None => {
                 tracing::error!(%error, accounts = ?row.accounts, "the database refused an account's status");
             }
         }
-        Ok(())
+        Ok(refused.into_iter().collect())
     }
 
-    fn report(&self, applied: ApplyReport) {
+    /// Reports the effects of a batch. Returns the records that the database can't store.
+    fn report(&self, applied: ApplyReport) -> Vec<RecordUri> {
         let add = |operation: &'static str, n: u64| {
             if n > 0 {
                 metrics::counter!("belvedere_index_changes_total", "result" => operation).increment(n);
@@ -205,15 +207,18 @@ impl<S: Sink> Committer<S> {
         add("deleted", applied.deleted);
         add("stale", applied.stale);
         add("purged", applied.purged);
-        for AccountChange { did, status } in applied.statuses {
+        for AccountChange { did, status, .. } in applied.statuses {
             if let Some(held_back) = self.statuses.pass() {
                 tracing::debug!(%did, status = status.as_str(), held_back, "an account's status has changed");
                 self.observer.notice(Notice::AccountStatus { did, status });
             }
         }
-        for rejected in applied.rejected {
-            self.reject(rejected.uri, rejected.reason);
+        let mut refused = Vec::with_capacity(applied.rejected.len());
+        for RejectedUpsert { uri, reason } in applied.rejected {
+            refused.push(uri.clone());
+            self.reject(uri, reason);
         }
+        refused
     }
 
     fn reject(&self, uri: RecordUri, reason: String) {
@@ -236,19 +241,21 @@ enum Pieces {
     NoRow(Batch),
 }
 
-/// Splits a batch in halves. Keeps the order: account statuses, record changes, and the cursor in the last piece only.
+/// Splits a batch in halves. Keeps the order: account statuses, record changes, and the repairs and the cursor in the
+/// last piece only.
 fn split(mut batch: Batch) -> Pieces {
     let rows = batch.accounts.len() + batch.changes.len();
     match (rows, &batch.cursor) {
         (0, _) => return Pieces::NoRow(batch),
-        (1, None) => return Pieces::OneRow(batch),
+        (1, None) if batch.repairs.is_empty() => return Pieces::OneRow(batch),
         _ => {}
     }
-    // With one row and a cursor, the second piece has only the cursor.
+    // With one row and a cursor or repairs, the second piece has only these.
     let half = rows.div_ceil(2);
     let accounts = batch.accounts.split_off(half.min(batch.accounts.len()));
     let changes = batch.changes.split_off((half - batch.accounts.len()).min(batch.changes.len()));
-    let second = Batch { accounts, changes, cursor: batch.cursor.take(), ..batch };
+    let repairs = std::mem::take(&mut batch.repairs);
+    let second = Batch { accounts, changes, repairs, cursor: batch.cursor.take(), ..batch };
     Pieces::Two(batch, second)
 }
 

@@ -1,9 +1,10 @@
-//! Filters events: an [`Envelope`] is an event of a tracked collection, an account or an identity, owned and with valid
-//! identifiers. Its record has not been parsed yet.
+//! Filters events: an [`Envelope`] is an event of a tracked collection, an account, an identity or a whole repo, owned
+//! and with valid identifiers. Its record has not been parsed yet.
 
 use bytes::Bytes;
 
 use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid};
+use crate::clock::Timestamp;
 use crate::store::index::{AccountChange, AccountStatus, Delete};
 
 use super::frame::{Account, Body, Commit, Event, Operation};
@@ -16,6 +17,7 @@ pub(super) enum Envelope {
     Delete(Delete),
     Account(AccountChange),
     Identity(Did),
+    Sync(Did),
 }
 
 /// A record that was created or updated, not yet checked.
@@ -41,6 +43,13 @@ pub enum Claim {
     Garbage(String),
 }
 
+/// How far the account's server and the Jetstream server may differ about the time of an event. Beyond it, a clock is
+/// wrong or the time was made up.
+const MAX_EVENT_DELAY_US: u64 = 60 * 60 * 1_000_000;
+
+/// The highest clock identifier of a TID.
+const MAX_CLOCK_ID: u16 = 0x3ff;
+
 /// Characters of an invalid claim that are kept for the log; a CID has 59.
 const MAX_CLAIM_CHARS: usize = 100;
 
@@ -57,8 +66,10 @@ pub(super) fn filter(event: &Event<'_>, tracked: &[Nsid]) -> Result<Envelope, Dr
             open_commit(did()?, collection.clone(), commit)
         }
         Body::Identity => Ok(Envelope::Identity(did()?)),
+        Body::Sync => Ok(Envelope::Sync(did()?)),
         Body::Account(account) => {
-            Ok(Envelope::Account(AccountChange { did: did()?, status: account_status(account) }))
+            let rev = rev_at(event_time(account, event.time_us)).ok_or(DropReason::BadTime)?;
+            Ok(Envelope::Account(AccountChange { did: did()?, status: account_status(account), rev }))
         }
         Body::Other => Err(DropReason::Unknown),
     }
@@ -96,6 +107,21 @@ impl Claim {
     }
 }
 
+/// When an account event happened, in microseconds: by the account's server, whose clock made the revs of its commits
+/// too, or by the Jetstream server when that is implausible. A relay may deliver the event much later, when an account
+/// that was created again has new commits already.
+fn event_time(account: &Account<'_>, time_us: i64) -> i64 {
+    let time = account.time.as_deref().and_then(|text| Timestamp::parse(text).ok());
+    // Servers give milliseconds; a commit of the same millisecond was before the event.
+    let time = time.map(|time| time.0.saturating_add(999));
+    time.filter(|time| time.abs_diff(time_us) <= MAX_EVENT_DELAY_US).unwrap_or(time_us)
+}
+
+/// The highest rev of a commit at a time; `None` when revs can't express the time.
+fn rev_at(micros: i64) -> Option<Tid> {
+    Tid::new(u64::try_from(micros).ok()?, MAX_CLOCK_ID).ok()
+}
+
 /// An account that is inactive for an unknown reason is hidden too, until the next event says that it is active.
 fn account_status(account: &Account<'_>) -> AccountStatus {
     match account.status.as_deref() {
@@ -108,12 +134,12 @@ fn account_status(account: &Account<'_>) -> AccountStatus {
 }
 
 impl Envelope {
-    /// What happened to the record; `None` for an event of an account or identity.
+    /// What happened to the record; `None` for an event of an account, an identity or a whole repo.
     pub(super) fn action(&self) -> Option<RecordAction> {
         match self {
             Self::Record(candidate) => Some(candidate.action),
             Self::Delete(_) => Some(RecordAction::Delete),
-            Self::Account(_) | Self::Identity(_) => None,
+            Self::Account(_) | Self::Identity(_) | Self::Sync(_) => None,
         }
     }
 
@@ -123,7 +149,7 @@ impl Envelope {
             Self::Record(candidate) => &candidate.did,
             Self::Delete(delete) => &delete.did,
             Self::Account(change) => &change.did,
-            Self::Identity(did) => did,
+            Self::Identity(did) | Self::Sync(did) => did,
         }
     }
 }
@@ -197,5 +223,36 @@ mod tests {
             let text = format!(r#"{{"did":"did:plc:a","time_us":1,"kind":"account","account":{account}}}"#);
             assert!(matches!(read(&text).unwrap(), Envelope::Account(c) if c.status == status), "{text}");
         }
+    }
+
+    #[test]
+    fn an_account_event_has_the_time_of_its_server_unless_that_is_implausible() {
+        let at = Timestamp::parse("2026-05-01T12:00:00Z").unwrap().0;
+        for (time, micros) in [
+            (r#""2026-05-01T11:59:57.123Z""#, at - 3_000_000 + 123_999),
+            (r#""2026-05-01T14:00:02+02:00""#, at + 2_000_999),
+            (r#""2026-05-01T10:00:00Z""#, at),
+            (r#""3026-05-01T12:00:00Z""#, at),
+            (r#""yesterday""#, at),
+            ("null", at),
+        ] {
+            let text = format!(
+                r#"{{"did":"did:plc:a","time_us":{at},"kind":"account","account":{{"active":true,"time":{time}}}}}"#
+            );
+            let Envelope::Account(change) = read(&text).unwrap() else { panic!("{text}") };
+            assert_eq!(change.rev, Tid::new(micros as u64, 0x3ff).unwrap(), "{time}");
+        }
+        for time_us in [-1, i64::MAX] {
+            let text =
+                format!(r#"{{"did":"did:plc:a","time_us":{time_us},"kind":"account","account":{{}}}}"#);
+            assert_eq!(read(&text).unwrap_err(), DropReason::BadTime);
+        }
+    }
+
+    #[test]
+    fn a_sync_event_names_its_repo() {
+        let read = |did: &str| read(&format!(r#"{{"did":"{did}","time_us":1,"kind":"sync","sync":{{}}}}"#));
+        assert!(matches!(read("did:plc:a").unwrap(), Envelope::Sync(did) if did.as_str() == "did:plc:a"));
+        assert_eq!(read("a").unwrap_err(), DropReason::BadDid);
     }
 }

@@ -1,13 +1,19 @@
 //! Parses one Jetstream frame into an event. The record stays a raw slice of the frame: it is stored unchanged, so it
 //! is not parsed into a tree here.
 //!
+//! Both protocols of Jetstream are read: `/subscribe`, and `network.bsky.jetstream.subscribeEvents`, which also has
+//! `#sync` events.
+//!
 //! Tolerant by design: unknown fields are skipped, an unknown kind or operation is [`Body::Other`]. A frame that
 //! isn't JSON, or lacks a field that every event has, is an error that the caller counts.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::value::RawValue;
+
+use crate::clock::Timestamp;
 
 /// An event, borrowing from the frame's bytes.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub enum Body<'a> {
     /// A handle or DID document changed.
     Identity,
     Account(Account<'a>),
+    /// The repo's records may have changed without commits in the stream (`#sync` of the firehose).
+    Sync,
     /// An unknown kind or operation. Its time still moves the cursor.
     Other,
 }
@@ -52,6 +60,8 @@ pub struct Account<'a> {
     pub active: bool,
     /// Why an account is inactive: `deactivated`, `takendown`, `suspended`, `deleted` or a status that we don't know.
     pub status: Option<Cow<'a, str>>,
+    /// When the account's server made the event, as RFC 3339.
+    pub time: Option<Cow<'a, str>>,
 }
 
 /// Why a frame is not an event.
@@ -68,6 +78,40 @@ struct Wire<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow)]
     commit: Option<WireCommit<'a>>,
+    #[serde(borrow)]
+    account: Option<WireAccount<'a>>,
+}
+
+/// A message of `subscribeEvents`.
+#[derive(Deserialize)]
+struct WireMessage<'a> {
+    #[serde(borrow)]
+    payload: WirePayload<'a>,
+}
+
+#[derive(Deserialize)]
+struct WirePayload<'a> {
+    /// `network.bsky.jetstream.subscribeEvents#commit`, for example.
+    #[serde(borrow, rename = "$type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    did: Cow<'a, str>,
+    /// RFC 3339 with microseconds.
+    #[serde(borrow)]
+    time: Cow<'a, str>,
+    // The fields of a commit, which are not nested.
+    #[serde(borrow, default)]
+    rev: Cow<'a, str>,
+    #[serde(borrow, default)]
+    operation: Cow<'a, str>,
+    #[serde(borrow, default)]
+    collection: Cow<'a, str>,
+    #[serde(borrow, default)]
+    rkey: Cow<'a, str>,
+    #[serde(borrow)]
+    record: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cid: Option<&'a RawValue>,
     #[serde(borrow)]
     account: Option<WireAccount<'a>>,
 }
@@ -96,23 +140,49 @@ struct WireAccount<'a> {
     active: bool,
     #[serde(borrow)]
     status: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    time: Option<Cow<'a, str>>,
 }
 
 /// Parses one frame. Never panics, whatever the bytes are.
 ///
 /// # Errors
-/// When the bytes aren't a JSON object with a `did` and a `time_us`, or a known part has the wrong shape.
+/// When the bytes aren't a JSON object with a DID and a time, or a known part has the wrong shape.
 pub fn parse(bytes: &[u8]) -> Result<Event<'_>, MalformedFrame> {
+    // Servers of `subscribeEvents` write this field first; an event of `/subscribe` has none.
+    if bytes.starts_with(b"{\"$type\"") {
+        return serde_json::from_slice::<WireMessage<'_>>(bytes)?.payload.into_event();
+    }
     let wire: Wire<'_> = serde_json::from_slice(bytes)?;
     let body = match (&*wire.kind, wire.commit, wire.account) {
         ("commit", Some(commit), _) => commit.into_body(),
         ("identity", ..) => Body::Identity,
-        ("account", _, Some(account)) => {
-            Body::Account(Account { active: account.active, status: account.status })
+        ("account", _, Some(WireAccount { active, status, time })) => {
+            Body::Account(Account { active, status, time })
         }
+        ("sync", ..) => Body::Sync,
         _ => Body::Other,
     };
     Ok(Event { did: wire.did, time_us: wire.time_us, body })
+}
+
+impl<'a> WirePayload<'a> {
+    fn into_event(self) -> Result<Event<'a>, MalformedFrame> {
+        let time = Timestamp::parse(&self.time).map_err(serde_json::Error::custom)?;
+        let body = match (self.kind.rsplit_once('#').map(|(_, kind)| kind), self.account) {
+            (Some("commit"), _) => {
+                let Self { rev, operation, collection, rkey, record, cid, .. } = self;
+                WireCommit { rev, operation, collection, rkey, record, cid }.into_body()
+            }
+            (Some("identity"), _) => Body::Identity,
+            (Some("sync"), _) => Body::Sync,
+            (Some("account"), Some(WireAccount { active, status, time })) => {
+                Body::Account(Account { active, status, time })
+            }
+            _ => Body::Other,
+        };
+        Ok(Event { did: self.did, time_us: time.0, body })
+    }
 }
 
 impl<'a> WireCommit<'a> {
@@ -171,7 +241,7 @@ mod tests {
     #[test]
     fn unknown_kinds_and_operations_are_other() {
         for text in [
-            r#"{"did":"d","time_us":1,"kind":"sync","sync":{}}"#,
+            r#"{"did":"d","time_us":1,"kind":"merge","merge":{}}"#,
             r#"{"did":"d","time_us":1}"#,
             r#"{"did":"d","time_us":1,"kind":"commit"}"#,
             r#"{"did":"d","time_us":1,"kind":"commit","commit":{"operation":"merge"}}"#,
@@ -186,8 +256,57 @@ mod tests {
         let event =
             parse(br#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#).unwrap();
         assert!(
-            matches!(event.body, Body::Account(Account { active: false, status: Some(s) }) if s == "takendown")
+            matches!(event.body, Body::Account(Account { active: false, status: Some(s), time: None }) if s == "takendown")
         );
+    }
+
+    /// A message of `subscribeEvents`.
+    fn message(kind: &str, fields: &str) -> String {
+        format!(
+            r#"{{"$type":"message","payload":{{"$type":"network.bsky.jetstream.subscribeEvents#{kind}","seq":5,
+            "did":"did:plc:a","time":"2026-05-01T12:00:00.123456Z"{fields}}}}}"#
+        )
+    }
+
+    #[test]
+    fn messages_of_the_second_protocol_are_the_same_events() {
+        let commit = r#","rev":"3mptbypluud2a","operation":"update","collection":"app.example.note","rkey":"k",
+            "record":{"n":[1, 2]},"cid":"bafy""#;
+        let text = message("commit", commit);
+        let Event { did, time_us, body: Body::Commit(c) } = parse(text.as_bytes()).unwrap() else {
+            panic!("a commit")
+        };
+        assert_eq!(
+            (&*did, time_us),
+            ("did:plc:a", Timestamp::parse("2026-05-01T12:00:00.123456Z").unwrap().0)
+        );
+        assert_eq!(
+            (c.operation, &*c.rev, &*c.collection),
+            (Operation::Update, "3mptbypluud2a", "app.example.note")
+        );
+        assert_eq!((c.record, c.cid), (Some(r#"{"n":[1, 2]}"#), Some("\"bafy\"")));
+        let body = |kind, fields| format!("{:?}", parse(message(kind, fields).as_bytes()).unwrap().body);
+        assert_eq!(body("identity", r#","identity":{}"#), "Identity");
+        assert_eq!(body("sync", r#","sync":{"rev":"x"}"#), "Sync");
+        assert_eq!(body("info", ""), "Other");
+        let account = body("account", r#","account":{"active":false,"status":"deleted","time":"x"}"#);
+        assert_eq!(
+            account,
+            r#"Account(Account { active: false, status: Some("deleted"), time: Some("x") })"#
+        );
+        for bad in [message("sync", "").replace("2026-", "x"), r#"{"$type":"error"}"#.to_owned()] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_sync_event_needs_no_content() {
+        for text in [
+            r#"{"did":"d","time_us":1,"kind":"sync","sync":{"rev":"x"}}"#,
+            r#"{"did":"d","time_us":1,"kind":"sync"}"#,
+        ] {
+            assert!(matches!(parse(text.as_bytes()).unwrap().body, Body::Sync), "{text}");
+        }
     }
 
     #[test]

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::atproto::Nsid;
 use crate::clock::{Clock, Timestamp};
+use crate::lexicons::Followed;
 use crate::store::gaps::Gap;
 
 use super::envelope::{self, Envelope};
 use super::frame;
 use super::gaps::{Expected, Gaps};
+use super::notice::Observer;
+use super::published::PublishedLexicon;
 use super::shard::{PipelineClosed, Shards};
 use super::status::LiveStatus;
 use super::tally::{DropReason, Tally};
@@ -33,9 +35,10 @@ const MALFORMED_BURST: u32 = 5;
 const MALFORMED_EVERY_US: i64 = 60_000_000;
 
 pub(super) struct Intake {
-    tracked: watch::Receiver<Arc<[Nsid]>>,
+    tracked: watch::Receiver<Followed>,
     shards: Shards,
     live_status: Arc<LiveStatus>,
+    observer: Arc<dyn Observer>,
     clock: Clock,
     malformed: Throttle,
     tally: Tally,
@@ -55,13 +58,15 @@ pub(super) struct Times {
 }
 
 impl Intake {
-    pub(super) fn new(tracked: watch::Receiver<Arc<[Nsid]>>, shards: Shards, gaps: Gaps) -> Self {
+    pub(super) fn new(tracked: watch::Receiver<Followed>, shards: Shards, gaps: Gaps) -> Self {
         let (live_status, clock) = (Arc::clone(&gaps.live_status), gaps.clock.clone());
+        let observer = Arc::clone(&gaps.observer);
         let malformed = Throttle::new(clock.clone(), MALFORMED_BURST, MALFORMED_EVERY_US);
         Self {
             tracked,
             shards,
             live_status,
+            observer,
             clock,
             malformed,
             tally: Tally::default(),
@@ -88,14 +93,17 @@ impl Intake {
     /// Not cancel-safe: dropping the future loses the chunk, so the caller must then end the stream.
     pub(super) async fn accept(&mut self, frames: &mut Vec<Bytes>) -> Result<Times, PipelineClosed> {
         let now = self.clock.now();
-        let tracked = self.tracked.borrow().clone();
+        let Followed { collections, published_lexicons } = self.tracked.borrow().clone();
         let mut times = Times::default();
         for bytes in frames.drain(..) {
             self.tally.bytes += bytes.len() as u64;
             match frame::parse(&bytes) {
                 Ok(event) => {
                     times.note(event.time_us, now);
-                    match envelope::filter(&event, &tracked) {
+                    if published_lexicons && let Some(published) = PublishedLexicon::of(&event) {
+                        self.observer.lexicon_published(published);
+                    }
+                    match envelope::filter(&event, &collections) {
                         Ok(envelope) => self.envelopes.push(envelope),
                         Err(why) => self.tally.drop(why),
                     }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::atproto::Nsid;
 use crate::clock::Clock;
+use crate::lexicons::{Followed, Registry};
 use crate::random::Random;
 use crate::store::Db;
+use crate::websocket::{Connect, Direct};
 
 use super::commit::{Committer, Sink};
 use super::handle::{StreamHandle, Tasks};
@@ -17,15 +18,17 @@ use super::reader::Reader;
 use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;
 use super::status::{EndGuard, LiveStatus};
-use super::stream::{Connect, Network};
+use super::stream::MAX_MESSAGE_BYTES;
 use super::writer::{WRITER_QUEUE, Writer, WriterHandle};
 
 /// What the stream needs from the rest of the server.
 pub struct Deps {
     pub db: Db,
-    /// The tracked collections, sorted: `lexicons::Registry::subscribe`.
-    pub tracked: watch::Receiver<Arc<[Nsid]>>,
+    /// What the stream has to deliver: `lexicons::Registry::subscribe`.
+    pub tracked: watch::Receiver<Followed>,
     pub observer: Arc<dyn Observer>,
+    /// Validates records.
+    pub registry: Arc<Registry>,
     /// Decides on changes before they are indexed.
     pub scripts: Arc<dyn RecordScriptRunner>,
     pub clock: Clock,
@@ -44,16 +47,18 @@ impl std::fmt::Debug for Deps {
 /// Starts the stream and the writer on the current runtime. Returns at once: the tasks retry while the database is
 /// unreachable.
 pub fn start(deps: Deps) -> StreamHandle {
-    let Deps { db, tracked, observer, scripts, clock, random, config, shutdown } = deps;
-    launch(db, Network, tracked, observer, scripts, clock, random, config, shutdown)
+    let Deps { db, tracked, observer, registry, scripts, clock, random, config, shutdown } = deps;
+    let direct = Direct { max_message_bytes: MAX_MESSAGE_BYTES };
+    launch(db, direct, tracked, observer, registry, scripts, clock, random, config, shutdown)
 }
 
 #[expect(clippy::too_many_arguments, reason = "called here and by the tests only, with named values")]
 pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     sink: S,
     connect: C,
-    tracked: watch::Receiver<Arc<[Nsid]>>,
+    tracked: watch::Receiver<Followed>,
     observer: Arc<dyn Observer>,
+    registry: Arc<Registry>,
     scripts: Arc<dyn RecordScriptRunner>,
     clock: Clock,
     random: Random,
@@ -75,8 +80,15 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         give_up.clone(),
     );
     let (superseded, is_superseded) = watch::channel(None);
-    let writer =
-        Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone(), superseded };
+    let writer = Writer {
+        queue: messages,
+        committer,
+        registry: Arc::clone(&registry),
+        clock: clock.clone(),
+        timing,
+        stop: stop.clone(),
+        superseded,
+    };
 
     let guard = |name, stop: &CancellationToken| EndGuard {
         name,
@@ -89,6 +101,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         connect,
         tracked,
         observer,
+        registry,
         scripts,
         clock,
         random,

@@ -1,7 +1,10 @@
 //! What the writer's queue carries.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
+use crate::atproto::RecordUri;
 use crate::store::index::{AccountChange, Change};
 use crate::store::lease::Term;
 
@@ -33,15 +36,18 @@ pub(super) struct Part {
 pub(super) struct LocalWrite {
     pub changes: Vec<Change>,
     pub urgency: Urgency,
-    pub ack: oneshot::Sender<()>,
+    pub ack: oneshot::Sender<Refused>,
 }
 
 /// An account's status that this server found out by itself. Its caller waits for the commit.
 #[derive(Debug)]
 pub(super) struct LocalAccount {
     pub change: AccountChange,
-    pub ack: oneshot::Sender<()>,
+    pub ack: oneshot::Sender<Refused>,
 }
+
+/// The records of a batch that the database can't store.
+pub(super) type Refused = Arc<[RecordUri]>;
 
 /// How long a local write waits for other changes to share its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 //! | Stage | File | In | Out |
 //! |---|---|---|---|
 //! | receive | `stream/` | WebSocket message | frame: the message's bytes. Up to 256 frames form a chunk |
-//! | parse | `intake`, `frame` | frame | event (`Event`): what happened to a record, an account or an identity |
+//! | parse | `intake`, `frame` | frame | event (`Event`): what happened to a record, an account, an identity or a repo |
 //! | filter | `intake`, `envelope` | event | event (`Envelope`) of a tracked collection, with valid identifiers |
 //! | split | `shard` | events of a chunk | slices, one per shard: all events of a DID go to the same shard |
-//! | apply | `apply` | event | change (`IndexChange`): a record's upsert or delete, or an account's new status |
+//! | apply | `apply` | event | change (`IndexChange`): a record's upsert or delete, an account's new status, or a mark to read a repo again |
 //! | script | `script_queue` | change with a record script | the change that the script decided on, or none |
 //! | gather | `writer`, `batch` | part: changes of one slice, in order | batch: changes of many parts, and the cursor |
 //! | commit | `commit` | batch | one database transaction |
@@ -37,6 +37,7 @@ mod intake;
 mod launch;
 mod message;
 mod notice;
+mod published;
 mod reader;
 mod script_queue;
 mod scripts;
@@ -61,6 +62,7 @@ pub use handle::StreamHandle;
 pub use launch::{Deps, start};
 pub use message::CURSOR_SOURCE;
 pub use notice::{Notice, Observer};
+pub use published::PublishedLexicon;
 pub use scripts::{NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
 pub use settings::StreamConfig;
 pub use status::Stall;

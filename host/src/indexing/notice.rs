@@ -5,6 +5,8 @@ use crate::atproto::{Did, RecordUri};
 use crate::store::gaps::Gap;
 use crate::store::index::{AccountStatus, Change};
 
+use super::published::PublishedLexicon;
+
 /// Something that the operator should know. The app writes each as a row of the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -45,4 +47,6 @@ pub trait Observer: Send + Sync + 'static {
     fn committed(&self, _changes: &[Change]) {}
     /// The DID's document or handle changed, so cached copies are outdated.
     fn identity_changed(&self, did: &Did);
+    /// An account has published, changed or deleted a lexicon. Called only while lexicons of the network are followed.
+    fn lexicon_published(&self, _published: PublishedLexicon) {}
 }

@@ -10,10 +10,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::atproto::Nsid;
+use crate::backoff::Backoff;
 use crate::clock::{Clock, Timestamp};
+use crate::lexicons::{Followed, Registry};
 use crate::random::Random;
 use crate::store::lease::{Lease, Term};
+use crate::websocket::Connect;
 
 use super::apply::Applier;
 use super::commit::Sink;
@@ -25,7 +27,7 @@ use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;
 use super::shard::Shards;
 use super::status::LiveStatus;
-use super::stream::{Backoff, Connect, Context, Stream, endpoints};
+use super::stream::{Context, Stream, endpoints};
 
 /// More shards than this only wait for the writer.
 const MAX_SHARDS: usize = 8;
@@ -33,8 +35,9 @@ const MAX_SHARDS: usize = 8;
 pub(super) struct Reader<S, C> {
     pub sink: S,
     pub connect: C,
-    pub tracked: watch::Receiver<Arc<[Nsid]>>,
+    pub tracked: watch::Receiver<Followed>,
     pub observer: Arc<dyn Observer>,
+    pub registry: Arc<Registry>,
     pub scripts: Arc<dyn RecordScriptRunner>,
     pub clock: Clock,
     pub random: Random,
@@ -115,7 +118,7 @@ impl<S: Sink + Clone, C: Connect + Clone + Sync> Reader<S, C> {
         let Some(stored) = self.stored_cursor(over).await else { return };
         self.live_status.committed(stored.map(|(cursor, _)| cursor));
         let shards = self.config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
-        let applier = Applier::new(self.observer.clone(), self.clock.clone());
+        let applier = Applier::new(self.observer.clone(), self.registry.clone(), self.clock.clone());
         let shards = Shards::start(shards, applier, self.scripts.clone(), self.queue.clone(), term);
         let gaps = Gaps {
             store: Arc::new(self.sink.clone()),

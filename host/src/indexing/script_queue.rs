@@ -208,6 +208,7 @@ impl IndexChange {
         match self {
             Self::Record(change) => did_of(change),
             Self::Account(account) => &account.did,
+            Self::Repair(did) => did,
         }
     }
 }
@@ -220,6 +221,7 @@ mod tests {
     use super::super::early::EarlyDecision;
     use super::super::testing::delete;
     use super::*;
+    use crate::atproto::Tid;
     use crate::store::index::{AccountChange, AccountStatus, Change};
     use crate::store::lease::Term;
 
@@ -305,8 +307,11 @@ mod tests {
         script_queue.add(vec![queued("slow", "k1")]).await;
         assert!(script_queue.has_queued(queued("slow", "x").change.did()));
         // A change of account status waits behind its repo's records.
-        let account =
-            AccountChange { did: queued("slow", "x").change.did().clone(), status: AccountStatus::Deleted };
+        let account = AccountChange {
+            did: queued("slow", "x").change.did().clone(),
+            status: AccountStatus::Deleted,
+            rev: Tid::default(),
+        };
         let behind =
             QueuedChange { change: IndexChange::Account(account), action: None, ..queued("slow", "x") };
         script_queue

@@ -15,12 +15,14 @@ pub(super) enum DropReason {
     BadDid,
     BadRkey,
     BadRev,
+    /// The time of an account event is none that a rev can have.
+    BadTime,
     /// The record is not an object, too large or too deeply nested.
     BadRecord,
     CidMismatch,
 }
 
-const REASONS: [(DropReason, &str); 9] = [
+const REASONS: [(DropReason, &str); 10] = [
     (DropReason::Malformed, "malformed"),
     (DropReason::Unknown, "unknown_kind"),
     (DropReason::Untracked, "untracked_collection"),
@@ -28,6 +30,7 @@ const REASONS: [(DropReason, &str); 9] = [
     (DropReason::BadDid, "bad_did"),
     (DropReason::BadRkey, "bad_rkey"),
     (DropReason::BadRev, "bad_rev"),
+    (DropReason::BadTime, "bad_time"),
     (DropReason::BadRecord, "bad_record"),
     (DropReason::CidMismatch, "cid_mismatch"),
 ];

@@ -53,6 +53,8 @@ struct Model {
     /// A deleted record stays as `None` with the rev of its deletion.
     records: BTreeMap<Key, (Tid, Option<String>)>,
     hidden: BTreeMap<String, AccountStatus>,
+    /// The revs up to which repos are deleted.
+    deleted: BTreeMap<String, Tid>,
     cursor: Option<i64>,
     /// The latest term.
     term: Term,
@@ -180,7 +182,9 @@ impl Model {
                 status => self.hidden.insert(did.clone(), status),
             };
             if account.status == AccountStatus::Deleted {
-                self.records.retain(|key, _| key.0 != did);
+                let deleted = self.deleted.entry(did.clone()).or_default();
+                *deleted = account.rev.max(*deleted);
+                self.records.retain(|key, (rev, _)| key.0 != did || *rev > *deleted);
             }
         }
         for change in &batch.changes {
@@ -191,7 +195,8 @@ impl Model {
                 Change::Delete(d) => (&d.collection, d.rev, None),
             };
             let key = (did_of(change).to_string(), collection.to_string(), rkey_of(change).to_string());
-            if self.records.get(&key).is_some_and(|(known, _)| *known >= rev) {
+            let is_deleted = self.deleted.get(&key.0).is_some_and(|deleted| *deleted >= rev);
+            if is_deleted || self.records.get(&key).is_some_and(|(known, _)| *known >= rev) {
                 applied.stale += 1;
             } else {
                 self.records.insert(key, (rev, record));

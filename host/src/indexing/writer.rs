@@ -1,18 +1,21 @@
 //! The only writer of the index: gathers changes into batches and commits each with the cursor that it allows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::atproto::RecordUri;
 use crate::clock::Clock;
-use crate::store::index::{AccountChange, Batch, Change};
+use crate::lexicons::Registry;
+use crate::store::index::{AccountChange, Batch, Change, Validity};
 use crate::store::lease::Term;
 
 use super::batch::PendingBatch;
 use super::commit::{CommitError, Committer, Sink};
-use super::message::{CURSOR_SOURCE, InitialCursor, LocalAccount, LocalWrite, Message, Urgency};
+use super::message::{CURSOR_SOURCE, InitialCursor, LocalAccount, LocalWrite, Message, Refused, Urgency};
 use super::settings::Timing;
 use super::watermark::Watermark;
 
@@ -49,15 +52,16 @@ impl WriterHandle {
     /// # Errors
     /// When the writer has been shut down.
     pub async fn submit_commit(&self, changes: Vec<Change>) -> Result<(), WriterClosed> {
-        self.send(changes, Urgency::Immediate).await
+        self.send(changes, Urgency::Immediate).await.map(drop)
     }
 
     /// As [`WriterHandle::submit`], for many changes that may wait a moment to share a transaction with others. They are
-    /// committed together, in one transaction.
+    /// committed together, in one transaction. Returns the records that the database can't store, of these changes and
+    /// of others in the transaction.
     ///
     /// # Errors
     /// When the writer has been shut down.
-    pub async fn submit_all(&self, changes: Vec<Change>) -> Result<(), WriterClosed> {
+    pub async fn submit_all(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, WriterClosed> {
         self.send(changes, Urgency::Shared).await
     }
 
@@ -69,12 +73,12 @@ impl WriterHandle {
         let (ack, done) = oneshot::channel();
         let local = LocalAccount { change, ack };
         self.queue.send(Message::LocalAccount(local)).await.map_err(|_| WriterClosed)?;
-        done.await.map_err(|_| WriterClosed)
+        done.await.map(drop).map_err(|_| WriterClosed)
     }
 
-    async fn send(&self, changes: Vec<Change>, urgency: Urgency) -> Result<(), WriterClosed> {
+    async fn send(&self, changes: Vec<Change>, urgency: Urgency) -> Result<Refused, WriterClosed> {
         if changes.is_empty() {
-            return Ok(());
+            return Ok(Refused::default());
         }
         let (ack, done) = oneshot::channel();
         let write = LocalWrite { changes, urgency, ack };
@@ -86,6 +90,8 @@ impl WriterHandle {
 pub(super) struct Writer<S> {
     pub queue: mpsc::Receiver<Message>,
     pub committer: Committer<S>,
+    /// Validates changes whose sender did not.
+    pub registry: Arc<Registry>,
     pub clock: Clock,
     pub timing: Timing,
     /// Makes the writer commit what is queued and end.
@@ -103,10 +109,17 @@ impl<S: Sink> Writer<S> {
             let mut pending = PendingBatch::new();
             open = self.gather(&mut pending, &mut carry, &mut progress).await;
             pending.seal(&mut progress.watermark, CURSOR_SOURCE, self.clock.now());
-            let PendingBatch { batch, local, local_accounts: accounts, acks, initial_cursor_acks, .. } =
-                pending;
+            let PendingBatch {
+                mut batch,
+                mut local,
+                local_accounts: accounts,
+                acks,
+                initial_cursor_acks,
+                ..
+            } = pending;
+            self.validate(&mut batch.changes);
             let mut committed = self.commit(batch).await;
-            if committed == Err(CommitError::Superseded) {
+            if matches!(committed, Err(CommitError::Superseded)) {
                 tracing::warn!(
                     "another host follows the stream now and will replay the events that are still queued here"
                 );
@@ -114,31 +127,45 @@ impl<S: Sink> Writer<S> {
                 self.superseded.send_replace(Some(progress.term));
                 drop(initial_cursor_acks);
                 // Local writes don't depend on the term, so commit them alone. Repeating one has no effect.
+                self.validate(&mut local);
                 let local = Batch { changes: local, accounts, now: self.clock.now(), ..Batch::default() };
                 committed = self.commit(local).await;
             } else {
-                acknowledge(initial_cursor_acks);
+                acknowledge(initial_cursor_acks, &());
             }
-            if committed.is_err() {
+            let Ok(refused) = committed else {
                 tracing::warn!(
                     "shut down while the database was unreachable; the stream resumes from the committed cursor"
                 );
                 return;
-            }
-            acknowledge(acks);
+            };
+            acknowledge(acks, &refused);
         }
     }
 
-    async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
+    /// Validates the records that a script or a client of this server wrote; those of the stream and of backfills have
+    /// been, on the tasks that read them.
+    fn validate(&self, changes: &mut [Change]) {
+        for change in changes {
+            if let Change::Upsert(upsert) = change
+                && upsert.validity == Validity::Unchecked
+            {
+                let snapshot = self.registry.snapshot();
+                upsert.validity = snapshot.validate(upsert.collection.as_str(), &upsert.record);
+            }
+        }
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<Refused, CommitError> {
         let changes = batch.changes.len();
-        if changes == 0 && batch.accounts.is_empty() && batch.cursor.is_none() {
-            return Ok(());
+        if changes == 0 && batch.accounts.is_empty() && batch.repairs.is_empty() && batch.cursor.is_none() {
+            return Ok(Refused::default());
         }
         metrics::histogram!("belvedere_index_batch_changes").record(changes as f64);
         let started = Instant::now();
-        self.committer.commit(batch).await?;
+        let refused = self.committer.commit(batch).await?;
         metrics::histogram!("belvedere_index_commit_seconds").record(started.elapsed().as_secs_f64());
-        Ok(())
+        Ok(refused.into())
     }
 
     /// Fills a batch until it is full or due. Under load the queue fills it without any wait. Returns `false` when the
@@ -230,10 +257,10 @@ impl<S: Sink> Writer<S> {
 }
 
 /// Notifies the waiting callers that the batch is committed.
-fn acknowledge(acks: Vec<oneshot::Sender<()>>) {
+fn acknowledge<T: Clone>(acks: Vec<oneshot::Sender<T>>, outcome: &T) {
     for ack in acks {
         // Fails when the caller no longer waits.
-        let _ = ack.send(());
+        let _ = ack.send(outcome.clone());
     }
 }
 

@@ -78,6 +78,20 @@ pub async fn advise(db: &Db, clock: &Clock, limit: u32) -> Result<(), StoreError
     table::refresh(db).await
 }
 
+/// Builds every index that the entries say exists, in a database that got its rows from another one.
+///
+/// # Errors
+/// As [`advise`].
+pub async fn rebuild(db: &Db, clock: &Clock) -> Result<(), StoreError> {
+    let Some(mut lock) = build::lock(db).await? else { return Ok(()) };
+    for entry in table::list(db).await? {
+        if matches!(entry.state, State::Ready | State::Building) {
+            build_index(db, clock, &mut lock, &entry).await?;
+        }
+    }
+    lock.release().await
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Build,
@@ -159,6 +173,8 @@ fn log_action(entry: &FieldIndex, what: &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use belvedere_standins::database::Database;
+
     use super::*;
     use crate::query::path::Path;
     use crate::store::fields::{IndexKey, IndexKind};
@@ -219,5 +235,40 @@ mod tests {
             actions(&entries, 1),
             [(1, Action::Drop), (4, Action::Remove), (5, Action::CleanUp), (2, Action::Drop)]
         );
+    }
+
+    /// After a move the entries say what exists, but nothing does.
+    #[tokio::test]
+    async fn indexes_are_built_again_in_a_database_that_was_moved() {
+        for database in [Database::sqlite(), Database::postgres().await] {
+            let db = Db::open(&database.url, 2).await.unwrap();
+            db.migrate().await.unwrap();
+            let rows = "INSERT INTO collections (id, nsid) VALUES (1, 'com.example.note'); \
+                INSERT INTO field_indexes (id, collection_id, path, kind, state, calls, scans, scan_micros, last_used_at, \
+                    state_changed_at) VALUES (1, 1, 'a', 0, 2, 5, 5, 5, 1, 1), (2, 1, 'b', 2, 1, 5, 5, 5, 1, 1), \
+                    (3, 1, 'c', 0, 0, 5, 5, 5, 1, 1)";
+            let count = "SELECT count(*) FROM sqlite_schema WHERE name IN ('field_index_1', 'field_search_2', 'field_index_3')";
+            let count_postgres = "SELECT count(*) FROM pg_class WHERE relkind = 'i' \
+                AND relname IN ('field_index_1', 'field_search_2', 'field_index_3')";
+            rebuild_with(&db, rows).await;
+            let built: i64 = match &db {
+                Db::Sqlite(db) => sqlx::query_scalar(count).fetch_one(&db.reader).await.unwrap(),
+                Db::Postgres(db) => sqlx::query_scalar(count_postgres).fetch_one(&db.pool).await.unwrap(),
+            };
+            assert_eq!(built, 2);
+            let states = table::list(&db).await.unwrap();
+            let ready =
+                states.iter().filter(|entry| entry.state == State::Ready && entry.build_micros.is_some());
+            assert_eq!((ready.count(), states.len()), (2, 3));
+            db.close().await;
+        }
+    }
+
+    async fn rebuild_with(db: &Db, rows: &'static str) {
+        match db {
+            Db::Sqlite(db) => drop(sqlx::raw_sql(rows).execute(&db.writer).await.unwrap()),
+            Db::Postgres(db) => drop(sqlx::raw_sql(rows).execute(&db.pool).await.unwrap()),
+        }
+        rebuild(db, &Clock::system()).await.unwrap();
     }
 }

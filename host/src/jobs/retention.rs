@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Timestamp};
 use crate::store::events::EventFilter;
 use crate::store::{
-    Db, StoreError, api_client_keys, dead_letters, events, index, instance_oauth_keys, jobs, linked_repos,
+    Db, StoreError, api_client_keys, dead_letters, events, index, instance_oauth_keys, jobs, labels,
+    linked_repos,
 };
 
 /// Time between sweeps. The first one runs one period after the start, so that it does not slow the start.
@@ -19,12 +20,20 @@ const TOMBSTONE_SECONDS: i64 = 7 * DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
+/// How long records of a deleted account are kept if their revs say that they are newer than the deletion: the account
+/// may have been created again, and the stream may say so later.
+const LEFTOVER_SECONDS: i64 = DAY_SECONDS;
+
 /// How long a resolved dead letter is kept for inspection.
 const DEAD_LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
 
 /// How long a key of the instance that nothing uses any more is kept after its rotation: logins that began with it may
 /// still complete, and they take half an hour at most.
 const OAUTH_KEY_SECONDS: i64 = 60 * 60;
+
+/// How long an expired label is kept: while it is there, an older one of the same value that arrives late can't take its
+/// place. Labels without an indexed record stay: the record may arrive later.
+const LABEL_SECONDS: i64 = 7 * DAY_SECONDS;
 
 /// How long an ended job is kept for inspection.
 const JOB_SECONDS: i64 = 7 * DAY_SECONDS;
@@ -75,6 +84,8 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     instance_oauth_keys::delete_unused(db, now.plus_seconds(-OAUTH_KEY_SECONDS)).await?;
     delete_expired(db, Table::DeadLetters, now.plus_seconds(-DEAD_LETTER_SECONDS)).await?;
     delete_expired(db, Table::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
+    delete_expired(db, Table::Leftovers, now.plus_seconds(-LEFTOVER_SECONDS)).await?;
+    delete_expired(db, Table::Labels, now.plus_seconds(-LABEL_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
     let old_tombstones = delete_expired(db, Table::Tombstones, before).await?;
     if old_events + old_tombstones > 0 {
@@ -88,8 +99,11 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
 enum Table {
     Events,
     Tombstones,
+    /// Records of deleted accounts.
+    Leftovers,
     DeadLetters,
     Jobs,
+    Labels,
 }
 
 /// Repeats a bounded delete until it removes less than a full step.
@@ -102,7 +116,9 @@ async fn delete_expired(db: &Db, table: Table, before: Timestamp) -> Result<u64,
                 events::delete(db, &old, ROWS_PER_STEP).await?
             }
             Table::DeadLetters => dead_letters::delete_resolved_before(db, before, ROWS_PER_STEP).await?,
+            Table::Labels => labels::delete_expired(db, before, ROWS_PER_STEP).await?,
             Table::Jobs => jobs::delete_ended_before(db, before, ROWS_PER_STEP).await?,
+            Table::Leftovers => index::purge_leftovers(db, before, ROWS_PER_STEP).await?,
             Table::Tombstones => index::prune_tombstones(db, before, ROWS_PER_STEP).await?,
         };
         total += removed;

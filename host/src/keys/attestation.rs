@@ -9,6 +9,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Value, json};
 
+use crate::atproto::Did;
 use crate::atproto::record::{InvalidRecord, Unencodable, inspect};
 use crate::clock::Clock;
 use crate::config;
@@ -75,6 +76,12 @@ impl Attestation {
     /// The key with which other servers verify signatures.
     pub fn key_id(&self) -> &str {
         &self.key_id
+    }
+
+    /// The fragment and the key for the DID document of `did`; `None` when the key id belongs to another DID's document.
+    pub fn method_of(&self, did: &Did) -> Option<(String, PublicKey)> {
+        let fragment = self.key_id.strip_prefix(did.as_str()).filter(|rest| rest.starts_with('#'))?;
+        Some((fragment.to_owned(), self.key.public()))
     }
 
     pub fn public_key(&self) -> PublicKey {

@@ -1,5 +1,5 @@
-//! Looks up the authority of a method that has no lexicon here: a TXT record of the NSID's domain names a DID, and that
-//! DID's PDS answers the method (admin-api.md §7).
+//! Looks up the authority of an NSID: a TXT record of the NSID's domain names a DID, and that DID's repo publishes the
+//! lexicon. Its PDS answers methods that have no lexicon here (admin-api.md §7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,9 @@ pub enum AuthorityError {
     /// The domain names no DID, or the DID has no PDS.
     #[error("{0} names no authority")]
     Absent(String),
+    /// TXT records name more than one DID, so none of them is the authority.
+    #[error("{0} names more than one DID")]
+    Ambiguous(String),
     /// The look-up failed; a later one may succeed.
     #[error("can't look up the authority of {0}: {1}")]
     Unavailable(String, String),
@@ -77,15 +80,48 @@ impl Authorities {
         }
     }
 
-    /// The DID that the domain's TXT record names.
+    /// The account that publishes a lexicon, looked up now: DNS answers are cached for their TTL only.
+    ///
+    /// # Errors
+    /// When the domain names none, or the look-up failed.
+    pub async fn publisher(&self, nsid: &Nsid) -> Result<Did, AuthorityError> {
+        let domain = domain_of(nsid);
+        let found = self.look_up(&domain).await;
+        // Calls that are forwarded follow the newer answer too, but not a failure.
+        if !matches!(found, Err(AuthorityError::Unavailable(..))) {
+            self.domains.insert(domain, found.clone()).await;
+        }
+        found
+    }
+
+    /// The DID that the domain's TXT records name.
     async fn look_up(&self, domain: &str) -> Result<Did, AuthorityError> {
         let texts = self.net.dns_txt(&format!("_lexicon.{domain}")).await;
         let texts =
             texts.map_err(|error| AuthorityError::Unavailable(domain.to_owned(), error.to_string()))?;
-        let named = texts.iter().find_map(|text| text.strip_prefix("did="));
-        named
-            .and_then(|text| Did::try_from(text.trim()).ok())
-            .ok_or_else(|| AuthorityError::Absent(domain.to_owned()))
+        only_did(&texts).map_err(|named| match named {
+            Named::None => AuthorityError::Absent(domain.to_owned()),
+            Named::Several => AuthorityError::Ambiguous(domain.to_owned()),
+        })
+    }
+}
+
+/// How many DIDs the TXT records of a domain name, if not one.
+#[derive(Debug, PartialEq, Eq)]
+enum Named {
+    None,
+    Several,
+}
+
+/// The DID of the only `did=` record that is valid. Other records, and repetitions, are ignored.
+fn only_did(texts: &[String]) -> Result<Did, Named> {
+    let named = texts.iter().filter_map(|text| text.strip_prefix("did="));
+    let mut valid: Vec<Did> = named.filter_map(|text| Did::try_from(text.trim()).ok()).collect();
+    valid.dedup();
+    match (valid.pop(), valid.is_empty()) {
+        (None, _) => Err(Named::None),
+        (Some(did), true) => Ok(did),
+        (Some(_), false) => Err(Named::Several),
     }
 }
 
@@ -105,7 +141,7 @@ impl Expiry<String, Result<Did, AuthorityError>> for CacheTtl {
     ) -> Option<Duration> {
         Some(match found {
             Ok(_) => DID_TTL,
-            Err(AuthorityError::Absent(_)) => ABSENT_TTL,
+            Err(AuthorityError::Absent(_) | AuthorityError::Ambiguous(_)) => ABSENT_TTL,
             Err(AuthorityError::Unavailable(..)) => FAILURE_TTL,
         })
     }
@@ -124,5 +160,20 @@ mod tests {
         ] {
             assert_eq!(domain_of(&Nsid::try_from(nsid).unwrap()), domain);
         }
+    }
+
+    #[test]
+    fn exactly_one_did_is_the_authority() {
+        let named = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+            only_did(&texts).map(|did| did.to_string())
+        };
+        let one = Ok("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa".to_owned());
+        let (a, b) = ("did=did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did=did:web:example.com");
+        assert_eq!(named(&["v=spf1 -all", a, "did=nonsense"]), one);
+        assert_eq!(named(&[a, a]), one);
+        assert_eq!(named(&[a, b]), Err(Named::Several));
+        assert_eq!(named(&["did=", "dids=did:plc:a", " did=did:plc:a"]), Err(Named::None));
+        assert_eq!(named(&[]), Err(Named::None));
     }
 }

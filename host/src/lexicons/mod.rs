@@ -1,11 +1,15 @@
-//! The registry of uploaded lexicons, in memory and always replaced as a whole; authorities of other NSIDs, and the
-//! rules for forwarding methods to them.
+//! The registry of lexicons, in memory and always replaced as a whole; validation of records, again after a change;
+//! authorities of other NSIDs, and the rules for forwarding methods to them.
 
 mod authority;
+mod fingerprint;
+mod followed;
 pub mod forwarding;
 mod registry;
+pub mod revalidation;
 mod schema;
 
 pub use authority::{Authorities, AuthorityError};
+pub use followed::{Followed, PUBLISHED_LEXICONS};
 pub use forwarding::ForwardingRules;
 pub use registry::{Lexicon, ProcedureAction, Registry};

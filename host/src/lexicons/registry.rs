@@ -8,10 +8,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::schema;
-use crate::atproto::Nsid;
+use super::followed::Followed;
+use super::{fingerprint, schema};
 use crate::atproto::lexicon::{LexiconKind, SchemaErrors, Schemas};
+use crate::atproto::record::{self, Unencodable};
+use crate::atproto::{Did, Nsid};
 use crate::reloadable::Reloadable;
+use crate::store::index::Validity;
 use crate::store::lexicons::LexiconRow;
 use crate::store::{self, Db, StoreError};
 
@@ -67,6 +70,9 @@ pub struct Snapshot {
     schemas: HashMap<Box<str>, Bytes>,
     /// The parsed lexicons, for validating records.
     documents: Schemas,
+    /// The lexicons of the network, with the accounts that publish them.
+    authorities: HashMap<Box<str>, Did>,
+    fingerprints: HashMap<Box<str>, i64>,
 }
 
 impl Snapshot {
@@ -83,9 +89,53 @@ impl Snapshot {
         self.tracked.binary_search_by(|c| c.as_str().cmp(collection)).is_ok()
     }
 
+    /// The account that publishes a lexicon, if it was taken from the network.
+    pub fn authority(&self, nsid: &str) -> Option<&Did> {
+        self.authorities.get(nsid)
+    }
+
+    fn followed(&self) -> Followed {
+        let collections = Arc::clone(&self.tracked);
+        Followed { collections, published_lexicons: !self.authorities.is_empty() }
+    }
+
     /// `{key, required, defaults, record}` of a record lexicon, as JSON text.
     pub fn record_schema(&self, collection: &str) -> Option<Bytes> {
         self.schemas.get(collection).cloned()
+    }
+
+    /// The fingerprint of the lexicons that a collection's records are validated against.
+    pub fn fingerprint(&self, collection: &str) -> Option<i64> {
+        self.fingerprints.get(collection).copied()
+    }
+
+    /// Whether records are validated in the same way by another snapshot.
+    pub(super) fn same_fingerprints(&self, other: &Self) -> bool {
+        self.tracked == other.tracked && self.fingerprints == other.fingerprints
+    }
+
+    /// Validates a record that was inspected already: `cbor` is its encoding, which is cheaper to read than its text.
+    pub fn validate_encoded(
+        &self,
+        collection: &str,
+        text: &[u8],
+        cbor: Result<&[u8], Unencodable>,
+    ) -> Validity {
+        if !self.is_tracked(collection) {
+            return Validity::Valid;
+        }
+        match cbor {
+            Ok(cbor) => verdict(self.documents.validate(collection, text, cbor)),
+            Err(why) => Validity::Invalid(why.to_string().into()),
+        }
+    }
+
+    /// Validates the text of a record.
+    pub fn validate(&self, collection: &str, text: &[u8]) -> Validity {
+        match record::to_cbor(text) {
+            Ok(cbor) => self.validate_encoded(collection, text, cbor.as_deref().map_err(|why| *why)),
+            Err(invalid) => Validity::Invalid(invalid.to_string().into()),
+        }
     }
 
     /// Validates a record against its lexicon.
@@ -120,6 +170,14 @@ impl Snapshot {
         let schemas =
             rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::for_scripts(row)?))).collect();
         let documents = Schemas::new(rows.iter().map(|row| row.lexicon_json.as_str()));
+        let networked = rows.iter().filter(|row| row.source == store::lexicons::NETWORK);
+        let authorities = networked
+            .filter_map(|row| {
+                Some((row.id.as_str().into(), Did::try_from(row.authority_did.as_deref()?).ok()?))
+            })
+            .collect();
+        let texts = rows.iter().map(|row| (row.id.as_str(), row.lexicon_json.as_str()));
+        let fingerprints = fingerprint::fingerprints(texts);
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
                 tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
@@ -133,21 +191,26 @@ impl Snapshot {
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        Self { schemas, documents, ..Self::new(lexicons) }
+        Self { schemas, documents, authorities, fingerprints, ..Self::new(lexicons) }
     }
 }
 
-/// Holds the current snapshot and notifies subscribers when the set of tracked collections changes.
-#[derive(Debug)]
+/// Bytes of the reason that is stored with an invalid record.
+const MAX_REASON_BYTES: usize = 1_000;
+
+fn verdict(checked: Result<(), SchemaErrors>) -> Validity {
+    let Err(errors) = checked else { return Validity::Valid };
+    // It may quote the record, and PostgreSQL can't store U+0000.
+    let mut reason = errors.to_string().replace('\0', "\u{fffd}");
+    reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+    Validity::Invalid(reason.into())
+}
+
+/// Holds the current snapshot and notifies subscribers when what the stream has to deliver changes.
+#[derive(Debug, Default)]
 pub struct Registry {
     current: Reloadable<Snapshot>,
-    tracked: watch::Sender<Arc<[Nsid]>>,
-}
-
-impl Default for Registry {
-    fn default() -> Self {
-        Self { current: Reloadable::default(), tracked: watch::Sender::new(Arc::default()) }
-    }
+    followed: watch::Sender<Followed>,
 }
 
 impl Registry {
@@ -160,9 +223,9 @@ impl Registry {
         self.current.load().get(nsid).cloned()
     }
 
-    /// The tracked collections, with notification of changes; the stream subscribes to these collections.
-    pub fn subscribe(&self) -> watch::Receiver<Arc<[Nsid]>> {
-        self.tracked.subscribe()
+    /// What the stream has to deliver, with notification of changes.
+    pub fn subscribe(&self) -> watch::Receiver<Followed> {
+        self.followed.subscribe()
     }
 
     /// Loads a new snapshot from the store.
@@ -174,12 +237,12 @@ impl Registry {
         self.current.reload_then(read, || self.announce()).await
     }
 
-    /// Notifies the subscribers if the set of tracked collections has changed.
+    /// Notifies the subscribers if what the stream has to deliver has changed.
     fn announce(&self) {
-        let tracked = Arc::clone(&self.current.load().tracked);
-        self.tracked.send_if_modified(|old| {
-            let changed = *old != tracked;
-            *old = tracked;
+        let followed = self.current.load().followed();
+        self.followed.send_if_modified(|old| {
+            let changed = *old != followed;
+            *old = followed;
             changed
         });
     }
@@ -241,6 +304,6 @@ mod tests {
         assert!(!subscriber.has_changed().unwrap());
         registry.replace(Snapshot::default());
         assert!(subscriber.has_changed().unwrap());
-        assert!(subscriber.borrow().is_empty());
+        assert!(subscriber.borrow().is_nothing());
     }
 }

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::atproto::{Did, RecordUri};
 use crate::http::Error;
 use crate::lexicons::Lexicon;
-use crate::query::PageSize;
+use crate::query::{self, PageSize};
 use crate::records::{Page, Query, page, render};
 use crate::store::records;
 use crate::xrpc::{Answer, Call};
@@ -41,11 +41,13 @@ async fn list(app: &Arc<App>, lexicon: &Lexicon, call: &Call) -> Result<Answer, 
         .param("did")
         .map(|text| Did::try_from(text).map_err(|_| Error::bad_request("did is not a DID")))
         .transpose()?;
+    let valid =
+        query::valid(call.param("valid")).map_err(|invalid| Error::bad_request(invalid.to_string()))?;
     let page = match lexicon.target_collection.clone() {
         None => Page { rows: Vec::new(), cursor: None },
         Some(collection) => {
             let cursor = call.param("cursor").map(str::to_owned);
-            let query = Query { did, limit, cursor, ..Query::of(collection) };
+            let query = Query { did, limit, cursor, valid, ..Query::of(collection) };
             page::read(&app.db, &query, &call.caller.tenant).await?
         }
     };

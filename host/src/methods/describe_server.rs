@@ -15,6 +15,7 @@ pub fn answer(app: &App) -> Answer {
         }
     }
     // Accounts live elsewhere: there is no domain to make one under.
-    let body = json!({ "did": app.identity.did, "availableUserDomains": [], "links": links });
+    let body =
+        json!({ "did": app.service_identity.did().as_str(), "availableUserDomains": [], "links": links });
     Answer::json(StatusCode::OK, body.to_string().into())
 }

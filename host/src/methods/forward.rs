@@ -6,8 +6,11 @@
 //! | others, `routing` `authority` | the authority | the authority |
 //! | others, `routing` `serviceproxy` | the caller's PDS | the authority |
 //!
-//! The authority is the PDS of the account that the NSID's domain names; it is called anonymously. Forwards only query
-//! and body; returns only status, content type and body.
+//! The authority is the PDS of the account that the NSID's domain names; it is called anonymously. A call that names a
+//! service (`atproto-proxy`) goes to that service, whatever lexicons are here: [`to_service`].
+//!
+//! Forwards only query, body and `atproto-accept-labelers`; returns only status, content type,
+//! `atproto-content-labelers` and body.
 
 use std::time::Duration;
 
@@ -17,6 +20,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use super::{Failure, json_input, own_pds};
 use crate::app::App;
 use crate::atproto::Nsid;
+use crate::fair_share::Place;
 use crate::http::{Error, response};
 use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
 use crate::lexicons::forwarding::Routing;
@@ -24,7 +28,7 @@ use crate::lexicons::{AuthorityError, ForwardingRules};
 use crate::net::{Limits, NetError};
 use crate::pds::StandardCall;
 use crate::store::StoreError;
-use crate::xrpc::{Answer, Call, Origin, Verb};
+use crate::xrpc::{ACCEPT_LABELERS, Answer, Call, ServiceRef, Verb};
 
 /// The longest an authority may take. Callers give up about then.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,47 +43,86 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     if StandardCall::is_standard(nsid) && (has_session || call.verb == Verb::Procedure) {
         return own_pds::answer(app, call).await;
     }
-    let rules = ForwardingRules::load(&app.db).await.map_err(|error: StoreError| Error::from(error))?;
-    if !rules.allow(nsid.as_str()) {
-        return Err(Error::forbidden("NSID not allowed by proxy policy").into());
-    }
+    let rules = check_rules(app, nsid).await?;
     if has_session && rules.routing == Routing::ServiceProxy {
         return own_pds::answer(app, call).await;
     }
     to_authority(app, call).await
 }
 
-/// Calls the method's authority; charged to the caller's tenant.
+/// Answers a call that names a service of another server (`atproto-proxy`). With a session it goes through the caller's
+/// PDS, which calls the service on the caller's behalf; without one it goes to the service directly, anonymously.
+pub(super) async fn to_service(app: &App, call: &Call, service: &ServiceRef) -> Result<Answer, Failure> {
+    let has_session = call.caller.authority.is_some();
+    if !(has_session && StandardCall::is_standard(&call.nsid)) {
+        check_rules(app, &call.nsid).await?;
+    }
+    if has_session || call.verb == Verb::Procedure {
+        return own_pds::answer(app, call).await;
+    }
+    let _place = place(app, call).await?;
+    let endpoint = match app.outbound.resolver.resolve(&service.did).await {
+        Ok(document) => document.endpoint(&service.fragment).map(str::to_owned),
+        Err(error) if error.is_temporary() => return Err(Failure::Unreachable(Box::new(error))),
+        Err(_) => None,
+    };
+    let endpoint = endpoint
+        .ok_or_else(|| Error::bad_request(format!("atproto-proxy: there is no service {service}")))?;
+    send(app, call, &endpoint).await
+}
+
+/// # Errors
+/// 403 for a method that the operator's rules don't let out.
+async fn check_rules(app: &App, nsid: &Nsid) -> Result<ForwardingRules, Failure> {
+    let rules = ForwardingRules::load(&app.db).await.map_err(|error: StoreError| Error::from(error))?;
+    if !rules.allow(nsid.as_str()) {
+        return Err(Error::forbidden("NSID not allowed by proxy policy").into());
+    }
+    Ok(rules)
+}
+
+/// Calls the method's authority.
 async fn to_authority(app: &App, call: &Call) -> Result<Answer, Failure> {
-    let nsid = &call.nsid;
-    let body = json_input(call)?.cloned();
-    let _place = app.outbound.forwarding.enter(&call.caller.tenant).await.map_err(|full| {
-        let text = format!("too many calls are being forwarded: {full}");
-        Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
-    })?;
-    let authority = app.outbound.authorities.of(nsid).await.map_err(|error| match error {
-        AuthorityError::Absent(_) => Failure::Refused(unknown()),
+    json_input(call)?;
+    let _place = place(app, call).await?;
+    let authority = app.outbound.authorities.of(&call.nsid).await.map_err(|error| match error {
+        AuthorityError::Absent(_) | AuthorityError::Ambiguous(_) => Failure::Refused(unknown()),
         AuthorityError::Unavailable(..) => Failure::Unreachable(Box::new(error)),
     })?;
-    let url = format!("{}/xrpc/{}", authority.pds, call.path_and_query());
+    send(app, call, &authority.pds).await
+}
+
+/// A place for a call to another server; charged to the caller's tenant.
+async fn place(app: &App, call: &Call) -> Result<Place, Failure> {
+    let place = app.outbound.forwarding.enter(&call.caller.tenant).await;
+    Ok(place.map_err(|full| {
+        let text = format!("too many calls are being forwarded: {full}");
+        Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    })?)
+}
+
+/// Calls the method at another server, anonymously.
+async fn send(app: &App, call: &Call, origin: &str) -> Result<Answer, Failure> {
+    let body = json_input(call)?.cloned();
+    let url = format!("{origin}/xrpc/{}", call.path_and_query());
     let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("*/*"))]);
     if body.is_some() {
         headers.insert(CONTENT_TYPE, response::JSON);
     }
+    headers.extend(call.headers.accept_labelers.clone().map(|labelers| (ACCEPT_LABELERS, labelers)));
     let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, total: PATIENCE };
     let fetched = app.outbound.net.request(call.verb.http_method(), &url, headers, body, limits).await;
     let fetched = fetched.map_err(|error| {
-        tracing::debug!(method = nsid.as_str(), authority = authority.did.as_str(), %error, "forwarding failed");
+        tracing::debug!(method = call.nsid.as_str(), origin, %error, "forwarding failed");
         match error {
             NetError::TooLarge(_) => {
-                let text = "the answer of the method's authority is too large";
+                let text = "the answer of the server that answers this method is too large";
                 Failure::Refused(Error::new(StatusCode::BAD_GATEWAY, text))
             }
             error => Failure::Unreachable(Box::new(error)),
         }
     })?;
-    let content_type = fetched.headers.get(CONTENT_TYPE).cloned();
-    Ok(Answer { status: fetched.status, body: fetched.body, origin: Origin::Forwarded { content_type } })
+    Ok(Answer::forwarded(fetched.status, &fetched.headers, fetched.body))
 }
 
 fn unknown() -> Error {

@@ -8,12 +8,20 @@ use serde_json::Value;
 use crate::app::App;
 use crate::atproto::{Did, blobs};
 use crate::http::Error;
-use crate::identity::{HandleError, IdentityError};
+use crate::identity::{DidDocument, HandleError, IdentityError};
 use crate::net::Limits;
 use crate::xrpc::{Answer, Call};
 
+/// The profile of an account, as far as its PDS has one.
+#[derive(Debug, Default)]
+pub struct Profile {
+    pub display_name: Option<String>,
+    pub description: Option<String>,
+    pub avatar_url: Option<String>,
+}
+
 #[derive(Serialize)]
-struct Profile<'a> {
+struct ProfileView<'a> {
     did: &'a str,
     handle: &'a str,
     #[serde(rename = "displayName", skip_serializing_if = "Option::is_none")]
@@ -39,6 +47,19 @@ pub async fn answer(app: &App, call: &Call) -> Result<Answer, Error> {
         None => caller.clone(),
     };
     let document = app.outbound.resolver.resolve(&did).await.map_err(unresolved)?;
+    let Profile { display_name, description, avatar_url } = read(app, &document).await?;
+    let handle = document.handle().unwrap_or(did.as_str());
+    let profile = ProfileView { did: did.as_str(), handle, display_name, description, avatar_url };
+    let body = serde_json::to_vec(&profile).map_err(Error::internal)?;
+    Ok(Answer::json(StatusCode::OK, body.into()))
+}
+
+/// Reads the profile record of an account from its PDS; empty for an account without one.
+///
+/// # Errors
+/// 404 when the DID document names no PDS, 502 when it does not answer.
+pub async fn read(app: &App, document: &DidDocument) -> Result<Profile, Error> {
+    let did = document.did();
     let pds = document.pds().ok_or_else(|| Error::not_found("the DID document names no PDS"))?;
     let url = format!(
         "{pds}/xrpc/com.atproto.repo.getRecord?repo={did}&collection=app.bsky.actor.profile&rkey=self"
@@ -48,21 +69,16 @@ pub async fn answer(app: &App, call: &Call) -> Result<Answer, Error> {
         tracing::info!(%did, %error, "a profile could not be read");
         Error::new(StatusCode::BAD_GATEWAY, "the PDS does not answer")
     })?;
-    // An account without a profile record still has a handle.
     let record: Option<GetRecord> =
         if fetched.status.is_success() { serde_json::from_slice(&fetched.body).ok() } else { None };
     let value = record.map(|record| record.value).unwrap_or_default();
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let avatar = value.pointer("/avatar/ref/$link").and_then(Value::as_str);
-    let profile = Profile {
-        did: did.as_str(),
-        handle: document.handle().unwrap_or(did.as_str()),
+    Ok(Profile {
         display_name: text("displayName"),
         description: text("description"),
         avatar_url: avatar.map(|cid| blobs::url(pds, did.as_str(), cid)),
-    };
-    let body = serde_json::to_vec(&profile).map_err(Error::internal)?;
-    Ok(Answer::json(StatusCode::OK, body.into()))
+    })
 }
 
 /// The account that `actor`, a handle or a DID, names.

@@ -48,9 +48,10 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(error) => error,
-            Failure::Unreachable(_) => {
-                Self::new(http::StatusCode::BAD_GATEWAY, "the method's authority can't be reached")
-            }
+            Failure::Unreachable(_) => Self::new(
+                http::StatusCode::BAD_GATEWAY,
+                "the server that answers this method can't be reached",
+            ),
         }
     }
 }
@@ -74,6 +75,9 @@ fn lexicon_of(app: &App, call: &Call) -> Result<Option<Arc<Lexicon>>, WrongKind>
 /// # Errors
 /// The method's own errors; 404 for a method of another kind, 401 for an anonymous call of a procedure.
 pub async fn answer(app: &Arc<App>, call: &Call) -> Result<Answer, Failure> {
+    if let Some(service) = &call.headers.service {
+        return forward::to_service(app, call, service).await;
+    }
     let lexicon = lexicon_of(app, call).map_err(|WrongKind| Error::not_found("method not found"))?;
     dispatch(app, call, lexicon, None).await
 }

@@ -1,16 +1,16 @@
 //! Forwards a call to the caller's own PDS with their session, and indexes what it wrote (auth-and-clients.md §8).
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 
 use super::{Failure, json_input, pds_session};
 use crate::app::App;
 use crate::http::Error;
 use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
-use crate::pds::{RepoWrites, Session, StandardCall};
+use crate::pds::{ForwardedCall, RepoWrites, Session, StandardCall};
 use crate::repos::RecordScripts;
-use crate::xrpc::{Answer, Call, Origin};
+use crate::xrpc::{ACCEPT_LABELERS, Answer, Call, PROXY};
 
 /// Calls the caller's PDS. Its response is the answer, whatever its status.
 ///
@@ -28,8 +28,26 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
         return Err(Error::bad_request("repo must be the authenticated user").into());
     }
     let agent = app.repos.agent(&session, &call.caller.tenant);
-    let (verb, path) = (call.verb.http_method(), call.path_and_query());
-    let response = match agent.forward(verb, &path, input.cloned(), &requested, MAX_RESPONSE_BYTES).await {
+    // Clients name their AppView with every call. What a PDS does itself stays with it.
+    let named = call.headers.service.as_ref();
+    let service = match &requested {
+        StandardCall::Remote(_) | StandardCall::Read => named.map(ToString::to_string),
+        _ => None,
+    };
+    let mut headers = HeaderMap::new();
+    headers.extend(call.headers.accept_labelers.clone().map(|labelers| (ACCEPT_LABELERS, labelers)));
+    if let Some(service) = &service {
+        headers.insert(PROXY, HeaderValue::try_from(service).map_err(Error::internal)?);
+    }
+    let forwarded = ForwardedCall {
+        verb: call.verb.http_method(),
+        path: &call.path_and_query(),
+        input: input.cloned(),
+        requested: &requested,
+        service: service.as_deref(),
+        headers,
+    };
+    let response = match agent.forward(forwarded, MAX_RESPONSE_BYTES).await {
         Ok(response) => response,
         Err(error) => return Ok(pds_session::failed(error)?),
     };
@@ -42,8 +60,7 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     if matches!(requested, StandardCall::Session) && !agent.may_read_email() {
         body = without_email(&body);
     }
-    let content_type = response.headers.get(CONTENT_TYPE).cloned();
-    Ok(Answer { status: response.status, body, origin: Origin::Forwarded { content_type } })
+    Ok(Answer::forwarded(response.status, &response.headers, body))
 }
 
 /// The answer of `getSession` without the email address. The PDS knows the scopes that the session was made with, and

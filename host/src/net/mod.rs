@@ -9,7 +9,9 @@ mod dns;
 mod follow;
 mod guard;
 mod own_listeners;
+mod pace;
 mod policy;
+mod rate_limit;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -23,11 +25,13 @@ use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use url::{Host, Url};
 
 use self::dns::{Dns, ReqwestDns};
 pub use self::policy::OutboundPolicy;
 use self::policy::{AddressCheck, ChosenBy, Route, redacted};
+pub use self::rate_limit::{MAX_ASKED_WAIT, RATE_LIMIT_WAIT, asked_wait};
 use crate::error_text;
 
 /// The `User-Agent` of all outbound requests.
@@ -88,6 +92,63 @@ pub struct FetchedResponse {
     pub body: Bytes,
 }
 
+/// A response whose body arrives while it is read.
+#[derive(Debug)]
+pub struct ArrivingResponse {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: reqwest::Response,
+    /// Bytes of the body so far, after decompression.
+    arrived: usize,
+    max_bytes: usize,
+    /// When the head of the response of a paced client arrived.
+    paced_since: Option<Instant>,
+}
+
+impl ArrivingResponse {
+    /// The next part of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// When the connection fails, or the response exceeds the limits of the request.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
+        let chunk = match self.paced_since {
+            Some(since) => {
+                let until = since + pace::patience(self.arrived);
+                tokio::time::timeout_at(until, self.body.chunk()).await.map_err(|_| NetError::Timeout)?
+            }
+            None => self.body.chunk().await,
+        };
+        let chunk = chunk.map_err(from_reqwest)?;
+        self.arrived += chunk.as_ref().map_or(0, Bytes::len);
+        if self.arrived > self.max_bytes { Err(NetError::TooLarge(self.max_bytes)) } else { Ok(chunk) }
+    }
+
+    /// Reads the rest of the body.
+    ///
+    /// # Errors
+    /// As [`Self::chunk`].
+    pub async fn complete(mut self) -> Result<FetchedResponse, NetError> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = self.chunk().await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(FetchedResponse { status: self.status, headers: self.headers, body: body.freeze() })
+    }
+}
+
+impl FetchedResponse {
+    /// Parses the body of a successful response.
+    ///
+    /// # Errors
+    /// [`NetError::Status`] for another status than 2xx, [`NetError::Malformed`] when the body is not such JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, NetError> {
+        if !self.status.is_success() {
+            return Err(NetError::Status(self.status));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| NetError::Malformed(error.to_string()))
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
     /// The policy does not permit the URL, or any address of its host.
@@ -120,6 +181,8 @@ pub struct Client {
     inner: Arc<Inner>,
     /// Who chose the URLs that are called through this handle.
     chosen_by: ChosenBy,
+    /// Whether slow responses end early, see [`Client::paced`].
+    is_paced: bool,
 }
 
 #[derive(Debug)]
@@ -147,14 +210,22 @@ impl Client {
                 clients.insert(route, reqwest_client(dns.for_reqwest(&policy, route))?);
             }
         }
-        Ok(Self { inner: Arc::new(Inner { policy, dns, clients }), chosen_by: ChosenBy::Other })
+        let inner = Arc::new(Inner { policy, dns, clients });
+        Ok(Self { inner, chosen_by: ChosenBy::Other, is_paced: false })
     }
 
     /// The same client, exempt from the guard for the URLs of the configuration ([`OutboundPolicy::trusted`]). Use it
     /// only for URLs in which no part comes from a client, a script or another server.
     #[must_use]
     pub fn trusted(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), chosen_by: ChosenBy::Operator }
+        Self { chosen_by: ChosenBy::Operator, ..self.clone() }
+    }
+
+    /// The same client for servers that are read in bulk: a response that arrives too slowly ends with
+    /// [`NetError::Timeout`] early, so that it does not hold the place of others.
+    #[must_use]
+    pub fn paced(&self) -> Self {
+        Self { is_paced: true, ..self.clone() }
     }
 
     /// GETs a URL and reads the whole response, whatever its status.
@@ -192,6 +263,21 @@ impl Client {
         body: Option<OutboundBody>,
         limits: Limits,
     ) -> Result<FetchedResponse, NetError> {
+        self.open(method, url, headers, body, limits).await?.complete().await
+    }
+
+    /// As [`Self::send`], but returns when the head of the response has arrived. The limits also apply to the body.
+    ///
+    /// # Errors
+    /// As [`Self::get`]; [`NetError::TooLarge`] at once if the head announces a body that is too large.
+    pub async fn open(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        body: Option<OutboundBody>,
+        limits: Limits,
+    ) -> Result<ArrivingResponse, NetError> {
         let url = parse(url)?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(NetError::Refused(format!("{}: the scheme is not https", redacted(&url))));
@@ -204,15 +290,13 @@ impl Client {
             request = request.body(body.0);
         }
         let mut response = request.send().await.map_err(from_reqwest)?;
-        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(from_reqwest)? {
-            if body.len() + chunk.len() > limits.max_bytes {
-                return Err(NetError::TooLarge(limits.max_bytes));
-            }
-            body.extend_from_slice(&chunk);
+        if response.content_length().is_some_and(|length| length > limits.max_bytes as u64) {
+            return Err(NetError::TooLarge(limits.max_bytes));
         }
-        Ok(FetchedResponse { status, headers, body: body.freeze() })
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let max_bytes = limits.max_bytes;
+        let paced_since = self.is_paced.then(Instant::now);
+        Ok(ArrivingResponse { status, headers, body: response, arrived: 0, max_bytes, paced_since })
     }
 
     /// GETs a URL and parses its JSON, of at most `max_bytes` bytes.
@@ -220,13 +304,17 @@ impl Client {
     /// # Errors
     /// As [`Self::get`]; [`NetError::Status`] for a status other than 2xx, [`NetError::Malformed`] for other JSON.
     pub async fn get_json<T: DeserializeOwned>(&self, url: &str, max_bytes: usize) -> Result<T, NetError> {
+        self.get_document(url, max_bytes).await?.json()
+    }
+
+    /// GET of a JSON document of at most `max_bytes`, with any status.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn get_document(&self, url: &str, max_bytes: usize) -> Result<FetchedResponse, NetError> {
         let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
         let limits = Limits { max_bytes, ..Limits::DOCUMENT };
-        let fetched = self.request(Method::GET, url, accept, None, limits).await?;
-        if !fetched.status.is_success() {
-            return Err(NetError::Status(fetched.status));
-        }
-        serde_json::from_slice(&fetched.body).map_err(|error| NetError::Malformed(error.to_string()))
+        self.request(Method::GET, url, accept, None, limits).await
     }
 
     /// The TXT records of `name`, the strings of each joined. Empty when there are none.

@@ -13,6 +13,9 @@ use crate::store::StoreError;
 /// The scopes that the instance requests when its users log in.
 pub const SCOPES: &str = "atproto transition:generic";
 
+/// The scope that the login with an attached account requests in addition: to change the account's DID document.
+pub const IDENTITY_SCOPE: &str = "identity:*";
+
 /// The path of the redirect URI.
 pub const CALLBACK: &str = "/auth/callback";
 

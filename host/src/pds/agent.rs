@@ -221,7 +221,7 @@ impl<'a> Agent<'a> {
         body: Option<(HeaderValue, Bytes)>,
         limits: Limits,
     ) -> Result<Bytes, PdsError> {
-        answer::success(self.request(verb, method, body, limits).await?)
+        answer::success(self.request(verb, method, HeaderMap::new(), body, limits).await?)
     }
 
     /// Sends one request. Returns the response whatever its status.
@@ -229,10 +229,10 @@ impl<'a> Agent<'a> {
         &self,
         verb: Method,
         method: &str,
+        mut headers: HeaderMap,
         body: Option<(HeaderValue, Bytes)>,
         limits: Limits,
     ) -> Result<FetchedResponse, PdsError> {
-        let mut headers = HeaderMap::new();
         let body = body.map(|(kind, body)| {
             headers.insert(CONTENT_TYPE, kind);
             body

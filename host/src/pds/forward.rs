@@ -1,7 +1,7 @@
 //! Forwards a client's call to the caller's PDS unchanged, if the session's scopes allow it.
 
 use bytes::Bytes;
-use http::Method;
+use http::{HeaderMap, Method};
 
 use super::agent::{CallKind, JSON, WRITE_LIMITS};
 use super::answer::Refusal;
@@ -10,25 +10,46 @@ use super::{Agent, PdsError};
 use crate::atproto::scope::{AccountAction, AccountAttribute, Need};
 use crate::net::{FetchedResponse, Limits};
 
+/// A client's call for the caller's PDS.
+#[derive(Debug)]
+pub struct ForwardedCall<'a> {
+    pub verb: Method,
+    /// The method with its parameters.
+    pub path: &'a str,
+    /// JSON text.
+    pub input: Option<Bytes>,
+    /// The same call, read.
+    pub requested: &'a StandardCall,
+    /// The service (`DID#fragment`) at which the PDS is to call the method for the user.
+    pub service: Option<&'a str>,
+    /// Headers for the PDS.
+    pub headers: HeaderMap,
+}
+
 impl Agent<'_> {
-    /// Forwards a call: `path` is the method with its parameters, `input` JSON text, and `call` the same, read. Returns
-    /// the response whatever its status, of up to `max_bytes` bytes.
+    /// Forwards a call. Returns the response whatever its status, of up to `max_bytes` bytes.
     ///
     /// # Errors
     /// [`PdsError::Refused`] when the session's scopes don't allow the call, which is then not sent; others when the
     /// PDS does not answer. After [`PdsError::Net`] a write may or may not have been made.
     pub async fn forward(
         &self,
-        verb: Method,
-        path: &str,
-        input: Option<Bytes>,
-        call: &StandardCall,
+        call: ForwardedCall<'_>,
         max_bytes: usize,
     ) -> Result<FetchedResponse, PdsError> {
-        self.check_call(call)?;
+        let ForwardedCall { verb, path, input, requested, service, headers } = call;
+        match (service, requested) {
+            // Where the service is known, the scopes must name it.
+            (Some(audience), StandardCall::Remote(method)) => {
+                let method = method.as_str();
+                let need = Need::Rpc { method: Some(method), audience: Some(audience) };
+                self.check(&need, || format!("rpc:{method}?aud={audience}"))?;
+            }
+            _ => self.check_call(requested)?,
+        }
         let limits = Limits { max_bytes, ..WRITE_LIMITS };
         let input = input.map(|input| (JSON, input));
-        self.with_deadline(CallKind::Call, self.request(verb, path, input, limits)).await
+        self.with_deadline(CallKind::Call, self.request(verb, path, headers, input, limits)).await
     }
 
     /// Whether the session may read the account's email address.

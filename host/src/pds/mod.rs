@@ -25,6 +25,7 @@ pub use answer::{CommitResult, PdsError};
 pub use authority::SessionAuthority;
 pub use bound::BoundSession;
 pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_sets};
+pub use forward::ForwardedCall;
 pub use places::PdsPools;
 pub use session::{Credential, Session, SessionSelector, Sessions};
 pub use standard::{RepoWrites, StandardCall};

@@ -7,9 +7,11 @@ pub mod filter;
 mod page_size;
 pub mod path;
 pub mod sort;
+mod validity;
 
 pub use cursor::{InvalidCursor, Keyset};
 pub use filter::Filter;
 pub use page_size::PageSize;
 pub use path::Path;
 pub use sort::{Direction, Sort, SortKey};
+pub use validity::valid;

@@ -19,6 +19,8 @@ pub struct Query {
     pub cursor: Option<String>,
     pub filter: Option<Filter>,
     pub sort: Option<Sort>,
+    /// Only records that their lexicon accepts, or only those that it rejects.
+    pub valid: Option<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +58,7 @@ impl Query {
             cursor: None,
             filter: None,
             sort: None,
+            valid: None,
         }
     }
 
@@ -73,7 +76,7 @@ impl Query {
     }
 }
 
-/// Reads a page. A filter or sort that scans many records takes a place of `tenant`'s share.
+/// Reads a page. A filter or sort, or a choice between many invalid records and others, that scans many records takes a place of `tenant`'s share.
 ///
 /// # Errors
 /// [`ReadError::Cursor`] for a cursor that is not of such a query.
@@ -81,13 +84,14 @@ pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, ReadE
     if let Some(sort) = &query.sort {
         return read_sorted(db, query, sort, tenant).await;
     }
-    let Some(filter) = &query.filter else {
+    if query.filter.is_none() && query.valid.is_none() {
         return Ok(page(records::list(db, &query.list_args()?).await?, plain_cursor));
-    };
+    }
     let args = QueryArgs {
         collection: &query.collection,
         did: query.did.as_ref(),
-        filter: Some(filter),
+        filter: query.filter.as_ref(),
+        valid: query.valid,
         order: Order::Newest { after: query.after()? },
         limit: query.limit,
         tenant,
@@ -109,6 +113,7 @@ async fn read_sorted(db: &Db, query: &Query, sort: &Sort, tenant: &Tenant) -> Re
         collection: &query.collection,
         did: query.did.as_ref(),
         filter: query.filter.as_ref(),
+        valid: query.valid,
         order: Order::By { sort, after: after.as_ref() },
         limit: query.limit,
         tenant,
@@ -123,7 +128,7 @@ async fn read_sorted(db: &Db, query: &Query, sort: &Sort, tenant: &Tenant) -> Re
 /// # Errors
 /// As [`read`].
 pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, ReadError> {
-    Ok(page(records::list_full(db, &query.list_args()?).await?, |full| plain_cursor(&full.row)))
+    Ok(page(records::list_full(db, &query.list_args()?, query.valid).await?, |full| plain_cursor(&full.row)))
 }
 
 /// A row that a page can contain.

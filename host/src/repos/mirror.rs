@@ -71,9 +71,8 @@ impl Repos {
             warn(repo, &error);
         }
         // The commit is made: a caller who waits longer would take it for a failure.
-        match tokio::time::timeout(SCRIPT_PATIENCE, self.decide_all(events)).await {
-            Ok(Err(error)) => warn(repo, &error),
-            Ok(Ok(())) | Err(_) => {}
+        if let Ok(Err(error)) = tokio::time::timeout(SCRIPT_PATIENCE, self.decide_all(events)).await {
+            warn(repo, &error);
         }
         all
     }

@@ -19,7 +19,7 @@ use crate::indexing::{RecordScriptRunner, WriterHandle};
 use crate::lexicons::Registry;
 use crate::net;
 use crate::pds::{Agent, PdsPools, Session, SessionSelector, Sessions};
-use crate::store::index::{Change, Upsert};
+use crate::store::index::{Change, Upsert, Validity};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
 use crate::store::{Db, StoreError};
 
@@ -149,5 +149,6 @@ impl Repos {
 fn upsert(uri: &RecordUri, rev: Tid, cid: Option<Cid>, record: &Bytes, refs: Vec<String>) -> Change {
     let RecordUri { did, collection, rkey } = uri.clone();
     let cid_verified = cid.is_some();
-    Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record: record.clone(), refs })
+    let (record, validity) = (record.clone(), Validity::Unchecked);
+    Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs, validity })
 }

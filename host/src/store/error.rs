@@ -3,6 +3,7 @@
 use http::StatusCode;
 use sqlx::error::ErrorKind;
 
+use super::fence::TermOver;
 use super::lost::is_lost;
 use crate::fair_share::Full;
 use crate::http::Error;
@@ -34,8 +35,9 @@ pub enum StoreError {
     /// The tenant has too many scans running or waiting (`scans`).
     #[error("too many searches, counts or SQL statements at once: {0}")]
     Busy(Full),
-    /// A batch of the stream was not committed, because another host has taken over the stream.
-    #[error("another host follows the stream")]
+    /// A batch of the stream, or a transaction of a task that one host at a time runs, was not committed, because another
+    /// host has taken the lease.
+    #[error("another host has the lease")]
     Superseded,
     /// The host that holds a lease hangs, and the database has not ended its session.
     #[error("the host that holds the lease hangs, and its database session does not end")]
@@ -80,6 +82,7 @@ impl From<sqlx::Error> for StoreError {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Unavailable(error),
+            sqlx::Error::Configuration(source) if source.is::<TermOver>() => Self::Superseded,
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Corrupt(error.to_string()),
             _ => Self::Database(error),
         }

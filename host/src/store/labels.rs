@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::atproto::RecordUri;
+use crate::atproto::{Cid, RecordUri};
 use crate::clock::Timestamp;
 
-use super::types::to_json_text;
 use super::{Db, StoreError, on};
 
 /// A label that a labeler issued. A newer label with the same subject and value replaces it.
@@ -37,23 +36,19 @@ pub struct ActiveLabel {
 }
 
 /// The label with the later `cts` wins, in whatever order they arrive.
-const PUT_SQLITE: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
+pub(super) const PUT_SQLITE: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
     SELECT value ->> 'uri', value ->> 'src', value ->> 'val', value ->> 'cid', value ->> 'neg', value ->> 'cts', \
         value ->> 'exp' FROM json_each($1) WHERE true \
     ON CONFLICT (uri, src, val) DO UPDATE SET cid = excluded.cid, neg = excluded.neg, cts = excluded.cts, \
         exp = excluded.exp WHERE excluded.cts >= labels.cts";
-const PUT_POSTGRES: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
+pub(super) const PUT_POSTGRES: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
     SELECT uri, src, val, cid, neg, cts, exp FROM jsonb_to_recordset($1::jsonb) \
         AS l (uri text, src text, val text, cid text, neg boolean, cts bigint, exp bigint) \
     ON CONFLICT (uri, src, val) DO UPDATE SET cid = excluded.cid, neg = excluded.neg, cts = excluded.cts, \
         exp = excluded.exp WHERE excluded.cts >= labels.cts";
 
-/// Stores labels of labelers in one statement.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for subscriptions to labelers; until then only tests store labels")
-)]
-pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
+/// The rows of labels, as JSON to bind.
+pub(super) fn rows(labels: &[Label]) -> String {
     // One upsert statement can't change the same row twice on PostgreSQL.
     let mut newest: HashMap<(&str, &str, &str), &Label> = HashMap::new();
     for label in labels {
@@ -66,90 +61,121 @@ pub async fn put(db: &Db, labels: &[Label]) -> Result<(), StoreError> {
         let exp = l.exp.map(|exp| exp.0);
         json!({ "uri": l.uri, "src": l.src, "val": l.val, "cid": l.cid, "neg": l.neg, "cts": l.cts.0, "exp": exp })
     };
-    let rows = Value::Array(newest.into_values().map(row).collect()).to_string();
-    match db {
-        Db::Sqlite(db) => sqlx::query(PUT_SQLITE).bind(rows).execute(&db.writer).await.map(drop)?,
-        Db::Postgres(db) => sqlx::query(PUT_POSTGRES).bind(rows).execute(db.writer()).await.map(drop)?,
-    }
-    Ok(())
+    Value::Array(newest.into_values().map(row).collect()).to_string()
 }
 
-/// Removes all labels of a labeler. Returns how many.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for subscriptions to labelers; until then only tests store labels")
-)]
-pub async fn delete_src(db: &Db, src: &str) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM labels WHERE src = $1";
-    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(src).execute(pool).await?.rows_affected()))
+/// Removes up to `limit` labels of a labeler. Returns how many.
+pub async fn delete_of(db: &Db, src: &str, limit: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM labels WHERE (uri, src, val) IN \
+               (SELECT uri, src, val FROM labels WHERE src = $1 LIMIT $2)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(src).bind(i64::from(limit)).execute(pool).await?.rows_affected()
+    }))
 }
 
+/// Removes up to `limit` labels that expired before `before`. Returns how many.
+pub async fn delete_expired(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM labels WHERE (uri, src, val) IN \
+               (SELECT uri, src, val FROM labels WHERE exp < $1 LIMIT $2)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(before).bind(i64::from(limit)).execute(pool).await?.rows_affected()
+    }))
+}
+
+/// A label that is limited to one version of a record comes with the CID of the record in the index. Labels of a labeler
+/// that is being deleted are left out.
+///
 /// Self-labels longer than 16 KiB are ignored: the lexicon allows ten values of 128 bytes, and the labels of a page of
 /// subjects must not take megabytes.
 ///
-/// $1: the subjects. $2: the current time. $3: those subjects that are records, as `[uri, did, collection, rkey]`.
-const ACTIVE_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL FROM json_each($1) s \
-        CROSS JOIN labels l ON l.uri = s.value WHERE l.neg = 0 AND (l.exp IS NULL OR l.exp > $2) \
-    UNION ALL SELECT s.value ->> 0, d.did, NULL, NULL, json_extract(r.record, '$.labels.values') \
-        FROM json_each($3) s CROSS JOIN dids d ON d.did = s.value ->> 1 AND d.status = 0 \
+/// $1: the subjects as `[uri, did, collection, rkey]`, with nulls for those that are no records. $2: the current time.
+const ACTIVE_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, l.cid, CASE WHEN l.cid IS NOT NULL THEN ( \
+            SELECT r.cid FROM dids d CROSS JOIN collections c CROSS JOIN records r WHERE d.did = s.value ->> 1 \
+            AND c.nsid = s.value ->> 2 AND r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3) END, \
+            NULL \
+        FROM json_each($1) s CROSS JOIN labels l ON l.uri = s.value ->> 0 \
+        WHERE l.neg = 0 AND (l.exp IS NULL OR l.exp > $2) \
+            AND NOT EXISTS (SELECT 1 FROM labelers b WHERE b.did = l.src AND b.status = 'deleting') \
+    UNION ALL SELECT s.value ->> 0, d.did, NULL, NULL, NULL, NULL, json_extract(r.record, '$.labels.values') \
+        FROM json_each($1) s CROSS JOIN dids d ON d.did = s.value ->> 1 AND d.status = 0 \
         CROSS JOIN collections c ON c.nsid = s.value ->> 2 \
         CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3 \
         WHERE json_type(r.record, '$.labels.values') = 'array' \
             AND octet_length(json_extract(r.record, '$.labels.values')) <= 16384";
-const ACTIVE_POSTGRES: &str = "SELECT l.uri, l.src, l.val, l.cts, NULL::text FROM jsonb_array_elements_text($1::jsonb) s \
-        JOIN labels l ON l.uri = s WHERE NOT l.neg AND (l.exp IS NULL OR l.exp > $2) \
-    UNION ALL SELECT s ->> 0, d.did, NULL, NULL, (r.record #> '{labels,values}')::text \
-        FROM jsonb_array_elements($3::jsonb) s JOIN dids d ON d.did = s ->> 1 AND d.status = 0 \
+const ACTIVE_POSTGRES: &str = "SELECT l.uri, l.src, l.val, l.cts, l.cid, CASE WHEN l.cid IS NOT NULL THEN ( \
+            SELECT r.cid FROM dids d, collections c, records r WHERE d.did = s ->> 1 AND c.nsid = s ->> 2 \
+            AND r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s ->> 3) END, NULL::text \
+        FROM jsonb_array_elements($1::jsonb) s JOIN labels l ON l.uri = s ->> 0 \
+        WHERE NOT l.neg AND (l.exp IS NULL OR l.exp > $2) \
+            AND NOT EXISTS (SELECT 1 FROM labelers b WHERE b.did = l.src AND b.status = 'deleting') \
+    UNION ALL SELECT s ->> 0, d.did, NULL, NULL, NULL, NULL, (r.record #> '{labels,values}')::text \
+        FROM jsonb_array_elements($1::jsonb) s JOIN dids d ON d.did = s ->> 1 AND d.status = 0 \
         JOIN collections c ON c.nsid = s ->> 2 \
         JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s ->> 3 \
         WHERE jsonb_typeof(r.record #> '{labels,values}') = 'array' \
             AND octet_length((r.record #> '{labels,values}')::text) <= 16384";
 
-type Row = (String, String, Option<String>, Option<Timestamp>, Option<String>);
+#[derive(sqlx::FromRow)]
+struct Row(
+    String,
+    String,
+    Option<String>,
+    Option<Timestamp>,
+    /// The version that the label is limited to, and that of the index.
+    Option<String>,
+    Option<Vec<u8>>,
+    /// The self-labels of a record.
+    Option<String>,
+);
 
-/// The labels in effect at `now`, by subject: those of labelers and the self-labels of visible records, sorted by
+/// The labels in effect at `now`, by subject: those of labelers, then the self-labels of visible records, both sorted by
 /// source and value. Subjects without labels are left out. Takes one query.
 pub async fn active(
     db: &Db,
     subjects: &[String],
     now: Timestamp,
 ) -> Result<HashMap<String, Vec<ActiveLabel>>, StoreError> {
-    let records: Vec<Value> = subjects
-        .iter()
-        .filter_map(|uri| RecordUri::parse(uri).ok().map(|parsed| (uri, parsed)))
-        .map(|(uri, r)| json!([uri, r.did.as_str(), r.collection.as_str(), r.rkey.as_str()]))
-        .collect();
-    let (subjects, records) = (to_json_text(subjects), Value::Array(records).to_string());
+    let subject = |uri: &String| match RecordUri::parse(uri) {
+        Ok(r) => json!([uri, r.did.as_str(), r.collection.as_str(), r.rkey.as_str()]),
+        Err(_) => json!([uri, null, null, null]),
+    };
+    let subjects = Value::Array(subjects.iter().map(subject).collect()).to_string();
     let rows: Vec<Row> = match db {
         Db::Sqlite(db) => {
-            sqlx::query_as(ACTIVE_SQLITE).bind(subjects).bind(now).bind(records).fetch_all(&db.reader).await?
+            sqlx::query_as(ACTIVE_SQLITE).bind(subjects).bind(now).fetch_all(&db.reader).await?
         }
         Db::Postgres(db) => {
-            sqlx::query_as(ACTIVE_POSTGRES)
-                .bind(subjects)
-                .bind(now)
-                .bind(records)
-                .fetch_all(db.reader())
-                .await?
+            sqlx::query_as(ACTIVE_POSTGRES).bind(subjects).bind(now).fetch_all(db.reader()).await?
         }
     };
     let mut found: HashMap<String, Vec<ActiveLabel>> = HashMap::new();
-    for (uri, src, val, cts, self_labels) in rows {
-        let labels = found.entry(uri).or_default();
+    for Row(uri, src, val, cts, cid, record_cid, self_labels) in rows {
         if let Some(val) = val {
-            labels.push(ActiveLabel { src, val, cts });
+            if cid.is_none_or(|cid| is_of_version(&cid, record_cid.as_deref())) {
+                found.entry(uri).or_default().push(ActiveLabel { src, val, cts });
+            }
         } else if let Some(self_labels) = self_labels {
-            labels.extend(self_label_values(&self_labels).into_iter().map(|val| ActiveLabel {
-                src: src.clone(),
-                val,
-                cts: None,
-            }));
+            found.entry(uri).or_default().extend(
+                self_label_values(&self_labels).into_iter().map(|val| ActiveLabel {
+                    src: src.clone(),
+                    val,
+                    cts: None,
+                }),
+            );
         }
     }
     for labels in found.values_mut() {
-        labels.sort_unstable_by(|a, b| (&a.src, &a.val).cmp(&(&b.src, &b.val)));
+        labels.sort_unstable_by(|a, b| {
+            (a.cts.is_none(), &a.src, &a.val).cmp(&(b.cts.is_none(), &b.src, &b.val))
+        });
     }
     Ok(found)
+}
+
+/// Whether the record in the index is the version that a label is limited to.
+fn is_of_version(cid: &str, record_cid: Option<&[u8]>) -> bool {
+    let Some(record_cid) = record_cid else { return false };
+    cid.parse::<Cid>().is_ok_and(|cid| cid.to_bytes() == record_cid)
 }
 
 /// The values in a record's `labels.values`, `[{"val": …}]`; entries of another form are ignored.

@@ -1,18 +1,25 @@
-//! Grants leases: of the stream, so that one host at a time follows it, and of backfills, so that one runs them.
+//! Grants leases: of the stream and of the labelers, so that one host at a time follows them, of backfills, so that
+//! one runs them, and of upkeep, so that one refreshes the lexicons of the network and validates records again.
+//! Whoever takes a lease for other work gives it a purpose here, and writes with the handle of [`Lease::fenced`], or
+//! compares what it replaces, as the labelers do with their cursors.
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
 //! the lock is released. A host that hangs (a stopped process, a paused machine) keeps its connection open, but sends
 //! no more pings on it. After [`LAPSE`] without one, by the database's clock, the other hosts end its session, which
 //! releases the lock. A host may detect the loss of its connection later than the database does, or on waking, so each
-//! lease also has a number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over.
+//! lease also has a number, its [`Term`]: [`super::index::apply`] rejects batches of a term that is over, and so does every
+//! transaction of a fenced handle ([`Lease::fenced`]).
 //!
 //! A SQLite file has one server, which always has the lease.
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Timestamp};
 
 use super::dedicated_connection::DedicatedConnection;
+use super::fence::Fence;
 use super::postgres::{APPLICATION_NAME, Postgres};
 use super::{Db, StoreError};
 
@@ -24,14 +31,18 @@ pub(super) const TERM_SOURCE: &str = "lease";
 enum Purpose {
     Stream,
     Backfills,
+    Upkeep,
+    Labelers,
 }
 
 impl Purpose {
-    /// The advisory lock: ASCII of "jetlease" and "bfllease".
+    /// The advisory lock: ASCII of "jetlease", "bfllease", "upklease" and "lbllease".
     fn lock(self) -> i64 {
         match self {
             Self::Stream => 0x6a65_746c_6561_7365,
             Self::Backfills => 0x6266_6c6c_6561_7365,
+            Self::Upkeep => 0x7570_6b6c_6561_7365,
+            Self::Labelers => 0x6c62_6c6c_6561_7365,
         }
     }
 
@@ -40,12 +51,17 @@ impl Purpose {
         match self {
             Self::Stream => TERM_SOURCE,
             Self::Backfills => "backfill lease",
+            Self::Upkeep => "upkeep lease",
+            Self::Labelers => "labeler lease",
         }
     }
 }
 
 /// Time limit for taking the lease, which waits for a running commit of the previous term.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval between two attempts to take a lease that another host holds.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A lease lapses when its holder has sent nothing for this time: five pings
 /// ([`super::dedicated_connection::DedicatedConnection::next`]). A holder that is only slow loses nothing but the lease.
@@ -110,6 +126,16 @@ impl Lease {
         Self::with_purpose(db, Purpose::Backfills)
     }
 
+    /// The lease of upkeep, not taken yet.
+    pub fn of_upkeep(db: &Db) -> Self {
+        Self::with_purpose(db, Purpose::Upkeep)
+    }
+
+    /// The lease of the labelers, not taken yet.
+    pub fn of_labelers(db: &Db) -> Self {
+        Self::with_purpose(db, Purpose::Labelers)
+    }
+
     fn with_purpose(db: &Db, purpose: Purpose) -> Self {
         match db {
             Db::Sqlite(_) => Self::alone(),
@@ -138,6 +164,31 @@ impl Lease {
             lease.connection = None;
         }
         taken
+    }
+
+    /// A handle whose transactions fail with [`StoreError::Superseded`] once `term`, which [`Self::take`] returned, is over:
+    /// a host that hung and wakes up writes nothing more. Statements outside of transactions are not checked.
+    pub fn fenced(&self, db: &Db, term: Term) -> Db {
+        match (&self.0, db) {
+            (Some(lease), Db::Postgres(db)) => {
+                let fence = Fence::new(lease.purpose.term_source(), term.0);
+                Db::Postgres(Postgres { fence: Some(fence), ..db.clone() })
+            }
+            _ => db.clone(),
+        }
+    }
+
+    /// Takes the lease, and waits while another host has it or the database fails. `None` when `stop` is cancelled. Must
+    /// not be called while holding the lease. `what` names the lease in the log.
+    pub async fn acquire(&mut self, what: &str, clock: &Clock, stop: &CancellationToken) -> Option<Term> {
+        loop {
+            match stop.run_until_cancelled(self.take(clock.now())).await? {
+                Ok(Some(term)) => return Some(term),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "can't take the lease of {what}"),
+            }
+            stop.run_until_cancelled(tokio::time::sleep(RETRY_INTERVAL)).await?;
+        }
     }
 
     /// Returns when a lease that was taken is lost.

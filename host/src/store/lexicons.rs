@@ -4,6 +4,12 @@ use crate::clock::Timestamp;
 
 use super::{Db, StoreError, on, only_row};
 
+/// The `source` of a lexicon that an operator uploaded.
+pub const MANUAL: &str = "manual";
+
+/// The `source` of a lexicon that follows its publisher on the network.
+pub const NETWORK: &str = "network";
+
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LexiconRow {
     pub id: String,
@@ -14,7 +20,7 @@ pub struct LexiconRow {
     pub backfill: bool,
     pub action: Option<String>,
     pub target_collection: Option<String>,
-    /// `manual` or `network`.
+    /// [`MANUAL`] or [`NETWORK`].
     pub source: String,
     pub authority_did: Option<String>,
     pub last_fetched_at: Option<Timestamp>,
@@ -102,4 +108,46 @@ pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM lexicons WHERE id = $1";
     let removed = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
     Ok(removed > 0)
+}
+
+/// Removes a lexicon that follows the network. `false` when there is none with this id.
+pub async fn delete_network(db: &Db, id: &str) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM lexicons WHERE id = $1 AND source = $2";
+    let removed =
+        on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(NETWORK).execute(pool).await?.rows_affected());
+    Ok(removed > 0)
+}
+
+/// A document that was fetched for a lexicon that follows the network.
+#[derive(Clone, Copy, Debug)]
+pub struct Refreshed<'a> {
+    pub id: &'a str,
+    /// The revision that the document was compared with.
+    pub revision: i64,
+    pub authority_did: &'a str,
+    /// The new text and its type; `None` when the stored document is still the published one.
+    pub document: Option<(&'a str, &'a str)>,
+}
+
+/// Stores the result of a fetch; a new document increments the revision. `false` when the lexicon was changed, replaced
+/// by an upload or deleted since.
+pub async fn refresh(db: &Db, fetched: &Refreshed<'_>, now: Timestamp) -> Result<bool, StoreError> {
+    let kept = "UPDATE lexicons SET authority_did = $4, last_fetched_at = $5 \
+                WHERE id = $1 AND source = $2 AND revision = $3";
+    let replaced = "UPDATE lexicons SET authority_did = $4, last_fetched_at = $5, updated_at = $5, \
+                        revision = revision + 1, lexicon_json = $6, lexicon_type = $7 \
+                    WHERE id = $1 AND source = $2 AND revision = $3";
+    let updated = on!(db, writer, |pool| {
+        let mut query = sqlx::query(if fetched.document.is_some() { replaced } else { kept })
+            .bind(fetched.id)
+            .bind(NETWORK)
+            .bind(fetched.revision)
+            .bind(fetched.authority_did)
+            .bind(now);
+        if let Some((json, kind)) = fetched.document {
+            query = query.bind(json).bind(kind);
+        }
+        query.execute(pool).await?.rows_affected()
+    });
+    Ok(updated > 0)
 }

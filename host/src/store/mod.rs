@@ -11,6 +11,7 @@ pub mod api_client_keys;
 pub mod api_clients;
 pub mod api_keys;
 pub mod backfill;
+pub mod backup;
 pub mod cursors;
 pub mod dead_letters;
 mod dedicated_connection;
@@ -20,14 +21,17 @@ pub mod dpop_keys;
 mod error;
 pub mod events;
 mod executor;
+mod fence;
 pub mod fields;
 pub mod gaps;
 pub mod health;
+mod incomplete;
 pub mod index;
 pub mod instance_keys;
 pub mod instance_oauth_keys;
 mod intern;
 pub mod jobs;
+pub mod labelers;
 pub mod labels;
 pub mod lease;
 pub mod lexicons;
@@ -48,11 +52,16 @@ pub mod script_variables;
 pub mod scripts;
 pub mod search;
 pub mod server_lock;
+pub mod service_entries;
+pub mod service_identity;
 pub mod settings;
 mod sqlite;
+pub mod transfer;
 mod types;
 pub mod used_proofs;
 pub mod users;
+pub mod validations;
+pub mod verification_methods;
 pub mod web_sessions;
 
 #[cfg(test)]
@@ -134,6 +143,20 @@ macro_rules! on {
 }
 use on;
 
+/// Evaluates code in a transaction and commits it: `in_transaction!(db, |tx| …)`. What runs under a lease writes in
+/// transactions only, also single statements, because they check that the lease is not over ([`lease::Lease::fenced`]).
+macro_rules! in_transaction {
+    ($db:expr, |$tx:ident| $body:expr) => {
+        $crate::store::on!($db, writer, |pool| {
+            let mut $tx = pool.begin().await?;
+            let value = $body;
+            $tx.commit().await?;
+            value
+        })
+    };
+}
+use in_transaction;
+
 /// The only row that a write with `RETURNING` produced. Outside a transaction such a statement must run with
 /// `fetch_all`: `fetch_one` and `fetch_optional` stop reading after the first row, but SQLite commits after the last,
 /// so a failed commit would go unnoticed.
@@ -163,6 +186,20 @@ impl Db {
     /// # Errors
     /// As [`Db::open`].
     pub async fn open_with(
+        url: &str,
+        max_connections: u32,
+        scripts: &ScriptRole,
+    ) -> Result<Self, StoreError> {
+        let db = Self::open_incomplete(url, max_connections, scripts).await?;
+        if let Err(error) = incomplete::refuse(&db).await {
+            db.close().await;
+            return Err(error);
+        }
+        Ok(db)
+    }
+
+    /// As [`Db::open_with`], also for a database that a move has not completed.
+    async fn open_incomplete(
         url: &str,
         max_connections: u32,
         scripts: &ScriptRole,

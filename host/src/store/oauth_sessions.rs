@@ -275,12 +275,13 @@ pub async fn surplus(
 /// Largest number of sessions that [`surplus`] returns: after the limit was lowered, several calls are needed.
 const SURPLUS_STEP: i64 = 100;
 
-/// The instance's own sessions from before `before` that neither a valid browser session nor a linked repo uses: the
-/// browser session has expired, or the login was not completed. At most `max`.
+/// The instance's own sessions from before `before` that neither a valid browser session nor a linked repo nor the
+/// attached account uses: the browser session has expired, or the login was not completed. At most `max`.
 pub async fn unused(db: &Db, now: Timestamp, before: Timestamp, max: u32) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT s.id FROM oauth_sessions s WHERE s.client_id IS NULL AND s.created_at < $2 \
                AND NOT EXISTS (SELECT 1 FROM web_sessions w WHERE w.oauth_session_id = s.id AND w.expires_at > $1) \
-               AND NOT EXISTS (SELECT 1 FROM linked_repos l WHERE l.session_id = s.id) LIMIT $3";
+               AND NOT EXISTS (SELECT 1 FROM linked_repos l WHERE l.session_id = s.id) \
+               AND NOT EXISTS (SELECT 1 FROM service_identity i WHERE i.attached_session_id = s.id) LIMIT $3";
     Ok(on!(db, reader, |pool| {
         sqlx::query_scalar(sql).bind(now).bind(before).bind(i64::from(max)).fetch_all(pool).await
     })?)

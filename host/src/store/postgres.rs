@@ -10,6 +10,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, PgTransaction};
 
 use super::StoreError;
 use super::executor::{Lender, Statements};
+use super::fence::Fence;
 use super::fields::FieldUsage;
 use super::intern::Interner;
 use super::lost::{Losses, is_lost};
@@ -48,6 +49,8 @@ pub struct Postgres {
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
     /// The role that these connections log in as; `None` for the server's own role.
     pub(super) script_role: Arc<Result<Option<Role>, RoleError>>,
+    /// What the transactions of this handle check first.
+    pub(super) fence: Option<Fence>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
     pub(super) fields: Arc<FieldUsage>,
@@ -105,6 +108,7 @@ impl Postgres {
             scans: scans::pool(max_scans),
             script_sql,
             script_role: Arc::new(script_role),
+            fence: None,
             connections,
             ids: Arc::default(),
             fields: Arc::default(),
@@ -168,15 +172,20 @@ impl Lender for Postgres {
 }
 
 impl Statements<'_, Postgres> {
-    /// Begins a transaction; on another connection if the first is lost, since nothing was written yet.
+    /// Begins a transaction; on another connection if the first is lost, since nothing was written yet. Fails if the
+    /// handle is fenced and its term is over.
     pub(super) async fn begin(self) -> Result<PgTransaction<'static>, sqlx::Error> {
-        match self.pool.pool.begin().await {
+        let mut transaction = match self.pool.pool.begin().await {
             Err(error) if is_lost(&error) => {
                 self.pool.lost();
-                self.pool.pool.begin().await
+                self.pool.pool.begin().await?
             }
-            begun => begun,
+            begun => begun?,
+        };
+        if let Some(fence) = self.pool.fence {
+            fence.check(&mut transaction).await?;
         }
+        Ok(transaction)
     }
 }
 

@@ -89,12 +89,17 @@ impl Sqlite {
             .pragma("wal_autocheckpoint", WAL_AUTOCHECKPOINT)
             .pragma("temp_store", "memory");
 
+        let path = options.get_filename();
+        refuse_part_of_page(path, SMALLEST_PAGE)?;
         // The writer is opened first: it creates the file and switches to WAL mode.
         let writer = pool(1)
             .connect_with(
                 options.clone().pragma("cache_size", WRITER_CACHE).thread_name(|_| "sqlite-writer".into()),
             )
-            .await?;
+            .await
+            .map_err(|error| damaged(path, error))?;
+        let page: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&writer).await?;
+        refuse_part_of_page(path, u64::try_from(page).unwrap_or(SMALLEST_PAGE))?;
         let file = FileId::of(options.get_filename())
             .map_err(|e| StoreError::Open(format!("{}: {e}", options.get_filename().display())))?;
         let script_sql = Arc::new(script_sql::Connections::beside(&options)?);
@@ -128,6 +133,39 @@ impl Sqlite {
         // The last connection to close checkpoints the WAL and removes it.
         self.writer.close().await;
     }
+}
+
+/// Bytes. The size of every database is a multiple of it.
+const SMALLEST_PAGE: u64 = 512;
+
+/// Refuses a file whose last page is not whole: SQLite would read zeros for what is missing. It recognises a file that
+/// lacks whole pages by itself. With a WAL the page may be in there: a full disk can interrupt a checkpoint.
+fn refuse_part_of_page(path: &Path, page: u64) -> Result<(), StoreError> {
+    // A file that does not exist yet is created.
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    if length(path).is_multiple_of(page) || length(Path::new(&wal)) > 0 {
+        Ok(())
+    } else {
+        Err(damage(path, "its last page is not whole"))
+    }
+}
+
+/// Says what to do about a file that SQLite does not accept: SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_IOERR_SHORT_READ.
+fn damaged(path: &Path, error: sqlx::Error) -> StoreError {
+    let is_damage =
+        error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| {
+            code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 11 | 26) || code == 522)
+        });
+    if is_damage { damage(path, &error.to_string()) } else { error.into() }
+}
+
+fn damage(path: &Path, what: &str) -> StoreError {
+    StoreError::Open(format!(
+        "{} is damaged or truncated ({what}); restore a whole backup (docs/operations.md, Backup)",
+        path.display()
+    ))
 }
 
 fn pool(size: u32) -> SqlitePoolOptions {

@@ -13,11 +13,13 @@ pub struct WebSessionRow {
     pub oauth_session_id: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
+    /// Of a login with the attached account: the id of the user's session in the same browser, which it interrupts.
+    pub returns_to: Option<String>,
 }
 
 pub async fn create(db: &Db, session: &WebSessionRow) -> Result<(), StoreError> {
-    let sql = "INSERT INTO web_sessions (id, did, oauth_session_id, created_at, expires_at) \
-               VALUES ($1, $2, $3, $4, $5)";
+    let sql = "INSERT INTO web_sessions (id, did, oauth_session_id, created_at, expires_at, returns_to) \
+               VALUES ($1, $2, $3, $4, $5, $6)";
     on!(db, writer, |pool| {
         sqlx::query(sql)
             .bind(&session.id)
@@ -25,6 +27,7 @@ pub async fn create(db: &Db, session: &WebSessionRow) -> Result<(), StoreError> 
             .bind(&session.oauth_session_id)
             .bind(session.created_at)
             .bind(session.expires_at)
+            .bind(&session.returns_to)
             .execute(pool)
             .await
             .map(drop)
@@ -33,10 +36,13 @@ pub async fn create(db: &Db, session: &WebSessionRow) -> Result<(), StoreError> 
 }
 
 /// `None` when the session does not exist or has expired, or its account is not a user. While there are no users, any
-/// account's session is valid: the first account that logs in becomes a user.
+/// account's session is valid: the first account that logs in becomes a user. The session of an attached account is
+/// valid as long as the user's that it interrupts.
 pub async fn get(db: &Db, id: &str, now: Timestamp) -> Result<Option<WebSessionRow>, StoreError> {
-    let sql = "SELECT id, did, oauth_session_id, created_at, expires_at FROM web_sessions \
-               WHERE id = $1 AND expires_at > $2 AND (EXISTS (SELECT 1 FROM users u WHERE u.did = web_sessions.did) \
+    let sql = "SELECT id, did, oauth_session_id, created_at, expires_at, returns_to FROM web_sessions w \
+               WHERE id = $1 AND expires_at > $2 AND (EXISTS (SELECT 1 FROM users u WHERE u.did = w.did) \
+                   OR EXISTS (SELECT 1 FROM web_sessions o JOIN users u ON u.did = o.did \
+                              WHERE o.id = w.returns_to AND o.expires_at > $2) \
                    OR NOT EXISTS (SELECT 1 FROM users))";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).bind(now).fetch_optional(pool).await)?)
 }
@@ -48,4 +54,11 @@ pub async fn surplus(db: &Db, did: &str, keep: i64, max: u32) -> Result<Vec<Stri
     Ok(on!(db, reader, |pool| {
         sqlx::query_scalar(sql).bind(did).bind(i64::from(max)).bind(keep).fetch_all(pool).await
     })?)
+}
+
+/// Ends one browser's session. The session with the PDS stays.
+pub async fn delete(db: &Db, id: &str) -> Result<(), StoreError> {
+    let sql = "DELETE FROM web_sessions WHERE id = $1";
+    on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await.map(drop))?;
+    Ok(())
 }

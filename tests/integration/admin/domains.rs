@@ -1,9 +1,12 @@
 //! `/admin/domains` and `/admin/settings/db-info`
 
+use belvedere_standins::jetstream::FakeJetstream;
+use belvedere_standins::postgres;
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::World;
+use crate::support::instance::Instance;
 
 /// Where an invite leads, and which origin an unknown host is taken for.
 async fn bases(world: &World) -> [String; 2] {
@@ -82,5 +85,18 @@ crate::in_both_worlds! {
         let sqlite = info.body["backend"] == "sqlite";
         assert_eq!(info.body["server_max_connections"].is_null(), sqlite, "{}", info.text);
         assert_eq!((&info.body["restart_recommended"], info.body["main_pool_size"].as_u64() > Some(0)), (&json!(false), true));
+        assert_eq!(info.body["backfill_pool_size"], 0, "backfills use the main pool");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_the_database_does_not_allow_is_pointed_out() {
+    let (url, stream) = (postgres::create_database().await, FakeJetstream::start().await);
+    let server = Instance::start_with(&url, &stream.url(), &[("DATABASE_MAX_CONNECTIONS", "1000")]).await;
+    let info = server.admin(Method::GET, "/admin/settings/db-info", None).await;
+    assert_eq!(
+        (&info.body["main_pool_size"], &info.body["restart_recommended"]),
+        (&json!(1000), &json!(true))
+    );
+    assert!(info.body["server_max_connections"].as_u64() < Some(1000), "{}", info.text);
 }

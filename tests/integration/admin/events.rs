@@ -157,9 +157,9 @@ crate::in_both_worlds! {
             let headers = [("authorization", &*format!("Bearer {token}"))];
             server.request(Method::GET, &format!("/xrpc/{LIST}"), &headers, None).await.status.as_u16()
         };
-        let fragment = format!("{}#index", server.did());
+        let fragment = format!("{}#bsky_appview", server.did());
         for token in [
-            alice.token("did:web:elsewhere.example#index", json!({})),
+            alice.token("did:web:elsewhere.example#bsky_appview", json!({})),
             alice.token(&fragment, json!({ "lxm": "com.example.other" })),
             // Bob can't write in Alice's name, and an expired token is no denial.
             bob.token("did:web:elsewhere.example", json!({ "iss": ALICE })),
@@ -172,7 +172,7 @@ crate::in_both_worlds! {
         let seen: Vec<_> = log.body["events"].as_array().unwrap().iter()
             .map(|e| json!([e["severity"], e["actor_did"], e["subject"], e["detail"]])).collect();
         let denied = |reason: &str| {
-            json!(["error", ALICE, LIST, { "fragment": "#index", "reason": format!("the service token is {reason}") }])
+            json!(["error", ALICE, LIST, { "fragment": "#bsky_appview", "reason": format!("the service token is {reason}") }])
         };
         assert_eq!(seen, [denied("bound to another method"), denied("meant for another audience")]);
     }

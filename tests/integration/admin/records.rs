@@ -35,7 +35,7 @@ crate::in_both_worlds! {
         let collections = server.admin(Method::GET, "/admin/records/collections", None).await;
         assert_eq!(collections.body, json!({ "collections": [NOTES] }));
         let stats = server.admin(Method::GET, "/admin/stats", None).await;
-        assert_eq!(stats.body, json!({ "total_records": 5, "collections": [{ "collection": NOTES, "count": 5 }] }));
+        assert_eq!(stats.body, json!({ "total_records": 5, "collections": [{ "collection": NOTES, "count": 5, "invalid": 0 }] }));
     }
 
     async fn a_record_and_a_collection_are_deleted(mut world) {

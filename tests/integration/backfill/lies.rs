@@ -24,11 +24,12 @@ in_both_scenes! {
         scene.network.faults(Site::Pds(3), |query| query.method.ends_with("listRecords").then_some(Fault::Endless));
         let (id, _) = scene.backfill().await;
         let other = |n| (account(n), "other".to_owned());
-        // The first two lists end, although nothing can be concluded from them.
-        assert_eq!(scene.errors(&id).await, [other(2), other(3)].into());
-        let texts = backfill::errors(&scene.db, &id, None, 10).await.unwrap();
-        let texts: Vec<_> = texts.iter().filter_map(|repo| repo.error.as_deref()).collect();
-        assert_eq!(texts, ["the PDS gave the same cursor again", "the PDS lists the same records again"]);
+        // The second list ends, although nothing can be concluded from it.
+        assert_eq!(scene.errors(&id).await, [other(0), other(2), other(3)].into());
+        let texts = scene.error_texts(&id).await;
+        let foreign = "30 records were left out, the first because it is listed, but is no record of this collection: \
+                       at://did:plc:someoneelsesomeoneelsesom/com.example.note/0149";
+        assert_eq!(texts, [foreign, "the PDS gave the same cursor again", "the PDS lists the same records again"]);
         let after = scene.index(NOTES).await;
         assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "nothing is removed");
         // What is true is stored: all but the first list have the new version of a record.
@@ -107,13 +108,15 @@ in_both_scenes! {
         let before = scene.index(NOTES).await;
         scene.network.faults(Site::Pds(0), |query| query.method.ends_with("listRecords").then_some(Fault::WrongCids));
         let (id, job) = scene.backfill().await;
-        assert_eq!((job.total_records, scene.repos(&id).await[0].status.as_str()), (Some(0), "completed"));
+        assert_eq!((job.total_records, scene.repos(&id).await[0].status.as_str()), (Some(0), "failed"));
+        let mismatch = "51 records were left out, the first because the record does not match its CID: at://";
+        assert_eq!(scene.error_texts(&id).await, [format!("{mismatch}{}/{NOTES}/new", account(0))]);
         assert_eq!(scene.index(NOTES).await, before, "neither stored nor removed");
         let page = scene.server.admin(Method::GET, "/admin/events?event_type=record.cid_mismatch&limit=100", None).await;
         let reported = page.body["events"].as_array().unwrap().len();
         assert!((1..=20).contains(&reported), "within bounds: {reported}");
         scene.network.repair();
-        scene.backfill().await;
+        scene.retry(&id).await;
         scene.assert_equal(NOTES).await;
     }
 }

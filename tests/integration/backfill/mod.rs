@@ -1,12 +1,19 @@
 //! Backfills against a network of stand-ins: after each, the index equals the network, or the job says what it could
 //! not read.
 
+mod cars;
 mod catch_up;
 mod crash;
+mod documents;
 mod faults;
 mod jobs;
+mod kills;
+mod left_out;
 mod lies;
+mod markers;
+mod plan;
 mod reconcile;
+mod slow;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -134,6 +141,12 @@ impl Scene {
         failed.into_iter().map(|repo| (repo.did, repo.error_kind.unwrap())).collect()
     }
 
+    /// The errors of a job's repos, in the order of their DIDs.
+    async fn error_texts(&self, id: &str) -> Vec<String> {
+        let failed = backfill::errors(&self.db, id, None, 1_000).await.unwrap();
+        failed.into_iter().map(|repo| repo.error.unwrap()).collect()
+    }
+
     /// A job of those that failed, run to its end.
     async fn retry(&self, id: &str) -> (String, JobRow) {
         let new = NewJob { id: Random::system().uuid(), collection: None, did: None, created_by: None };
@@ -145,6 +158,12 @@ impl Scene {
 
     /// The records of the index: their URIs and CIDs.
     async fn index(&self, collection: &str) -> BTreeMap<String, String> {
+        let rows = self.rows(collection).await.into_iter();
+        rows.map(|(uri, row)| (uri, row["cid"].as_str().unwrap_or_default().to_owned())).collect()
+    }
+
+    /// The records of the index by URI, as the admin API shows them.
+    async fn rows(&self, collection: &str) -> BTreeMap<String, Value> {
         let mut found = BTreeMap::new();
         let mut cursor = String::new();
         loop {
@@ -152,8 +171,7 @@ impl Scene {
             let page = self.server.admin(Method::GET, &path, None).await;
             assert_eq!(page.status, 200, "{}", page.text);
             for record in page.body["records"].as_array().unwrap() {
-                let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
-                found.insert(text("uri"), text("cid"));
+                found.insert(record["uri"].as_str().unwrap_or_default().to_owned(), record.clone());
             }
             match page.body["cursor"].as_str() {
                 Some(next) => cursor = format!("&cursor={next}"),

@@ -54,6 +54,26 @@ async fn domains() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_identity_of_the_instance() {
+    let Hosts { a, b, .. } = Hosts::start().await;
+    let served = async || b.request(Method::GET, "/.well-known/did.json", &[], None).await;
+    let before = served().await.body;
+    let body = json!({ "fragment_id": "#svc", "service_type": "Svc" });
+    done(&a, Method::POST, "/admin/service-entries", &body).await;
+    let has_service = async || served().await.body["service"][1]["id"] == "#svc";
+    soon("the service is known", NOTIFIED_WITHIN, has_service).await;
+    done(&a, Method::PUT, "/admin/service-identity", &json!({ "mode": "did_web" })).await;
+    let key = async |server: &Instance| {
+        let document = server.request(Method::GET, "/.well-known/did.json", &[], None).await.body;
+        document["verificationMethod"][0]["publicKeyMultibase"].clone()
+    };
+    assert_ne!(key(&a).await, before["verificationMethod"][0]["publicKeyMultibase"]);
+    soon("both have one key", NOTIFIED_WITHIN, async || key(&b).await == key(&a).await).await;
+    done(&a, Method::PUT, "/admin/service-identity", &json!({ "mode": "not_exposed" })).await;
+    soon("the document is gone", NOTIFIED_WITHIN, async || served().await.status == 404).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lexicons_scripts_and_variables() {
     let Hosts { a, b, .. } = Hosts::start().await;
     a.upload(query_lexicon(METHOD), None).await;

@@ -141,7 +141,7 @@ crate::in_both_worlds! {
         ] {
             let answer = server.xrpc(nsid).await;
             assert_eq!(answer.status, status, "{nsid}: {}", answer.text);
-            let expected = if status == 404 { "method not found" } else { "the method's authority can't be reached" };
+            let expected = if status == 404 { "method not found" } else { "the server that answers this method can't be reached" };
             assert_eq!(answer.error(), expected, "{nsid}");
         }
     }

@@ -3,6 +3,7 @@ mod forward;
 mod nested;
 mod procedure;
 mod scripted;
+mod proxying;
 mod service;
 mod shares;
 mod standard;

@@ -20,7 +20,13 @@ export async function startPds({ port, plcUrl, data, rotation }) {
   }
   const pds = await PDS.create(envToCfg(env), envToSecrets(env))
   await pds.start()
-  return { url: `http://localhost:${port}`, stop: () => pds.destroy() }
+  // The code that the PDS sent to an account's owner for a change of the DID document. There is no mail server.
+  const plcCode = async (did) => {
+    const { db } = pds.ctx.accountManager.db
+    const codes = db.selectFrom('email_token').select('token').where('did', '=', did).where('purpose', '=', 'plc_operation')
+    return (await codes.executeTakeFirstOrThrow()).token
+  }
+  return { url: `http://localhost:${port}`, plcCode, stop: () => pds.destroy() }
 }
 
 export async function createAccount({ pdsUrl, dns, name }) {

@@ -58,7 +58,10 @@ fn claims(change: Value) -> Value {
 }
 
 fn tokens() -> ServiceTokens {
-    ServiceTokens::new(DID.to_owned(), Clock::fixed(Timestamp(NOW * 1_000_000)))
+    ServiceTokens::new(
+        ServiceIdentity::new(Did::try_from(DID).unwrap()),
+        Clock::fixed(Timestamp(NOW * 1_000_000)),
+    )
 }
 
 async fn verify(
@@ -89,7 +92,7 @@ async fn valid_tokens_give_their_issuer() {
         let issuer = Issuer::new(algorithm);
         for change in [
             json!({}),
-            json!({ "aud": format!("{DID}#index") }),
+            json!({ "aud": format!("{DID}#bsky_appview") }),
             json!({ "exp": NOW + 1 }),
             json!({ "exp": NOW + 3600 }),
             json!({ "nbf": NOW }),

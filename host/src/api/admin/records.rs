@@ -1,5 +1,6 @@
 //! `/admin/records`: lists and deletes indexed records.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -16,6 +17,7 @@ use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::query::PageSize;
 use crate::records::{Query, page};
+use crate::store::labels::{self, ActiveLabel};
 use crate::store::records::{self, FullRecordRow};
 
 #[derive(Serialize)]
@@ -34,16 +36,42 @@ struct RecordView {
     cid: Option<String>,
     indexed_at: Timestamp,
     updated_at: Timestamp,
+    /// Whether the collection's lexicon accepts the record.
+    valid: bool,
+    /// Why it does not.
+    invalid_reason: Option<String>,
     record: Box<RawValue>,
-    /// Always empty until labelers are supported.
-    labels: [(); 0],
+    labels: Vec<LabelView>,
+}
+
+/// A label in force: one of a labeler, or one that the author put into the record.
+#[derive(Serialize)]
+struct LabelView {
+    src: String,
+    val: String,
+    /// Empty for a label of the author.
+    cts: String,
+}
+
+impl From<ActiveLabel> for LabelView {
+    fn from(label: ActiveLabel) -> Self {
+        let cts = label.cts.map(|cts| cts.to_string()).unwrap_or_default();
+        Self { src: label.src, val: label.val, cts }
+    }
 }
 
 impl RecordView {
-    fn new(full: FullRecordRow) -> Result<Self, serde_json::Error> {
-        let FullRecordRow { row, cid, updated_at, .. } = full;
+    /// `labels`: those of the page, by URI.
+    fn new(
+        full: FullRecordRow,
+        labels: &mut HashMap<String, Vec<ActiveLabel>>,
+    ) -> Result<Self, serde_json::Error> {
+        let FullRecordRow { row, cid, updated_at, invalid_reason, .. } = full;
+        let uri = row.uri();
+        let labels = labels.remove(&uri).unwrap_or_default();
         Ok(Self {
-            uri: row.uri(),
+            labels: labels.into_iter().map(LabelView::from).collect(),
+            uri,
             record: serde_json::from_slice(&row.record)?,
             cid: cid.map(|cid| cid.to_string()),
             did: row.did,
@@ -51,7 +79,8 @@ impl RecordView {
             rkey: row.rkey,
             indexed_at: row.indexed_at,
             updated_at,
-            labels: [],
+            valid: invalid_reason.is_none(),
+            invalid_reason,
         })
     }
 }
@@ -64,10 +93,13 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     let query = Query {
         limit: paging::limit(&request, PageSize::RECORDS)?,
         cursor: request.query("cursor"),
+        valid: paging::valid(request.query("valid").as_deref())?,
         ..Query::of(collection)
     };
     let page = page::read_full(&app.db, &query).await?;
-    let records = page.rows.into_iter().map(RecordView::new);
+    let uris: Vec<String> = page.rows.iter().map(|full| full.row.uri()).collect();
+    let mut labels = labels::active(&app.db, &uris, app.clock.now()).await?;
+    let records = page.rows.into_iter().map(|full| RecordView::new(full, &mut labels));
     let answer =
         Answer { records: records.collect::<Result<_, _>>().map_err(Error::internal)?, cursor: page.cursor };
     Ok(response::json(StatusCode::OK, &answer))

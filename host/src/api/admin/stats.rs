@@ -16,21 +16,30 @@ use crate::store::records;
 #[derive(Serialize)]
 struct GetAnswer {
     total_records: u64,
-    collections: Vec<Collection>,
+    collections: Vec<CollectionView>,
 }
 
 #[derive(Serialize)]
-struct Collection {
+struct CollectionView {
     collection: String,
     count: u64,
+    /// Records that their lexicon rejects.
+    invalid: u64,
 }
 
 /// `GET /admin/stats`: how many records the index holds, by collection.
 pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let counts = records::collection_counts(&app.db).await?;
     let answer = GetAnswer {
-        total_records: counts.iter().map(|(_, count)| count).sum(),
-        collections: counts.into_iter().map(|(collection, count)| Collection { collection, count }).collect(),
+        total_records: counts.iter().map(|counted| counted.records).sum(),
+        collections: counts
+            .into_iter()
+            .map(|counted| CollectionView {
+                collection: counted.collection,
+                count: counted.records,
+                invalid: counted.invalid,
+            })
+            .collect(),
     };
     Ok(response::json(StatusCode::OK, &answer))
 }

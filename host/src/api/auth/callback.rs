@@ -8,8 +8,10 @@ use http::header::SET_COOKIE;
 use super::session::store_session;
 use super::{linked_repo, redirect};
 use crate::app::App;
+use crate::atproto::Did;
 use crate::http::{Error, Request, Response};
-use crate::oauth::{AuthorizationError, Callback, FlowGoal};
+use crate::oauth::{AuthorizationError, Callback, FlowGoal, own};
+use crate::store::service_identity;
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let param = |name: &str| request.query(name);
@@ -53,18 +55,30 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         tracing::info!(did = %completed.did, "a login was completed in another browser than it began in");
         return Ok(to_login("expired"));
     }
-    if !app.access.users.may_log_in(&app.access, &completed.did).await? {
+    let is_attached = app.service_identity.attached_account().as_ref() == Some(&completed.did);
+    let returns_to = if is_attached { interrupted(&app, &request, &completed.did).await? } else { None };
+    if returns_to.is_none() && !app.access.users.may_log_in(&app.access, &completed.did).await? {
         return Ok(to_login("not_authorized"));
     }
     let session = store_session(&app, &completed).await?;
-    let now = app.clock.now();
-    let cookie = app.access.web_sessions.create(&app.random, &completed.did, &session, now).await?;
+    if is_attached && completed.tokens.scope.split(' ').any(|scope| scope == own::IDENTITY_SCOPE) {
+        service_identity::set_session(&app.db, completed.did.as_str(), &session).await?;
+    }
+    let (now, sessions) = (app.clock.now(), &app.access.web_sessions);
+    let cookie = sessions.create(&app.random, &completed.did, &session, returns_to.as_deref(), now).await?;
     for surplus in app.access.web_sessions.surplus(&completed.did).await? {
         app.sessions.vault.end(&surplus).await?;
     }
     let mut answer = redirect(&return_to);
     answer.headers_mut().append(SET_COOKIE, cookie);
     Ok(answer)
+}
+
+/// The session of the user whose browser logs in with the attached account: the browser returns to it.
+async fn interrupted(app: &App, request: &Request, attached: &Did) -> Result<Option<String>, Error> {
+    let now = app.clock.now();
+    let user = app.access.web_sessions.user(request.method(), request.headers(), now).await?;
+    Ok(user.and_then(|user| if user.did == *attached { user.returns_to } else { Some(user.id) }))
 }
 
 fn to_login(error: &str) -> Response {

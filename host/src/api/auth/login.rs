@@ -26,10 +26,11 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         ));
     }
     let scope = with_single_spaces(&request.query("scope").unwrap_or_else(|| "atproto".to_owned()));
-    check_scope(&scope)?;
     let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
     check_return(&app.access.origins, &return_to)?;
+    check_scope(&scope, true)?;
     let did = app.outbound.resolver.account(&named).await.map_err(account_error)?;
+    check_scope(&scope, app.service_identity.attached_account().as_ref() == Some(&did))?;
     let origin = app.access.origins.of_host(request.headers());
     let (cookie, browser) = app.access.web_sessions.login_cookie(&app.random);
     // A loopback client is redirected back to 127.0.0.1, where a cookie for localhost is not sent.
@@ -43,9 +44,11 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     Ok(answer)
 }
 
-fn check_scope(scope: &str) -> Result<(), Error> {
+/// Checks the scope of a login, `attached`: with the attached account, which may also change its DID document.
+fn check_scope(scope: &str, attached: bool) -> Result<(), Error> {
     let parsed = |text: &str| text.parse::<Scopes>().map_err(|error| Error::bad_request(error.to_string()));
-    let (requested, allowed) = (parsed(scope)?, parsed(own::SCOPES)?);
+    let more = if attached { own::IDENTITY_SCOPE } else { "" };
+    let (requested, allowed) = (parsed(scope)?, parsed(format!("{} {more}", own::SCOPES).trim())?);
     if !requested.contains(&Scope::Atproto) || !allowed.covers(&requested) {
         return Err(Error::bad_request(format!(
             "scope must have atproto, and nothing beyond {}",
@@ -113,9 +116,14 @@ mod tests {
 
     #[test]
     fn a_login_requests_only_scopes_that_the_instance_declares() {
-        assert!(check_scope("atproto").is_ok() && check_scope("atproto transition:generic").is_ok());
         assert!(
-            check_scope("transition:generic").is_err() && check_scope("atproto transition:email").is_err()
+            check_scope("atproto", false).is_ok() && check_scope("atproto transition:generic", false).is_ok()
         );
+        assert!(
+            check_scope("transition:generic", false).is_err()
+                && check_scope("atproto transition:email", true).is_err()
+        );
+        assert!(check_scope("atproto identity:*", true).is_ok());
+        assert!(check_scope("atproto identity:*", false).is_err());
     }
 }

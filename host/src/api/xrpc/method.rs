@@ -9,7 +9,9 @@ use crate::app::App;
 use crate::atproto::Nsid;
 use crate::http::{Error, Request, Response, response};
 use crate::methods;
-use crate::xrpc::{Answer, Call, Caller, Origin, Verb};
+use crate::xrpc::{
+    ACCEPT_LABELERS, Answer, CONTENT_LABELERS, Call, CallHeaders, Caller, Origin, PROXY, ServiceRef, Verb,
+};
 
 const NOSNIFF: (HeaderName, HeaderValue) = (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 /// A page of another server that a browser opens from our origin runs no script and belongs to no origin.
@@ -27,16 +29,43 @@ pub async fn procedure(app: Arc<App>, caller: Caller, request: Request) -> Resul
 /// `GET /xrpc/app.bsky.actor.getProfile`
 pub async fn get_profile(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
     let nsid = Nsid::try_from("app.bsky.actor.getProfile").map_err(Error::internal)?;
-    let call = Call { verb: Verb::Query, nsid, params: params(&request), input: None, caller };
+    let headers = headers(&app, &request)?;
+    let call = Call { verb: Verb::Query, nsid, params: params(&request), input: None, caller, headers };
+    if call.headers.service.is_some() {
+        return Ok(rendered(methods::answer(&app, &call).await?));
+    }
     Ok(rendered(methods::get_profile::answer(&app, &call).await?))
 }
 
 async fn call(app: &Arc<App>, verb: Verb, caller: Caller, request: &Request) -> Result<Response, Error> {
     let nsid = Nsid::try_from(request.param("nsid")).map_err(|_| Error::not_found("method not found"))?;
     let has_input = verb == Verb::Procedure && !request.body.is_empty();
-    let call =
-        Call { verb, nsid, params: params(request), input: has_input.then(|| request.body.clone()), caller };
+    let input = has_input.then(|| request.body.clone());
+    let call = Call { verb, nsid, params: params(request), input, caller, headers: headers(app, request)? };
     Ok(rendered(methods::answer(app, &call).await?))
+}
+
+/// The headers for the server that answers the call. A service of this server's own answers here.
+fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
+    let accept_labelers = request.headers().get(ACCEPT_LABELERS).cloned();
+    let Some(named) = request.headers().get(PROXY) else {
+        return Ok(CallHeaders { service: None, accept_labelers });
+    };
+    let service = named.to_str().ok().and_then(ServiceRef::parse).ok_or_else(|| {
+        Error::bad_request(
+            "atproto-proxy must be a DID with the fragment of a service, like did:web:api.example#svc",
+        )
+    })?;
+    if service.did != app.service_identity.did() {
+        return Ok(CallHeaders { service: Some(service), accept_labelers });
+    }
+    if !app.service_identity.has_service(service.did.as_str(), &service.fragment) {
+        return Err(Error::bad_request(format!(
+            "atproto-proxy: this server has no service {}",
+            service.fragment
+        )));
+    }
+    Ok(CallHeaders { service: None, accept_labelers })
 }
 
 /// Names and values in order, decoded; a key without `=` has an empty value. The client's key is not among them.
@@ -50,10 +79,13 @@ fn params(request: &Request) -> Vec<(String, String)> {
 
 pub(super) fn rendered(answer: Answer) -> Response {
     let Answer { status, body, origin } = answer;
-    let Origin::Forwarded { content_type } = origin else { return response::json_bytes(status, body) };
+    let Origin::Forwarded { content_type, content_labelers } = origin else {
+        return response::json_bytes(status, body);
+    };
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().extend([(CONTENT_TYPE, content_type.unwrap_or(response::JSON)), NOSNIFF, SANDBOX]);
+    response.headers_mut().extend(content_labelers.map(|labelers| (CONTENT_LABELERS, labelers)));
     response
 }
 

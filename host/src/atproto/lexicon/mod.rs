@@ -4,8 +4,10 @@
 //! type, a required field that does not exist) and accepts what it does not know: other fields, definition types and
 //! string formats of later protocol versions.
 
+mod accept;
 mod arrays;
 mod check;
+mod evolution;
 mod node;
 mod schemas;
 #[cfg(test)]
@@ -13,6 +15,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
+pub use self::evolution::breaking_change;
 use self::node::Node;
 pub use self::schemas::{SchemaErrors, Schemas};
 use super::{Nsid, RecordKey};

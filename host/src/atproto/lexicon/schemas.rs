@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use shrike::lexicon::{Catalog, ValidationError, ValidationErrorKind, validate_record};
 
-use super::arrays;
+use super::{accept, arrays};
 
 /// The errors that are reported at once: enough to repair a form, few enough to read.
 const MAX_ERRORS: usize = 10;
@@ -31,6 +31,21 @@ impl Schemas {
             }
         }
         Self(catalog)
+    }
+
+    /// As [`Self::check`], for the text of a record and its canonical DAG-CBOR, of which only the latter is read unless the
+    /// record looks invalid.
+    ///
+    /// # Errors
+    /// The first errors, at most 10.
+    pub fn validate(&self, collection: &str, text: &[u8], cbor: &[u8]) -> Result<(), SchemaErrors> {
+        if accept::accepts(&self.0, collection, cbor) {
+            return Ok(());
+        }
+        match serde_json::from_slice(text) {
+            Ok(record) => self.check(collection, &record),
+            Err(error) => Err(SchemaErrors(vec![error.to_string()])),
+        }
     }
 
     /// Validates a record against its collection's lexicon. Values whose lexicon is missing here count as valid.

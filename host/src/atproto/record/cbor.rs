@@ -45,3 +45,87 @@ pub(super) fn head(out: &mut Vec<u8>, major: u8, n: u64) {
         }
     }
 }
+
+/// One item; the members of an array or a map follow as items of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::atproto) enum Item<'a> {
+    Integer(i64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+    Link,
+    Array(u64),
+    /// Keys and values, alternating.
+    Map(u64),
+    Boolean(bool),
+    Null,
+}
+
+/// Reads what the encoder wrote.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::atproto) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(in crate::atproto) fn new(cbor: &'a [u8]) -> Self {
+        Self(cbor)
+    }
+
+    /// `None` at the end, and for an item that the data model does not have.
+    pub(in crate::atproto) fn next(&mut self) -> Option<Item<'a>> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        match first {
+            0xf4 => return Some(Item::Boolean(false)),
+            0xf5 => return Some(Item::Boolean(true)),
+            0xf6 => return Some(Item::Null),
+            _ => {}
+        }
+        let n = self.argument(first & 0x1f)?;
+        match first & 0xe0 {
+            MAJOR_UNSIGNED => i64::try_from(n).ok().map(Item::Integer),
+            MAJOR_NEGATIVE => i64::try_from(n).ok().map(|n| Item::Integer(-1 - n)),
+            MAJOR_BYTES => self.take(n).map(Item::Bytes),
+            MAJOR_TEXT => std::str::from_utf8(self.take(n)?).ok().map(Item::Text),
+            MAJOR_ARRAY => Some(Item::Array(n)),
+            MAJOR_MAP => Some(Item::Map(n)),
+            _ => matches!(self.next()?, Item::Bytes(_)).then_some(Item::Link),
+        }
+    }
+
+    /// The next item, which stays the next one.
+    pub(in crate::atproto) fn peek(mut self) -> Option<Item<'a>> {
+        self.next()
+    }
+
+    /// Passes over an item with all its members.
+    pub(in crate::atproto) fn skip(&mut self) -> Option<()> {
+        let mut left: u64 = 1;
+        while left > 0 {
+            left -= 1;
+            left += match self.next()? {
+                Item::Array(n) => n,
+                Item::Map(n) => n.checked_mul(2)?,
+                _ => 0,
+            };
+        }
+        Some(())
+    }
+
+    fn argument(&mut self, short: u8) -> Option<u64> {
+        let size = match short {
+            0..24 => return Some(u64::from(short)),
+            24 => 1,
+            25 => 2,
+            26 => 4,
+            27 => 8,
+            _ => return None,
+        };
+        let bytes = self.take(size)?;
+        Some(bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
+    }
+
+    fn take(&mut self, n: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(usize::try_from(n).ok()?)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}

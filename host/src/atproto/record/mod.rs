@@ -1,7 +1,7 @@
 //! Inspects the JSON text of a record in one pass: checks that it is a record, computes its CID, and collects its
 //! references to other records.
 
-mod cbor;
+pub(super) mod cbor;
 mod encode;
 #[cfg(test)]
 mod tests;
@@ -69,6 +69,14 @@ pub enum InvalidRecord {
 /// # Errors
 /// When the text is not one JSON object, or is too large or too deep.
 pub fn inspect(json: &[u8]) -> Result<Inspection, InvalidRecord> {
+    inspect_encoded(json).map(|(inspection, _)| inspection)
+}
+
+/// As [`inspect`], with the canonical DAG-CBOR of the record; meaningless if it has no CID.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_encoded(json: &[u8]) -> Result<(Inspection, Vec<u8>), InvalidRecord> {
     if json.len() > MAX_RECORD_BYTES {
         return Err(InvalidRecord::TooLarge);
     }
@@ -83,7 +91,7 @@ pub fn inspect(json: &[u8]) -> Result<Inspection, InvalidRecord> {
         None => Ok(Cid::compute(Codec::Drisl, &encoded.cbor)),
         Some(why) => Err(why),
     };
-    Ok(Inspection { cid, refs })
+    Ok((Inspection { cid, refs }, encoded.cbor))
 }
 
 /// The canonical DAG-CBOR of a record's JSON text. The outer error is what [`inspect`] returns for the same text.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::failure::Failure;
 use super::super::listing::{Listing, PageEnd, Proof};
 use super::super::lookup::moved;
+use super::super::meter::Meter;
 use super::super::request::{OwnRecords, PageRecord, RecordPage, Server};
 use super::report::{Difference, Kind, Seen};
 use crate::atproto::{Did, Nsid, RecordKey, Tid};
@@ -27,6 +28,7 @@ pub(super) struct Comparer {
     pub(super) resolver: Resolver,
     pub(super) collections: Arc<[Nsid]>,
     pub(super) checker: RecordChecker,
+    pub(super) meter: Meter,
 }
 
 /// Why a repo was not compared.
@@ -52,7 +54,7 @@ impl From<StoreError> for Break {
 impl Comparer {
     /// Compares a repo at its PDS.
     pub(super) async fn compare(&self, endpoint: &str, did: &Did) -> Result<Seen, Break> {
-        let server = Server { net: &self.net, clock: &self.clock, origin: endpoint };
+        let server = Server { net: &self.net, clock: &self.clock, origin: endpoint, meter: &self.meter };
         let known = backfill::account_status(&self.db, did).await?;
         let rev = match server.latest_rev(did).await {
             Ok(rev) => rev,
@@ -120,7 +122,7 @@ impl Comparer {
         differences: &mut Vec<Difference>,
     ) -> Result<u64, Break> {
         let collection = listing.collection.clone();
-        let OwnRecords { cursor, keys, records, is_clean, listed } = page.of(did, &collection);
+        let OwnRecords { cursor, keys, records, is_clean, listed, .. } = page.of(did, &collection);
         let range = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => range,
             Proof::Nothing => {
@@ -178,7 +180,7 @@ impl Comparer {
             record: record.value,
             action: RecordAction::Create,
         };
-        self.checker.accept(candidate).is_some()
+        self.checker.accept(candidate).is_ok()
     }
 }
 

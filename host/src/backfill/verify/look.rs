@@ -179,7 +179,7 @@ fn retry(
 
 async fn look_up(comparer: Arc<Comparer>, task: Task<Unit>) -> Ended {
     let (ticket, unit) = task.into_parts();
-    match pds_of(&comparer.resolver, &unit.did, unit.lookups.is_retry()).await {
+    match pds_of(&comparer.resolver, &unit.did, false).await {
         Err(failure) if failure.status.is_some() => {
             let seen = comparer.unavailable(&unit.did, failure).await;
             Ended::Gone(ticket, unit, seen)

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::meter::Meter;
 use super::outcome::RunError;
 use crate::atproto::{Did, Nsid};
 use crate::clock::Clock;
@@ -91,7 +92,7 @@ impl Verifier {
             Some(did) => vec![did.clone()],
             None => self.select(scope, &mut report).await?,
         };
-        let checker = RecordChecker::new(Arc::new(Silent), self.clock.clone());
+        let checker = RecordChecker::new(Arc::new(Silent), Arc::default(), self.clock.clone());
         let comparer = Arc::new(Comparer {
             db: self.db.clone(),
             net: self.net.clone(),
@@ -99,6 +100,7 @@ impl Verifier {
             resolver: self.resolver.clone(),
             collections: Arc::clone(&scope.collections),
             checker,
+            meter: Meter::default(),
         });
         let mut units: Vec<Unit> = dids.into_iter().map(Unit::new).collect();
         for look in 1..=MAX_LOOKS {

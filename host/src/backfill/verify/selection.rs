@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use tokio_util::sync::CancellationToken;
 
 use super::super::discovery::repo_page;
+use super::super::meter::Meter;
 use super::super::outcome::RunError;
 use super::super::request::Server;
 use super::{Verifier, VerifyError};
@@ -80,7 +81,8 @@ impl Selection {
         stop: &CancellationToken,
     ) -> Result<Option<String>, RunError> {
         let Verifier { net, clock, relay_url, .. } = verifier;
-        let relay = Server { net: &net.trusted(), clock, origin: relay_url };
+        let meter = Meter::default();
+        let relay = Server { net: &net.trusted(), clock, origin: relay_url, meter: &meter };
         let mut cursor: Option<String> = None;
         let mut cursors = HashSet::new();
         loop {

@@ -1,5 +1,6 @@
 //! `belvedere backfill`: starts a backfill on a running server, and shows its progress.
 
+mod plan;
 mod progress;
 mod watch;
 
@@ -20,6 +21,9 @@ pub(super) struct Command {
     /// The account whose repo to read, as a DID or a handle [default: every repo that the relay lists]
     #[arg(long, value_name = "DID")]
     did: Option<String>,
+    /// Show what the backfill is expected to cost, and start nothing
+    #[arg(long, conflicts_with = "watch")]
+    plan: bool,
     /// Show the progress until the backfill has ended; without it the command returns at once
     #[arg(long)]
     watch: bool,
@@ -34,6 +38,9 @@ struct Created {
 
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
     let remote = Remote::new(&command.server, "backfill:create and backfill:read", config)?;
+    if command.plan {
+        return plan::show(&remote, command.collection.as_deref(), command.did.as_deref()).await;
+    }
     let body = json!({ "collection": command.collection, "did": command.did });
     let Created { id } = remote.post("/admin/backfill", body).await?;
     // Only the id goes to standard output, so that a shell script can capture it.

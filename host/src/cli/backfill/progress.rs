@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::super::display::{bar, grouped};
+
 /// Time over which rates are measured: long enough to be steady, short enough to follow a change.
 const RATE_WINDOW: Duration = Duration::from_secs(15);
-/// Characters of the bar.
-const BAR_WIDTH: u64 = 24;
 
 /// A job, as the server shows it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -109,8 +109,6 @@ struct Rates {
 fn fetching(job: &Job, rates: Rates) -> String {
     let (total, processed) = (job.total_repos.unwrap_or_default(), job.processed_repos.unwrap_or_default());
     let processed = processed.min(total);
-    let share = |of: u64| processed.saturating_mul(of).checked_div(total).unwrap_or_default();
-    let full = share(BAR_WIDTH);
     let left = if rates.processed > 0.0 {
         let seconds = (total - processed) as f64 / rates.processed;
         format!("{} left", spoken(Duration::from_secs_f64(seconds.min(MAX_SECONDS_LEFT))))
@@ -118,10 +116,8 @@ fn fetching(job: &Job, rates: Rates) -> String {
         "time left unknown".to_owned()
     };
     format!(
-        "[{}{}] {}%  {}/{} repos  {} records  {} repos/s  {} records/s  {left}",
-        "#".repeat(full as usize),
-        "-".repeat((BAR_WIDTH - full) as usize),
-        share(100),
+        "{}  {}/{} repos  {} records  {} repos/s  {} records/s  {left}",
+        bar(processed, total),
         grouped(processed),
         grouped(total),
         grouped(job.total_records.unwrap_or_default()),
@@ -146,19 +142,6 @@ fn spoken(time: Duration) -> String {
         (0, m, s) => format!("{m}m {s:02}s"),
         (h, m, _) => format!("{h}h {m:02}m"),
     }
-}
-
-/// Digits in groups of three.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -224,12 +207,9 @@ mod tests {
     }
 
     #[test]
-    fn times_and_numbers_are_short() {
+    fn times_and_rates_are_short() {
         for (seconds, text) in [(7, "7s"), (125, "2m 05s"), (3_720, "1h 02m")] {
             assert_eq!(spoken(Duration::from_secs(seconds)), text);
-        }
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), text);
         }
         assert_eq!(per_second(0.04), "0.0");
         assert_eq!(per_second(9.96), "10");

@@ -2,7 +2,6 @@
 //! change of the host that runs the job.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,14 +9,13 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::super::display::{Display, grouped};
 use super::super::remote::Remote;
 use super::super::{FAILED, print_error, print_stderr};
-use super::progress::{Job, Progress, grouped};
+use super::progress::{Job, Progress};
 
 /// Time between two looks at the job.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Without a terminal each look that shows a change is a line in a log, so there are fewer of them.
-const PLAIN_PERIOD: Duration = Duration::from_secs(10);
 /// Looks in a row that may fail: a server restarts within this many periods.
 const MAX_FAILURES: u32 = 60;
 
@@ -33,7 +31,8 @@ pub(super) async fn until_end(remote: &Remote, id: &str) -> anyhow::Result<ExitC
                 if job.has_ended() {
                     break job;
                 }
-                display.show(&progress.line(&job, before, started.elapsed()), &job);
+                let state = (job.status.clone(), job.stage.clone());
+                display.show(&progress.line(&job, before, started.elapsed()), state);
             }
             Err(error) if failures == MAX_FAILURES => {
                 display.end();
@@ -88,39 +87,4 @@ async fn summarize(remote: &Remote, job: &Job, took: Duration) -> anyhow::Result
         bail!("{error}");
     }
     Ok(if job.status == "completed" { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
-}
-
-/// Shows one line: replaced in place on a terminal, otherwise printed from time to time and when the state changes.
-struct Display {
-    is_terminal: bool,
-    next: Instant,
-    state: (String, String),
-}
-
-impl Display {
-    fn new(now: Instant) -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), next: now, state: Default::default() }
-    }
-
-    fn show(&mut self, line: &str, job: &Job) {
-        if self.is_terminal {
-            // Carriage return, and the control sequence that erases to the end of the line.
-            let mut stderr = std::io::stderr();
-            let _ = write!(stderr, "\r{line}\x1b[K").and_then(|()| stderr.flush());
-            return;
-        }
-        let state = (job.status.clone(), job.stage.clone());
-        if state != self.state || Instant::now() >= self.next {
-            print_stderr(&line);
-            self.state = state;
-            self.next = Instant::now() + PLAIN_PERIOD;
-        }
-    }
-
-    /// Erases the line on a terminal: the summary replaces it.
-    fn end(&self) {
-        if self.is_terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
 }

@@ -13,7 +13,8 @@ pub struct InvalidAddress {
     reason: &'static str,
 }
 
-/// The endpoint of a configured address: scheme `ws` or `wss`, path `…/subscribe`, and the configured query.
+/// The endpoint of a configured address: scheme `ws` or `wss`, the configured query, and the path `…/subscribe` unless it
+/// is that of `network.bsky.jetstream.subscribeEvents`.
 ///
 /// # Errors
 /// When the text is not a URL with a host and one of the schemes ws, wss, http, https.
@@ -32,7 +33,7 @@ pub fn endpoint(configured: &str) -> Result<Url, InvalidAddress> {
         return Err(invalid("the host is missing"));
     }
     let path = url.path().trim_end_matches('/');
-    if !path.ends_with("/subscribe") {
+    if !path.ends_with("/subscribe") && !is_second_protocol(&url) {
         let path = format!("{path}/subscribe");
         url.set_path(&path);
     }
@@ -40,17 +41,25 @@ pub fn endpoint(configured: &str) -> Result<Url, InvalidAddress> {
     Ok(url)
 }
 
+/// Whether the endpoint is one of `subscribeEvents`, whose parameters have other names.
+fn is_second_protocol(endpoint: &Url) -> bool {
+    endpoint.path().trim_end_matches('/').ends_with("/xrpc/network.bsky.jetstream.subscribeEvents")
+}
+
 /// The endpoint with the subscription's query parameters.
 pub(super) fn subscription(endpoint: &Url, wanted: &Wanted, cursor: Option<i64>, compress: bool) -> Url {
     let mut url = endpoint.clone();
+    let is_second = is_second_protocol(endpoint);
+    let name = if is_second { "collections" } else { "wantedCollections" };
     {
         let mut query = url.query_pairs_mut();
         for filter in wanted.filters() {
-            query.append_pair("wantedCollections", filter);
+            query.append_pair(name, filter);
         }
         // Without this, a frame above our limit would end the connection, and again after each reconnect.
         query.append_pair("maxMessageSizeBytes", &MAX_MESSAGE_BYTES.to_string());
-        if compress {
+        // The dictionary is that of the first protocol.
+        if compress && !is_second {
             query.append_pair("compress", "true");
         }
         if let Some(cursor) = cursor {
@@ -62,7 +71,10 @@ pub(super) fn subscription(endpoint: &Url, wanted: &Wanted, cursor: Option<i64>,
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use crate::atproto::Nsid;
+    use crate::lexicons::Followed;
 
     use super::*;
 
@@ -74,6 +86,7 @@ mod tests {
             ("ws://h/subscribe", "ws://h/subscribe"),
             ("wss://h/jetstream/subscribe/?key=1", "wss://h/jetstream/subscribe/?key=1"),
             ("https://h/jetstream#x", "wss://h/jetstream/subscribe"),
+            (SECOND, SECOND),
             (" http://h:80 ", "ws://h/subscribe"),
         ] {
             assert_eq!(endpoint(configured).unwrap().as_str(), expected);
@@ -83,10 +96,21 @@ mod tests {
         }
     }
 
+    const SECOND: &str = "wss://h/xrpc/network.bsky.jetstream.subscribeEvents";
+
+    #[test]
+    fn the_second_protocol_has_other_parameters() {
+        let collections = [Nsid::try_from("app.example.note").unwrap()].into();
+        let wanted = Wanted::plan(&Followed { collections, published_lexicons: true }).unwrap();
+        let url = subscription(&endpoint(SECOND).unwrap(), &wanted, Some(17), true);
+        let query = "collections=app.example.note&collections=com.atproto.lexicon.schema&maxMessageSizeBytes=16777216";
+        assert_eq!(url.as_str(), format!("{SECOND}?{query}&cursor=17"));
+    }
+
     #[test]
     fn filters_are_repeated_and_the_cursor_comes_last() {
-        let tracked = [Nsid::try_from("app.example.note").unwrap()];
-        let wanted = Wanted::plan(&tracked).unwrap();
+        let tracked: Arc<[Nsid]> = [Nsid::try_from("app.example.note").unwrap()].into();
+        let wanted = Wanted::plan(&tracked.into()).unwrap();
         let url = subscription(&endpoint("ws://h?key=1").unwrap(), &wanted, Some(17), true);
         assert_eq!(
             url.as_str(),

@@ -1,12 +1,9 @@
 //! The Jetstream client: keeps one subscription open, on one of several servers.
 
 pub(super) mod address;
-mod backoff;
-mod connect;
 mod inflate;
 mod servers;
 mod session;
-mod skip;
 mod wanted;
 
 #[cfg(test)]
@@ -20,36 +17,38 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::atproto::Nsid;
+use crate::backoff::Backoff;
 use crate::clock::{Clock, Timestamp};
+use crate::lexicons::Followed;
 use crate::random::Random;
 use crate::store::gaps::{Gap, GapReason};
+use crate::websocket::{ChunkLimits, Connect, Connection, KeepAlive, Skip};
 
 use super::gaps::{self, Expected};
-use super::intake::Intake;
+use super::intake::{CHUNK_BYTES, CHUNK_FRAMES, Intake};
 use super::notice::{Notice, Observer};
 use super::settings::{StreamConfig, Timing};
 use super::status::LiveStatus;
 
-pub(super) use backoff::Backoff;
-pub(super) use connect::{Connect, Network};
 pub(super) use inflate::Inflate;
 
 use servers::Servers;
 use session::{End, Session};
-use skip::Skip;
 use wanted::Wanted;
 
 /// Largest message accepted, in bytes. A record has at most 1 MiB; its frame stays well below this limit even as JSON
 /// with every character escaped.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
+/// How far a message that ends every connection is skipped first. The longest step is about four and a half hours.
+const SKIP_US: i64 = 1_000_000;
+
 pub(super) struct Stream<C> {
     connect: C,
     servers: Servers,
     inflate: Option<Inflate>,
     timing: Timing,
-    tracked: watch::Receiver<Arc<[Nsid]>>,
+    tracked: watch::Receiver<Followed>,
     intake: Intake,
     /// Time of the last event that entered the pipeline. Ahead of the committed cursor by what is queued.
     cursor: Option<i64>,
@@ -68,7 +67,7 @@ pub(super) struct Stream<C> {
 
 /// Handles to the rest of the server that [`Stream`] needs.
 pub(super) struct Context {
-    pub tracked: watch::Receiver<Arc<[Nsid]>>,
+    pub tracked: watch::Receiver<Followed>,
     pub live_status: Arc<LiveStatus>,
     pub observer: Arc<dyn Observer>,
     pub clock: Clock,
@@ -117,7 +116,7 @@ impl<C: Connect> Stream<C> {
     /// Runs until shutdown, then waits until the shards have finished.
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::new(self.timing.backoff_floor, self.timing.backoff_cap);
-        let mut skip = Skip::default();
+        let mut skip = Skip::new(SKIP_US, "belvedere_stream_skips_total");
         while !self.shutdown.is_cancelled() {
             let plan = Wanted::plan(&self.tracked.borrow_and_update());
             let Some(wanted) = plan else {
@@ -148,7 +147,7 @@ impl<C: Connect> Stream<C> {
             }
             self.live_status.disconnected();
             let reached = self.cursor;
-            self.cursor = skip.after(&end, before, reached);
+            self.cursor = skip.after(end.lost(), before, reached);
             if let Some((from, to)) = reached.zip(self.cursor).filter(|(from, to)| from < to) {
                 let (from, to) = (Timestamp(from), Timestamp(to));
                 self.found_gap(Gap { reason: GapReason::MessageSkipped, from, to }).await;
@@ -237,8 +236,10 @@ impl<C: Connect> Stream<C> {
             is_own_time: self.cursor_is_own_time,
         }));
 
+        let keep_alive = KeepAlive { ping_after: self.timing.ping_after, silence: self.timing.silence };
+        let limits = ChunkLimits { frames: CHUNK_FRAMES, bytes: CHUNK_BYTES };
         let session = Session {
-            socket,
+            connection: Connection::new(socket, keep_alive, limits),
             intake: &mut self.intake,
             inflate: self.inflate.as_mut(),
             tracked: &mut self.tracked,

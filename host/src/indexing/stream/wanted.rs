@@ -3,13 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::atproto::Nsid;
+use crate::lexicons::{Followed, PUBLISHED_LEXICONS};
 
 /// Jetstream's limit on `wantedCollections`.
 const MAX_FILTERS: usize = 100;
-
-/// Always subscribed to: lexicons published on the network are records of this collection.
-const LEXICON_SCHEMA: &str = "com.atproto.lexicon.schema";
 
 /// A wildcard keeps at least this many segments: `app.example.*`, not `app.*`, which would match nearly everything.
 const MIN_SEGMENTS: usize = 2;
@@ -19,13 +16,15 @@ const MIN_SEGMENTS: usize = 2;
 pub(super) struct Wanted(Vec<String>);
 
 impl Wanted {
-    /// `None` when nothing is tracked, so that no connection is needed.
-    pub(super) fn plan(tracked: &[Nsid]) -> Option<Self> {
-        if tracked.is_empty() {
+    /// `None` when nothing is followed, so that no connection is needed. Published lexicons are always included: then
+    /// adding the first lexicon of the network does not interrupt the stream.
+    pub(super) fn plan(followed: &Followed) -> Option<Self> {
+        if followed.is_nothing() {
             return None;
         }
-        let mut filters: BTreeSet<String> = tracked.iter().map(|nsid| nsid.as_str().to_owned()).collect();
-        filters.insert(LEXICON_SCHEMA.to_owned());
+        let mut filters: BTreeSet<String> =
+            followed.collections.iter().map(|nsid| nsid.as_str().to_owned()).collect();
+        filters.insert(PUBLISHED_LEXICONS.to_owned());
         while filters.len() > MAX_FILTERS {
             if !fold(&mut filters) {
                 filters.clear();
@@ -70,10 +69,14 @@ fn parent(filter: &str) -> Option<&str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use std::sync::Arc;
 
-    fn nsids(names: impl IntoIterator<Item = String>) -> Vec<Nsid> {
-        names.into_iter().map(|n| Nsid::try_from(n.as_str()).unwrap()).collect()
+    use super::*;
+    use crate::atproto::Nsid;
+
+    fn nsids(names: impl IntoIterator<Item = String>) -> Followed {
+        let nsids: Arc<[Nsid]> = names.into_iter().map(|n| Nsid::try_from(n.as_str()).unwrap()).collect();
+        nsids.into()
     }
 
     fn covers(wanted: &Wanted, name: &str) -> bool {
@@ -83,10 +86,12 @@ mod tests {
 
     #[test]
     fn up_to_a_hundred_are_named_and_the_lexicon_schema_always() {
-        assert_eq!(Wanted::plan(&[]), None);
+        assert_eq!(Wanted::plan(&Followed::default()), None);
+        let only_lexicons = Followed { published_lexicons: true, ..Followed::default() };
+        assert_eq!(Wanted::plan(&only_lexicons).unwrap().filters(), [PUBLISHED_LEXICONS]);
         let wanted = Wanted::plan(&nsids((0..99).map(|i| format!("app.example.c{i}")))).unwrap();
         assert_eq!(wanted.0.len(), 100);
-        assert!(wanted.0.iter().any(|f| f == LEXICON_SCHEMA));
+        assert!(wanted.0.iter().any(|f| f == PUBLISHED_LEXICONS));
         assert!(wanted.0.iter().all(|f| !f.ends_with('*')));
     }
 
@@ -116,7 +121,7 @@ mod tests {
             for name in &names {
                 prop_assert!(covers(&wanted, name), "{} not in {:?}", name, wanted);
             }
-            prop_assert!(covers(&wanted, LEXICON_SCHEMA));
+            prop_assert!(covers(&wanted, PUBLISHED_LEXICONS));
         }
     }
 }

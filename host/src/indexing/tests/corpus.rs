@@ -20,7 +20,7 @@ fn every_cid_of_the_corpus_verifies() {
     for file in ["expected_v1.jsonl", "golden_v1.jsonl"] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
         let recorder = Arc::new(Recorder::default());
-        let applier = Applier::new(recorder.clone(), Clock::system());
+        let applier = Applier::new(recorder.clone(), Arc::default(), Clock::system());
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let event = frame::parse(line.as_bytes()).unwrap();
             let tracked: Vec<Nsid> = match &event.body {

@@ -2,8 +2,10 @@
 
 mod corpus;
 mod crash;
+mod histories;
 mod model;
 mod network;
+mod pipeline;
 mod terms;
 mod writing;
 
@@ -16,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::atproto::Nsid;
 use crate::clock::{Clock, Timestamp};
+use crate::lexicons::Followed;
 use crate::query::Keyset;
 use crate::random::Random;
 use crate::store::Db;
@@ -30,8 +33,9 @@ const NOTE: &str = "app.example.note";
 /// A plausible cursor: times in tests are neither far in the past nor in the future.
 const BASE: i64 = 1_750_000_000_000_000;
 
-fn nsids(names: &[&str]) -> Arc<[Nsid]> {
-    names.iter().map(|n| Nsid::try_from(*n).unwrap()).collect()
+fn nsids(names: &[&str]) -> Followed {
+    let nsids: Arc<[Nsid]> = names.iter().map(|n| Nsid::try_from(*n).unwrap()).collect();
+    nsids.into()
 }
 
 /// Timing with waits short enough for tests.
@@ -50,7 +54,7 @@ fn fast() -> Timing {
 
 struct Server {
     handle: StreamHandle,
-    tracked: watch::Sender<Arc<[Nsid]>>,
+    tracked: watch::Sender<Followed>,
     recorder: Arc<Recorder>,
 }
 
@@ -62,6 +66,7 @@ fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Serve
         db: db.clone(),
         tracked: watch,
         observer: recorder.clone(),
+        registry: Arc::default(),
         scripts: Arc::new(NoScripts),
         // Just before the tests' events, so that a first start begins there.
         clock: Clock::fixed(Timestamp(BASE - 1)),

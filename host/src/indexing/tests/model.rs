@@ -11,27 +11,19 @@ use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::json;
 use tempfile::tempdir;
-use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::indexing::apply::{Applier, IndexChange};
-use crate::indexing::commit::{Committer, Sink};
-use crate::indexing::gaps::Gaps;
-use crate::indexing::intake::Intake;
-use crate::indexing::shard::Shards;
-use crate::indexing::status::LiveStatus;
+use crate::indexing::commit::Sink;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::{FakeStore, Recorder};
-use crate::indexing::writer::{WRITER_QUEUE, Writer};
 use crate::indexing::{EarlyDecision, NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
 use crate::indexing::{envelope, frame};
-use crate::random::Random;
 use crate::store::Db;
 use crate::store::index::Batch;
 use crate::store::index::Change;
-use crate::store::lease::Term;
 
+use super::pipeline::Pipeline;
 use super::{BASE, NOTE, database, migrated, nsids, visible};
 
 /// One event as the strategy generates it.
@@ -95,10 +87,10 @@ fn encode(event: &Event, i: usize) -> Bytes {
 
 /// Applies the events without the pipeline, one transaction each.
 async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScriptRunner) {
-    let applier = Applier::new(Arc::new(Recorder::default()), Clock::system());
+    let applier = Applier::new(Arc::new(Recorder::default()), Arc::default(), Clock::system());
     for bytes in frames {
         let Ok(event) = frame::parse(bytes) else { continue };
-        let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE])) else { continue };
+        let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE]).collections) else { continue };
         let action = envelope.action();
         let batch = match applier.apply(envelope, &mut Tally::default()) {
             Some(IndexChange::Record(change)) => {
@@ -111,6 +103,7 @@ async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn Reco
                 Batch { changes: Vec::from_iter(decided), ..Batch::default() }
             }
             Some(IndexChange::Account(account)) => Batch { accounts: vec![account], ..Batch::default() },
+            Some(IndexChange::Repair(did)) => Batch { repairs: vec![did], ..Batch::default() },
             None => continue,
         };
         sink.apply(&batch).await.unwrap();
@@ -127,33 +120,7 @@ async fn apply_through_pipeline(
     between: impl Fn(usize),
     finished: impl AsyncFn(),
 ) {
-    let (recorder, clock) = (Arc::new(Recorder::default()), Clock::system());
-    let timing = super::fast();
-    let live_status = Arc::new(LiveStatus::new(clock.clone(), timing));
-    let (queue, messages) = mpsc::channel(WRITER_QUEUE);
-    let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
-    let random = Random::seeded(1);
-    let gaps = Gaps {
-        store: Arc::new(sink.clone()),
-        observer: recorder.clone(),
-        live_status: live_status.clone(),
-        clock: clock.clone(),
-        timing,
-    };
-    let committer =
-        Committer::new(sink, live_status.clone(), recorder.clone(), clock.clone(), random, timing, give_up);
-    let writer = Writer {
-        queue: messages,
-        committer,
-        clock: clock.clone(),
-        timing,
-        stop,
-        superseded: watch::Sender::new(None),
-    };
-    let writer = tokio::spawn(writer.run());
-    let (_tracked, watch) = watch::channel(nsids(&[NOTE]));
-    let shards = Shards::start(shards, Applier::new(recorder, clock.clone()), scripts, queue, Term::ALONE);
-    let mut intake = Intake::new(watch, shards, gaps);
+    let mut pipeline = Pipeline::start(sink, NOTE, shards, scripts);
     let mut rest = frames;
     for size in chunks.iter().cycle() {
         if rest.is_empty() {
@@ -162,11 +129,10 @@ async fn apply_through_pipeline(
         let (chunk, after) = rest.split_at((*size).min(rest.len()));
         rest = after;
         between(chunk.len());
-        intake.accept(&mut chunk.to_vec()).await.unwrap();
+        pipeline.accept(chunk).await;
     }
     finished().await;
-    intake.finish().await;
-    writer.await.unwrap();
+    pipeline.finish().await;
 }
 
 /// Time of the last event that is not garbage.

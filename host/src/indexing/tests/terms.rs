@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::atproto::Did;
+use crate::atproto::{Did, Tid};
 use crate::clock::Clock;
 use crate::indexing::apply::IndexChange;
 use crate::indexing::commit::Committer;
@@ -40,7 +40,8 @@ fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
         CancellationToken::new(),
     );
     let (stop, superseded) = (CancellationToken::new(), watch::Sender::new(None));
-    let writer = Writer { queue: messages, committer, clock, timing, stop, superseded };
+    let writer =
+        Writer { queue: messages, committer, registry: Arc::default(), clock, timing, stop, superseded };
     tokio::spawn(writer.run());
     queue
 }
@@ -84,7 +85,7 @@ async fn an_accounts_status_that_is_not_the_streams_outlives_the_term() {
     queue.send(part(1, 0, "k0")).await.unwrap();
     store.begin_term(2);
     let did = Did::try_from("did:plc:b").unwrap();
-    let change = AccountChange { did, status: AccountStatus::Deactivated };
+    let change = AccountChange { did, status: AccountStatus::Deactivated, rev: Tid::default() };
     WriterHandle::new(queue).submit_account(change).await.unwrap();
     assert_eq!(store.hidden("did:plc:b"), Some(AccountStatus::Deactivated));
     assert_eq!(store.applied_changes(), 0, "the change of the term that is over is not written");

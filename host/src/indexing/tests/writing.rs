@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Timestamp};
 use crate::indexing::launch::launch;
 use crate::indexing::settings::Timing;
-use crate::indexing::stream::Connect;
 use crate::indexing::testing::{FakeStore, Recorder, delete};
 use crate::indexing::writer::WriterClosed;
 use crate::indexing::{NoScripts, Stall, StreamConfig, StreamHandle};
 use crate::random::Random;
+use crate::websocket::Connect;
 
 use super::nsids;
 
@@ -39,6 +39,7 @@ fn writer(clock: Clock) -> (Arc<FakeStore>, StreamHandle) {
         NeverConnects,
         tracked,
         Arc::new(Recorder::default()),
+        Arc::default(),
         Arc::new(NoScripts),
         clock,
         Random::seeded(1),
@@ -93,7 +94,7 @@ async fn pages_wait_a_moment_to_share_a_transaction() {
     let (page, write) = (handle.writer(), handle.writer());
     let (page, write) =
         tokio::join!(page.submit_all(vec![delete("d", "k", 1)]), write.submit(delete("e", "k", 1)));
-    assert_eq!((page, write, before.elapsed()), (Ok(()), Ok(()), Duration::ZERO));
+    assert_eq!((page.map(drop), write, before.elapsed()), (Ok(()), Ok(()), Duration::ZERO));
     handle.writer().submit_all(Vec::new()).await.unwrap();
     assert_eq!(store.applied_changes(), 302);
     handle.finish().await;

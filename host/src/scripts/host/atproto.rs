@@ -12,11 +12,13 @@ use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{blobs, fault, json, repo};
+use crate::atproto::labels::is_subject;
 use crate::atproto::record::MAX_RECORD_BYTES;
-use crate::atproto::{Cid, Did};
+use crate::atproto::{Cid, Did, Nsid};
 use crate::identity::DidDocument;
 use crate::net::Limits;
 use crate::scripts::limits;
+use crate::xrpc::ServiceRef;
 
 impl Host for RunState {
     async fn resolve_service_endpoint(
@@ -53,6 +55,14 @@ impl Host for RunState {
         repo_did: String,
     ) -> wasmtime::Result<Result<bool, Fault>> {
         Ok(verify(self, &record, &signature, &repo_did))
+    }
+
+    async fn service_token(
+        &mut self,
+        audience: String,
+        method: String,
+    ) -> wasmtime::Result<Result<String, Fault>> {
+        Ok(service_token(self, &audience, &method))
     }
 }
 
@@ -109,14 +119,6 @@ async fn labels(state: &mut RunState, uris: Vec<String>) -> Result<Vec<u8>, Faul
         })
         .collect();
     Ok(Value::Object(answer).to_string().into_bytes())
-}
-
-/// Whether `uri` has the form of a subject of labels: a DID or an AT URI.
-fn is_subject(uri: &str) -> bool {
-    let authority = uri.strip_prefix("at://").map_or(uri, |rest| rest.split('/').next().unwrap_or_default());
-    Did::is_valid(authority)
-        && !uri.contains(['\0', ' '])
-        && uri.len() <= crate::atproto::record::MAX_REF_BYTES
 }
 
 async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob, Fault> {
@@ -202,6 +204,21 @@ fn verify(state: &mut RunState, record: &[u8], signature: &[u8], repo_did: &str)
     let signature = serde_json::from_slice(signature).unwrap_or(Value::Null);
     let record = as_saved(state, record);
     Ok(attestation.verify(&record, &signature, repo_did))
+}
+
+fn service_token(state: &mut RunState, audience: &str, method: &str) -> Result<String, Fault> {
+    let function = "atproto.service_token";
+    let (identity, random, now) = state.service(function, |services| {
+        let identity = services.identity.clone()?;
+        Some((identity, services.random.clone(), services.clock.now()))
+    })?;
+    let bad = |what: &str| fault::new(FaultCode::BadInput, format!("{function}: {what}"));
+    if !Did::is_valid(audience) && ServiceRef::parse(audience).is_none() {
+        return Err(bad("audience is not a DID, with or without the fragment of a service"));
+    }
+    let method = Nsid::try_from(method).map_err(|_| bad("method is not an NSID"))?;
+    let token = identity.sign_token(audience, &method, &random, now);
+    token.map_err(|error| fault::forbidden(format!("{function}: {error}")))
 }
 
 /// The record as a repo holds it when it is saved: its signature must be over the same bytes.

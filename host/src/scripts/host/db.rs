@@ -60,6 +60,7 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
         sort: args.sort,
         ascending: args.ascending,
         filter: args.filter.map(Into::into),
+        valid: args.valid,
     };
     let page = call_index(state, "db.query", index.query(tenant, query)).await?;
     Ok(Page { records: pack(state, &page.rows)?, cursor: page.cursor })

@@ -12,7 +12,7 @@ use super::{allowances, fault, json};
 use crate::atproto::Nsid;
 use crate::scripts::limits;
 use crate::scripts::services::{CallOutcome, XrpcError};
-use crate::xrpc::{Call, Verb};
+use crate::xrpc::{Call, CallHeaders, Verb};
 
 impl Host for RunState {
     async fn query(
@@ -63,7 +63,8 @@ async fn call(
         json::check(state, &format!("{function}: input"), input, limits::XRPC_INPUT_BYTES)?;
     }
     let RunInfo { caller, lineage, .. } = &state.info;
-    let call = Call { verb, nsid, params, input: input.map(Bytes::from), caller: caller.clone() };
+    let (caller, headers) = (caller.clone(), CallHeaders::default());
+    let call = Call { verb, nsid, params, input: input.map(Bytes::from), caller, headers };
     let nested = lineage.nested();
     lineage.count_call().map_err(|most| fault::limit("too many calls of methods", most))?;
     state.outbound.time_left()?;

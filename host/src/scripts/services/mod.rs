@@ -26,6 +26,7 @@ use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
 use crate::scripts::Lineage;
+use crate::service_identity::ServiceIdentity;
 use crate::xrpc::{Answer, Call};
 
 /// The services of a run. Cheap to clone. The fields that are an `Option` are optional: calling a missing capability
@@ -51,6 +52,8 @@ pub struct Services {
     pub labels: Option<Arc<dyn Labels>>,
     /// Signs records.
     pub attestation: Option<Arc<Attestation>>,
+    /// Signs calls of other servers.
+    pub(in crate::scripts) identity: Option<ServiceIdentity>,
     /// Repos and the index by record, for `Record`.
     pub repos: Option<Repos>,
     pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
@@ -72,6 +75,7 @@ impl Services {
             resolver: None,
             labels: None,
             attestation: None,
+            identity: None,
             repos: None,
             linked_repos: None,
         }
@@ -94,6 +98,12 @@ impl Services {
         self.resolver = Some(resolver);
         self.labels = Some(labels);
         self.attestation = Some(attestation);
+        self
+    }
+
+    #[must_use]
+    pub fn with_identity(mut self, identity: ServiceIdentity) -> Self {
+        self.identity = Some(identity);
         self
     }
 
@@ -154,6 +164,8 @@ pub struct Query {
     pub ascending: bool,
     /// JSON text of a condition or group (`lua-runtime.md` §11).
     pub filter: Option<Bytes>,
+    /// Only records that their lexicon accepts, or only those that it rejects.
+    pub valid: Option<bool>,
 }
 
 /// The arguments of `db.backlinks`, unchecked.

@@ -126,6 +126,7 @@ fn parse_query(query: Query) -> Result<records::Query, IndexError> {
         cursor: query.cursor,
         filter,
         sort: sort.transpose()?,
+        valid: query.valid,
     })
 }
 

@@ -34,10 +34,10 @@ async fn query_arguments_cross_as_they_are() {
     stage
         .handle(
             "db.query{ collection = 'a.b', did = 'did:plc:a', limit = '7', cursor = 'c', sort = 'x.y',
-                       sortDirection = 'ASC',
+                       sortDirection = 'ASC', valid = 'true',
                        filter = { combine = 'OR', { field = 'n', op = '>', value = 3 },
                                   { { field = 's', value = 'x' } } } }
-             return db.query{ collection = 'a.b', limit = 5.0, cursor = json.null }",
+             return db.query{ collection = 'a.b', limit = 5.0, cursor = json.null, valid = false }",
         )
         .await
         .unwrap();
@@ -58,6 +58,7 @@ async fn query_arguments_cross_as_they_are() {
             {"children": [{"field": "s", "value": "x"}]},
         ]})
     );
+    assert_eq!((queries[0].valid, queries[1].valid), (Some(true), Some(false)));
     assert_eq!((queries[1].limit, &queries[1].cursor, queries[1].ascending), (Some(5), &None, false));
 }
 
@@ -86,12 +87,14 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
         (
             "db.query{ collection = 'a.b', offset = 5 }",
             "db.query: unknown option \"offset\"; the options are collection, cursor, did, filter, limit, sort, \
-             sortDirection",
+             sortDirection, valid",
         ),
         (
             "db.query{ 'a.b' }",
-            "db.query: unknown option 1; the options are collection, cursor, did, filter, limit, sort, sortDirection",
+            "db.query: unknown option 1; the options are collection, cursor, did, filter, limit, sort, sortDirection, \
+             valid",
         ),
+        ("db.query{ collection = 'a.b', valid = 'yes' }", "db.query: valid: true or false expected"),
         (
             "db.query{ collection = 'a.b', filter = { { field = 'n', opp = '<', value = 1 } } }",
             "db.query: filter: unknown option \"opp\"; did you mean \"op\"?",

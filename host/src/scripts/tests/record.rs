@@ -22,7 +22,7 @@ use crate::pds::{SessionAuthority, Sessions};
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::scripts::{Index, OutboundHttp, ScriptFailure, ServerIndex};
-use crate::store::index::{Change, Upsert};
+use crate::store::index::{Change, Upsert, Validity};
 use crate::store::lexicons::{NewLexicon, upsert};
 use crate::store::records::{FullRecordRow, get_full};
 use crate::store::{self, Db};
@@ -117,6 +117,7 @@ impl Stage {
         let stream = indexing::start(indexing::Deps {
             db: db.clone(),
             tracked: registry.subscribe(),
+            registry: Arc::clone(&registry),
             scripts: Arc::new(NoScripts),
             observer: Arc::new(IgnoreNotices),
             clock: Clock::system(),
@@ -171,8 +172,17 @@ impl Stage {
         let inspected = record::inspect(text.as_bytes()).unwrap();
         let rev = crate::atproto::Tid::new(rev_micros, 3).unwrap();
         let (cid, refs) = (inspected.cid.ok(), inspected.refs);
-        let change =
-            Upsert { did, collection, rkey, rev, cid, cid_verified: true, record: text.into(), refs };
+        let change = Upsert {
+            did,
+            collection,
+            rkey,
+            rev,
+            cid,
+            cid_verified: true,
+            record: text.into(),
+            refs,
+            validity: Validity::Unchecked,
+        };
         self.stream.writer().submit(Change::Upsert(change)).await.unwrap();
     }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use sqlx::AssertSqlSafe;
 
+use super::traffic::Traffic;
 use super::work::Counters;
 use super::{clean, json_rows};
 use crate::store::types::to_json_text;
-use crate::store::{Db, StoreError, on};
+use crate::store::{Db, StoreError, in_transaction, on};
 
 /// The progress of a job since the last checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,7 @@ pub struct Checkpoint {
     pub resolved: BTreeMap<String, String>,
     pub finished: Vec<FinishedRepo>,
     pub counters: Counters,
+    pub traffic: Traffic,
 }
 
 /// A repo that was read, or failed for good.
@@ -81,6 +83,7 @@ pub async fn checkpoint(db: &Db, seq: i64, checkpoint: &Checkpoint) -> Result<()
             sqlx::query(AssertSqlSafe(forget)).bind(seq).bind(&finished).execute(&mut *tx).await?;
         }
         checkpoint.counters.save(seq).execute(&mut *tx).await?;
+        checkpoint.traffic.save(seq).execute(&mut *tx).await?;
         tx.commit().await?;
     });
     Ok(())
@@ -111,16 +114,17 @@ pub async fn save_positions(
         })
         .collect();
     let rows = to_json_text(&rows);
-    on!(db, writer, |pool| {
-        sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did).execute(pool).await.map(drop)
-    })?;
+    in_transaction!(db, |tx| {
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(rows).bind(did);
+        query.execute(&mut *tx).await?.rows_affected()
+    });
     Ok(())
 }
 
 /// Forgets where the reading of a repo stopped: it begins again.
 pub async fn forget_positions(db: &Db, seq: i64, did: &str) -> Result<(), StoreError> {
     let sql = "DELETE FROM backfill_pages WHERE job = $1 AND did = $2";
-    on!(db, writer, |pool| sqlx::query(sql).bind(seq).bind(did).execute(pool).await.map(drop))?;
+    in_transaction!(db, |tx| sqlx::query(sql).bind(seq).bind(did).execute(&mut *tx).await?.rows_affected());
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
+use super::traffic::{self, Traffic};
 use super::{BACKFILL, REPAIR};
 use crate::clock::Timestamp;
 use crate::store::{Db, StoreError, on, only_row};
@@ -23,6 +24,8 @@ pub struct JobRow {
     pub resolved_repos: Option<i64>,
     pub processed_repos: Option<i64>,
     pub total_records: Option<i64>,
+    #[sqlx(flatten)]
+    pub traffic: Traffic,
     pub error: Option<String>,
     /// The DID of the user who created the job; `None` when the server did.
     pub created_by: Option<String>,
@@ -73,6 +76,11 @@ impl Request {
 const COLUMNS: &str = "id, kind, collection, did, status, stage, total_repos, resolved_repos, processed_repos, \
      total_records, error, created_by, started_at, completed_at, created_at";
 
+/// The columns of a [`JobRow`].
+fn columns() -> String {
+    format!("{COLUMNS}, {}", traffic::COLUMNS)
+}
+
 /// Queues a job. It waits with status `running` and stage `pending` (admin-api.md §12.1).
 pub async fn create(db: &Db, job: &NewJob, now: Timestamp) -> Result<(), StoreError> {
     let sql = "INSERT INTO backfill_jobs \
@@ -87,13 +95,13 @@ pub async fn create(db: &Db, job: &NewJob, now: Timestamp) -> Result<(), StoreEr
 }
 
 pub async fn get(db: &Db, id: &str) -> Result<Option<JobRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM backfill_jobs WHERE id = $1");
+    let sql = format!("SELECT {} FROM backfill_jobs WHERE id = $1", columns());
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
 }
 
 /// All jobs, newest first.
 pub async fn list(db: &Db) -> Result<Vec<JobRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM backfill_jobs ORDER BY created_at DESC, seq DESC");
+    let sql = format!("SELECT {} FROM backfill_jobs ORDER BY created_at DESC, seq DESC", columns());
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?)
 }
 
@@ -107,7 +115,7 @@ pub async fn count_unended(db: &Db) -> Result<i64, StoreError> {
 pub async fn request(db: &Db, id: &str, request: Request) -> Result<Requested, StoreError> {
     let (from, to) = request.step();
     let sql =
-        format!("UPDATE backfill_jobs SET status = $3 WHERE id = $1 AND status = $2 RETURNING {COLUMNS}");
+        format!("UPDATE backfill_jobs SET status = $3 WHERE id = $1 AND status = $2 RETURNING {}", columns());
     let changed: Option<JobRow> = on!(db, writer, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(from).bind(to);
         query.fetch_all(pool).await.map(only_row)

@@ -8,7 +8,9 @@ mod checkpoint;
 mod details;
 mod indexed;
 mod jobs;
+mod repairs;
 mod repos;
+mod traffic;
 mod work;
 
 pub use catch_up::{QueuedCatchUp, queue_catch_up, settle_gaps};
@@ -20,7 +22,9 @@ pub use indexed::{
     IndexedAccount, IndexedRow, KeyRange, account_status, accounts, add_indexed_repos, in_range, with_keys,
 };
 pub use jobs::{JobRow, NewJob, Request, Requested, count_unended, create, get, list, request};
+pub use repairs::create_repair;
 pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, repos, retry_failed};
+pub use traffic::{Traffic, traffic};
 pub use work::{
     ActiveJob, Counters, Discovery, End, add_repo, add_repos, count, discovery, end, fail_host, next,
     pending_hosts, pending_of_host, save_counters, set_error, set_stage, settle, status, unresolved,

@@ -6,7 +6,7 @@ use super::{PENDING, clean, repos_by};
 use crate::atproto::{Did, Nsid};
 use crate::clock::Timestamp;
 use crate::store::types::to_json_text;
-use crate::store::{Db, StoreError, on, only_row};
+use crate::store::{Db, StoreError, in_transaction, intern, on, only_row};
 
 /// A job that the worker runs.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -90,9 +90,9 @@ pub async fn settle(db: &Db, running: Option<i64>, now: Timestamp) -> Result<Vec
     if count == 0 {
         return Ok(Vec::new());
     }
-    Ok(on!(db, writer, |pool| {
-        sqlx::query(pause).bind(running).execute(pool).await?;
-        sqlx::query_as(AssertSqlSafe(cancel)).bind(running).bind(now).fetch_all(pool).await?
+    Ok(in_transaction!(db, |tx| {
+        sqlx::query(pause).bind(running).execute(&mut *tx).await?;
+        sqlx::query_as(AssertSqlSafe(cancel)).bind(running).bind(now).fetch_all(&mut *tx).await?
     }))
 }
 
@@ -104,14 +104,20 @@ pub async fn status(db: &Db, seq: i64) -> Result<Option<String>, StoreError> {
 
 pub async fn set_stage(db: &Db, seq: i64, stage: &str) -> Result<(), StoreError> {
     let sql = "UPDATE backfill_jobs SET stage = $2 WHERE seq = $1";
-    on!(db, writer, |pool| sqlx::query(sql).bind(seq).bind(stage).execute(pool).await.map(drop))?;
+    in_transaction!(db, |tx| sqlx::query(sql).bind(seq).bind(stage).execute(&mut *tx).await?.rows_affected());
     Ok(())
 }
 
 /// Notes what a job could not do, while it goes on.
 pub async fn set_error(db: &Db, seq: i64, error: &str) -> Result<(), StoreError> {
     let sql = "UPDATE backfill_jobs SET error = $2 WHERE seq = $1";
-    on!(db, writer, |pool| sqlx::query(sql).bind(seq).bind(clean(error)).execute(pool).await.map(drop))?;
+    let error = clean(error);
+    in_transaction!(db, |tx| sqlx::query(sql)
+        .bind(seq)
+        .bind(&error)
+        .execute(&mut *tx)
+        .await?
+        .rows_affected());
     Ok(())
 }
 
@@ -151,7 +157,7 @@ pub async fn count(db: &Db, seq: i64) -> Result<Counters, StoreError> {
 }
 
 pub async fn save_counters(db: &Db, seq: i64, counters: &Counters) -> Result<(), StoreError> {
-    on!(db, writer, |pool| counters.save(seq).execute(pool).await.map(drop))?;
+    in_transaction!(db, |tx| counters.save(seq).execute(&mut *tx).await?.rows_affected());
     Ok(())
 }
 
@@ -175,12 +181,13 @@ pub async fn discovery(db: &Db, seq: i64) -> Result<Vec<Discovery>, StoreError> 
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(seq).fetch_all(pool).await)?)
 }
 
-/// Adds the one repo of a job with a `did`; `false` when the job has it.
+/// Adds the one repo of a job with a `did`; `false` when the job has it. See [`add_repos`].
 pub async fn add_repo(db: &Db, seq: i64, did: &Did) -> Result<bool, StoreError> {
+    intern::did_ids(db, std::iter::once(did)).await?;
     let sql = format!("{} SELECT $1, $2, 'pending' WHERE true {}", ADD_REPOS.0, ADD_REPOS.1);
-    let added = on!(db, writer, |pool| {
+    let added = in_transaction!(db, |tx| {
         let query = sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(did.as_str());
-        query.execute(pool).await?.rows_affected()
+        query.execute(&mut *tx).await?.rows_affected()
     });
     Ok(added > 0)
 }
@@ -189,7 +196,8 @@ const ADD_REPOS: (&str, &str) =
     ("INSERT INTO backfill_repos (job, did, status)", "ON CONFLICT (job, did) DO NOTHING");
 
 /// Adds the repos of a page of the relay's list, and how far the list was read, in one transaction. Returns the DIDs
-/// that the job did not have yet.
+/// that the job did not have yet. From here on the index follows the statuses of these accounts: one that is deleted
+/// before its first record arrives must not be indexed.
 pub async fn add_repos(
     db: &Db,
     seq: i64,
@@ -215,8 +223,10 @@ pub(super) async fn add_listed_repos(
     let insert = format!("{} {insert} {} RETURNING did", ADD_REPOS.0, ADD_REPOS.1);
     let advance = "INSERT INTO backfill_discovery (job, collection, cursor, is_done) VALUES ($1, $2, $3, $4) \
                    ON CONFLICT (job, collection) DO UPDATE SET cursor = excluded.cursor, is_done = excluded.is_done";
+    let accounts: Vec<Did> = dids.iter().filter_map(|did| Did::try_from(did.as_str()).ok()).collect();
     let dids = to_json_text(dids);
     let (cursor, is_done) = (cursor.map(clean), i64::from(cursor.is_none()));
+    intern::did_ids(db, accounts.iter()).await?;
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         let query = sqlx::query_scalar(AssertSqlSafe(insert)).bind(seq).bind(dids);
@@ -280,9 +290,9 @@ pub async fn fail_host(
          WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending'",
         repos_by(db, PENDING)
     );
-    Ok(on!(db, writer, |pool| {
+    Ok(in_transaction!(db, |tx| {
         let query =
             sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(pds_endpoint).bind(error_kind).bind(clean(error));
-        query.execute(pool).await?.rows_affected()
+        query.execute(&mut *tx).await?.rows_affected()
     }))
 }

@@ -6,25 +6,29 @@
 mod accounts;
 mod plan;
 mod postgres;
+mod purge;
+mod repairs;
 mod sqlite;
 
 use bytes::Bytes;
+
+pub use purge::{prune_tombstones, purge_leftovers};
 
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Timestamp;
 
 use super::lease::Term;
-use super::{Db, StoreError, on};
+use super::{Db, StoreError};
 
 /// What is committed in one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub changes: Vec<Change>,
-    /// In the order of the stream. A deletion removes all rows from before the batch; if it is the account's last
-    /// status in the batch, the account's record changes in this batch are dropped too. The other statuses only hide or
-    /// show rows, so their position does not matter. DIDs that were never indexed are ignored: the stream covers every
-    /// account of the network.
+    /// In the order of the stream; applied before the record changes. DIDs that were never indexed are ignored: the
+    /// stream covers every account of the network.
     pub accounts: Vec<AccountChange>,
+    /// Repos to read again. DIDs that were never indexed are ignored.
+    pub repairs: Vec<Did>,
     /// Committed atomically with the changes.
     pub cursor: Option<StreamCursor>,
     /// The term of the stream's lease in which the batch was read; if that is over, nothing is committed.
@@ -52,6 +56,28 @@ pub struct Upsert {
     pub record: Bytes,
     /// The `at://` strings in the record, without duplicates.
     pub refs: Vec<String>,
+    pub validity: Validity,
+}
+
+/// Whether a record matches its lexicon. It is stored in any case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Validity {
+    /// To be checked before it is stored. The store takes it for valid.
+    #[default]
+    Unchecked,
+    /// It matches, or has no lexicon here.
+    Valid,
+    /// Why it does not match.
+    Invalid(Box<str>),
+}
+
+impl Validity {
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Invalid(reason) => Some(reason),
+            Self::Unchecked | Self::Valid => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -66,9 +92,13 @@ pub struct Delete {
 pub struct AccountChange {
     pub did: Did,
     pub status: AccountStatus,
+    /// The highest rev that a commit before the event can have. A deletion removes the repo's records up to it, and the
+    /// index refuses them from then on, whenever they arrive: it is a tombstone of the whole repo. An account that is
+    /// created again has later revs.
+    pub rev: Tid,
 }
 
-/// Every status but `Active` hides the account's rows; `Deleted` removes them.
+/// Every status but `Active` hides the account's rows; `Deleted` also removes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccountStatus {
     Active = 0,
@@ -130,9 +160,10 @@ pub struct RejectedUpsert {
 /// third of a page (2,704 bytes).
 const MAX_TARGET_BYTES: usize = 2_000;
 
-/// Applies a batch in one transaction. An older or equal `rev` never overwrites a record or a tombstone. A batch may
-/// contain several changes of a record; the newest `rev` wins. An update keeps `indexed_at` and replaces the record's
-/// references.
+/// Applies a batch in one transaction. An older or equal `rev` never overwrites a record or a tombstone, of a record or
+/// of its repo. A batch may contain several changes of a record; the newest `rev` wins. An update keeps `indexed_at` and
+/// replaces the record's references. A repo whose account becomes active again is marked for a repair: commits of the
+/// time in between are not in the stream when the account moved to another PDS.
 ///
 /// # Errors
 /// When the database fails. Then nothing of the batch is committed, and the caller may apply it again, except after
@@ -143,15 +174,6 @@ pub async fn apply(db: &Db, batch: &Batch) -> Result<ApplyReport, StoreError> {
         Db::Sqlite(sqlite) => sqlite::apply(sqlite, plan).await,
         Db::Postgres(postgres) => postgres::apply(postgres, plan).await,
     }
-}
-
-/// Removes tombstones older than `before`, at most `max` per call. Returns how many.
-pub async fn prune_tombstones(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM tombstones WHERE (collection_id, did_id, rkey) IN \
-               (SELECT collection_id, did_id, rkey FROM tombstones WHERE deleted_at < $1 LIMIT $2)";
-    Ok(on!(db, writer, |pool| {
-        sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
-    }))
 }
 
 pub(super) const SET_CURSOR: &str = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $3) \

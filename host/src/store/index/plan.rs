@@ -1,9 +1,9 @@
 //! Prepares a batch for SQL: replaces names with ids and keeps only the newest `rev` of each record.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
-use crate::atproto::Tid;
+use crate::atproto::{Did, Tid};
 use crate::clock::Timestamp;
 
 use super::super::intern;
@@ -44,6 +44,9 @@ pub(super) struct Plan<'a> {
     /// Sorted by key, each key once, and none that is in `rows`.
     pub(super) deletes: Vec<DeleteRow<'a>>,
     pub(super) accounts: Accounts<'a>,
+    pub(super) repairs: &'a [Did],
+    /// The repos of the batch, see [`Plan::locks`].
+    locks: Vec<i32>,
     pub(super) cursor: Option<&'a StreamCursor>,
     pub(super) term: Term,
     pub(super) now: Timestamp,
@@ -111,10 +114,6 @@ impl<'a> Plan<'a> {
                 Change::Upsert(u) => (&u.did, &u.collection, u.rkey.as_str()),
                 Change::Delete(d) => (&d.did, &d.collection, d.rkey.as_str()),
             };
-            if accounts.ends_deleted(did) {
-                applied.stale += 1;
-                continue;
-            }
             let Some((collection_id, did_id)) = id_of(did, collection) else { continue };
             match newest.entry((collection_id, did_id, rkey)) {
                 Entry::Vacant(entry) => {
@@ -148,13 +147,37 @@ impl<'a> Plan<'a> {
         Ok(Self {
             rows,
             deletes,
+            locks: locks(names().map(|(did, _)| did).chain(accounts.dids())),
             accounts,
+            repairs: &batch.repairs,
             cursor: batch.cursor.as_ref(),
             term: batch.term,
             now: batch.now,
             applied,
         })
     }
+}
+
+impl Plan<'_> {
+    /// Numbers below [`LOCKS`], in order, that two batches share if they share a repo. Where several hosts write at the
+    /// same time, locks on these numbers keep one from inserting a record that another is just deleting.
+    pub(super) fn locks(&self) -> &[i32] {
+        &self.locks
+    }
+}
+
+/// How many locks there are: enough that small batches seldom share one, and few for a batch that takes all.
+const LOCKS: u32 = 64;
+
+fn locks<'a>(dids: impl Iterator<Item = &'a Did>) -> Vec<i32> {
+    // FNV-1a, the same on all hosts.
+    let hash = |did: &Did| {
+        did.as_str()
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    };
+    let numbers: BTreeSet<i32> = dids.map(|did| (hash(did) % LOCKS) as i32).collect();
+    numbers.into_iter().collect()
 }
 
 fn reject(upsert: &Upsert, reason: impl Into<String>) -> RejectedUpsert {

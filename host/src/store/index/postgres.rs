@@ -1,6 +1,7 @@
 //! Writes batches to PostgreSQL with one statement per kind of change, whose rows are arrays for UNNEST.
 //!
-//! Other hosts write concurrently, so the statements enforce the rules themselves: the upsert compares `rev`. A record
+//! Other hosts write concurrently, so the statements enforce the rules themselves: the upsert compares `rev`, and locks
+//! keep batches with the same repos apart. A record
 //! that `jsonb` can't store (U+0000, a lone surrogate, a number beyond numeric) fails its whole statement. Then the
 //! batch is applied again, with a binary search for the bad rows.
 
@@ -9,10 +10,15 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 
 use super::super::error::is_bad_value;
+use super::super::fence::Fence;
 use super::super::lease::{TERM_SOURCE, Term};
 use super::super::{Postgres, StoreError};
 use super::plan::{Key, Plan, Row};
-use super::{ApplyReport, SET_CURSOR};
+use super::repairs::{self, REQUEST_POSTGRES};
+use super::{ApplyReport, SET_CURSOR, purge};
+
+/// The class of the advisory locks on repos.
+const REPO_LOCKS: i32 = 0x7265_706f;
 
 pub(super) async fn apply(db: &Postgres, plan: Plan<'_>) -> Result<ApplyReport, StoreError> {
     match attempt(db, &plan, OnBadValue::Fail).await {
@@ -52,8 +58,9 @@ impl<E: Into<StoreError>> From<E> for Failure {
 async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Result<ApplyReport, Failure> {
     let mut tx = db.writer().begin().await?;
     if plan.term != Term::ALONE {
-        lock_term(&mut tx, plan.term).await?;
+        Fence::new(TERM_SOURCE, plan.term.0).check(&mut tx).await?;
     }
+    lock_repos(&mut tx, plan).await?;
     let mut applied = plan.applied.clone();
     if !plan.accounts.is_empty() {
         accounts(&mut tx, plan, &mut applied).await?;
@@ -70,6 +77,10 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
     if !plan.deletes.is_empty() {
         delete(&mut tx, plan, &mut applied).await?;
     }
+    let repairs = repairs::due(plan, &applied);
+    if !repairs.is_empty() {
+        sqlx::query(REQUEST_POSTGRES).bind(repairs).bind(plan.now).execute(&mut *tx).await?;
+    }
     if let Some(cursor) = plan.cursor {
         sqlx::query(SET_CURSOR)
             .bind(&cursor.source)
@@ -82,11 +93,14 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
     Ok(applied)
 }
 
-/// Checks the term and locks its row, so that the next term can't begin before the transaction ends.
-async fn lock_term(conn: &mut PgConnection, term: Term) -> Result<(), StoreError> {
-    let sql = "SELECT 1 FROM stream_cursors WHERE source = $1 AND cursor = $2 FOR SHARE";
-    let row = sqlx::query(sql).bind(TERM_SOURCE).bind(term.0).fetch_optional(conn).await?;
-    row.map(drop).ok_or(StoreError::Superseded)
+/// Waits for batches of other hosts with the same repos. Their statements do not see each other's uncommitted rows: a
+/// record could be inserted while its tombstone is written.
+async fn lock_repos(conn: &mut PgConnection, plan: &Plan<'_>) -> Result<(), sqlx::Error> {
+    if plan.locks().is_empty() {
+        return Ok(());
+    }
+    let sql = "SELECT pg_advisory_xact_lock($1, n) FROM UNNEST ($2::int[]) AS n";
+    sqlx::query(sql).bind(REPO_LOCKS).bind(plan.locks()).execute(conn).await.map(drop)
 }
 
 /// A row that an upsert inserted or updated.
@@ -112,6 +126,7 @@ async fn upsert(
                    $7::text[]) AS v (collection_id, did_id, rkey, cid, cid_verified, rev, record) \
                WHERE NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = v.collection_id \
                    AND t.did_id = v.did_id AND t.rkey = v.rkey AND t.rev >= v.rev) \
+                   AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
                ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
                    cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
                    record = excluded.record WHERE records.rev < excluded.rev \
@@ -175,14 +190,19 @@ async fn finish_upserts(
     let updated: Vec<i64> = written.iter().filter(|row| !row.inserted).map(|row| row.id).collect();
     if !updated.is_empty() {
         let sql = "DELETE FROM record_refs WHERE record_id = ANY($1)";
+        sqlx::query(sql).bind(&updated).execute(&mut *conn).await?;
+        let sql = "DELETE FROM invalid_records WHERE record_id = ANY($1)";
         sqlx::query(sql).bind(updated).execute(&mut *conn).await?;
     }
 
-    let with_refs: HashMap<Key<'_>, &Row<'_>> =
-        plan.rows.iter().filter(|row| !row.upsert.refs.is_empty()).map(|row| (row.key(), row)).collect();
+    let is_more = |row: &&Row<'_>| !row.upsert.refs.is_empty() || row.upsert.validity.reason().is_some();
+    let with_more: HashMap<Key<'_>, &Row<'_>> =
+        plan.rows.iter().filter(is_more).map(|row| (row.key(), row)).collect();
     let (mut targets, mut collections, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    let mut invalid = Invalid::default();
     for WrittenRow { id, collection_id, did_id, rkey, .. } in written {
-        let Some(row) = with_refs.get(&(*collection_id, *did_id, rkey.as_str())) else { continue };
+        let Some(row) = with_more.get(&(*collection_id, *did_id, rkey.as_str())) else { continue };
+        invalid.push(row, *id);
         for target in row.refs() {
             targets.push(target);
             collections.push(*collection_id);
@@ -194,7 +214,36 @@ async fn finish_upserts(
                    SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[]) ON CONFLICT DO NOTHING";
         sqlx::query(sql).bind(targets).bind(collections).bind(ids).execute(&mut *conn).await?;
     }
-    Ok(())
+    invalid.insert(conn).await
+}
+
+/// Invalid records, collected over the whole batch.
+#[derive(Default)]
+struct Invalid<'a> {
+    ids: Vec<i64>,
+    collections: Vec<i64>,
+    reasons: Vec<&'a str>,
+}
+
+impl<'a> Invalid<'a> {
+    fn push(&mut self, row: &Row<'a>, id: i64) {
+        if let Some(reason) = row.upsert.validity.reason() {
+            self.ids.push(id);
+            self.collections.push(row.collection_id);
+            self.reasons.push(reason);
+        }
+    }
+
+    async fn insert(self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
+                   SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
+                   ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason";
+        sqlx::query(sql).bind(self.ids).bind(self.collections).bind(self.reasons).execute(conn).await?;
+        Ok(())
+    }
 }
 
 async fn delete(
@@ -213,6 +262,7 @@ async fn delete(
                    SELECT v.collection_id, v.did_id, v.rkey, v.rev, $5 FROM v WHERE NOT EXISTS \
                        (SELECT 1 FROM records r WHERE r.collection_id = v.collection_id AND r.did_id = v.did_id \
                         AND r.rkey = v.rkey AND r.rev >= v.rev) \
+                       AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
                    ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
                        deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev RETURNING 1) \
                SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)";
@@ -242,19 +292,9 @@ async fn accounts(
     let query = sqlx::query_scalar(sql).bind(dids).bind(statuses).bind(plan.now);
     applied.statuses = plan.accounts.changed(&query.fetch_all(&mut *conn).await?);
 
-    let purged = plan.accounts.purged();
-    if purged.is_empty() {
-        return Ok(());
+    let (dids, revs) = plan.accounts.deleted();
+    if !dids.is_empty() {
+        applied.purged += purge::postgres(conn, &dids, &revs, plan.now).await?;
     }
-    // Finds all records of these accounts through the unique index, whose first column is the collection. Their
-    // tombstones go too: old ones must not decide which records of a returning account are indexed.
-    let sql = "WITH gone AS (DELETE FROM records r USING collections c, dids d \
-                   WHERE r.collection_id = c.id AND r.did_id = d.id AND d.did = ANY($1) RETURNING r.id), \
-               refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id), \
-               tombs AS (DELETE FROM tombstones t USING collections c, dids d \
-                   WHERE t.collection_id = c.id AND t.did_id = d.id AND d.did = ANY($1)) \
-               SELECT count(*) FROM gone";
-    let rows: i64 = sqlx::query_scalar(sql).bind(purged).fetch_one(&mut *conn).await?;
-    applied.purged += rows as u64;
     Ok(())
 }

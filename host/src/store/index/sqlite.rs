@@ -14,7 +14,8 @@ use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use super::super::{Sqlite, StoreError};
 use super::plan::{DeleteRow, Plan, Row};
-use super::{ApplyReport, SET_CURSOR};
+use super::repairs::{self, REQUEST_SQLITE};
+use super::{ApplyReport, SET_CURSOR, purge};
 
 /// Rows per statement: more rows do not make a statement cheaper per row. Stays far below SQLite's limit of 32,766
 /// parameters.
@@ -51,6 +52,7 @@ static INSERT: LazyLock<Shapes> = LazyLock::new(|| {
          SELECT column1, column2, column3, column4, column5, column6, column7, column8, column8, column9 FROM",
         "WHERE column1 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = v.column2 \
              AND t.did_id = v.column3 AND t.rkey = v.column4 AND t.rev >= v.column7) \
+             AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.column3 AND t.rev >= v.column7) \
          ON CONFLICT (collection_id, did_id, rkey) DO NOTHING",
     )
 });
@@ -104,6 +106,10 @@ async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<
     for chunk in plan.deletes.chunks(MAX_ROWS) {
         delete(&mut tx, chunk, &plan, &mut applied).await?;
     }
+    let repairs = repairs::due(&plan, &applied);
+    if !repairs.is_empty() {
+        sqlx::query(REQUEST_SQLITE).bind(json(&repairs)?).bind(plan.now).execute(&mut *tx).await?;
+    }
     if let Some(cursor) = plan.cursor {
         sqlx::query(SET_CURSOR)
             .bind(&cursor.source)
@@ -123,7 +129,7 @@ async fn upsert(
 ) -> Result<(), StoreError> {
     let mut next_id: i64 =
         sqlx::query_scalar("SELECT coalesce(max(id), 0) + 1 FROM records").fetch_one(&mut *conn).await?;
-    let mut refs = Refs::default();
+    let (mut refs, mut invalid) = (Refs::default(), Invalid::default());
     let mut updated = Vec::new();
     for chunk in plan.rows.chunks(MAX_ROWS) {
         let first_id = next_id;
@@ -133,21 +139,24 @@ async fn upsert(
             applied.inserted += inserted;
             for (row, id) in chunk.iter().zip(first_id..) {
                 refs.push(row, id);
+                invalid.push(row, id);
             }
             continue;
         }
         // A record with the id assigned here was inserted. One with another id existed before. A missing one has a
-        // newer tombstone.
+        // newer tombstone, or its repo has.
         let mut older = Vec::new();
         for ExistingRow { n, id, rev } in find(conn, chunk.iter().map(Row::key)).await? {
             let Some(row) = chunk.get(n as usize) else { continue };
             if id == first_id + n {
                 applied.inserted += 1;
                 refs.push(row, id);
+                invalid.push(row, id);
             } else if rev < row.rev {
                 older.push((id, row));
                 updated.push(id);
                 refs.push(row, id);
+                invalid.push(row, id);
             }
         }
         applied.updated += older.len() as u64;
@@ -156,7 +165,10 @@ async fn upsert(
     }
     if !updated.is_empty() {
         drop_refs(conn, &updated).await?;
+        let sql = "DELETE FROM invalid_records WHERE record_id IN (SELECT value FROM json_each($1))";
+        sqlx::query(sql).bind(json(&updated)?).execute(&mut *conn).await?;
     }
+    invalid.insert(conn).await?;
     refs.insert(conn).await
 }
 
@@ -256,7 +268,8 @@ async fn delete(
         .map(|(_, row)| (row.collection_id, row.did_id, row.rkey, row.rev))
         .collect();
     let sql = "INSERT INTO tombstones (collection_id, did_id, rkey, rev, deleted_at) \
-               SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, $2 FROM json_each($1) WHERE true \
+               SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, $2 FROM json_each($1) WHERE NOT EXISTS \
+                   (SELECT 1 FROM repo_tombstones t WHERE t.did_id = value ->> 1 AND t.rev >= value ->> 3) \
                ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
                    deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev";
     let written = sqlx::query(sql).bind(json(&tombstones)?).bind(plan.now).execute(&mut *conn).await?;
@@ -277,23 +290,11 @@ async fn accounts(
         sqlx::query_scalar(sql).bind(json(&pairs)?).bind(plan.now).fetch_all(&mut *conn).await?;
     applied.statuses = plan.accounts.changed(&changed);
 
-    let purged = plan.accounts.purged();
-    if purged.is_empty() {
-        return Ok(());
+    let (dids, revs) = plan.accounts.deleted();
+    if !dids.is_empty() {
+        let pairs: Vec<_> = dids.into_iter().zip(revs).collect();
+        applied.purged += purge::sqlite(conn, &json(&pairs)?, plan.now).await?;
     }
-    let purged = json(&purged)?;
-    // Finds all records of these accounts through the unique index, whose first column is the collection.
-    let refs = "DELETE FROM record_refs WHERE record_id IN (SELECT r.id FROM records r WHERE r.collection_id IN \
-                    (SELECT id FROM collections) AND r.did_id IN (SELECT d.id FROM dids d WHERE d.did IN \
-                    (SELECT value FROM json_each($1))))";
-    let rows = "DELETE FROM records WHERE collection_id IN (SELECT id FROM collections) AND did_id IN \
-                    (SELECT d.id FROM dids d WHERE d.did IN (SELECT value FROM json_each($1)))";
-    // Tombstones go too: old ones must not decide which records of a returning account are indexed.
-    let tombstones = "DELETE FROM tombstones WHERE collection_id IN (SELECT id FROM collections) AND did_id IN \
-                    (SELECT d.id FROM dids d WHERE d.did IN (SELECT value FROM json_each($1)))";
-    sqlx::query(refs).bind(&purged).execute(&mut *conn).await?;
-    sqlx::query(tombstones).bind(&purged).execute(&mut *conn).await?;
-    applied.purged += sqlx::query(rows).bind(&purged).execute(&mut *conn).await?.rows_affected();
     Ok(())
 }
 
@@ -322,6 +323,28 @@ impl<'a> Refs<'a> {
             }
             query.execute(&mut *conn).await?;
         }
+        Ok(())
+    }
+}
+
+/// Invalid records, collected over the whole batch: id, collection, reason.
+#[derive(Default)]
+struct Invalid<'a>(Vec<(i64, i64, &'a str)>);
+
+impl<'a> Invalid<'a> {
+    fn push(&mut self, row: &Row<'a>, id: i64) {
+        self.0.extend(row.upsert.validity.reason().map(|reason| (id, row.collection_id, reason)));
+    }
+
+    async fn insert(self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
+                   SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true \
+                   ON CONFLICT (record_id) DO UPDATE SET collection_id = excluded.collection_id, \
+                       reason = excluded.reason";
+        sqlx::query(sql).bind(json(&self.0)?).execute(&mut *conn).await?;
         Ok(())
     }
 }

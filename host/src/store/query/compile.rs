@@ -120,7 +120,9 @@ pub(super) fn from_where<D: Dialect>(
     match bounds {
         None => {
             let collection = sql.bind(Value::Integer(collection));
-            sql.push(&format!("{}AND r.collection_id = {collection}", D::from_visible(None)));
+            // Invalid records are found by their ids: the plus keeps SQLite from reading the whole collection instead.
+            let column = if args.valid == Some(false) { "+r.collection_id" } else { "r.collection_id" };
+            sql.push(&format!("{}AND {column} = {collection}", D::from_visible(None)));
         }
         Some(bounds) => {
             sql.push(&D::from_visible(Some(&bounds.index_name())));
@@ -140,6 +142,21 @@ pub(super) fn push_caller_conditions<D: Dialect>(sql: &mut Sql, args: &QueryArgs
     if let Some(filter) = args.filter {
         let condition = condition::<D>(sql, filter);
         sql.push(&format!(" AND {condition}"));
+    }
+    match args.valid {
+        // Not EXISTS, which PostgreSQL may turn into a join that loses the order of the rows.
+        Some(true) => {
+            sql.push(" AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS NULL");
+        }
+        Some(false) => {
+            let collection = sql.bind(Value::Text(args.collection.as_str().to_owned()));
+            let (before, after) = D::ID_IS_AMONG;
+            sql.push(&format!(
+                " AND r.id {before}SELECT i.record_id FROM invalid_records i \
+                 JOIN collections c ON c.id = i.collection_id WHERE c.nsid = {collection}{after}"
+            ));
+        }
+        None => {}
     }
 }
 

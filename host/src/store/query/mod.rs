@@ -26,7 +26,9 @@ use crate::query::Keyset;
 use crate::query::filter::Filter;
 use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
-use super::records::{HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, packed};
+use super::records::{
+    HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed,
+};
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError, intern};
 
@@ -58,6 +60,8 @@ pub struct QueryArgs<'a> {
     pub collection: &'a Nsid,
     pub did: Option<&'a Did>,
     pub filter: Option<&'a Filter>,
+    /// Only records that their lexicon accepts, or only those that it rejects.
+    pub valid: Option<bool>,
     pub order: Order<'a>,
     /// Maximum number of rows of the page.
     pub limit: u32,
@@ -175,7 +179,9 @@ async fn run(
     args: &QueryArgs<'_>,
     chosen: &access::AccessPath<'_>,
 ) -> Result<(Vec<PartialRow<QueryRow>>, Duration), StoreError> {
-    let place = if chosen.is_cheap(args) { None } else { Some(db.scan_place(args.tenant).await?) };
+    let is_cheap =
+        chosen.is_cheap(args) && (args.valid.is_none() || invalid::are_few(db, collection).await?);
+    let place = if is_cheap { None } else { Some(db.scan_place(args.tenant).await?) };
     let (started, scans) = (Instant::now(), place.is_some());
     let found = match chosen {
         access::AccessPath::Scan => {

@@ -45,6 +45,7 @@ fn bounded(numeric: &str) -> String {
 impl super::sql::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(postgres);
     const ORDER_NAMES_NULLS: bool = true;
+    const ID_IS_AMONG: (&'static str, &'static str) = ("= ANY (ARRAY (", "))");
     const LIKE: &'static str = "ILIKE";
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {

@@ -42,6 +42,9 @@ pub(in crate::store) trait Dialect {
     /// PostgreSQL treats a column as constant if it equals a value, but not if it IS NULL. SQLite does both, and with a
     /// NULL expression in ORDER BY it would not use the index.
     const ORDER_NAMES_NULLS: bool;
+    /// What stands before and after a subquery of ids, among which a row's id has to be. Makes the database find the rows
+    /// by these ids.
+    const ID_IS_AMONG: (&'static str, &'static str);
     /// The `LIKE` operator that ignores case only for ASCII letters.
     const LIKE: &'static str;
     /// FROM and the first conditions: visible records `r` with their account `d`. Uses `index` if it is given.

@@ -33,6 +33,7 @@ fn literal(field: &Path) -> String {
 impl super::sql::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(sqlite);
     const ORDER_NAMES_NULLS: bool = false;
+    const ID_IS_AMONG: (&'static str, &'static str) = ("IN (", ")");
     const LIKE: &'static str = "LIKE";
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {

@@ -26,7 +26,7 @@ const POSTGRES: &str = concat!(
 );
 
 /// The position of the collection's id, after the columns of a full row.
-const COLLECTION_COLUMN: usize = 9;
+const COLLECTION_COLUMN: usize = 10;
 
 /// The existing records among `uris`, unordered, at most `bytes` of records. A record may be returned twice if
 /// its URI is in `uris` twice.

@@ -5,6 +5,9 @@
 //! database, both planners choose another one.
 
 pub mod backlinks;
+mod count;
+mod delete;
+pub mod invalid;
 mod many;
 pub(super) mod packed;
 mod slice;
@@ -16,14 +19,17 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
-use crate::fair_share::Tenant;
 use crate::query::Keyset;
 
+#[cfg(test)]
+pub use self::count::CollectionCount;
+pub use self::count::{collection_counts, count};
+pub use self::delete::{delete, delete_collection};
 pub use self::many::{get_many_full, latest_rev};
 pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete};
 pub use self::slice::{PAGE_BYTES, Slice};
 
-use super::{Db, StoreError, intern, on};
+use super::{Db, StoreError, intern};
 
 /// A record with the columns that lists and scripts use.
 #[derive(Clone, Debug)]
@@ -44,6 +50,8 @@ pub struct FullRecordRow {
     pub cid: Option<Cid>,
     pub cid_verified: bool,
     pub updated_at: Timestamp,
+    /// Why its lexicon rejects the record; `None` for a valid one.
+    pub invalid_reason: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -90,8 +98,9 @@ macro_rules! raw_row {
                 let cid = cid.map(|bytes| Cid::from_bytes(&bytes)).transpose();
                 let cid = cid.map_err(|e| StoreError::Corrupt(format!("records.cid: {e}")))?;
                 let (cid_verified, updated_at) = (self.try_get(7)?, self.try_get(8)?);
+                let invalid_reason = self.try_get(9)?;
                 let found = self.raw(collection)?;
-                Ok(found.map(|row| FullRecordRow { row, cid, cid_verified, updated_at }))
+                Ok(found.map(|row| FullRecordRow { row, cid, cid_verified, updated_at, invalid_reason }))
             }
         }
     };
@@ -120,11 +129,14 @@ macro_rules! columns {
     (postgres whole) => {
         "r.id, d.did, r.rkey, r.indexed_at, r.record::text, pg_column_size(r.record)::bigint"
     };
+    (full) => {
+        ", r.cid, r.cid_verified, r.updated_at, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id)"
+    };
     ($dialect:ident full) => {
-        concat!(columns!($dialect), ", r.cid, r.cid_verified, r.updated_at")
+        concat!(columns!($dialect), columns!(full))
     };
     ($dialect:ident whole full) => {
-        concat!(columns!($dialect whole), ", r.cid, r.cid_verified, r.updated_at")
+        concat!(columns!($dialect whole), columns!(full))
     };
 }
 pub(super) use columns;
@@ -163,21 +175,45 @@ macro_rules! list_wheres {
 use list_wheres;
 
 macro_rules! list_sql {
-    ($dialect:ident, ($($columns:tt)*), $where:literal) => {
+    ($dialect:ident, ($($columns:tt)*), $rows:literal, $where:literal) => {
         concat!(
             "SELECT ",
             columns!($($columns)*),
             from_visible!($dialect),
-            "AND r.collection_id = $1",
+            "AND ",
+            $rows,
             $where,
             " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2"
         )
     };
 }
 
-const LIST_POSTGRES: Statements = list_wheres!(list_sql, postgres, (postgres));
-const LIST_FULL_SQLITE: Statements = list_wheres!(list_sql, sqlite, (sqlite full));
-const LIST_FULL_POSTGRES: Statements = list_wheres!(list_sql, postgres, (postgres full));
+/// Lists with all columns: of all records, of valid ones and of invalid ones. The plus makes SQLite find the last by their
+/// ids, not all records of the collection by its index.
+macro_rules! full_lists {
+    ($dialect:ident, $invalid:literal) => {
+        [
+            list_wheres!(list_sql, $dialect, ($dialect full), "r.collection_id = $1"),
+            list_wheres!(
+                list_sql,
+                $dialect,
+                ($dialect full),
+                "r.collection_id = $1 AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS NULL"
+            ),
+            list_wheres!(list_sql, $dialect, ($dialect full), $invalid),
+        ]
+    };
+}
+
+const LIST_POSTGRES: Statements = list_wheres!(list_sql, postgres, (postgres), "r.collection_id = $1");
+const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
+    sqlite,
+    "+r.collection_id = $1 AND r.id IN (SELECT record_id FROM invalid_records WHERE collection_id = $1)"
+);
+const LIST_FULL_POSTGRES: [Statements; 3] = full_lists!(
+    postgres,
+    "r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
+);
 
 macro_rules! fetch_list {
     ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
@@ -205,13 +241,21 @@ pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, Stor
     complete(db, found, args.limit, PAGE_BYTES).await
 }
 
-/// As [`list`], with the columns of [`FullRecordRow`].
-pub async fn list_full(db: &Db, args: &ListArgs<'_>) -> Result<Slice<FullRecordRow>, StoreError> {
+/// As [`list`], with the columns of [`FullRecordRow`]. `valid`: only records that their lexicon accepts, or only those
+/// that it rejects.
+pub async fn list_full(
+    db: &Db,
+    args: &ListArgs<'_>,
+    valid: Option<bool>,
+) -> Result<Slice<FullRecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let which = valid.map_or(0, |valid| if valid { 1 } else { 2 });
     let found = match db {
-        Db::Sqlite(db) => full_rows(fetch_list!(db.read_pool, LIST_FULL_SQLITE, id, args), args.collection)?,
+        Db::Sqlite(db) => {
+            full_rows(fetch_list!(db.read_pool, LIST_FULL_SQLITE[which], id, args), args.collection)?
+        }
         Db::Postgres(db) => {
-            full_rows(fetch_list!(db.read_pool, LIST_FULL_POSTGRES, id, args), args.collection)?
+            full_rows(fetch_list!(db.read_pool, LIST_FULL_POSTGRES[which], id, args), args.collection)?
         }
     };
     complete(db, found, args.limit, PAGE_BYTES).await
@@ -280,119 +324,4 @@ pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>,
             .map(|row| row.raw_full(uri.collection.clone())),
     };
     Ok(row.transpose()?.map(|found| found.row))
-}
-
-/// Counts all records with one index scan and subtracts those of hidden accounts, of which there are few.
-const COUNT: &str = "SELECT (SELECT count(*) FROM records WHERE collection_id = $1) - coalesce((SELECT CAST(sum(\
-     (SELECT count(*) FROM records r WHERE r.collection_id = $1 AND r.did_id = d.id)) AS BIGINT) \
-     FROM dids d WHERE d.status <> 0), 0)";
-const COUNT_DID: &str = "SELECT count(*) FROM records WHERE collection_id = $1 AND did_id = \
-     (SELECT id FROM dids WHERE did = $2 AND status = 0)";
-
-/// Number of visible records of a collection, or of one account in it.
-///
-/// # Errors
-/// [`StoreError::Busy`] and [`StoreError::TooSlow`], because it passes over every one of them.
-pub async fn count(
-    db: &Db,
-    collection: &Nsid,
-    did: Option<&Did>,
-    tenant: &Tenant,
-) -> Result<u64, StoreError> {
-    let Some(id) = intern::collection_id(db, collection).await? else { return Ok(0) };
-    let _place = db.scan_place(tenant).await?;
-    macro_rules! counted {
-        ($pool:expr) => {
-            match did {
-                None => sqlx::query_scalar(COUNT).bind(id),
-                Some(did) => sqlx::query_scalar(COUNT_DID).bind(id).bind(did.as_str()),
-            }
-            .fetch_one($pool.reads())
-            .await?
-        };
-    }
-    let count: i64 = match db {
-        Db::Sqlite(db) => counted!(db.scan_pool),
-        Db::Postgres(db) => counted!(db.scan_pool),
-    };
-    Ok(count as u64)
-}
-
-/// Number of visible records per collection, sorted by NSID, without empty collections.
-pub async fn collection_counts(db: &Db) -> Result<Vec<(String, u64)>, StoreError> {
-    let sql = "SELECT nsid, id FROM collections ORDER BY nsid";
-    let collections: Vec<(String, i64)> = on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
-    let mut counts = Vec::with_capacity(collections.len());
-    for (nsid, id) in collections {
-        let count: i64 = on!(db, reader, |pool| sqlx::query_scalar(COUNT).bind(id).fetch_one(pool).await)?;
-        if count > 0 {
-            counts.push((nsid, count as u64));
-        }
-    }
-    Ok(counts)
-}
-
-/// Removes one record, visible or not, and its references. Leaves no tombstone: a later frame of the stream or a
-/// backfill indexes the record again. `false` when it did not exist.
-pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
-    let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(false) };
-    let row = "DELETE FROM records WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
-                   AND rkey = $3 RETURNING id";
-    let refs = "DELETE FROM record_refs WHERE record_id = $1";
-    on!(db, writer, |pool| {
-        let mut tx = pool.begin().await?;
-        let id: Option<i64> = sqlx::query_scalar(row)
-            .bind(collection)
-            .bind(uri.did.as_str())
-            .bind(uri.rkey.as_str())
-            .fetch_optional(&mut *tx)
-            .await?;
-        if let Some(id) = id {
-            sqlx::query(refs).bind(id).execute(&mut *tx).await?;
-        }
-        tx.commit().await?;
-        Ok(id.is_some())
-    })
-}
-
-/// Rows per step of [`delete_collection`]: some tens of milliseconds, after which the stream's writer can commit.
-const DELETE_STEP: i64 = 2_000;
-
-/// Removes all rows of a collection, in steps between which other writers can commit. Returns how many.
-pub async fn delete_collection(db: &Db, collection: &Nsid) -> Result<u64, StoreError> {
-    let Some(collection) = intern::collection_id(db, collection).await? else { return Ok(0) };
-    let mut deleted = 0;
-    loop {
-        let step = match db {
-            Db::Sqlite(db) => delete_step_sqlite(db, collection).await?,
-            Db::Postgres(db) => delete_step_postgres(db, collection).await?,
-        };
-        deleted += step;
-        if step < DELETE_STEP as u64 {
-            return Ok(deleted);
-        }
-    }
-}
-
-async fn delete_step_sqlite(db: &super::Sqlite, collection: i64) -> Result<u64, StoreError> {
-    let refs = "DELETE FROM record_refs WHERE record_id IN \
-                (SELECT id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2)";
-    let rows = "DELETE FROM records WHERE id IN \
-                (SELECT id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2)";
-    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query(refs).bind(collection).bind(DELETE_STEP).execute(&mut *tx).await?;
-    let deleted =
-        sqlx::query(rows).bind(collection).bind(DELETE_STEP).execute(&mut *tx).await?.rows_affected();
-    tx.commit().await?;
-    Ok(deleted)
-}
-
-async fn delete_step_postgres(db: &super::Postgres, collection: i64) -> Result<u64, StoreError> {
-    let sql = "WITH gone AS (DELETE FROM records WHERE id IN (SELECT id FROM records WHERE collection_id = $1 \
-                   ORDER BY indexed_at, id LIMIT $2 FOR UPDATE) RETURNING id), \
-               refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id) \
-               SELECT count(*) FROM gone";
-    let deleted: i64 =
-        sqlx::query_scalar(sql).bind(collection).bind(DELETE_STEP).fetch_one(db.writer()).await?;
-    Ok(deleted as u64)
 }

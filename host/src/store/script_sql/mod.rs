@@ -8,7 +8,7 @@
 pub mod guard;
 pub(super) mod postgres;
 pub mod role;
-mod sqlite;
+pub(super) mod sqlite;
 pub(super) mod statement_limits;
 mod views;
 
@@ -24,9 +24,9 @@ use guard::GuardError;
 use role::RoleError;
 
 /// PostgreSQL: the schema of the views.
-const VIEW_SCHEMA: &str = "script_views";
+pub(super) const VIEW_SCHEMA: &str = "script_views";
 /// PostgreSQL: the schema of the scripts' own tables.
-const OWN_SCHEMA: &str = "script_tables";
+pub(super) const OWN_SCHEMA: &str = "script_tables";
 
 /// SQLite: the function that rejects values above a size (`guard::bounds`). It exists only on these connections. On
 /// PostgreSQL it is `short` in [`VIEW_SCHEMA`].

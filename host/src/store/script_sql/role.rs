@@ -80,7 +80,7 @@ impl std::fmt::Debug for Role {
 }
 
 /// An SQL identifier in quotes.
-fn quoted(name: &str) -> String {
+pub(in crate::store) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -1,7 +1,7 @@
 //! Runs scripts' SQL on SQLite. The main database of a connection is the file of the scripts' own tables; the index is
 //! attached read-only, and temporary views show it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use futures_util::TryStreamExt;
 use serde_json::Value;
@@ -31,7 +31,7 @@ impl Connections<SqliteConnection> {
     /// Creates the connections for the database of `options`. The own tables are in a file beside it.
     pub(in crate::store) fn beside(options: &SqliteConnectOptions) -> Result<Self, StoreError> {
         let index = options.get_filename();
-        let own = index.with_extension("scripts.db");
+        let own = own_file(index);
         let mut views = vec![format!("ATTACH DATABASE '{}' AS belvedere", read_only_uri(index)?)];
         views.extend(super::views::sqlite());
         let writer = options
@@ -59,6 +59,11 @@ impl Connections<SqliteConnection> {
                 .limit_memory(),
         })
     }
+}
+
+/// The file of the scripts' own tables of a database.
+pub(in crate::store) fn own_file(index: &Path) -> PathBuf {
+    index.with_extension("scripts.db")
 }
 
 /// The URI that attaches a file read-only, escaped for an SQL literal.

@@ -1,8 +1,8 @@
 //! Defines the views of the index that scripts' SQL reads on SQLite. On PostgreSQL migrations create the same views
-//! (`0008_script_sql.sql`); a test compares them.
+//! (`0008_script_sql.sql`, `0036_invalid_records.sql`); a test compares them.
 //!
 //! Hidden accounts are left out. Times are RFC 3339 text; `indexed_us` is `indexed_at` in microseconds and has an
-//! index. CIDs are text. A record above the maximum size of a value is NULL, so that one large record on the network
+//! index. CIDs are text. `valid` is a truth value: 0 or 1 on SQLite. A record above the maximum size of a value is NULL, so that one large record on the network
 //! doesn't fail every statement that reads it.
 
 use std::fmt::Write;
@@ -29,7 +29,8 @@ pub(super) fn sqlite() -> Vec<String> {
             "CREATE TEMP VIEW {name} AS SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS uri, \
                  d.did AS did, c.nsid AS collection, r.rkey AS rkey, {cid}{} AS indexed_at, \
                  r.indexed_at AS indexed_us, \
-                 CASE WHEN octet_length(r.record) <= {MAX_VALUE_BYTES} THEN r.record END AS record \
+                 CASE WHEN octet_length(r.record) <= {MAX_VALUE_BYTES} THEN r.record END AS record, \
+                 NOT EXISTS (SELECT 1 FROM belvedere.invalid_records i WHERE i.record_id = r.id) AS valid \
              FROM belvedere.collections c JOIN belvedere.records r ON r.collection_id = c.id \
                  JOIN belvedere.dids d ON d.id = r.did_id AND d.status = 0",
             time!("r.indexed_at"),

@@ -6,6 +6,7 @@ use super::fixtures::*;
 
 use crate::atproto::Cid;
 use crate::clock::Timestamp;
+use crate::store::Db;
 use crate::store::index::{self, ApplyReport, Batch, Change, prune_tombstones};
 use crate::store::{cursors, records};
 
@@ -148,8 +149,8 @@ on_both! {
         // The last statement of the transaction fails, because the table of cursors does not exist.
         let sql = "DROP TABLE stream_cursors";
         match &*db {
-            crate::store::Db::Sqlite(db) => { sqlx::query(sql).execute(&db.writer).await.unwrap(); }
-            crate::store::Db::Postgres(db) => { sqlx::query(sql).execute(&db.pool).await.unwrap(); }
+            Db::Sqlite(db) => { sqlx::query(sql).execute(&db.writer).await.unwrap(); }
+            Db::Postgres(db) => { sqlx::query(sql).execute(&db.pool).await.unwrap(); }
         }
         let changes = vec![put_with_refs(&uri(1, NOTE, "a"), 1, "{}", &["at://x"]), take(&uri(2, NOTE, "b"), 1)];
         let batch = Batch { changes, cursor: Some(cursor(1)), now: Timestamp(1), ..Batch::default() };
@@ -170,8 +171,29 @@ on_both! {
         let text = r#"{"text":"ünïcödé \"quoted\" \\ 🎉","n":9007199254740993,"deep":{"a":[[],{}]},"z":null}"#;
         apply(&db, 1, vec![put(&a, 1, text)]).await;
         assert_eq!(get(&db, &a).await, Some(serde_json::from_str(text).unwrap()));
-        if let crate::store::Db::Sqlite(_) = &*db {
+        if let Db::Sqlite(_) = &*db {
             assert_eq!(records::get(&db, &a).await.unwrap().unwrap().record, text);
         }
     }
+}
+
+/// Another host writes a batch with the same repos: without a common lock, one could insert a record while the other
+/// writes its tombstone.
+#[tokio::test]
+async fn batches_with_the_same_repos_wait_for_each_other() {
+    let test_db = crate::store::tests::db::postgres().await;
+    let Db::Postgres(postgres) = Db::open(&test_db.url, 4).await.unwrap() else { panic!("it is PostgreSQL") };
+    let mut other = postgres.pool.begin().await.unwrap();
+    let lock = "SELECT pg_advisory_xact_lock($1, n) FROM generate_series(0, 63) AS n";
+    sqlx::query(lock).bind(0x7265_706f).execute(&mut *other).await.unwrap();
+    let db = (*test_db).clone();
+    let batch = tokio::spawn(async move { apply(&db, 10, vec![put(&uri(1, NOTE, "a"), 1, "{}")]).await });
+    let waiting = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+                   WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = current_database()";
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&postgres.pool).await.unwrap() == 0 {
+        assert!(!batch.is_finished(), "it does not wait");
+        tokio::task::yield_now().await;
+    }
+    other.rollback().await.unwrap();
+    assert_eq!(batch.await.unwrap().inserted, 1);
 }

@@ -7,6 +7,7 @@ use crate::clock::Timestamp;
 use crate::store::Db;
 use crate::store::backfill::{
     self, Checkpoint, CollectionPosition, Counters, End, FinishedRepo, NewJob, Phase, Request, Requested,
+    Traffic,
 };
 
 const NOW: Timestamp = Timestamp(7);
@@ -58,6 +59,8 @@ on_both! {
         assert_eq!(backfill::positions(&db, other, &did(2)).await.unwrap()[0].cursor.as_deref(), Some("c\u{fffd}"));
         assert_eq!(backfill::positions(&db, seq, &did(1)).await.unwrap(), []);
 
+        let traffic =
+            Traffic { page_requests: 1, page_bytes: 2, car_requests: 3, car_bytes: 4, car_repos: 5, bytes_kept: 6 };
         let checkpoint = Checkpoint {
             resolved: (0..4).map(|n| (did(n), HOST.to_owned())).collect(),
             finished: vec![
@@ -66,6 +69,7 @@ on_both! {
                 failed(5, "did_doc_not_found"),
             ],
             counters: Counters { total_repos: 6, resolved_repos: 4, processed_repos: 3, total_records: 717 },
+            traffic,
         };
         backfill::checkpoint(&db, other, &checkpoint).await.unwrap();
         assert_eq!(backfill::count(&db, other).await.unwrap(), checkpoint.counters, "300 are of a repo in progress");
@@ -73,6 +77,8 @@ on_both! {
         assert_eq!(backfill::count(&db, seq).await.unwrap(), Counters { total_repos: 6, ..Counters::default() });
         let row = backfill::get(&db, "b").await.unwrap().unwrap();
         assert_eq!((row.total_repos, row.total_records), (Some(6), Some(717)));
+        assert_eq!((row.traffic, backfill::traffic(&db, other).await.unwrap()), (traffic, traffic));
+        assert_eq!(backfill::traffic(&db, seq).await.unwrap(), Traffic::default(), "a job that has none");
 
         assert_eq!(backfill::unresolved(&db, other, "", 10).await.unwrap(), [did(4)]);
         assert_eq!(backfill::pending_hosts(&db, other).await.unwrap(), [HOST]);

@@ -201,10 +201,10 @@ on_both! {
             .map(|key| [Direction::Asc, Direction::Desc].map(|d| Sort::parse(key, d).unwrap()))
             .concat();
         let newest = |filter| QueryArgs {
-            collection: &note, did: None, filter: Some(filter), order: Order::Newest { after: None }, limit: 20, tenant: &US,
+            collection: &note, did: None, filter: Some(filter), valid: None, order: Order::Newest { after: None }, limit: 20, tenant: &US,
         };
         let sorted = |sort| QueryArgs {
-            collection: &note, did: None, filter: None, order: Order::By { sort, after: None }, limit: 20, tenant: &US,
+            collection: &note, did: None, filter: None, valid: None, order: Order::By { sort, after: None }, limit: 20, tenant: &US,
         };
         let all: Vec<_> = filters.iter().map(newest).chain(sorts.iter().map(sorted)).collect();
         for args in &all {

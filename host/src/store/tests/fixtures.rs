@@ -10,8 +10,10 @@ use crate::query::Keyset;
 use crate::records::Query;
 use crate::store::Db;
 use crate::store::index::{
-    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert,
+    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert, Validity,
 };
+use crate::store::labelers;
+use crate::store::labels::Label;
 use crate::store::records::{self, ListArgs, RecordRow};
 
 pub const NOTE: &str = "com.example.note";
@@ -51,6 +53,7 @@ pub fn put_with_refs(uri: &RecordUri, n: u64, record: &str, refs: &[&str]) -> Ch
         cid_verified: false,
         record: Bytes::copy_from_slice(record.as_bytes()),
         refs: refs.iter().map(|&r| r.to_owned()).collect(),
+        validity: Validity::Unchecked,
     })
 }
 
@@ -68,8 +71,14 @@ pub async fn apply(db: &Db, now: i64, changes: Vec<Change>) -> ApplyReport {
     index::apply(db, &batch).await.unwrap()
 }
 
+/// An account event after the commit with `rev`.
+pub fn account(n: u32, status: AccountStatus, rev: Tid) -> AccountChange {
+    AccountChange { did: did(n), status, rev }
+}
+
+/// An account event that is later than all commits of the tests.
 pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> ApplyReport {
-    let accounts = vec![AccountChange { did: did(n), status }];
+    let accounts = vec![account(n, status, rev(1_000))];
     index::apply(db, &Batch { accounts, now: Timestamp(9), ..Batch::default() }).await.unwrap()
 }
 
@@ -101,6 +110,12 @@ pub async fn list(db: &Db, collection: &str) -> Vec<String> {
     }
 }
 
+/// The number of records of each collection.
+pub async fn counts(db: &Db) -> Vec<(String, u64)> {
+    let counts = records::collection_counts(db).await.unwrap();
+    counts.into_iter().map(|counted| (counted.collection, counted.records)).collect()
+}
+
 /// (target, rkey of the source) of all references, sorted, read directly from the table.
 pub async fn refs(db: &Db) -> Vec<(String, String)> {
     let sql = "SELECT f.target, r.rkey FROM record_refs f LEFT JOIN records r ON r.id = f.record_id \
@@ -113,6 +128,16 @@ pub async fn refs(db: &Db) -> Vec<(String, String)> {
     rows.into_iter().map(|(target, rkey)| (target, rkey.unwrap_or_else(|| "dangling".into()))).collect()
 }
 
+/// The number of rows of a table.
+pub async fn count(db: &Db, table: &str) -> i64 {
+    let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+    match db {
+        Db::Sqlite(db) => sqlx::query_scalar(sql).fetch_one(&db.reader).await,
+        Db::Postgres(db) => sqlx::query_scalar(sql).fetch_one(&db.pool).await,
+    }
+    .unwrap()
+}
+
 /// Moves a query to its next page. Returns whether there is one.
 ///
 /// # Panics
@@ -122,4 +147,14 @@ pub fn advance(query: &mut Query, cursor: Option<String>) -> bool {
     assert_ne!(query.cursor.as_ref(), Some(&cursor), "the page after {cursor} begins where it began");
     query.cursor = Some(cursor);
     true
+}
+
+pub const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
+
+/// Stores labels as the subscription to [`LABELER`] does.
+pub async fn store_labels(db: &Db, stored: &[Label]) {
+    let did = Did::try_from(LABELER).unwrap();
+    labelers::create(db, &did, Timestamp(1)).await.unwrap();
+    let from = labelers::get(db, LABELER).await.unwrap().unwrap().cursor;
+    assert!(labelers::store(db, &did, from, Some(from.unwrap_or(0) + 1), stored).await.unwrap());
 }

@@ -4,12 +4,13 @@ use serde_json::json;
 
 use super::fixtures::*;
 
+use crate::atproto::Did;
 use crate::clock::Timestamp;
+use crate::jobs::retention::{self, Retention};
 use crate::store::Db;
-use crate::store::index::AccountStatus;
+use crate::store::index::{AccountStatus, Change};
+use crate::store::labelers::{self, LabelerStatus};
 use crate::store::labels::{self, ActiveLabel, Label};
-
-const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
 
 fn label(uri: &str, val: &str, cts: i64) -> Label {
     Label {
@@ -37,23 +38,24 @@ on_both! {
     async fn the_newest_label_wins_in_any_order(db) {
         let uri = "at://did:plc:a/com.example.note/1";
         let withdrawn = Label { neg: true, ..label(uri, "spam", 20) };
-        labels::put(&db, &[withdrawn.clone(), label(uri, "spam", 10), label(uri, "rude", 10)]).await.unwrap();
+        store_labels(&db, &[withdrawn.clone(), label(uri, "spam", 10), label(uri, "rude", 10)]).await;
         assert_eq!(held(&db, uri).await, theirs(&["rude"]));
-        labels::put(&db, &[label(uri, "spam", 15)]).await.unwrap();
+        store_labels(&db, &[label(uri, "spam", 15)]).await;
         assert_eq!(held(&db, uri).await, theirs(&["rude"]), "late, and withdrawn since");
-        labels::put(&db, &[label(uri, "spam", 30)]).await.unwrap();
+        store_labels(&db, &[label(uri, "spam", 30)]).await;
         assert_eq!(held(&db, uri).await, theirs(&["rude", "spam"]));
-        labels::put(&db, &[]).await.unwrap();
+        store_labels(&db, &[]).await;
         let other = Label { src: "did:plc:other".to_owned(), ..label(uri, "spam", 1) };
-        labels::put(&db, &[other]).await.unwrap();
-        assert_eq!(labels::delete_src(&db, LABELER).await.unwrap(), 2);
+        store_labels(&db, &[other]).await;
+        assert_eq!(labels::delete_of(&db, LABELER, 1).await.unwrap(), 1);
+        assert_eq!(labels::delete_of(&db, LABELER, 10).await.unwrap(), 1);
         assert_eq!(held(&db, uri).await, [("did:plc:other".to_owned(), "spam".to_owned())]);
     }
 
     async fn expired_labels_are_not_in_force(db) {
         let account = "did:plc:somebody";
         let until = |val: &str, exp| Label { exp: Some(Timestamp(exp)), ..label(account, val, 1) };
-        labels::put(&db, &[until("over", 100), until("holds", 101)]).await.unwrap();
+        store_labels(&db, &[until("over", 100), until("holds", 101)]).await;
         assert_eq!(held(&db, account).await, theirs(&["holds"]));
     }
 
@@ -74,12 +76,12 @@ on_both! {
         let own = json!({ "labels": { "$type": "com.atproto.label.defs#selfLabels",
             "values": [{ "val": "nudity" }, { "val": 7 }, "bare", { "val": "art" }] } });
         apply(&db, 1, vec![put(&a, 1, &own.to_string()), put(&b, 1, r#"{"labels":{"values":"no"}}"#)]).await;
-        labels::put(&db, &[label(&a.to_string(), "spam", 1), label(did(2).as_str(), "bot", 1)]).await.unwrap();
+        store_labels(&db, &[label(&a.to_string(), "spam", 1), label(did(2).as_str(), "bot", 1)]).await;
         let subjects = [a.to_string(), b.to_string(), did(2).to_string(), "at://x".to_owned(), a.to_string()];
         let found = labels::active(&db, &subjects[..4], Timestamp(100)).await.unwrap();
         let mine = |val: &str| ActiveLabel { src: did(1).to_string(), val: val.to_owned(), cts: None };
         let spam = ActiveLabel { src: LABELER.to_owned(), val: "spam".to_owned(), cts: Some(Timestamp(1)) };
-        assert_eq!(found[&a.to_string()], [mine("art"), mine("nudity"), spam.clone()]);
+        assert_eq!(found[&a.to_string()], [spam.clone(), mine("art"), mine("nudity")]);
         assert_eq!(found[did(2).as_str()].len(), 1);
         assert_eq!(found.len(), 2);
         // Self-labels of a hidden account's record are ignored; labels by others stay in force.
@@ -87,5 +89,94 @@ on_both! {
         let found = labels::active(&db, &subjects, Timestamp(100)).await.unwrap();
         assert_eq!(found[&a.to_string()].iter().filter(|held| held.cts.is_none()).count(), 0);
         assert!(found[&a.to_string()].contains(&spam));
+    }
+
+    async fn a_label_for_one_version_applies_to_that_version_only(db) {
+        let (a, b) = (uri(1, NOTE, "a"), uri(1, NOTE, "b"));
+        let current = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
+        let mut first = put(&a, 1, r#"{"text":"first"}"#);
+        if let Change::Upsert(upsert) = &mut first {
+            upsert.cid = Some(current.parse().unwrap());
+        }
+        apply(&db, 1, vec![first]).await;
+        let limited = |uri: &str, val: &str, cid: &str| Label { cid: Some(cid.to_owned()), ..label(uri, val, 1) };
+        let other = "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm";
+        store_labels(&db, &[
+            limited(&a.to_string(), "current", current),
+            limited(&a.to_string(), "other", other),
+            limited(&b.to_string(), "absent", other),
+            limited(did(1).as_str(), "account", other),
+            label(&a.to_string(), "every", 1),
+        ]).await;
+        assert_eq!(held(&db, &a.to_string()).await, theirs(&["current", "every"]));
+        assert!(held(&db, &b.to_string()).await.is_empty(), "a record that is not indexed has no version");
+        assert!(held(&db, did(1).as_str()).await.is_empty());
+    }
+
+    async fn labels_are_stored_with_the_cursor_or_not_at_all(db) {
+        let subject = "did:plc:somebody";
+        store_labels(&db, &[label(subject, "first", 1)]).await;
+        let labeler = Did::try_from(LABELER).unwrap();
+        let second = [label(subject, "second", 1)];
+        let put = async |from, to| labelers::store(&db, &labeler, from, Some(to), &second).await.unwrap();
+        assert!(!put(None, 5).await, "another host was faster");
+        assert!(!put(Some(9), 5).await);
+        assert_eq!(held(&db, subject).await, theirs(&["first"]));
+        labelers::set_status(&db, LABELER, LabelerStatus::Paused, Timestamp(2)).await.unwrap().unwrap();
+        assert!(!put(Some(1), 5).await, "paused");
+        assert_eq!(held(&db, subject).await, theirs(&["first"]), "the labels of a paused labeler stay");
+        labelers::set_status(&db, LABELER, LabelerStatus::Active, Timestamp(2)).await.unwrap().unwrap();
+        assert!(put(Some(1), 5).await);
+        assert!(labelers::rewind(&db, &labeler, Some(5), None).await.unwrap());
+        assert!(!labelers::rewind(&db, &labeler, Some(5), None).await.unwrap());
+        assert_eq!(labelers::get(&db, LABELER).await.unwrap().unwrap().cursor, None);
+        assert_eq!(held(&db, subject).await, theirs(&["first", "second"]));
+
+        labelers::set_status(&db, LABELER, LabelerStatus::Deleting, Timestamp(3)).await.unwrap().unwrap();
+        assert!(held(&db, subject).await.is_empty(), "none is in force from the first moment");
+        assert!(!put(None, 6).await, "a batch that comes late");
+        assert_eq!(labelers::create(&db, &labeler, Timestamp(4)).await.unwrap(), labelers::Added::Deleting);
+        assert_eq!(labelers::set_status(&db, LABELER, LabelerStatus::Active, Timestamp(4)).await.unwrap(), None);
+        labelers::remove(&db, LABELER).await.unwrap();
+        assert!(labelers::list(&db).await.unwrap().is_empty());
+    }
+
+    async fn what_is_known_about_a_labeler_is_stored(db) {
+        store_labels(&db, &[]).await;
+        let labeler = Did::try_from(LABELER).unwrap();
+        let row = async || labelers::get(&db, LABELER).await.unwrap().unwrap();
+        let ended = async |connection, error, at| {
+            labelers::set_disconnected(&db, &labeler, connection, error, Timestamp(at)).await.unwrap();
+        };
+        labelers::set_connected(&db, &labeler, "a").await.unwrap();
+        assert_eq!((row().await.connection.is_some(), row().await.last_error), (true, None));
+        ended(None, Some("of an attempt before"), 5).await;
+        ended(Some("b"), Some("of a host that hung"), 5).await;
+        assert_eq!((row().await.connection.is_some(), row().await.last_error), (true, None));
+        ended(Some("a"), Some("gone"), 6).await;
+        assert!(row().await.connection.is_none());
+        labelers::set_connected(&db, &labeler, "c").await.unwrap();
+        ended(Some("c"), None, 7).await;
+        let now = row().await;
+        assert_eq!((now.last_error.as_deref(), now.last_error_at), (Some("gone"), Some(Timestamp(6))));
+        labelers::set_connected(&db, &labeler, "d").await.unwrap();
+        labelers::set_status(&db, LABELER, LabelerStatus::Paused, Timestamp(8)).await.unwrap().unwrap();
+        assert!(row().await.connection.is_none());
+        labelers::set_connected(&db, &labeler, "e").await.unwrap();
+        assert!(row().await.connection.is_none(), "paused in the meantime");
+        labelers::set_status(&db, LABELER, LabelerStatus::Active, Timestamp(8)).await.unwrap().unwrap();
+        labelers::set_connected(&db, &labeler, "f").await.unwrap();
+        labelers::disconnect_all(&db).await.unwrap();
+        assert!(row().await.connection.is_none());
+    }
+
+    async fn only_labels_that_expired_long_ago_are_removed(db) {
+        const DAY: i64 = 86_400_000_000;
+        let account = "did:plc:somebody";
+        let until = |val: &str, exp| Label { exp: Some(Timestamp(exp)), ..label(account, val, 1) };
+        store_labels(&db, &[until("long", DAY), until("lately", 9 * DAY), label("at://did:plc:x/a.b.c/1", "early", 1)]).await;
+        retention::sweep(&db, Timestamp(10 * DAY), Retention { event_days: 0 }).await.unwrap();
+        let left = labels::delete_of(&db, LABELER, 10).await.unwrap();
+        assert_eq!(left, 2, "one expired a day ago, one has no record in the index");
     }
 }

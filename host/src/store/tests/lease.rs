@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::fixtures::*;
 
+use crate::atproto::{Did, Nsid};
 use crate::clock::Timestamp;
+use crate::store::backfill::{
+    self, Checkpoint, CollectionPosition, Counters, End, FinishedRepo, NewJob, Phase,
+};
 use crate::store::lease::{LAPSE, Lease, Term};
 use crate::store::tests::db;
 use crate::store::{Db, StoreError, cursors, index};
@@ -146,4 +150,56 @@ async fn a_holder_that_is_idle_but_alive_keeps_the_lease() {
     }
     let current = index::Batch { cursor: Some(cursor(30)), now: NOW, term: first, ..index::Batch::default() };
     index::apply(&db, &current).await.unwrap();
+}
+
+/// The job of a host that hung: another host runs it, and nothing that the first still sends is stored.
+#[tokio::test]
+async fn a_backfill_of_an_ended_term_writes_nothing() {
+    let db = db::postgres().await;
+    let (mut one, mut two) = (Lease::of_backfills(&db), Lease::of_backfills(&db));
+    let (id, collection) = ("job".to_owned(), Some(NOTE.to_owned()));
+    backfill::create(&db, &NewJob { id, collection, did: None, created_by: None }, NOW).await.unwrap();
+    let seq = backfill::next(&db).await.unwrap().unwrap().seq;
+    let did = Did::try_from("did:plc:a").unwrap();
+    let first = taken(&mut one).await;
+    let hung = one.fenced(&db, first);
+    assert!(backfill::add_repo(&hung, seq, &did).await.unwrap(), "its own term is not over");
+    one.release().await;
+    let second = taken(&mut two).await;
+    let active = two.fenced(&db, second);
+
+    let finished = vec![FinishedRepo { did: did.to_string(), records: 7, error: None }];
+    let checkpoint = Checkpoint { finished, ..Checkpoint::default() };
+    let position = CollectionPosition {
+        collection: NOTE.to_owned(),
+        cursor: Some("c".to_owned()),
+        last_rkey: None,
+        is_ordered: true,
+        is_done: false,
+        records: 1,
+    };
+    let nsid = Nsid::try_from(NOTE).unwrap();
+    let late = [
+        backfill::checkpoint(&hung, seq, &checkpoint).await,
+        backfill::save_positions(&hung, seq, did.as_str(), &[position]).await,
+        backfill::forget_positions(&hung, seq, did.as_str()).await,
+        backfill::save_counters(&hung, seq, &Counters { total_records: 7, ..Counters::default() }).await,
+        backfill::set_stage(&hung, seq, "late").await,
+        backfill::set_error(&hung, seq, "late").await,
+        backfill::add_repos(&hung, seq, &nsid, &["did:plc:b".to_owned()], None).await.map(drop),
+        backfill::add_repo(&hung, seq, &Did::try_from("did:plc:c").unwrap()).await.map(drop),
+        backfill::fail_host(&hung, seq, "https://pds", "timeout", "late").await.map(drop),
+        backfill::end(&hung, seq, End::Failed, Some("late"), NOW).await.map(drop),
+    ];
+    for (n, result) in late.into_iter().enumerate() {
+        assert!(matches!(result, Err(StoreError::Superseded)), "{n}: {result:?}");
+    }
+    let job = backfill::get(&db, "job").await.unwrap().unwrap();
+    assert_eq!((job.stage.as_str(), job.error, job.total_records), ("pending", None, None));
+    assert!(backfill::positions(&db, seq, did.as_str()).await.unwrap().is_empty());
+    let repos = backfill::repos(&db, "job", Phase::All, None, 10).await.unwrap();
+    assert_eq!(repos.len(), 1);
+    assert_eq!(repos[0].status, "pending");
+
+    assert_eq!(backfill::end(&active, seq, End::Completed, None, NOW).await.unwrap(), End::Completed);
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::fixtures::*;
 
 use crate::clock::Timestamp;
-use crate::store::index::{self, AccountChange, AccountStatus, Batch};
+use crate::store::index::{self, AccountStatus, Batch};
 use crate::store::records::{self, ListArgs};
 use crate::store::tests::db::{TestDb, postgres, sqlite};
 
@@ -30,6 +30,7 @@ enum Op {
     Account {
         account: u32,
         status: AccountStatus,
+        rev: u64,
     },
 }
 
@@ -40,7 +41,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         3 => place.prop_map(|(account, key, rev)| Op::Take { account, key, rev }),
         1 => (0..ACCOUNTS, prop::sample::select(vec![
                 AccountStatus::Active, AccountStatus::Deactivated, AccountStatus::Deleted,
-            ])).prop_map(|(account, status)| Op::Account { account, status }),
+            ]), 0..8_u64).prop_map(|(account, status, rev)| Op::Account { account, status, rev }),
     ]
 }
 
@@ -49,6 +50,8 @@ struct Model {
     /// (account, key) → (rev, indexed_at)
     rows: BTreeMap<(u32, u32), (u64, i64)>,
     tombstones: BTreeMap<(u32, u32), u64>,
+    /// The revs up to which repos are deleted.
+    deleted: BTreeMap<u32, u64>,
     seen: BTreeSet<u32>,
     hidden: BTreeSet<u32>,
 }
@@ -60,24 +63,28 @@ impl Model {
                 self.seen.insert(*account);
             }
         }
-        let mut deleted = BTreeSet::new();
         let mut last = BTreeMap::new();
         for op in ops {
-            let Op::Account { account, status } = op else { continue };
-            last.insert(*account, *status);
-            if *status == AccountStatus::Deleted {
-                deleted.insert(*account);
+            let Op::Account { account, status, rev } = op else { continue };
+            if self.seen.contains(account) {
+                last.insert(*account, *status);
+                if *status == AccountStatus::Deleted {
+                    let deleted = self.deleted.entry(*account).or_default();
+                    *deleted = (*deleted).max(*rev);
+                }
             }
         }
         for (account, status) in &last {
-            if self.seen.contains(account) && *status != AccountStatus::Active {
-                self.hidden.insert(*account);
-            } else {
+            if *status == AccountStatus::Active {
                 self.hidden.remove(account);
+            } else {
+                self.hidden.insert(*account);
             }
         }
-        self.rows.retain(|(account, _), _| !deleted.contains(account));
-        self.tombstones.retain(|(account, _), _| !deleted.contains(account));
+        let is_deleted =
+            |account: u32, rev: u64| self.deleted.get(&account).is_some_and(|until| rev <= *until);
+        self.rows.retain(|(account, _), (rev, _)| !is_deleted(*account, *rev));
+        self.tombstones.retain(|(account, _), rev| !is_deleted(*account, *rev));
         // Within a batch the newest rev of a key wins; of equal ones the first.
         let mut newest: BTreeMap<(u32, u32), (u64, bool)> = BTreeMap::new();
         for op in ops {
@@ -86,7 +93,7 @@ impl Model {
                 Op::Take { account, key, rev } => ((*account, *key), *rev, false),
                 Op::Account { .. } => continue,
             };
-            if last.get(&place.0) == Some(&AccountStatus::Deleted) {
+            if is_deleted(place.0, rev) {
                 continue;
             }
             if newest.get(&place).is_none_or(|(known, _)| rev > *known) {
@@ -133,8 +140,8 @@ async fn check(db: TestDb, batches: Vec<Vec<Op>>) {
                 Op::Take { account, key, rev } => {
                     batch.changes.push(take(&uri(*account, NOTE, &format!("k{key}")), *rev));
                 }
-                Op::Account { account, status } => {
-                    batch.accounts.push(AccountChange { did: did(*account), status: *status });
+                Op::Account { account: n, status, rev: until } => {
+                    batch.accounts.push(account(*n, *status, rev(*until)));
                 }
             }
         }

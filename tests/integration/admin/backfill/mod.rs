@@ -90,7 +90,7 @@ crate::in_both_worlds! {
             let path = format!("/admin/backfill{path}");
             server.request(method.clone(), &path, &[("authorization", &key)], None).await.status.as_u16()
         };
-        for path in ["/status", "/x/repos", "/x/pds-summary", "/x/errors", "/x/events"] {
+        for path in ["/status", "/plan?collection=com.example.note", "/x/repos", "/x/pds-summary", "/x/errors", "/x/events"] {
             let status = send(&read, &Method::GET, path).await;
             assert_eq!(status, if path == "/x/events" { 404 } else { 200 }, "{path}");
             assert_eq!(send(&write, &Method::GET, path).await, 403, "{path}");

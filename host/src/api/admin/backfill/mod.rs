@@ -3,6 +3,7 @@
 pub mod details;
 pub mod events;
 pub mod failures;
+pub mod plan;
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::access::Admin;
+use crate::access::{Admin, Permission};
 use crate::app::App;
-use crate::atproto::Nsid;
+use crate::atproto::{Did, Nsid};
 use crate::backfill::NewBackfill;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
-use crate::store::backfill::{self, JobRow, Requested};
+use crate::store::backfill::{self, JobRow, Requested, Traffic};
 
 /// Backfills that have not ended. They run one after another, so more would wait for days.
 const MAX_UNENDED: i64 = 1_000;
@@ -43,6 +44,8 @@ struct JobView {
     resolved_repos: Option<i64>,
     processed_repos: Option<i64>,
     total_records: Option<i64>,
+    #[serde(flatten)]
+    traffic: TrafficView,
     error: Option<String>,
     started_at: Option<Timestamp>,
     completed_at: Option<Timestamp>,
@@ -62,11 +65,50 @@ impl From<JobRow> for JobView {
             resolved_repos: row.resolved_repos,
             processed_repos: row.processed_repos,
             total_records: row.total_records,
+            traffic: row.traffic.into(),
             error: row.error,
             started_at: row.started_at,
             completed_at: row.completed_at,
             created_at: row.created_at,
         }
+    }
+}
+
+/// What a job has requested from PDSs and received. Bytes are those of bodies, after decompression.
+#[derive(Serialize)]
+struct TrafficView {
+    bytes_fetched: i64,
+    /// Of the valid records of wanted collections, as JSON.
+    bytes_kept: i64,
+    sources: SourcesView,
+}
+
+#[derive(Serialize)]
+struct SourcesView {
+    pages: PagesView,
+    car: CarView,
+}
+
+#[derive(Serialize)]
+struct PagesView {
+    requests: i64,
+    bytes: i64,
+}
+
+#[derive(Serialize)]
+struct CarView {
+    requests: i64,
+    bytes: i64,
+    /// Repos of which a part was read from a CAR.
+    repos: i64,
+}
+
+impl From<Traffic> for TrafficView {
+    fn from(traffic: Traffic) -> Self {
+        let Traffic { page_requests, page_bytes, car_requests, car_bytes, car_repos, bytes_kept } = traffic;
+        let pages = PagesView { requests: page_requests, bytes: page_bytes };
+        let car = CarView { requests: car_requests, bytes: car_bytes, repos: car_repos };
+        Self { bytes_fetched: page_bytes + car_bytes, bytes_kept, sources: SourcesView { pages, car } }
     }
 }
 
@@ -82,28 +124,31 @@ struct Body {
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     // Both fields are optional, and so is the body.
     let body: Body = if request.body.is_empty() { Body::default() } else { request.json()? };
-    let collection = body.collection.map(|collection| {
-        let nsid = Nsid::try_from(collection.as_str());
-        nsid.map(|nsid| nsid.to_string())
-            .map_err(|_| Error::bad_request("collection is not an NSID, such as com.example.note"))
-    });
-    let collection = collection.transpose()?;
+    let collection = body.collection.map(|name| collection(&name)).transpose()?.map(|nsid| nsid.to_string());
     let did = match body.did {
         None => None,
-        Some(account) => {
-            let did = app.outbound.resolver.account(&account).await;
-            Some(did.map_err(|error| Error::bad_request(format!("did: {error}")))?.to_string())
-        }
+        Some(text) => Some(account(&app, &text).await?.to_string()),
     };
     let id = start(&app, &admin, collection, did).await?;
     Ok(response::json(StatusCode::CREATED, &json!({ "id": id, "status": "running" })))
+}
+
+fn collection(name: &str) -> Result<Nsid, Error> {
+    Nsid::try_from(name)
+        .map_err(|_| Error::bad_request("collection is not an NSID, such as com.example.note"))
+}
+
+/// The DID of an account that a request names by DID or handle.
+async fn account(app: &App, text: &str) -> Result<Did, Error> {
+    let did = app.outbound.resolver.account(text).await;
+    did.map_err(|error| Error::bad_request(format!("did: {error}")))
 }
 
 /// Queues a backfill on behalf of `admin`. Returns its id.
 ///
 /// # Errors
 /// 429 when too many backfills wait.
-pub(in crate::api::admin) async fn start(
+async fn start(
     app: &App,
     admin: &Admin,
     collection: Option<String>,
@@ -112,6 +157,22 @@ pub(in crate::api::admin) async fn start(
     check_queue(app).await?;
     let actor = Some(admin.did.to_string());
     Ok(app.backfills.create(NewBackfill { collection, did, actor }).await?)
+}
+
+/// Queues a backfill for a record lexicon that was just stored. `None` when the caller may not start one, or too many
+/// wait: the lexicon is stored, so the request must not fail.
+pub(in crate::api::admin) async fn start_for_lexicon(
+    app: &App,
+    admin: &Admin,
+    collection: &str,
+) -> Result<Option<String>, Error> {
+    if !admin.may(Permission::BackfillCreate) {
+        return Ok(None);
+    }
+    match start(app, admin, Some(collection.to_owned()), None).await {
+        Err(error) if error.status == StatusCode::TOO_MANY_REQUESTS => Ok(None),
+        started => started.map(Some),
+    }
 }
 
 /// Refuses a job that would wait behind too many others.

@@ -20,7 +20,7 @@ use crate::indexing::fetch::{self, FetchedRecord};
 use crate::indexing::{RecordAction, RecordEvent};
 use crate::query::PageSize;
 use crate::store::dead_letters::{self, LetterFilter, LetterRow};
-use crate::store::index::{Change, Delete, Upsert};
+use crate::store::index::{Change, Delete, Upsert, Validity};
 
 /// Reads `collection` and `resolved` from the query: absent or `false` selects unresolved letters, `true` resolved
 /// ones, any other value both.
@@ -232,7 +232,9 @@ fn current_event(event: RecordEvent, found: Option<FetchedRecord>) -> RecordEven
         return RecordEvent { action: RecordAction::Delete, change };
     };
     let action = if event.action == RecordAction::Delete { RecordAction::Create } else { event.action };
-    let change = Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs });
+    let validity = Validity::Unchecked;
+    let change =
+        Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs, validity });
     RecordEvent { action, change }
 }
 

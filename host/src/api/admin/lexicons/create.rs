@@ -8,16 +8,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::access::{Admin, Permission};
+use crate::access::Admin;
 use crate::api::admin::backfill;
 use crate::app::App;
 use crate::app::Topic;
-use crate::atproto::Nsid;
 use crate::atproto::lexicon::{LexiconDoc, LexiconError, LexiconKind};
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::lexicons::ProcedureAction;
-use crate::store::{self, lexicons::NewLexicon};
+use crate::store::{self, lexicons::MANUAL, lexicons::NewLexicon};
+
+use super::InvalidTarget;
 
 #[derive(Deserialize)]
 struct Body {
@@ -48,10 +49,8 @@ enum Invalid {
     Json(serde_json::Error),
     #[error(transparent)]
     Document(#[from] LexiconError),
-    #[error("target_collection is not an NSID")]
-    TargetCollection,
-    #[error("target_collection is for query and procedure lexicons; this one is of type {0}")]
-    TargetWithoutMethod(&'static str),
+    #[error(transparent)]
+    Target(#[from] InvalidTarget),
     #[error("token_cost must be 0 or more and at most {max}", max = u32::MAX)]
     TokenCost,
 }
@@ -78,12 +77,8 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
     let warnings = super::warnings(&app, lexicon.target_collection.as_deref());
     // After the lexicon applies to the stream, so that no record is missed by both.
-    let backfill_job_id = if saved.created && lexicon.backfill && admin.may(Permission::BackfillCreate) {
-        match backfill::start(&app, &admin, Some(lexicon.id.clone()), None).await {
-            // The lexicon is stored, so the upload must not fail.
-            Err(error) if error.status == StatusCode::TOO_MANY_REQUESTS => None,
-            started => Some(started?),
-        }
+    let backfill_job_id = if saved.created && lexicon.backfill {
+        backfill::start_for_lexicon(&app, &admin, &lexicon.id).await?
     } else {
         None
     };
@@ -94,13 +89,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 fn check(body: &Body) -> Result<NewLexicon, Invalid> {
     let document: Value = serde_json::from_str(body.lexicon_json.get()).map_err(Invalid::Json)?;
     let document = LexiconDoc::parse(&document)?;
-    let target_collection = body.target_collection.as_deref().filter(|c| !c.is_empty());
-    if let Some(target) = target_collection {
-        Nsid::try_from(target).map_err(|_| Invalid::TargetCollection)?;
-        if !matches!(document.kind, LexiconKind::Query | LexiconKind::Procedure) {
-            return Err(Invalid::TargetWithoutMethod(document.kind.as_str()));
-        }
-    }
+    let target_collection = super::target_collection(body.target_collection.as_deref(), document.kind)?;
     if body.token_cost.is_some_and(|cost| u32::try_from(cost).is_err()) {
         return Err(Invalid::TokenCost);
     }
@@ -114,8 +103,8 @@ fn check(body: &Body) -> Result<NewLexicon, Invalid> {
             .action
             .filter(|action| *action != ProcedureAction::default())
             .map(|action| action.as_str().to_owned()),
-        target_collection: target_collection.map(str::to_owned),
-        source: "manual".to_owned(),
+        target_collection,
+        source: MANUAL.to_owned(),
         authority_did: None,
         last_fetched_at: None,
         token_cost: body.token_cost,

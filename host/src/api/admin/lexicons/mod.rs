@@ -1,6 +1,7 @@
 //! `/admin/lexicons`: uploads, lists and deletes lexicons.
 
 pub mod create;
+pub mod services;
 
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use serde_json::value::RawValue;
 
 use crate::access::Admin;
 use crate::app::{App, Topic};
+use crate::atproto::Nsid;
+use crate::atproto::lexicon::LexiconKind;
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -41,9 +44,37 @@ struct LexiconView {
     warnings: Vec<String>,
 }
 
+/// Why a `target_collection` is invalid.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidTarget {
+    #[error("target_collection is not an NSID")]
+    NotNsid,
+    #[error("target_collection is for query and procedure lexicons; this one is of type {0}")]
+    WithoutMethod(&'static str),
+}
+
+impl From<InvalidTarget> for Error {
+    fn from(invalid: InvalidTarget) -> Self {
+        Self::bad_request(invalid.to_string())
+    }
+}
+
+/// Checks the target collection for a lexicon of this kind. An empty one is none.
+pub(super) fn target_collection(
+    target: Option<&str>,
+    kind: LexiconKind,
+) -> Result<Option<String>, InvalidTarget> {
+    let Some(target) = target.filter(|target| !target.is_empty()) else { return Ok(None) };
+    let target = Nsid::try_from(target).map_err(|_| InvalidTarget::NotNsid)?;
+    if !matches!(kind, LexiconKind::Query | LexiconKind::Procedure) {
+        return Err(InvalidTarget::WithoutMethod(kind.as_str()));
+    }
+    Ok(Some(target.to_string()))
+}
+
 /// What an operator should know about an accepted method lexicon: its target collection may be uploaded later, or be
 /// mistyped.
-fn warnings(app: &App, target_collection: Option<&str>) -> Vec<String> {
+pub(super) fn warnings(app: &App, target_collection: Option<&str>) -> Vec<String> {
     let unknown = target_collection.filter(|target| !app.registry.snapshot().is_tracked(target));
     let text = |target: &str| {
         format!(

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message, protocol::Role};
 
+use crate::atproto::Nsid;
 use crate::clock::{Clock, Timestamp};
 use crate::indexing::launch::launch;
 use crate::indexing::testing::{FakeStore, Recorder};
@@ -64,7 +65,7 @@ impl Connect for Wire {
 
 pub(super) struct World {
     pub(super) attempts: mpsc::UnboundedReceiver<Attempt>,
-    pub(super) tracked: watch::Sender<Arc<[Nsid]>>,
+    pub(super) tracked: watch::Sender<Followed>,
     pub(super) store: Arc<FakeStore>,
     pub(super) recorder: Arc<Recorder>,
     pub(super) handle: StreamHandle,
@@ -73,8 +74,9 @@ pub(super) struct World {
 /// The fixed clock's time: cursors near it are plausible.
 pub(super) const NOW: i64 = 1_800_000_000_000_000;
 
-pub(super) fn nsids(names: &[&str]) -> Arc<[Nsid]> {
-    names.iter().map(|n| Nsid::try_from(*n).unwrap()).collect()
+pub(super) fn nsids(names: &[&str]) -> Followed {
+    let nsids: Arc<[Nsid]> = names.iter().map(|n| Nsid::try_from(*n).unwrap()).collect();
+    nsids.into()
 }
 
 pub(super) fn start(urls: &[&str], answers: &[Answer], collections: &[&str]) -> World {
@@ -101,6 +103,7 @@ pub(super) fn start_with(
         wire,
         watch,
         recorder.clone(),
+        Arc::default(),
         Arc::new(NoScripts),
         Clock::fixed(Timestamp(NOW)),
         Random::seeded(3),

@@ -42,7 +42,8 @@ impl Column {
 pub(super) type Columns = Vec<Column>;
 
 /// The columns of the views, on both databases.
-const RECORDS: &[&str] = &["uri", "did", "collection", "rkey", "cid", "indexed_at", "indexed_us", "record"];
+const RECORDS: &[&str] =
+    &["uri", "did", "collection", "rkey", "cid", "indexed_at", "indexed_us", "record", "valid"];
 const RECORD_REFS: &[&str] = &["source_uri", "target_uri", "collection"];
 const LABELS: &[&str] = &["src", "uri", "val", "cid", "cts", "exp"];
 const LEXICONS: &[&str] = &[

@@ -7,7 +7,7 @@ use crate::random::Random;
 /// Waits that double from `floor` to `cap`. Each is chosen at random from its upper half, so that many clients don't
 /// reconnect at the same moment. Never shorter than `floor`.
 #[derive(Clone, Debug)]
-pub(in crate::indexing) struct Backoff {
+pub struct Backoff {
     floor: Duration,
     cap: Duration,
     tries: u32,
@@ -17,11 +17,11 @@ pub(in crate::indexing) struct Backoff {
 const MAX_DOUBLINGS: u32 = 20;
 
 impl Backoff {
-    pub(in crate::indexing) fn new(floor: Duration, cap: Duration) -> Self {
+    pub fn new(floor: Duration, cap: Duration) -> Self {
         Self { floor, cap, tries: 0 }
     }
 
-    pub(in crate::indexing) fn next(&mut self, random: &Random) -> Duration {
+    pub fn next(&mut self, random: &Random) -> Duration {
         self.tries = (self.tries + 1).min(MAX_DOUBLINGS);
         let longest = self.floor.saturating_mul(1 << self.tries).min(self.cap.max(self.floor));
         let half = longest / 2;
@@ -30,7 +30,7 @@ impl Backoff {
     }
 
     /// Starts over after a success.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.tries = 0;
     }
 }

@@ -1,0 +1,11 @@
+//! Labels (`com.atproto.label.defs#label`) and the frames of a subscription to a labeler
+//! (`com.atproto.label.subscribeLabels`).
+
+mod cbor;
+mod frame;
+mod label;
+#[cfg(test)]
+mod tests;
+
+pub use frame::{LabelFrame, decode};
+pub use label::{SignedLabel, is_subject, is_value};

@@ -1,0 +1,191 @@
+//! Estimates what a backfill would cost, from the relay's list and a sample of the repos. Stores nothing.
+
+mod estimate;
+mod sample;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt as _};
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use self::estimate::estimate;
+use self::sample::{Sample, sample};
+use super::failure::Failure;
+use super::meter::Meter;
+use super::request::Server;
+use crate::atproto::{Did, Nsid};
+use crate::clock::Clock;
+use crate::identity::Resolver;
+use crate::net::Client;
+use crate::settings::backfill::BackfillSettings;
+
+/// Repos that are counted: what a few seconds are enough for. With more, the plan is a lower bound.
+const MAX_REPOS: usize = 20_000;
+
+/// Repos that are looked at. The costs of repos differ so much that a few more would not make the plan better.
+const SAMPLES: usize = 24;
+
+/// Repos that are looked at at the same time.
+const CONCURRENT_SAMPLES: usize = 8;
+
+/// Time for the relay's list, and for the sample. Together less than the ten seconds that clients wait for an answer.
+const LIST_TIME: Duration = Duration::from_secs(4);
+const SAMPLE_TIME: Duration = Duration::from_secs(4);
+
+/// Plans that are made at the same time: each sends a hundred requests to others.
+const CONCURRENT_PLANS: usize = 2;
+
+/// What a planner needs from the rest of the server.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    pub net: Client,
+    pub resolver: Resolver,
+    pub clock: Clock,
+    /// Without a trailing slash.
+    pub relay_url: String,
+    pub settings: BackfillSettings,
+}
+
+/// What a backfill is expected to cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    pub repos: u64,
+    /// There are more repos than were counted; so all other numbers are too low.
+    pub repos_at_least: bool,
+    /// Repos that were looked at; the estimates come from those that could be read.
+    pub sampled: u64,
+    /// Repos of the sample that could not be read.
+    pub unreachable: u64,
+    pub records: u64,
+    /// Requests to PDSs.
+    pub requests: u64,
+    /// Bytes of their answers, after decompression.
+    pub bytes: u64,
+    pub seconds: u64,
+    pub sources: Sources,
+}
+
+/// The share of each source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sources {
+    /// Repos that are read in pages only.
+    pub pages: Share,
+    /// Repos that are read from a CAR, after their first pages.
+    pub car: Share,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Share {
+    pub repos: u64,
+    pub requests: u64,
+    pub bytes: u64,
+}
+
+/// The repos of a plan.
+struct Listed {
+    dids: BTreeSet<String>,
+    is_complete: bool,
+    took: Duration,
+}
+
+impl Planner {
+    /// Plans a backfill of `collections`, of one repo or of all that the relay lists. Takes at most eight seconds.
+    ///
+    /// # Errors
+    /// Why the relay does not list repos, in a text for admins.
+    pub async fn plan(&self, collections: &[Nsid], did: Option<Did>) -> Result<Plan, String> {
+        let listed = match did {
+            Some(did) => {
+                let dids = BTreeSet::from([did.as_str().to_owned()]);
+                Listed { dids, is_complete: true, took: Duration::ZERO }
+            }
+            None => self
+                .list(collections)
+                .await
+                .map_err(|failure| format!("the relay does not list repos: {}", failure.text))?,
+        };
+        // Spread over the whole list.
+        let step = listed.dids.len().div_ceil(SAMPLES).max(1);
+        let chosen = listed.dids.iter().step_by(step).filter_map(|did| Did::try_from(did.as_str()).ok());
+        let chosen: Vec<Did> = chosen.collect();
+        let samples = self.samples(&chosen, collections).await;
+        Ok(estimate(&listed, chosen.len(), &samples, collections.len(), self.settings))
+    }
+
+    async fn list(&self, collections: &[Nsid]) -> Result<Listed, Failure> {
+        let (net, meter) = (self.net.trusted(), Meter::default());
+        let relay = Server { net: &net, clock: &self.clock, origin: &self.relay_url, meter: &meter };
+        let started = Instant::now();
+        let mut dids = BTreeSet::new();
+        let listed = timeout(LIST_TIME, async {
+            for collection in collections {
+                add_repos(&relay, collection, &mut dids).await?;
+            }
+            Ok(())
+        });
+        // What was counted so far is still worth something.
+        let is_complete = match listed.await {
+            Ok(Err(failure)) if dids.is_empty() => return Err(failure),
+            Err(_) if dids.is_empty() => return Err(Failure::other("it did not answer in time")),
+            Ok(Ok(())) => dids.len() < MAX_REPOS,
+            Ok(Err(_)) | Err(_) => false,
+        };
+        Ok(Listed { dids, is_complete, took: started.elapsed() })
+    }
+
+    async fn samples(&self, dids: &[Did], collections: &[Nsid]) -> Vec<Sample> {
+        let deadline = Instant::now() + SAMPLE_TIME;
+        let mut samples: Vec<BoxFuture<'_, Option<Sample>>> = Vec::new();
+        for did in dids {
+            let sample = timeout_at(deadline, sample(self, did, collections));
+            samples.push(Box::pin(async { sample.await.ok()?.ok() }));
+        }
+        stream::iter(samples)
+            .buffer_unordered(CONCURRENT_SAMPLES)
+            .filter_map(std::future::ready)
+            .collect()
+            .await
+    }
+}
+
+/// Adds the repos of a collection, until there are [`MAX_REPOS`].
+async fn add_repos(
+    relay: &Server<'_>,
+    collection: &Nsid,
+    dids: &mut BTreeSet<String>,
+) -> Result<(), Failure> {
+    let mut cursor: Option<String> = None;
+    while dids.len() < MAX_REPOS {
+        let page = relay.repos(collection, cursor.as_deref()).await?;
+        let is_empty = page.repos.is_empty();
+        dids.extend(page.repos.into_iter().map(|repo| repo.did).filter(|did| Did::is_valid(did)));
+        let next = page.cursor.filter(|next| !next.is_empty() && !is_empty);
+        if next.is_none() || next == cursor {
+            break;
+        }
+        cursor = next;
+    }
+    Ok(())
+}
+
+/// Limits how many plans are made at the same time.
+#[derive(Clone, Debug)]
+pub struct PlanPlaces(Arc<Semaphore>);
+
+impl Default for PlanPlaces {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(CONCURRENT_PLANS)))
+    }
+}
+
+impl PlanPlaces {
+    /// A place for one plan, until it is dropped; `None` when all are taken.
+    pub fn take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+}

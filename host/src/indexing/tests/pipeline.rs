@@ -1,0 +1,84 @@
+//! The pipeline without a connection: frames in, transactions out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::indexing::RecordScriptRunner;
+use crate::indexing::apply::Applier;
+use crate::indexing::commit::{Committer, Sink};
+use crate::indexing::gaps::Gaps;
+use crate::indexing::intake::Intake;
+use crate::indexing::shard::Shards;
+use crate::indexing::status::LiveStatus;
+use crate::indexing::testing::Recorder;
+use crate::indexing::writer::{WRITER_QUEUE, Writer, WriterHandle};
+use crate::lexicons::Followed;
+use crate::random::Random;
+use crate::store::lease::Term;
+
+pub(super) struct Pipeline {
+    intake: Intake,
+    writer: JoinHandle<()>,
+    /// For changes that are not the stream's.
+    pub local: WriterHandle,
+    _tracked: watch::Sender<Followed>,
+}
+
+impl Pipeline {
+    pub(super) fn start(
+        sink: impl Sink + Clone,
+        collection: &str,
+        shards: usize,
+        scripts: Arc<dyn RecordScriptRunner>,
+    ) -> Self {
+        let (recorder, clock) = (Arc::new(Recorder::default()), Clock::system());
+        let timing = super::fast();
+        let live_status = Arc::new(LiveStatus::new(clock.clone(), timing));
+        let (queue, messages) = mpsc::channel(WRITER_QUEUE);
+        let (stop, give_up) = (CancellationToken::new(), CancellationToken::new());
+        let random = Random::seeded(1);
+        let gaps = Gaps {
+            store: Arc::new(sink.clone()),
+            observer: recorder.clone(),
+            live_status: live_status.clone(),
+            clock: clock.clone(),
+            timing,
+        };
+        let committer =
+            Committer::new(sink, live_status, recorder.clone(), clock.clone(), random, timing, give_up);
+        let superseded = watch::Sender::new(None);
+        let (registry, time) = (Arc::default(), clock.clone());
+        let writer = Writer { queue: messages, committer, registry, clock: time, timing, stop, superseded };
+        let writer = tokio::spawn(writer.run());
+        let (tracked, watch) = watch::channel(super::nsids(&[collection]));
+        let local = WriterHandle::new(queue.clone());
+        let applier = Applier::new(recorder.clone(), Arc::default(), clock.clone());
+        let shards = Shards::start(shards, applier, scripts, queue, Term::ALONE);
+        let intake = Intake::new(watch, shards, gaps);
+        Self { intake, writer, local, _tracked: tracked }
+    }
+
+    /// Takes in one chunk.
+    pub(super) async fn accept(&mut self, frames: &[Bytes]) {
+        self.intake.accept(&mut frames.to_vec()).await.unwrap();
+    }
+
+    /// Commits everything and ends.
+    pub(super) async fn finish(self) {
+        let Self { intake, writer, local, .. } = self;
+        drop(local);
+        intake.finish().await;
+        writer.await.unwrap();
+    }
+
+    /// Ends at once, as a killed process does.
+    pub(super) async fn kill(self) {
+        self.writer.abort();
+        assert!(self.writer.await.is_err_and(|error| error.is_cancelled()));
+    }
+}

@@ -1,0 +1,67 @@
+//! The handle of the labelers for the rest of the server.
+
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+
+/// Wakes the supervisor, and knows how many labelers are connected. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Labelers {
+    status: watch::Sender<LabelersStatus>,
+    changed: Arc<Notify>,
+}
+
+/// What this host knows about the labelers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LabelersStatus {
+    /// This host follows the labelers; otherwise another one does.
+    pub leading: bool,
+    pub active: usize,
+    pub connected: usize,
+}
+
+impl Default for Labelers {
+    fn default() -> Self {
+        let (status, _) = watch::channel(LabelersStatus::default());
+        Self { status, changed: Arc::default() }
+    }
+}
+
+impl Labelers {
+    /// Makes this host look at once which labelers are to be followed.
+    pub fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    pub fn status(&self) -> LabelersStatus {
+        *self.status.borrow()
+    }
+
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut LabelersStatus)) {
+        self.status.send_modify(change);
+        let LabelersStatus { active, connected, .. } = self.status();
+        metrics::gauge!("belvedere_labelers_active").set(active as f64);
+        metrics::gauge!("belvedere_labelers_connected").set(connected as f64);
+    }
+}
+
+/// Counts a labeler as connected while it exists.
+#[derive(Debug)]
+pub(super) struct Connected(Labelers);
+
+impl Connected {
+    pub(super) fn new(labelers: &Labelers) -> Self {
+        labelers.update(|status| status.connected += 1);
+        Self(labelers.clone())
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.update(|status| status.connected = status.connected.saturating_sub(1));
+    }
+}

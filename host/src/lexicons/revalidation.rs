@@ -1,0 +1,139 @@
+//! Validates stored records again after their lexicons changed, in the background, on one host at a time.
+//!
+//! Each collection's progress is stored with the fingerprint of the lexicons that it is for, so that a restart continues
+//! and another change begins anew. Records that are written meanwhile are validated when they are written, by hosts that
+//! may not know the new lexicons yet; so a second pass follows when all of them do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::atproto::Nsid;
+use crate::clock::Clock;
+use crate::store::records::invalid::{self, Verdict};
+use crate::store::validations::{self, START, Validation};
+use crate::store::{Db, StoreError};
+
+use super::registry::{Registry, Snapshot};
+
+/// Interval between checks whether lexicons have changed. A check costs nothing but memory, unless they have.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Time until the next look at collections whose second pass is not due yet, and after a failure of the database.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Records read at a time; they are at most 1 MiB.
+const STEP: u32 = 500;
+
+/// Passes over all records: one at once, one when no host validates by the old lexicons any more.
+const PASSES: i64 = 2;
+
+/// Seconds after which all hosts know the new lexicons, and records that were validated by the old ones are written:
+/// hosts reload at least every minute.
+const SETTLED_SECONDS: i64 = 120;
+
+/// Validates records again whenever the registry has other lexicons than those that their collections were validated
+/// against. Does not return.
+pub async fn run(db: Db, registry: Arc<Registry>, clock: Clock) {
+    // The last lexicons, and when to look again although they are the same.
+    let mut last: Option<(Arc<Snapshot>, Option<Instant>)> = None;
+    loop {
+        let snapshot = registry.snapshot();
+        let is_done = last.as_ref().is_some_and(|(lexicons, again)| {
+            lexicons.same_fingerprints(&snapshot) && again.is_none_or(|at| Instant::now() < at)
+        });
+        if !is_done {
+            let again = match validate_collections(&db, &registry, &snapshot, &clock).await {
+                Ok(true) => None,
+                Ok(false) => Some(Instant::now() + LOOK_AGAIN),
+                Err(error) => {
+                    tracing::warn!(%error, "records can't be validated again; this is retried");
+                    Some(Instant::now() + LOOK_AGAIN)
+                }
+            };
+            last = Some((snapshot, again));
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Validates the records of each collection that is due. Returns whether none is left, until lexicons change again.
+async fn validate_collections(
+    db: &Db,
+    registry: &Registry,
+    snapshot: &Snapshot,
+    clock: &Clock,
+) -> Result<bool, StoreError> {
+    let mut is_settled = true;
+    for collection in snapshot.tracked().iter() {
+        let Some(fingerprint) = snapshot.fingerprint(collection.as_str()) else { continue };
+        let id = validations::collection_id(db, collection).await?;
+        let stored = validations::get(db, id).await?.filter(|stored| stored.fingerprint == fingerprint);
+        let new = Validation { fingerprint, noticed_at: clock.now(), passes: 0, after: START };
+        let mut state = stored.unwrap_or(new);
+        if stored.is_none() {
+            validations::set(db, id, &state).await?;
+        }
+        if state.passes >= PASSES {
+            continue;
+        }
+        is_settled = false;
+        let begins_at = state.noticed_at.plus_seconds(SETTLED_SECONDS * state.passes);
+        if clock.now() < begins_at {
+            continue;
+        }
+        if !pass(db, registry, snapshot, (id, collection), &mut state).await? {
+            return Ok(false);
+        }
+    }
+    Ok(is_settled)
+}
+
+/// One pass over the records of a collection. `false` when lexicons have changed meanwhile.
+async fn pass(
+    db: &Db,
+    registry: &Registry,
+    snapshot: &Snapshot,
+    (id, collection): (i64, &Nsid),
+    state: &mut Validation,
+) -> Result<bool, StoreError> {
+    let (mut checked, mut changed) = (0, 0);
+    loop {
+        if !registry.snapshot().same_fingerprints(snapshot) {
+            return Ok(false);
+        }
+        let started = Instant::now();
+        let step = invalid::walk(db, (id, collection), state.after, STEP).await?;
+        let Some(last) = step.rows.last() else { break };
+        state.after.indexed_at = last.row.indexed_at;
+        state.after.id = last.row.id;
+        checked += step.rows.len();
+        let mut verdicts = Vec::new();
+        for row in step.rows {
+            if row.row.record.is_empty() {
+                continue;
+            }
+            let reason = snapshot.validate(collection.as_str(), &row.row.record).reason().map(str::to_owned);
+            if reason != row.invalid_reason {
+                verdicts.push(Verdict { id: row.row.id, updated_at: row.updated_at, reason });
+            }
+        }
+        changed += verdicts.len();
+        if !verdicts.is_empty() {
+            invalid::set(db, id, &verdicts).await?;
+        }
+        if !step.more {
+            break;
+        }
+        validations::set(db, id, state).await?;
+        // Leaves at least half of the time to others.
+        tokio::time::sleep(started.elapsed()).await;
+    }
+    *state = Validation { passes: state.passes + 1, after: START, ..*state };
+    validations::set(db, id, state).await?;
+    if changed > 0 || checked > 0 {
+        tracing::info!(%collection, checked, changed, pass = state.passes, "records were validated again");
+    }
+    Ok(true)
+}

@@ -1,0 +1,70 @@
+//! Deletes records on behalf of admins.
+
+use crate::atproto::{Nsid, RecordUri};
+
+use super::super::{Db, Postgres, Sqlite, StoreError, intern, on};
+
+/// Removes one record, visible or not, and its references. Leaves no tombstone: a later frame of the stream or a
+/// backfill indexes the record again. `false` when it did not exist.
+pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
+    let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(false) };
+    let row = "DELETE FROM records WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
+                   AND rkey = $3 RETURNING id";
+    let refs = "DELETE FROM record_refs WHERE record_id = $1";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let id: Option<i64> = sqlx::query_scalar(row)
+            .bind(collection)
+            .bind(uri.did.as_str())
+            .bind(uri.rkey.as_str())
+            .fetch_optional(&mut *tx)
+            .await?;
+        if let Some(id) = id {
+            sqlx::query(refs).bind(id).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(id.is_some())
+    })
+}
+
+/// Rows per step of [`delete_collection`]: some tens of milliseconds, after which the stream's writer can commit.
+const DELETE_STEP: i64 = 2_000;
+
+/// Removes all rows of a collection, in steps between which other writers can commit. Returns how many.
+pub async fn delete_collection(db: &Db, collection: &Nsid) -> Result<u64, StoreError> {
+    let Some(collection) = intern::collection_id(db, collection).await? else { return Ok(0) };
+    let mut deleted = 0;
+    loop {
+        let step = match db {
+            Db::Sqlite(db) => delete_step_sqlite(db, collection).await?,
+            Db::Postgres(db) => delete_step_postgres(db, collection).await?,
+        };
+        deleted += step;
+        if step < DELETE_STEP as u64 {
+            return Ok(deleted);
+        }
+    }
+}
+
+async fn delete_step_sqlite(db: &Sqlite, collection: i64) -> Result<u64, StoreError> {
+    let refs = "DELETE FROM record_refs WHERE record_id IN \
+                (SELECT id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2)";
+    let rows = "DELETE FROM records WHERE id IN \
+                (SELECT id FROM records WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2)";
+    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query(refs).bind(collection).bind(DELETE_STEP).execute(&mut *tx).await?;
+    let deleted =
+        sqlx::query(rows).bind(collection).bind(DELETE_STEP).execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
+async fn delete_step_postgres(db: &Postgres, collection: i64) -> Result<u64, StoreError> {
+    let sql = "WITH gone AS (DELETE FROM records WHERE id IN (SELECT id FROM records WHERE collection_id = $1 \
+                   ORDER BY indexed_at, id LIMIT $2 FOR UPDATE) RETURNING id), \
+               refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id) \
+               SELECT count(*) FROM gone";
+    let deleted: i64 =
+        sqlx::query_scalar(sql).bind(collection).bind(DELETE_STEP).fetch_one(db.writer()).await?;
+    Ok(deleted as u64)
+}

@@ -1,0 +1,135 @@
+//! Records that their lexicon rejects: stored, flagged, and chosen by queries.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
+use crate::support::instance::{Instance, query_lexicon, record_lexicon};
+
+/// The rkeys and validity of all notes, as admins see them, newest first.
+async fn shown(server: &Instance, filter: &str) -> Vec<(String, bool)> {
+    let found = server.admin(Method::GET, &format!("/admin/records?collection={NOTES}{filter}"), None).await;
+    let records = found.body["records"].as_array().unwrap_or_else(|| panic!("{}", found.text)).clone();
+    let one =
+        |record: &Value| (record["rkey"].as_str().unwrap().to_owned(), record["valid"].as_bool().unwrap());
+    records.iter().map(one).collect()
+}
+
+async fn listed(server: &Instance, query: &str) -> Vec<String> {
+    let found = server.xrpc(query).await;
+    let records =
+        found.body["records"].as_array().unwrap_or_else(|| panic!("{query}: {}", found.text)).clone();
+    let rkey = |record: &Value| record["uri"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    records.iter().map(rkey).collect()
+}
+
+async fn wait_for_invalid(server: &Instance, count: u64) {
+    let what = format!("{count} records are invalid");
+    server
+        .eventually(&what, async |server| {
+            let stats = server.admin(Method::GET, "/admin/stats", None).await.body;
+            stats["collections"][0]["invalid"] == count
+        })
+        .await;
+}
+
+/// The record lexicon of notes, with another schema of `text`.
+fn notes_with(text: Value) -> Value {
+    let mut lexicon = record_lexicon(NOTES);
+    lexicon["defs"]["main"]["record"]["properties"]["text"] = text;
+    lexicon
+}
+
+/// A world in which `good` is valid and `bad` is not.
+async fn with_two(world: World) -> World {
+    let mut world = world.with_notes().await;
+    world.note(ALICE, "good", json!({ "text": "one" })).await;
+    world.note(BOB, "bad", json!({ "text": 2 })).await;
+    world
+}
+
+crate::in_both_worlds! {
+    async fn are_stored_flagged_and_counted(mut world) {
+        world = with_two(world).await;
+        let server = &world.server;
+        assert_eq!(shown(server, "").await, [("bad".to_owned(), false), ("good".to_owned(), true)]);
+        let bad = server.admin(Method::GET, &format!("/admin/records?collection={NOTES}&valid=false"), None).await;
+        let bad = &bad.body["records"][0];
+        assert_eq!(bad["record"]["text"], 2);
+        assert!(bad["invalid_reason"].as_str().unwrap().contains("record.text"), "{bad}");
+        assert_eq!(shown(server, "&valid=true").await, [("good".to_owned(), true)]);
+        let stats = server.admin(Method::GET, "/admin/stats", None).await.body;
+        assert_eq!(stats["collections"][0], json!({ "collection": NOTES, "count": 2, "invalid": 1 }));
+        // The author's next version is valid.
+        world.note(BOB, "bad", json!({ "text": "two" })).await;
+        wait_for_invalid(&world.server, 0).await;
+        let all = [("bad".to_owned(), true), ("good".to_owned(), true)];
+        assert_eq!(shown(&world.server, "").await, all);
+    }
+
+    async fn are_chosen_by_lists_scripts_and_sql(mut world) {
+        world = with_two(world).await;
+        let server = &world.server;
+        assert_eq!(listed(server, LIST).await, ["bad", "good"]);
+        assert_eq!(listed(server, &format!("{LIST}?valid=true")).await, ["good"]);
+        assert_eq!(listed(server, &format!("{LIST}?valid=false")).await, ["bad"]);
+        assert_eq!(listed(server, &format!("{LIST}?valid=true&did={BOB}")).await, Vec::<String>::new());
+        for path in [format!("/xrpc/{LIST}?valid=yes"), format!("/admin/records?collection={NOTES}&valid=1")] {
+            let key = format!("Bearer {}", server.admin_key);
+            let headers = [("x-client-key", server.client_key.as_str()), ("authorization", &key)];
+            let headers = if path.starts_with("/admin") { &headers[1..] } else { &headers[..1] };
+            let refused = server.request(Method::GET, &path, headers, None).await;
+            assert_eq!((refused.status.as_u16(), refused.error()), (400, "valid must be true or false"));
+        }
+        let scripted = "com.example.scripted";
+        server.upload(query_lexicon(scripted), Some(NOTES)).await;
+        server.bind(scripted, "function handle() return db.query{collection = collection, valid = params.valid} end").await;
+        assert_eq!(listed(server, scripted).await, ["bad", "good"]);
+        assert_eq!(listed(server, &format!("{scripted}?valid=true")).await, ["good"]);
+        assert_eq!(listed(server, &format!("{scripted}?valid=false")).await, ["bad"]);
+        let sql = "com.example.sql";
+        server.upload(query_lexicon(sql), None).await;
+        let source = "function handle() return { records = toarray((db.raw('SELECT uri FROM records WHERE NOT valid'))) } end";
+        server.bind(sql, source).await;
+        assert_eq!(listed(server, sql).await, ["bad"]);
+    }
+
+    async fn are_judged_again_when_their_lexicon_changes(mut world) {
+        world = with_two(world).await;
+        world.server.upload(notes_with(json!({ "type": "integer" })), None).await;
+        world.server.eventually("the verdicts are exchanged", async |server| {
+            shown(server, "").await == [("bad".to_owned(), true), ("good".to_owned(), false)]
+        }).await;
+        world.server.upload(notes_with(json!({ "type": "boolean" })), None).await;
+        wait_for_invalid(&world.server, 2).await;
+        assert_eq!(world.server.stop(), Some(0));
+        world.server.start_again().await;
+        assert_eq!(shown(&world.server, "&valid=false").await.len(), 2);
+        world.server.upload(notes_with(json!({ "type": "string", "maxLength": 10 })), None).await;
+        wait_for_invalid(&world.server, 1).await;
+    }
+
+    async fn are_judged_again_when_a_lexicon_that_theirs_refers_to_changes(mut world) {
+        let definition = |minimum: i64| json!({ "lexicon": 1, "id": "com.example.defs", "defs": {
+            "part": { "type": "object", "properties": { "n": { "type": "integer", "minimum": minimum } } } } });
+        world.server.upload(notes_with(json!({ "type": "ref", "ref": "com.example.defs#part" })), None).await;
+        world.server.upload(query_lexicon(LIST), Some(NOTES)).await;
+        world.wait_for_stream_of(NOTES).await;
+        world.note(ALICE, "small", json!({ "text": { "n": 1 } })).await;
+        world.note(ALICE, "large", json!({ "text": { "n": 9 } })).await;
+        wait_for_invalid(&world.server, 0).await;
+        world.server.upload(definition(5), None).await;
+        wait_for_invalid(&world.server, 1).await;
+        assert_eq!(shown(&world.server, "&valid=false").await, [("small".to_owned(), false)]);
+        world.server.upload(definition(0), None).await;
+        wait_for_invalid(&world.server, 0).await;
+    }
+
+    async fn of_before_the_server_validated_are_judged_at_the_start(mut world) {
+        world = with_two(world).await;
+        world.server.stop();
+        world.execute("DELETE FROM invalid_records; DELETE FROM validations").await;
+        world.server.start_again().await;
+        wait_for_invalid(&world.server, 1).await;
+    }
+}
