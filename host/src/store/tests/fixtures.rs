@@ -12,6 +12,8 @@ use crate::store::Db;
 use crate::store::index::{
     self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert,
 };
+use crate::store::labelers;
+use crate::store::labels::Label;
 use crate::store::records::{self, ListArgs, RecordRow};
 
 pub const NOTE: &str = "com.example.note";
@@ -138,4 +140,12 @@ pub fn advance(query: &mut Query, cursor: Option<String>) -> bool {
     assert_ne!(query.cursor.as_ref(), Some(&cursor), "the page after {cursor} begins where it began");
     query.cursor = Some(cursor);
     true
+}
+
+/// Stores labels as the subscription to a labeler does.
+pub async fn store_labels(db: &Db, labeler: &str, stored: &[Label]) {
+    let did = Did::try_from(labeler).unwrap();
+    labelers::create(db, &did, Timestamp(1)).await.unwrap();
+    let from = labelers::get(db, labeler).await.unwrap().unwrap().cursor;
+    assert!(labelers::store(db, &did, from, Some(from.unwrap_or(0) + 1), stored).await.unwrap());
 }

@@ -26,12 +26,8 @@ fn label(uri: &str, val: &str, cts: i64) -> Label {
     }
 }
 
-/// Stores labels as the subscription to [`LABELER`] does.
 async fn store(db: &Db, stored: &[Label]) {
-    let did = Did::try_from(LABELER).unwrap();
-    labelers::create(db, &did, Timestamp(1)).await.unwrap();
-    let from = labelers::get(db, LABELER).await.unwrap().unwrap().cursor;
-    assert!(labelers::store(db, &did, from, Some(from.unwrap_or(0) + 1), stored).await.unwrap());
+    store_labels(db, LABELER, stored).await;
 }
 
 /// Source and value of the labels in force at time 100.
