@@ -142,7 +142,7 @@ crate::in_both_worlds! {
         // A negation withdraws, a repetition of the older label changes nothing, a newer label applies again.
         speaker.say(&world, &[Label { cts: LATER, ..spam.clone() }.negated()]).await;
         assert!(!on(&world, &uri).await.contains(&theirs(&["spam"])[0]));
-        speaker.say(&world, &[spam.clone()]).await;
+        speaker.say(&world, std::slice::from_ref(&spam)).await;
         assert!(!on(&world, &uri).await.contains(&theirs(&["spam"])[0]), "replayed");
         speaker.say(&world, &[Label { cts: "2024-05-01T12:00:02Z", ..spam }]).await;
         assert!(on(&world, &uri).await.contains(&theirs(&["spam"])[0]));

@@ -4,12 +4,9 @@
 use super::failure::Failure;
 use super::repo::{Break, RepoReader};
 use super::request::Server;
-use crate::atproto::{Did, Tid};
+use crate::atproto::Did;
 use crate::store::backfill;
 use crate::store::index::{AccountChange, AccountStatus};
-
-/// The highest clock id of a TID: no rev of the same microsecond is newer.
-const MAX_CLOCK_ID: u16 = 1_023;
 
 /// How often a PDS is asked for a status that keeps changing.
 const MAX_LOOKS: u32 = 3;
@@ -62,8 +59,7 @@ impl RepoReader {
 
     async fn store_status(&self, did: &Did, status: AccountStatus) -> Result<(), Break> {
         // A deletion removes what was committed before it.
-        let now = u64::try_from(self.clock.now().0).unwrap_or_default();
-        let rev = Tid::new(now, MAX_CLOCK_ID).unwrap_or_default();
+        let rev = AccountChange::rev_at(self.clock.now().0).unwrap_or_default();
         let change = AccountChange { did: did.clone(), status, rev };
         self.writer.submit_account(change).await.map_err(|_| Break::Uncommitted)
     }

@@ -153,10 +153,10 @@ mod tests {
             network.faults(Site::Pds(0), move |_| Some(Fault::Status(status, Vec::new(), body.clone())));
             match server.car(&did, 1_000_000, &enough).await {
                 Err(NoCar::Refused(failure)) => {
-                    assert_eq!((true, failure.kind), (is_refused, kind), "{status}")
+                    assert_eq!((true, failure.kind), (is_refused, kind), "{status}");
                 }
                 Err(NoCar::Failed(failure)) => {
-                    assert_eq!((false, failure.kind), (is_refused, kind), "{status}")
+                    assert_eq!((false, failure.kind), (is_refused, kind), "{status}");
                 }
                 other => panic!("{status}: {other:?}"),
             }

@@ -25,7 +25,7 @@ use crate::indexing::{
 };
 use crate::lexicons::Registry;
 use crate::net::Client;
-use crate::store::backfill::{self, IndexedRow, KeyRange};
+use crate::store::backfill::{self, IndexedRow, RangeReader};
 use crate::store::index::{Change, Delete};
 use crate::store::{Db, StoreError};
 
@@ -41,9 +41,6 @@ const REMOVED_TOGETHER: usize = 1_000;
 
 /// A repo that gives fewer records than one a second for this long is given up: other jobs wait for this one.
 const SLOW_AFTER: Duration = Duration::from_mins(10);
-
-/// Rows of the index that are compared at a time.
-const ROWS_PER_READ: usize = 1_000;
 
 /// What reading a repo needs, the same for all repos of a job.
 pub(super) struct RepoReader {
@@ -225,12 +222,8 @@ impl RepoReader {
             Proof::Complete(range) => {
                 let on_page: HashSet<&str> = keys.iter().map(RecordKey::as_str).collect();
                 let mut known = Vec::new();
-                let mut below = range.below.map(str::to_owned);
-                loop {
-                    let part = KeyRange { below: below.as_deref(), from: range.from };
-                    let rows = backfill::in_range(&self.db, did, &collection, part, ROWS_PER_READ).await?;
-                    let is_last = rows.len() < ROWS_PER_READ;
-                    below = rows.last().map(|row| row.rkey.to_string());
+                let mut parts = RangeReader::new(range);
+                while let Some(rows) = parts.next(&self.db, did, &collection).await? {
                     for row in rows {
                         if on_page.contains(row.rkey.as_str()) {
                             known.push(row);
@@ -243,10 +236,8 @@ impl RepoReader {
                     if gone.len() > MAX_GONE {
                         self.remove(std::mem::take(gone)).await?;
                     }
-                    if is_last {
-                        break known;
-                    }
                 }
+                known
             }
             Proof::Nothing => {
                 let keys: Vec<&str> = keys.iter().map(RecordKey::as_str).collect();

@@ -116,7 +116,7 @@ impl RepoReader {
         };
         let bytes = file.bytes.len();
         let checked = Car::check(file, did, rev, &self.collections, &self.resolver, &self.clock);
-        let mut car = match self.or_stop(checked).await? {
+        let mut car = match self.or_stop(Box::pin(checked)).await? {
             Ok(car) => car,
             Err(why) => {
                 self.unusable(host, did, bytes, &why);

@@ -44,7 +44,7 @@ impl Worker {
         while let Some(term) = lease.acquire("backfills", &self.deps.clock, &self.drain).await {
             let deps = Deps { db: lease.fenced(&self.deps.db, term), ..self.deps.clone() };
             let (backfills, drain) = (self.backfills.clone(), self.drain.clone());
-            Self { backfills, deps, drain }.work_with(&mut lease).await;
+            Box::pin(Self { backfills, deps, drain }.work_with(&mut lease)).await;
         }
         lease.release().await;
     }

@@ -47,9 +47,6 @@ pub enum Claim {
 /// wrong or the time was made up.
 const MAX_EVENT_DELAY_US: u64 = 60 * 60 * 1_000_000;
 
-/// The highest clock identifier of a TID.
-const MAX_CLOCK_ID: u16 = 0x3ff;
-
 /// Characters of an invalid claim that are kept for the log; a CID has 59.
 const MAX_CLAIM_CHARS: usize = 100;
 
@@ -68,7 +65,7 @@ pub(super) fn filter(event: &Event<'_>, tracked: &[Nsid]) -> Result<Envelope, Dr
         Body::Identity => Ok(Envelope::Identity(did()?)),
         Body::Sync => Ok(Envelope::Sync(did()?)),
         Body::Account(account) => {
-            let rev = rev_at(event_time(account, event.time_us)).ok_or(DropReason::BadTime)?;
+            let rev = AccountChange::rev_at(event_time(account, event.time_us)).ok_or(DropReason::BadTime)?;
             Ok(Envelope::Account(AccountChange { did: did()?, status: account_status(account), rev }))
         }
         Body::Other => Err(DropReason::Unknown),
@@ -115,11 +112,6 @@ fn event_time(account: &Account<'_>, time_us: i64) -> i64 {
     // Servers give milliseconds; a commit of the same millisecond was before the event.
     let time = time.map(|time| time.0.saturating_add(999));
     time.filter(|time| time.abs_diff(time_us) <= MAX_EVENT_DELAY_US).unwrap_or(time_us)
-}
-
-/// The highest rev of a commit at a time; `None` when revs can't express the time.
-fn rev_at(micros: i64) -> Option<Tid> {
-    Tid::new(u64::try_from(micros).ok()?, MAX_CLOCK_ID).ok()
 }
 
 /// An account that is inactive for an unknown reason is hidden too, until the next event says that it is active.

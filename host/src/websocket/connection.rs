@@ -57,11 +57,14 @@ pub struct Connection<Io> {
     pinged: bool,
     /// The last read returned frames, with which the caller was busy since.
     delivered: bool,
+    /// The server's reason for closing, when frames came with it.
+    closed: Option<String>,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
     pub fn new(socket: WebSocketStream<Io>, keep_alive: KeepAlive, limits: ChunkLimits) -> Self {
-        Self { socket, keep_alive, limits, last_received: Instant::now(), pinged: false, delivered: false }
+        let last_received = Instant::now();
+        Self { socket, keep_alive, limits, last_received, pinged: false, delivered: false, closed: None }
     }
 
     /// Reads the frames that are available, up to a chunk; waits only for the first. `decode` converts binary messages.
@@ -74,6 +77,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
         frames: &mut Vec<Bytes>,
         mut decode: impl FnMut(Bytes) -> Bytes,
     ) -> Result<(), Lost> {
+        if let Some(reason) = self.closed.take() {
+            return Err(Lost::Closed(reason));
+        }
         if self.delivered {
             // While the caller was busy, the socket was not read.
             self.heard();
@@ -84,7 +90,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
             tokio::select! {
                 biased;
                 read = poll_chunk(&mut self.socket, frames, self.limits, &mut decode) => {
-                    read?;
+                    self.closed = read?;
                     self.heard();
                     if !frames.is_empty() {
                         self.delivered = true;
@@ -121,15 +127,17 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
     }
 }
 
-/// Reads up to a chunk. Returns without frames when only pings and pongs arrived.
+/// Reads up to a chunk. Returns without frames when only pings and pongs arrived, and the reason when the server closed
+/// the connection after some.
 async fn poll_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut WebSocketStream<Io>,
     frames: &mut Vec<Bytes>,
     limits: ChunkLimits,
     decode: &mut impl FnMut(Bytes) -> Bytes,
-) -> Result<(), Lost> {
+) -> Result<Option<String>, Lost> {
     let mut size = 0;
     let mut received_control = false;
+    let mut closed = None;
     std::future::poll_fn(|cx| {
         while frames.len() < limits.frames && size < limits.bytes {
             let frame = match socket.poll_next_unpin(cx) {
@@ -137,12 +145,16 @@ async fn poll_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Message::Text(text)))) => text.into(),
                 Poll::Ready(Some(Ok(Message::Binary(bytes)))) => decode(bytes),
-                Poll::Ready(Some(Ok(Message::Close(frame)))) if frames.is_empty() => {
+                Poll::Ready(Some(Ok(Message::Close(frame)))) => {
                     let reason = frame.map_or_else(
                         || "no reason given".to_owned(),
                         |f| shown(&format!("{} {}", f.code, f.reason)),
                     );
-                    return Poll::Ready(Err(Lost::Closed(reason)));
+                    if frames.is_empty() {
+                        return Poll::Ready(Err(Lost::Closed(reason)));
+                    }
+                    closed = Some(reason);
+                    break;
                 }
                 Poll::Ready(Some(Ok(_))) => {
                     received_control = true;
@@ -156,7 +168,7 @@ async fn poll_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
             size += frame.len();
             frames.push(frame);
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(closed.take()))
     })
     .await
 }

@@ -14,12 +14,9 @@ use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
 use crate::indexing::{CURSOR_SOURCE, Candidate, Claim, RecordAction, RecordChecker};
 use crate::net::Client;
-use crate::store::backfill::{self, IndexedRow, KeyRange};
+use crate::store::backfill::{self, IndexedRow, KeyRange, RangeReader};
 use crate::store::index::AccountStatus;
 use crate::store::{Db, StoreError, cursors};
-
-/// Rows of the index that are compared at a time.
-const ROWS_PER_READ: usize = 1_000;
 
 pub(super) struct Comparer {
     pub(super) db: Db,
@@ -135,19 +132,23 @@ impl Comparer {
             keys.iter().map(RecordKey::as_str).zip(records).collect();
         let uri = |rkey: &str| format!("{}/{collection}/{rkey}", repo_uri(did));
         let mut unlisted = Vec::new();
-        each_in_range(&self.db, did, &collection, range, |row| match on_page.remove(row.rkey.as_str()) {
-            None => unlisted.push(row),
-            // The stream has brought a newer version since the PDS was asked for its rev.
-            Some(_) if row.rev > rev.as_u64() => {}
-            Some(record) => {
-                if row.cid.is_none_or(|cid| Claim::parse(&record.cid) != Claim::Cid(cid))
-                    && self.is_indexable(did, &collection, &row.rkey, rev, record)
-                {
-                    differences.push((Kind::Stale, uri(row.rkey.as_str())));
+        let mut parts = RangeReader::new(range);
+        while let Some(rows) = parts.next(&self.db, did, &collection).await? {
+            for row in rows {
+                match on_page.remove(row.rkey.as_str()) {
+                    None => unlisted.push(row),
+                    // The stream has brought a newer version since the PDS was asked for its rev.
+                    Some(_) if row.rev > rev.as_u64() => {}
+                    Some(record) => {
+                        if row.cid.is_none_or(|cid| Claim::parse(&record.cid) != Claim::Cid(cid))
+                            && self.is_indexable(did, &collection, &row.rkey, rev, record)
+                        {
+                            differences.push((Kind::Stale, uri(row.rkey.as_str())));
+                        }
+                    }
                 }
             }
-        })
-        .await?;
+        }
         let unlisted = unlisted.into_iter().filter(|row: &IndexedRow| row.rev <= rev.as_u64());
         differences.extend(unlisted.map(|row| (Kind::Extra, uri(row.rkey.as_str()))));
         for key in &keys {
@@ -181,27 +182,6 @@ impl Comparer {
             action: RecordAction::Create,
         };
         self.checker.accept(candidate).is_ok()
-    }
-}
-
-/// Calls `each` with the rows of the index in a range of keys.
-async fn each_in_range(
-    db: &Db,
-    did: &Did,
-    collection: &Nsid,
-    range: KeyRange<'_>,
-    mut each: impl FnMut(IndexedRow),
-) -> Result<(), StoreError> {
-    let mut below = range.below.map(str::to_owned);
-    loop {
-        let part = KeyRange { below: below.as_deref(), from: range.from };
-        let rows = backfill::in_range(db, did, collection, part, ROWS_PER_READ).await?;
-        let is_last = rows.len() < ROWS_PER_READ;
-        below = rows.last().map(|row| row.rkey.to_string());
-        rows.into_iter().for_each(&mut each);
-        if is_last {
-            return Ok(());
-        }
     }
 }
 

@@ -34,6 +34,9 @@ pub struct IndexedAccount {
     pub did: String,
 }
 
+/// Records of one part of a range.
+const ROWS_PER_PART: usize = 1_000;
+
 type Row = (String, i64, Option<Vec<u8>>);
 
 const SELECT: &str = "SELECT r.rkey, r.rev, r.cid FROM records r \
@@ -58,6 +61,37 @@ pub async fn in_range(
         query.bind(limit as i64).fetch_all(pool).await
     })?;
     rows.into_iter().map(indexed_row).collect()
+}
+
+/// Reads the records of a range in parts, the highest key first.
+#[derive(Clone, Debug)]
+pub struct RangeReader<'a> {
+    below: Option<String>,
+    from: Option<&'a str>,
+    is_done: bool,
+}
+
+impl<'a> RangeReader<'a> {
+    pub fn new(range: KeyRange<'a>) -> Self {
+        Self { below: range.below.map(str::to_owned), from: range.from, is_done: false }
+    }
+
+    /// The next part; `None` at the end of the range.
+    pub async fn next(
+        &mut self,
+        db: &Db,
+        did: &Did,
+        collection: &Nsid,
+    ) -> Result<Option<Vec<IndexedRow>>, StoreError> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let part = KeyRange { below: self.below.as_deref(), from: self.from };
+        let rows = in_range(db, did, collection, part, ROWS_PER_PART).await?;
+        self.is_done = rows.len() < ROWS_PER_PART;
+        self.below = rows.last().map(|row| row.rkey.to_string());
+        Ok(Some(rows))
+    }
 }
 
 /// The records of the index with these keys.

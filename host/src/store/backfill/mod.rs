@@ -19,7 +19,8 @@ pub use checkpoint::{
 };
 pub use details::{delete_details, delete_details_older_than};
 pub use indexed::{
-    IndexedAccount, IndexedRow, KeyRange, account_status, accounts, add_indexed_repos, in_range, with_keys,
+    IndexedAccount, IndexedRow, KeyRange, RangeReader, account_status, accounts, add_indexed_repos, in_range,
+    with_keys,
 };
 pub use jobs::{JobRow, NewJob, Request, Requested, count_unended, create, get, list, request};
 pub use repairs::create_repair;

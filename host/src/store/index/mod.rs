@@ -98,6 +98,16 @@ pub struct AccountChange {
     pub rev: Tid,
 }
 
+impl AccountChange {
+    /// The highest rev of a commit at a time, in microseconds; `None` when revs can't express the time.
+    pub fn rev_at(micros: i64) -> Option<Tid> {
+        Tid::new(u64::try_from(micros).ok()?, MAX_CLOCK_ID).ok()
+    }
+}
+
+/// The highest clock identifier of a TID.
+const MAX_CLOCK_ID: u16 = 0x3ff;
+
 /// Every status but `Active` hides the account's rows; `Deleted` also removes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccountStatus {

@@ -125,7 +125,7 @@ on_both! {
             };
             [label(uri(n, NOTE, "a").to_string()), label(did(n).to_string())]
         };
-        store_labels(&db, &[of(2), of(3)].concat()).await;
+        store_labels(&db, "did:plc:labeler", &[of(2), of(3)].concat()).await;
         for n in [2, 3] {
             let [host, record] = [NOTE, "a"];
             let letter = Letter {

@@ -149,12 +149,10 @@ pub fn advance(query: &mut Query, cursor: Option<String>) -> bool {
     true
 }
 
-pub const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
-
-/// Stores labels as the subscription to [`LABELER`] does.
-pub async fn store_labels(db: &Db, stored: &[Label]) {
-    let did = Did::try_from(LABELER).unwrap();
+/// Stores labels as the subscription to a labeler does.
+pub async fn store_labels(db: &Db, labeler: &str, stored: &[Label]) {
+    let did = Did::try_from(labeler).unwrap();
     labelers::create(db, &did, Timestamp(1)).await.unwrap();
-    let from = labelers::get(db, LABELER).await.unwrap().unwrap().cursor;
+    let from = labelers::get(db, labeler).await.unwrap().unwrap().cursor;
     assert!(labelers::store(db, &did, from, Some(from.unwrap_or(0) + 1), stored).await.unwrap());
 }

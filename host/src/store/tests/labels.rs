@@ -12,6 +12,8 @@ use crate::store::index::{AccountStatus, Change};
 use crate::store::labelers::{self, LabelerStatus};
 use crate::store::labels::{self, ActiveLabel, Label};
 
+const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
+
 fn label(uri: &str, val: &str, cts: i64) -> Label {
     Label {
         uri: uri.to_owned(),
@@ -22,6 +24,10 @@ fn label(uri: &str, val: &str, cts: i64) -> Label {
         cts: Timestamp(cts),
         exp: None,
     }
+}
+
+async fn store(db: &Db, stored: &[Label]) {
+    store_labels(db, LABELER, stored).await;
 }
 
 /// Source and value of the labels in force at time 100.
@@ -38,15 +44,15 @@ on_both! {
     async fn the_newest_label_wins_in_any_order(db) {
         let uri = "at://did:plc:a/com.example.note/1";
         let withdrawn = Label { neg: true, ..label(uri, "spam", 20) };
-        store_labels(&db, &[withdrawn.clone(), label(uri, "spam", 10), label(uri, "rude", 10)]).await;
+        store(&db, &[withdrawn.clone(), label(uri, "spam", 10), label(uri, "rude", 10)]).await;
         assert_eq!(held(&db, uri).await, theirs(&["rude"]));
-        store_labels(&db, &[label(uri, "spam", 15)]).await;
+        store(&db, &[label(uri, "spam", 15)]).await;
         assert_eq!(held(&db, uri).await, theirs(&["rude"]), "late, and withdrawn since");
-        store_labels(&db, &[label(uri, "spam", 30)]).await;
+        store(&db, &[label(uri, "spam", 30)]).await;
         assert_eq!(held(&db, uri).await, theirs(&["rude", "spam"]));
-        store_labels(&db, &[]).await;
+        store(&db, &[]).await;
         let other = Label { src: "did:plc:other".to_owned(), ..label(uri, "spam", 1) };
-        store_labels(&db, &[other]).await;
+        store(&db, &[other]).await;
         assert_eq!(labels::delete_of(&db, LABELER, 1).await.unwrap(), 1);
         assert_eq!(labels::delete_of(&db, LABELER, 10).await.unwrap(), 1);
         assert_eq!(held(&db, uri).await, [("did:plc:other".to_owned(), "spam".to_owned())]);
@@ -55,7 +61,7 @@ on_both! {
     async fn expired_labels_are_not_in_force(db) {
         let account = "did:plc:somebody";
         let until = |val: &str, exp| Label { exp: Some(Timestamp(exp)), ..label(account, val, 1) };
-        store_labels(&db, &[until("over", 100), until("holds", 101)]).await;
+        store(&db, &[until("over", 100), until("holds", 101)]).await;
         assert_eq!(held(&db, account).await, theirs(&["holds"]));
     }
 
@@ -76,7 +82,7 @@ on_both! {
         let own = json!({ "labels": { "$type": "com.atproto.label.defs#selfLabels",
             "values": [{ "val": "nudity" }, { "val": 7 }, "bare", { "val": "art" }] } });
         apply(&db, 1, vec![put(&a, 1, &own.to_string()), put(&b, 1, r#"{"labels":{"values":"no"}}"#)]).await;
-        store_labels(&db, &[label(&a.to_string(), "spam", 1), label(did(2).as_str(), "bot", 1)]).await;
+        store(&db, &[label(&a.to_string(), "spam", 1), label(did(2).as_str(), "bot", 1)]).await;
         let subjects = [a.to_string(), b.to_string(), did(2).to_string(), "at://x".to_owned(), a.to_string()];
         let found = labels::active(&db, &subjects[..4], Timestamp(100)).await.unwrap();
         let mine = |val: &str| ActiveLabel { src: did(1).to_string(), val: val.to_owned(), cts: None };
@@ -101,7 +107,7 @@ on_both! {
         apply(&db, 1, vec![first]).await;
         let limited = |uri: &str, val: &str, cid: &str| Label { cid: Some(cid.to_owned()), ..label(uri, val, 1) };
         let other = "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm";
-        store_labels(&db, &[
+        store(&db, &[
             limited(&a.to_string(), "current", current),
             limited(&a.to_string(), "other", other),
             limited(&b.to_string(), "absent", other),
@@ -115,7 +121,7 @@ on_both! {
 
     async fn labels_are_stored_with_the_cursor_or_not_at_all(db) {
         let subject = "did:plc:somebody";
-        store_labels(&db, &[label(subject, "first", 1)]).await;
+        store(&db, &[label(subject, "first", 1)]).await;
         let labeler = Did::try_from(LABELER).unwrap();
         let second = [label(subject, "second", 1)];
         let put = async |from, to| labelers::store(&db, &labeler, from, Some(to), &second).await.unwrap();
@@ -142,7 +148,7 @@ on_both! {
     }
 
     async fn what_is_known_about_a_labeler_is_stored(db) {
-        store_labels(&db, &[]).await;
+        store(&db, &[]).await;
         let labeler = Did::try_from(LABELER).unwrap();
         let row = async || labelers::get(&db, LABELER).await.unwrap().unwrap();
         let ended = async |connection, error, at| {
@@ -174,7 +180,7 @@ on_both! {
         const DAY: i64 = 86_400_000_000;
         let account = "did:plc:somebody";
         let until = |val: &str, exp| Label { exp: Some(Timestamp(exp)), ..label(account, val, 1) };
-        store_labels(&db, &[until("long", DAY), until("lately", 9 * DAY), label("at://did:plc:x/a.b.c/1", "early", 1)]).await;
+        store(&db, &[until("long", DAY), until("lately", 9 * DAY), label("at://did:plc:x/a.b.c/1", "early", 1)]).await;
         retention::sweep(&db, Timestamp(10 * DAY), Retention { event_days: 0 }).await.unwrap();
         let left = labels::delete_of(&db, LABELER, 10).await.unwrap();
         assert_eq!(left, 2, "one expired a day ago, one has no record in the index");

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 
 use super::fixtures::*;
 
-use crate::atproto::{Cid, Did};
+use crate::atproto::Cid;
 use crate::clock::Timestamp;
 use crate::store::index::{AccountStatus, Change};
-use crate::store::labelers;
 use crate::store::labels::Label;
 use crate::store::lexicons::{self, NewLexicon};
 use crate::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, ScriptSqlError};
@@ -86,10 +85,8 @@ on_both! {
             cts: Timestamp(1_700_000_000_000_000), exp,
         };
         let over = Some(Timestamp(1_700_000_000_000_001));
-        let labeler = Did::try_from("did:plc:l").unwrap();
-        labelers::create(&db, &labeler, Timestamp(1)).await.unwrap();
         let stored = [label("holds", false, None), label("not", true, None), label("over", false, over)];
-        assert!(labelers::store(&db, &labeler, None, Some(1), &stored).await.unwrap());
+        store_labels(&db, "did:plc:l", &stored).await;
         assert_eq!(
             rows(&db, "SELECT src, val, cts, exp FROM labels", &[]).await,
             json!([{ "src": "did:plc:l", "val": "holds", "cts": "2023-11-14T22:13:20.000000Z" }])
