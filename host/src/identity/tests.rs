@@ -152,7 +152,7 @@ async fn refreshing_is_limited_and_a_failure_keeps_the_cached_document() {
     directory.set("/did:plc:abc", 500, "");
     assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://two.test"));
     directory.set("/did:plc:abc", 410, "");
-    assert!(matches!(resolver.refresh(&abc).await, Err(IdentityError::NotFound)));
+    assert!(matches!(resolver.refresh(&abc).await, Err(IdentityError::Tombstoned)));
 }
 
 #[tokio::test]

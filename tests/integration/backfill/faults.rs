@@ -108,8 +108,8 @@ in_both_scenes! {
             _ => None,
         });
         // A name that URL parsers accept, and that no index of a database takes.
-        let labels: String = (0..60).map(|n| format!("{}{n}.", "é".repeat(25))).collect();
-        with(8, document(&account(8), &format!("https://{labels}example")));
+        let labels = (0..60).map(|n| format!("{}{n}", "é".repeat(25))).collect::<Vec<_>>().join(".");
+        with(8, document(&account(8), &format!("https://{labels}.example")));
         let (id, job) = scene.backfill().await;
         assert_eq!((job.total_repos, job.resolved_repos, job.processed_repos), (Some(9), Some(2), Some(9)));
         let invalid = |n| (account(n), "did_doc_invalid".to_owned());

@@ -139,11 +139,14 @@ async fn each_claim_is_checked_before_any_look_up() {
 #[tokio::test]
 async fn a_denial_names_its_verified_issuer() {
     let list = Some("com.example.list");
-    let fragment = Some("#index".to_owned());
     for (change, fragment, text) in [
-        (json!({ "aud": "did:web:other.example#index" }), fragment.clone(), "audience"),
+        (json!({ "aud": "did:web:other.example#index" }), Some("#index".to_owned()), "audience"),
         (json!({ "aud": "did:web:other.example", "jti": "1" }), None, "audience"),
-        (json!({ "aud": format!("{DID}#index"), "lxm": "com.example.other" }), fragment, "method"),
+        (
+            json!({ "aud": format!("{DID}#bsky_appview"), "lxm": "com.example.other" }),
+            Some("#bsky_appview".to_owned()),
+            "method",
+        ),
     ] {
         let issuer = Issuer::new(Algorithm::Es256k);
         let token = issuer.token(json!({ "alg": "ES256K" }), &claims(change));
