@@ -57,14 +57,14 @@ pub struct Connection<Io> {
     pinged: bool,
     /// The last read returned frames, with which the caller was busy since.
     delivered: bool,
-    /// The server's reason for closing, when frames came with it.
-    closed: Option<String>,
+    /// Why the connection is lost, when frames came before that.
+    lost: Option<Lost>,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
     pub fn new(socket: WebSocketStream<Io>, keep_alive: KeepAlive, limits: ChunkLimits) -> Self {
         let last_received = Instant::now();
-        Self { socket, keep_alive, limits, last_received, pinged: false, delivered: false, closed: None }
+        Self { socket, keep_alive, limits, last_received, pinged: false, delivered: false, lost: None }
     }
 
     /// Reads the frames that are available, up to a chunk; waits only for the first. `decode` converts binary messages.
@@ -77,8 +77,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
         frames: &mut Vec<Bytes>,
         mut decode: impl FnMut(Bytes) -> Bytes,
     ) -> Result<(), Lost> {
-        if let Some(reason) = self.closed.take() {
-            return Err(Lost::Closed(reason));
+        if let Some(lost) = self.lost.take() {
+            return Err(lost);
         }
         if self.delivered {
             // While the caller was busy, the socket was not read.
@@ -90,7 +90,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
             tokio::select! {
                 biased;
                 read = poll_chunk(&mut self.socket, frames, self.limits, &mut decode) => {
-                    self.closed = read?;
+                    self.lost = read?;
                     self.heard();
                     if !frames.is_empty() {
                         self.delivered = true;
@@ -127,48 +127,47 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
     }
 }
 
-/// Reads up to a chunk. Returns without frames when only pings and pongs arrived, and the reason when the server closed
-/// the connection after some.
+/// Reads up to a chunk. Returns without frames when only pings and pongs arrived, and with the error that came
+/// after some.
 async fn poll_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut WebSocketStream<Io>,
     frames: &mut Vec<Bytes>,
     limits: ChunkLimits,
     decode: &mut impl FnMut(Bytes) -> Bytes,
-) -> Result<Option<String>, Lost> {
+) -> Result<Option<Lost>, Lost> {
     let mut size = 0;
     let mut received_control = false;
-    let mut closed = None;
     std::future::poll_fn(|cx| {
         while frames.len() < limits.frames && size < limits.bytes {
-            let frame = match socket.poll_next_unpin(cx) {
+            let message: Result<Bytes, Lost> = match socket.poll_next_unpin(cx) {
                 Poll::Pending if received_control || !frames.is_empty() => break,
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(Message::Text(text)))) => text.into(),
-                Poll::Ready(Some(Ok(Message::Binary(bytes)))) => decode(bytes),
+                Poll::Ready(Some(Ok(Message::Text(text)))) => Ok(text.into()),
+                Poll::Ready(Some(Ok(Message::Binary(bytes)))) => Ok(decode(bytes)),
                 Poll::Ready(Some(Ok(Message::Close(frame)))) => {
                     let reason = frame.map_or_else(
                         || "no reason given".to_owned(),
                         |f| shown(&format!("{} {}", f.code, f.reason)),
                     );
-                    if frames.is_empty() {
-                        return Poll::Ready(Err(Lost::Closed(reason)));
-                    }
-                    closed = Some(reason);
-                    break;
+                    Err(Lost::Closed(reason))
                 }
                 Poll::Ready(Some(Ok(_))) => {
                     received_control = true;
                     continue;
                 }
-                // Return the frames first; the next read reports the end or the error again.
-                Poll::Ready(_) if !frames.is_empty() => break,
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(lost(&error))),
-                Poll::Ready(None) => return Poll::Ready(Err(Lost::Closed("end of stream".to_owned()))),
+                Poll::Ready(Some(Err(error))) => Err(lost(&error)),
+                Poll::Ready(None) => Err(Lost::Closed("end of stream".to_owned())),
             };
-            size += frame.len();
-            frames.push(frame);
+            match message {
+                Ok(frame) => {
+                    size += frame.len();
+                    frames.push(frame);
+                }
+                Err(lost) if frames.is_empty() => return Poll::Ready(Err(lost)),
+                Err(lost) => return Poll::Ready(Ok(Some(lost))),
+            }
         }
-        Poll::Ready(Ok(closed.take()))
+        Poll::Ready(Ok(None))
     })
     .await
 }
