@@ -281,8 +281,8 @@ impl Scene {
             self.server.admin(Method::GET, &format!("/admin/backfill/{id}/errors?limit=1"), None).await;
         let failed = errors.body["counts"].as_object();
         let failed = failed.map_or(0, |counts| counts.values().filter_map(Value::as_u64).sum());
-        let own = (after.0 - before.0).as_secs_f64();
-        let all = own + (after.1 - before.1).as_secs_f64();
+        let own = after.0.saturating_sub(before.0).as_secs_f64();
+        let all = own + after.1.saturating_sub(before.1).as_secs_f64();
         Ok(Row {
             seconds,
             records,

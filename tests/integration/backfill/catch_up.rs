@@ -115,7 +115,10 @@ in_both_scenes! {
         }
         assert!(queries.contains(&(account(1), "com.atproto.repo.listRecords".to_owned())));
         let shown = scene.server.admin(Method::GET, "/admin/backfill/status", None).await.body;
-        assert_eq!((&shown[0]["kind"], &shown[1]["kind"]), (&json!("catch_up"), &json!("backfill")));
+        let kinds = shown.as_array().unwrap().iter().map(|job| job["kind"].as_str().unwrap());
+        // Accounts that came back are repaired besides.
+        let kinds: Vec<_> = kinds.filter(|kind| *kind != "repair").collect();
+        assert_eq!(kinds, ["catch_up", "backfill"]);
 
         // The accounts come back with the stream's next event; a deleted one has no rows.
         for n in [3, 6] {

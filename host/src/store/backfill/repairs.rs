@@ -2,7 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::NewJob;
+use super::{NewJob, REPAIR};
 use crate::clock::Timestamp;
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on, only_row};
@@ -23,9 +23,9 @@ pub async fn create_repair(
     let take = "DELETE FROM repo_repairs WHERE did_id IN \
                     (SELECT did_id FROM repo_repairs ORDER BY requested_at, did_id LIMIT $1) \
                 RETURNING (SELECT did FROM dids WHERE dids.id = repo_repairs.did_id)";
-    let insert_job = "INSERT INTO backfill_jobs (id, collection, did, status, stage, is_discovered, total_repos, \
+    let insert_job = "INSERT INTO backfill_jobs (id, kind, collection, did, status, stage, is_discovered, total_repos, \
                           created_by, created_at, started_at) \
-                      VALUES ($1, $2, $3, 'running', 'pending', 1, $4, $5, $6, $6) RETURNING seq";
+                      VALUES ($1, $7, $2, $3, 'running', 'pending', 1, $4, $5, $6, $6) RETURNING seq";
     let dids = match db {
         Db::Sqlite(_) => "json_each($2)",
         Db::Postgres(_) => "json_array_elements_text($2::json) AS v (value)",
@@ -44,7 +44,7 @@ pub async fn create_repair(
             _ => None,
         };
         let query = sqlx::query_scalar(insert_job).bind(&new.id).bind(&new.collection).bind(only);
-        let query = query.bind(dids.len() as i64).bind(&new.created_by).bind(now);
+        let query = query.bind(dids.len() as i64).bind(&new.created_by).bind(now).bind(REPAIR);
         let seq: Option<i64> = query.fetch_all(&mut *tx).await.map(only_row)?;
         sqlx::query(AssertSqlSafe(insert_repos))
             .bind(seq)
