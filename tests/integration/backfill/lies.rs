@@ -59,6 +59,7 @@ in_both_scenes! {
         scene.network.account(&account(0), 0);
         scene.network.fill(&account(0), NOTES, 120);
         scene.backfill().await;
+        scene.network.put(&account(0), NOTES, "new", note("new"));
         scene.network.faults(Site::Pds(0), |query| {
             let empty = Fault::Status(200, Vec::new(), r#"{"records":[]}"#.to_owned());
             query.method.ends_with("listRecords").then_some(empty)

@@ -1,5 +1,6 @@
 //! Servers that are slow, limit the rate, or fail in bursts.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use belvedere_standins::repos::{Fault, Site};
@@ -57,12 +58,15 @@ in_both_scenes! {
             scene.network.fill(&account(n), NOTES, 110);
         }
         for pds in 0..4 {
-            let mut requests = 0;
-            scene.network.faults(Site::Pds(pds), move |_| {
+            let (mut requests, mut failed) = (0, HashMap::new());
+            scene.network.faults(Site::Pds(pds), move |query| {
                 requests += 1;
                 let fault = [Fault::Status(500 + pds as u16, Vec::new(), String::new()), Fault::Reset][pds % 2].clone();
-                // So rarely that no repo fails three times.
-                matches!(requests % 16, 4 | 5).then_some(fault)
+                let of_repo: &mut u32 = failed.entry(query.did.clone()).or_default();
+                // A repo that fails three times is given up.
+                let fails = matches!(requests % 16, 4 | 5) && *of_repo < 2;
+                *of_repo += u32::from(fails);
+                fails.then_some(fault)
             });
         }
         let (id, job) = scene.backfill().await;
