@@ -78,9 +78,11 @@ async fn the_protocol_with_sync_events_is_understood(database: Database) {
     let db = Db::open(&url, 1).await.unwrap();
     until("the repo was read again", || async {
         let jobs = backfill::list(&db).await.unwrap();
-        let repair = jobs.into_iter().find(|job| job.did.as_deref() == Some(&account.did));
-        let repair = repair.filter(|job| job.status == "completed").ok_or("no completed job")?;
-        if repair.total_records == Some(2) { Ok(()) } else { Err(format!("{repair:?}")) }
+        let is_read = |job: &backfill::JobRow| {
+            let is_its = job.did.as_deref() == Some(&account.did);
+            is_its && job.status == "completed" && job.total_records == Some(2)
+        };
+        if jobs.iter().any(is_read) { Ok(()) } else { Err(format!("{jobs:?}")) }
     })
     .await;
     equals_pds(&server, &key, SYNCED, std::slice::from_ref(&account)).await;

@@ -72,9 +72,11 @@ async fn a_registered_did_plc_is_called_through_a_pds(database: Database) {
         found["service"].as_array().unwrap().iter().map(|service| &service["id"]).collect();
     assert_eq!(services, ["#bsky_appview", "#svc"], "{found}");
     let methods = found["verificationMethod"].as_array().unwrap();
-    let mut methods: Vec<&str> = methods.iter().map(|method| method["id"].as_str().unwrap()).collect();
+    // Directories differ in whether they name the DID before the fragment.
+    let fragment = |method: &Value| method["id"].as_str().unwrap().rsplit('#').next().unwrap().to_owned();
+    let mut methods: Vec<String> = methods.iter().map(fragment).collect();
     methods.sort_unstable();
-    assert_eq!(methods, [format!("{did}#atproto"), format!("{did}#extra")], "{found}");
+    assert_eq!(methods, ["atproto", "extra"], "{found}");
 
     // A PDS finds the service in the document.
     let service = format!("{did}#svc");

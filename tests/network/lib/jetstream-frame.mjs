@@ -16,7 +16,9 @@ export async function decodeFrame(bytes) {
   const [header, body] = cborDecodeMulti(new Uint8Array(bytes))
   if (header.op === -1) throw new Error(`error frame from the PDS: ${JSON.stringify(body)}`)
   if (header.t === '#commit') return commitEvents(body)
-  if (header.t === '#identity' || header.t === '#account') {
+  if (header.t === '#identity' || header.t === '#account' || header.t === '#sync') {
+    // The blocks of a sync event are the commit, which consumers don't get.
+    delete body.blocks
     return [{ kind: header.t.slice(1), did: body.did, body: toJson(body), upstreamSeq: body.seq }]
   }
   return []

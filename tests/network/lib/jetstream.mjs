@@ -1,4 +1,4 @@
-// A Jetstream server (`/subscribe`, bare JSON) in front of a PDS's firehose. Every event since the start stays in memory
+// A Jetstream server (`/subscribe`, and `subscribeEvents` of the second protocol) in front of a PDS's firehose. Every event since the start stays in memory
 // and can be replayed by cursor, so a consumer that reconnects loses nothing.
 import http from 'node:http'
 import { WebSocket, WebSocketServer } from 'ws'
@@ -6,9 +6,17 @@ import { decodeFrame } from './jetstream-frame.mjs'
 import { BadOptions, parseFilter, wants } from './jetstream-filter.mjs'
 import { HOST } from './loopback.mjs'
 
+const SECOND = 'network.bsky.jetstream.subscribeEvents'
 const MAX_MESSAGE = 10_000_000
 const RECONNECT_MS = 250
 const PING_MS = 30_000
+
+/** An event as a message of the second protocol. */
+function secondText({ kind, did, micros, body }, seq) {
+  const time = `${new Date(Math.floor(micros / 1000)).toISOString().slice(0, -1)}${String(micros % 1000).padStart(3, '0')}Z`
+  const base = { $type: `${SECOND}#${kind}`, seq, did, time }
+  return JSON.stringify({ $type: 'message', payload: kind === 'commit' ? { ...base, ...body } : { ...base, [kind]: body } })
+}
 
 export class Jetstream {
   constructor({ upstream, port, log }) {
@@ -65,7 +73,9 @@ export class Jetstream {
     // Cursors are unix microseconds and must be strictly ascending.
     this.lastMicros = Math.max(this.lastMicros + 1, Math.floor((performance.timeOrigin + performance.now()) * 1000))
     event.micros = this.lastMicros
-    event.text = JSON.stringify({ did: event.did, time_us: event.micros, kind: event.kind, [event.kind]: event.body })
+    // The first protocol has no sync events.
+    if (event.kind !== 'sync') event.text = JSON.stringify({ did: event.did, time_us: event.micros, kind: event.kind, [event.kind]: event.body })
+    event.secondText = secondText(event, this.events.length)
     this.events.push(event)
     this.#pump()
   }
@@ -78,13 +88,14 @@ export class Jetstream {
       socket.end(`HTTP/1.1 ${status} ${http.STATUS_CODES[status]}\r\ncontent-type: text/plain\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`)
     }
     const { pathname, searchParams: query } = new URL(req.url, 'http://jetstream')
-    if (pathname !== '/subscribe') return refuse(404, 'not found')
+    const isSecond = pathname === `/xrpc/${SECOND}`
+    if (!isSecond && pathname !== '/subscribe') return refuse(404, 'not found')
     // Compression is not supported, since there is no dictionary. The refusal is the same as production's, and clients must
     // handle it.
     if (query.get('compress') === 'true' || /zstd/.test(req.headers['socket-encoding'] ?? '')) return refuse(400, 'zstd is not offered')
     let filter
     try {
-      filter = parseFilter({ collections: query.getAll('wantedCollections'), dids: query.getAll('wantedDids'), max: query.get('maxMessageSizeBytes') })
+      filter = parseFilter({ collections: query.getAll(isSecond ? 'collections' : 'wantedCollections'), dids: query.getAll(isSecond ? 'dids' : 'wantedDids'), max: query.get('maxMessageSizeBytes') })
     } catch (error) {
       return refuse(400, error.message)
     }
@@ -95,17 +106,18 @@ export class Jetstream {
       const first = this.events.findIndex((event) => event.micros >= Math.max(Number(cursor), this.floor))
       if (first >= 0) next = first
     }
-    this.sockets.handleUpgrade(req, socket, head, (ws) => this.#serve(ws, filter, next, query.get('requireHello') !== 'true'))
+    this.sockets.handleUpgrade(req, socket, head, (ws) => this.#serve(ws, filter, next, isSecond, query.get('requireHello') !== 'true'))
   }
 
-  #serve(ws, filter, next, started) {
+  #serve(ws, filter, next, isSecond, started) {
     const client = {
       ws,
       pump: () => {
         if (!started || this.paused || ws.readyState !== WebSocket.OPEN) return
         while (next < this.events.length) {
           const event = this.events[next++]
-          if (wants(filter, event) && Buffer.byteLength(event.text) <= filter.maxBytes) ws.send(event.text)
+          const text = isSecond ? event.secondText : event.text
+          if (text && wants(filter, event) && Buffer.byteLength(text) <= filter.maxBytes) ws.send(text)
         }
       },
     }
