@@ -178,6 +178,7 @@ mod tests {
     use super::*;
     use crate::query::path::Path;
     use crate::store::fields::{IndexKey, IndexKind};
+    use crate::store::testing;
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
@@ -243,32 +244,14 @@ mod tests {
         for database in [Database::sqlite(), Database::postgres().await] {
             let db = Db::open(&database.url, 2).await.unwrap();
             db.migrate().await.unwrap();
-            let rows = "INSERT INTO collections (id, nsid) VALUES (1, 'com.example.note'); \
-                INSERT INTO field_indexes (id, collection_id, path, kind, state, calls, scans, scan_micros, last_used_at, \
-                    state_changed_at) VALUES (1, 1, 'a', 0, 2, 5, 5, 5, 1, 1), (2, 1, 'b', 2, 1, 5, 5, 5, 1, 1), \
-                    (3, 1, 'c', 0, 0, 5, 5, 5, 1, 1)";
-            let count = "SELECT count(*) FROM sqlite_schema WHERE name IN ('field_index_1', 'field_search_2', 'field_index_3')";
-            let count_postgres = "SELECT count(*) FROM pg_class WHERE relkind = 'i' \
-                AND relname IN ('field_index_1', 'field_search_2', 'field_index_3')";
-            rebuild_with(&db, rows).await;
-            let built: i64 = match &db {
-                Db::Sqlite(db) => sqlx::query_scalar(count).fetch_one(&db.reader).await.unwrap(),
-                Db::Postgres(db) => sqlx::query_scalar(count_postgres).fetch_one(&db.pool).await.unwrap(),
-            };
-            assert_eq!(built, 2);
+            testing::add_moved_field_indexes(&db).await.unwrap();
+            rebuild(&db, &Clock::system()).await.unwrap();
+            assert_eq!(testing::count_moved_field_indexes(&db).await.unwrap(), 2);
             let states = table::list(&db).await.unwrap();
             let ready =
                 states.iter().filter(|entry| entry.state == State::Ready && entry.build_micros.is_some());
             assert_eq!((ready.count(), states.len()), (2, 3));
             db.close().await;
         }
-    }
-
-    async fn rebuild_with(db: &Db, rows: &'static str) {
-        match db {
-            Db::Sqlite(db) => drop(sqlx::raw_sql(rows).execute(&db.writer).await.unwrap()),
-            Db::Postgres(db) => drop(sqlx::raw_sql(rows).execute(&db.pool).await.unwrap()),
-        }
-        rebuild(db, &Clock::system()).await.unwrap();
     }
 }

@@ -65,6 +65,8 @@ pub mod verification_methods;
 pub mod web_sessions;
 
 #[cfg(test)]
+pub mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;

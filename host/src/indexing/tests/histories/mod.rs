@@ -23,6 +23,7 @@ use crate::atproto::Did;
 use crate::random::Random;
 use crate::store::Db;
 use crate::store::index::AccountStatus;
+use crate::store::testing::{self, StoredRecord};
 use delivery::{FIRST_TIME, Index, link, record, rkey};
 use history::{Step, any_step, play};
 use model::Model;
@@ -94,24 +95,9 @@ async fn failures(index: &mut Index, set: usize, histories: &[Vec<Step>]) -> Vec
 }
 
 async fn found(db: &Db, collection: &str, prefix: &str) -> BTreeMap<String, Found> {
-    type Row = (String, i64, i64, Option<String>, Option<String>, Option<String>);
-    let sql = "SELECT d.did, CAST(d.status AS BIGINT), (SELECT count(*) FROM repo_repairs m WHERE m.did_id = d.id), \
-                   r.rkey, CAST(r.record AS TEXT), f.target \
-               FROM dids d LEFT JOIN records r ON r.did_id = d.id \
-                   AND r.collection_id = (SELECT id FROM collections WHERE nsid = $1) \
-               LEFT JOIN record_refs f ON f.record_id = r.id WHERE d.did >= $2 AND d.did < $3";
-    let end = format!("{prefix}~");
-    let rows: Vec<Row> = match db {
-        Db::Sqlite(db) => {
-            sqlx::query_as(sql).bind(collection).bind(prefix).bind(end).fetch_all(&db.reader).await
-        }
-        Db::Postgres(db) => {
-            sqlx::query_as(sql).bind(collection).bind(prefix).bind(end).fetch_all(&db.pool).await
-        }
-    }
-    .unwrap();
+    let records = testing::stored_records(db, collection, prefix).await.unwrap();
     let mut found = BTreeMap::new();
-    for (did, status, marks, rkey, record, target) in rows {
+    for StoredRecord { did, status, marks, rkey, record, target } in records {
         let empty = || Found { status, rows: BTreeMap::new(), is_marked: marks > 0 };
         let repo: &mut Found = found.entry(did).or_insert_with(empty);
         if let (Some(rkey), Some(record)) = (rkey, record) {
@@ -122,15 +108,6 @@ async fn found(db: &Db, collection: &str, prefix: &str) -> BTreeMap<String, Foun
         }
     }
     found
-}
-
-async fn dangling_links(db: &Db) -> i64 {
-    let sql = "SELECT count(*) FROM record_refs WHERE record_id NOT IN (SELECT id FROM records)";
-    match db {
-        Db::Sqlite(db) => sqlx::query_scalar(sql).fetch_one(&db.reader).await,
-        Db::Postgres(db) => sqlx::query_scalar(sql).fetch_one(&db.pool).await,
-    }
-    .unwrap()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test reads how long it is to run, and with which seed")]
@@ -161,7 +138,8 @@ async fn agree(database: Database) {
             panic!("seed {seed}: {why}\nafter {steps:#?}\ndelivered as {:#?}", play(&steps).0);
         }
     }
-    assert_eq!(dangling_links(&index.db).await, 0, "seed {seed}");
+    let dangling = testing::count_dangling_references(&index.db).await.unwrap();
+    assert_eq!(dangling, 0, "seed {seed}");
     assert!(histories < HISTORIES || index.kills > 0, "seed {seed}");
     index.db.close().await;
 }
