@@ -75,3 +75,18 @@ pub(super) async fn moved(
         Err(_) => Err(failure),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_directory_has_more_patience_than_a_pds() {
+        let did = |text: &str| Did::try_from(text).unwrap();
+        let (plc, web) = (did("did:plc:abcdefghijklmnopqrstuvwx"), did("did:web:one.example"));
+        assert_eq!((host_of(&plc), host_of(&web)), (DIRECTORY, "one.example"));
+        assert_eq!(limits(host_of(&plc), 3), (MAX_DIRECTORY_FAILURES, MAX_DIRECTORY_FAILURES));
+        assert_eq!(limits(host_of(&plc), 20), (20, MAX_DIRECTORY_FAILURES));
+        assert_eq!(limits(host_of(&web), 3), (3, MAX_HOST_FAILURES));
+    }
+}

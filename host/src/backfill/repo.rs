@@ -349,3 +349,23 @@ fn removal_rev(listed: Tid, row: u64) -> Tid {
     let below = listed.as_u64().saturating_sub(1);
     if row < below { Tid::new(below >> 10, (below & 0x3ff) as u16).unwrap_or(listed) } else { listed }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_is_newer_than_its_row_and_older_than_the_list() {
+        let rev = |at: u64| Tid::new(at >> 10, (at & 0x3ff) as u16).unwrap();
+        let listed = 1_700_000_000_000_000 << 10;
+        // The clock identifier may be 0: one below is in the microsecond before.
+        for listed in [listed, listed + 1, listed + 0x3ff] {
+            for row in [0, listed - 1_000_000, listed - 2] {
+                let removal = removal_rev(rev(listed), row).as_u64();
+                assert!(row < removal && removal == listed - 1, "{listed} {row}: {removal}");
+            }
+            // Between the two there is no rev left.
+            assert_eq!(removal_rev(rev(listed), listed - 1), rev(listed));
+        }
+    }
+}
