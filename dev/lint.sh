@@ -7,6 +7,8 @@ sh "$ROOT/dev/setup.sh" build
 cd "$ROOT"
 cargo clippy --workspace --all-targets -- --deny warnings
 sh dev/rules.sh
+# A mutant that fits no source tests nothing.
+python3 dev/mutants.py check
 # The advisory database is a git repository, which not every machine can fetch. An older copy is better than none. Without
 # any copy, tests/integration/dependencies.rs still checks the advisories that it lists.
 databases=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs

@@ -88,8 +88,8 @@ def apply(mutant, number, text):
     return text.replace(original, changed, 1)
 
 
-def copy_sources():
-    """Writes the sources with all mutants, and returns their hash. Unchanged files keep their time: cargo builds little."""
+def mutated_sources():
+    """The content of every file of the project, with all mutants."""
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
     files = {name: (ROOT / name).read_bytes() for name in names if name and (ROOT / name).is_file()}
     misfits = []
@@ -105,6 +105,12 @@ def copy_sources():
     files["host/src/mutant.rs"] = (SWITCH % quoted).encode()
     rooms = files["host/src/lib.rs"].decode()
     files["host/src/lib.rs"] = rooms.replace("\nmod clock;", "\npub mod mutant;\nmod clock;", 1).encode()
+    return files
+
+
+def copy_sources():
+    """Writes the sources with all mutants, and returns their hash. Unchanged files keep their time: cargo builds little."""
+    files = mutated_sources()
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         if not name.startswith(("docs/", "dev/")):
@@ -207,13 +213,13 @@ def table():
 
 
 def main():
-    WORK.mkdir(parents=True, exist_ok=True)
     match sys.argv[1:]:
         case ["check"]:
-            copy_sources()
+            mutated_sources()
             print(f"{len(MUTANTS)} mutants fit")
             return 0
         case ["run", *names]:
+            WORK.mkdir(parents=True, exist_ok=True)
             return run(names)
         case ["table"]:
             return table()
