@@ -3,6 +3,7 @@
 use super::failure::{ErrorKind, Failure};
 use super::hosts::Bounds;
 use crate::atproto::Did;
+use crate::config::backfill::CONCURRENT_RESOLUTION;
 use crate::identity::{IdentityError, Resolver};
 use crate::settings::backfill::BackfillSettings;
 
@@ -28,6 +29,11 @@ pub(super) fn limits(host: &str, max_attempts: u32) -> (u32, u32) {
     } else {
         (max_attempts, MAX_HOST_FAILURES)
     }
+}
+
+/// A resolver whose look-ups take no places from callers. Has places for the most look-ups that an admin may set.
+pub(super) fn resolver_of_jobs(resolver: &Resolver) -> Resolver {
+    resolver.for_tasks(*CONCURRENT_RESOLUTION.range.end() as usize)
 }
 
 /// The limits of look-ups.

@@ -8,6 +8,7 @@ use super::choice::Cars;
 use super::deps::Deps;
 use super::discovery::Discovery;
 use super::fetching::Fetching;
+use super::lookup;
 use super::meter::Meter;
 use super::outcome::RunError;
 use super::repo::RepoReader;
@@ -50,11 +51,12 @@ pub(super) async fn run(
         db: deps.db.clone(),
         net: deps.net.paced(),
         clock: deps.clock.clone(),
-        resolver: deps.resolver.clone(),
+        resolver: lookup::resolver_of_jobs(&deps.resolver),
         writer: deps.writer.clone(),
         scripts: Arc::clone(&deps.scripts),
         checker: Arc::clone(&deps.checker),
         job: job.seq,
+        is_continued: backfill::has_positions(&deps.db, job.seq).await?,
         is_retry: job.is_discovered,
         registry: Arc::clone(&deps.registry),
         collections,

@@ -27,6 +27,16 @@ const WEB: Bounds = Bounds {
     patience: PATIENCE,
 };
 
+/// Look-ups of tasks at hosts that repos name. A domain may have a host for each of its accounts: its look-ups wait for
+/// each other.
+const TASKS_WEB: Bounds = Bounds {
+    places: WEB.places,
+    per_tenant: 8,
+    waiting: 1_024,
+    waiting_per_tenant: 1_024,
+    patience: Duration::from_mins(1),
+};
+
 /// How long a look-up waits for a place: as long as the look-up itself may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -37,13 +47,18 @@ pub(super) struct LookupPools {
     web: FairPool,
 }
 
-impl Default for LookupPools {
-    fn default() -> Self {
+impl LookupPools {
+    pub(super) fn for_callers() -> Self {
         Self { plc: FairPool::new("did_plc", PLC), web: FairPool::new("did_web", WEB) }
     }
-}
 
-impl LookupPools {
+    /// `places` is how many look-ups the tasks have in progress.
+    pub(super) fn for_tasks(places: usize) -> Self {
+        let plc = Bounds { places, per_tenant: places, ..PLC };
+        let web = Bounds { places, ..TASKS_WEB };
+        Self { plc: FairPool::new("tasks_did_plc", plc), web: FairPool::new("tasks_did_web", web) }
+    }
+
     /// Enters the pool for a look-up at the directory.
     pub(super) async fn plc(&self) -> Result<Place, Full> {
         self.plc.enter(&Tenant::Instance).await

@@ -54,7 +54,10 @@ type Resolved = Result<Arc<DidDocument>, IdentityError>;
 
 /// Resolves DIDs. Cheap to clone.
 #[derive(Clone)]
-pub struct Resolver(Arc<Inner>);
+pub struct Resolver {
+    inner: Arc<Inner>,
+    pools: Arc<LookupPools>,
+}
 
 struct Inner {
     net: net::Client,
@@ -63,7 +66,6 @@ struct Inner {
     /// Without a trailing slash.
     plc_url: String,
     clock: Clock,
-    pools: LookupPools,
     directory_pause: DirectoryPause,
     cache: Cache<Did, Entry>,
     /// The last known PDSs. Bounded as the documents are, with a third of their size.
@@ -90,23 +92,21 @@ impl Resolver {
         let pds = Cache::builder().max_capacity(CACHE_DOCUMENTS).time_to_live(PDS_TIME).build();
         let changes = Cache::builder().max_capacity(CACHE_DOCUMENTS).time_to_live(CHANGE_TIME).build();
         let (directory, directory_pause) = (net.trusted(), DirectoryPause::default());
-        let (pools, last_change) = (LookupPools::default(), AtomicU64::new(0));
-        Self(Arc::new(Inner {
-            net,
-            directory,
-            plc_url,
-            clock,
-            pools,
-            directory_pause,
-            cache,
-            pds,
-            changes,
-            last_change,
-        }))
+        let last_change = AtomicU64::new(0);
+        let inner =
+            Inner { net, directory, plc_url, clock, directory_pause, cache, pds, changes, last_change };
+        Self { inner: Arc::new(inner), pools: Arc::new(LookupPools::for_callers()) }
+    }
+
+    /// The same documents, for tasks that look up thousands of DIDs, at most `places` at a time: they take no places from
+    /// callers.
+    #[must_use]
+    pub fn for_tasks(&self, places: usize) -> Self {
+        Self { inner: Arc::clone(&self.inner), pools: Arc::new(LookupPools::for_tasks(places)) }
     }
 
     pub(super) fn net(&self) -> &net::Client {
-        &self.0.net
+        &self.inner.net
     }
 
     /// Resolves a DID, from the cache if possible. Concurrent calls for the same DID cause one fetch.
@@ -116,10 +116,10 @@ impl Resolver {
     /// [`IdentityError::Busy`] and [`IdentityError::RateLimited`].
     pub async fn resolve(&self, did: &Did) -> Resolved {
         // By reference first, so that a cache hit does not clone the DID.
-        if let Some(entry) = self.0.cache.get(did).await {
+        if let Some(entry) = self.inner.cache.get(did).await {
             return entry.resolved;
         }
-        match self.0.cache.try_get_with_by_ref(did, self.0.fetch_entry(did)).await {
+        match self.inner.cache.try_get_with_by_ref(did, self.inner.fetch_entry(did, &self.pools)).await {
             Ok(entry) => entry.resolved,
             Err(error) => Err(IdentityError::clone(&error)),
         }
@@ -142,18 +142,18 @@ impl Resolver {
 
     /// The result of [`Self::resolve`] when it is cached; `None` when it takes a look-up.
     pub async fn known(&self, did: &Did) -> Option<Resolved> {
-        self.0.cache.get(did).await.map(|entry| entry.resolved)
+        self.inner.cache.get(did).await.map(|entry| entry.resolved)
     }
 
     /// The result of [`Self::refresh`] when the cache has a recent one; `None` when it takes a look-up.
     pub async fn known_fresh(&self, did: &Did) -> Option<Resolved> {
-        let entry = self.0.cache.get(did).await?;
-        self.0.is_fresh(&entry).then_some(entry.resolved)
+        let entry = self.inner.cache.get(did).await?;
+        self.inner.is_fresh(&entry).then_some(entry.resolved)
     }
 
     /// Enters the pool for a look-up at a host that a caller named.
     pub(super) async fn enter_web_pool(&self, host: &str) -> Result<Place, Full> {
-        self.0.pools.web(host).await
+        self.pools.web(host).await
     }
 
     /// Fetches the document again, for example when a signature does not match the cached key. Returns the cached
@@ -162,18 +162,18 @@ impl Resolver {
     /// # Errors
     /// As [`Self::resolve`].
     pub async fn refresh(&self, did: &Did) -> Resolved {
-        let inner = &self.0;
+        let inner = &self.inner;
         let result = inner
             .cache
             .entry_by_ref(did)
             .and_try_compute_with(async |old| {
                 let Some(old) = old.map(moka::Entry::into_value) else {
-                    return inner.fetch_entry(did).await.map(Op::Put);
+                    return inner.fetch_entry(did, &self.pools).await.map(Op::Put);
                 };
                 if inner.is_fresh(&old) {
                     return Ok(Op::Nop);
                 }
-                let new = inner.fetch_entry(did).await?;
+                let new = inner.fetch_entry(did, &self.pools).await?;
                 let failed = matches!(new.resolved, Err(IdentityError::Unavailable(_)));
                 Ok(if failed && old.resolved.is_ok() { Op::Nop } else { Op::Put(new) })
             })
@@ -191,21 +191,21 @@ impl Resolver {
     /// The PDS of a DID by its last document, which may have changed within a day without an identity event. For
     /// readers that do not wait for a newer document.
     pub async fn last_known_pds(&self, did: &Did) -> Option<Arc<str>> {
-        self.0.pds.get(did).await
+        self.inner.pds.get(did).await
     }
 
     /// Removes a DID from the cache, after an identity event. Look-ups in progress are repeated.
     pub async fn invalidate(&self, did: &Did) {
-        let change = self.0.last_change.fetch_add(1, Ordering::Relaxed);
-        self.0.changes.insert(did.clone(), change).await;
-        self.0.cache.invalidate(did).await;
-        self.0.pds.invalidate(did).await;
+        let change = self.inner.last_change.fetch_add(1, Ordering::Relaxed);
+        self.inner.changes.insert(did.clone(), change).await;
+        self.inner.cache.invalidate(did).await;
+        self.inner.pds.invalidate(did).await;
     }
 
     /// Lets a cached document expire.
     #[cfg(test)]
     pub async fn expire(&self, did: &Did) {
-        self.0.cache.invalidate(did).await;
+        self.inner.cache.invalidate(did).await;
     }
 }
 
@@ -215,11 +215,11 @@ impl Inner {
     }
 
     /// The cache entry for a look-up. Errors that say nothing about the DID are not cached, but returned as such.
-    async fn fetch_entry(&self, did: &Did) -> Result<Entry, IdentityError> {
+    async fn fetch_entry(&self, did: &Did, pools: &LookupPools) -> Result<Entry, IdentityError> {
         let mut fetches = 0;
         let resolved = loop {
             let change = self.changes.get(did).await;
-            let resolved = match self.fetch(did).await {
+            let resolved = match self.fetch(did, pools).await {
                 Err(error @ (IdentityError::Busy(_) | IdentityError::RateLimited(_))) => return Err(error),
                 other => other.map(Arc::new),
             };
@@ -239,11 +239,11 @@ impl Inner {
         Ok(Entry { resolved, fetched_at: self.clock.now() })
     }
 
-    async fn fetch(&self, did: &Did) -> Result<DidDocument, IdentityError> {
+    async fn fetch(&self, did: &Did, pools: &LookupPools) -> Result<DidDocument, IdentityError> {
         let (net, url) = self.source(did)?;
         let _place = match did.method() {
-            "plc" => self.pools.plc().await?,
-            _ => self.pools.web(did.identifier()).await?,
+            "plc" => pools.plc().await?,
+            _ => pools.web(did.identifier()).await?,
         };
         let is_directory = did.method() == "plc";
         let mut response = self.request(net, &url, is_directory).await;
@@ -358,7 +358,7 @@ impl Expiry<Did, Entry> for CacheTimes {
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resolver").field("plc_url", &self.0.plc_url).finish_non_exhaustive()
+        f.debug_struct("Resolver").field("plc_url", &self.inner.plc_url).finish_non_exhaustive()
     }
 }
 

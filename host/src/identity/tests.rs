@@ -22,7 +22,11 @@ struct Directory {
 
 impl Directory {
     async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1:0").await
+    }
+
+    async fn start_at(address: &str) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let directory = Self {
             answers: Arc::default(),
             requests: Arc::default(),
@@ -190,6 +194,17 @@ async fn did_web_on_loopback_is_for_development_only() {
     assert!(matches!(production, Err(IdentityError::Unavailable(_))), "{production:?}");
 }
 
+/// Listeners of one domain that accept connections and never answer, and their DIDs.
+async fn silent_hosts() -> (Vec<TcpListener>, Vec<Did>) {
+    let mut silent = Vec::new();
+    for _ in 0..40 {
+        silent.push(TcpListener::bind("127.0.0.2:0").await.unwrap());
+    }
+    let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+    let dids = silent.iter().map(|host| did(&format!("did:web:127.0.0.2%3A{}", port(host)))).collect();
+    (silent, dids)
+}
+
 /// More look-ups of one domain stall than its share allows: look-ups of other domains run at once, and those above the
 /// bound are refused and not cached.
 #[tokio::test]
@@ -199,14 +214,7 @@ async fn a_domain_that_stalls_does_not_delay_others() {
     let web = format!("did:web:127.0.0.1%3A{}", directory.port);
     directory.set("/.well-known/did.json", 200, document(&web, "https://two.test"));
     let resolver = directory.resolver(&clock(), true);
-    // Accepts connections and never answers.
-    let mut silent = Vec::new();
-    for _ in 0..40 {
-        silent.push(TcpListener::bind("127.0.0.2:0").await.unwrap());
-    }
-    let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
-    let dids: Vec<Did> =
-        silent.iter().map(|listener| did(&format!("did:web:127.0.0.2%3A{}", port(listener)))).collect();
+    let (_silent, dids) = silent_hosts().await;
     let (mut waiting, mut refused) = (Vec::new(), Vec::new());
     for did in &dids {
         let mut call = Box::pin(resolver.resolve(did));
@@ -225,6 +233,23 @@ async fn a_domain_that_stalls_does_not_delay_others() {
     drop(waiting);
     let mut again = Box::pin(resolver.resolve(refused[0]));
     assert!(futures_util::poll!(&mut again).is_pending(), "it is looked up now");
+}
+
+/// All look-ups of tasks stall: none is refused, and callers have the places that they have without tasks, even at the
+/// same domain.
+#[tokio::test]
+async fn tasks_take_no_places_from_callers() {
+    let host = Directory::start_at("127.0.0.2:0").await;
+    let web = format!("did:web:127.0.0.2%3A{}", host.port);
+    host.set("/.well-known/did.json", 200, document(&web, "https://one.test"));
+    let resolver = host.resolver(&clock(), true);
+    let (tasks, (_silent, dids)) = (resolver.for_tasks(40), silent_hosts().await);
+    let mut calls: Vec<_> = dids.iter().map(|did| Box::pin(tasks.resolve(did))).collect();
+    for call in &mut calls {
+        assert!(futures_util::poll!(call).is_pending());
+    }
+    assert_eq!(resolver.resolve(&did(&web)).await.unwrap().pds(), Some("https://one.test"));
+    assert!(tasks.known(&did(&web)).await.is_some(), "the documents are the same");
 }
 
 /// The directory is asked again after the time that it asks for, and not before, whoever asks.

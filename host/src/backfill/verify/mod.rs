@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::lookup;
 use super::meter::Meter;
 use super::outcome::RunError;
 use crate::atproto::{Did, Nsid};
@@ -97,7 +98,7 @@ impl Verifier {
             db: self.db.clone(),
             net: self.net.clone(),
             clock: self.clock.clone(),
-            resolver: self.resolver.clone(),
+            resolver: lookup::resolver_of_jobs(&self.resolver),
             collections: Arc::clone(&scope.collections),
             checker,
             meter: Meter::default(),
