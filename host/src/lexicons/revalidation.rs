@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::atproto::Nsid;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::store::records::invalid::{self, Verdict};
 use crate::store::validations::{self, START, Validation};
 use crate::store::{Db, StoreError};
@@ -83,19 +83,21 @@ async fn validate_collections(
         if clock.now() < begins_at {
             continue;
         }
-        if !pass(db, registry, snapshot, (id, collection), &mut state).await? {
+        if !pass(db, registry, snapshot, (id, collection), begins_at, &mut state).await? {
             return Ok(false);
         }
     }
     Ok(is_settled)
 }
 
-/// One pass over the records of a collection. `false` when lexicons have changed meanwhile.
+/// One pass over the records of a collection that were indexed before it began: later ones were validated by the same
+/// lexicons. `false` when lexicons have changed meanwhile.
 async fn pass(
     db: &Db,
     registry: &Registry,
     snapshot: &Snapshot,
     (id, collection): (i64, &Nsid),
+    began_at: Timestamp,
     state: &mut Validation,
 ) -> Result<bool, StoreError> {
     let (mut checked, mut changed) = (0, 0);
@@ -123,7 +125,7 @@ async fn pass(
         if !verdicts.is_empty() {
             invalid::set(db, id, &verdicts).await?;
         }
-        if !step.more {
+        if !step.more || state.after.indexed_at > began_at {
             break;
         }
         validations::set(db, id, state).await?;

@@ -210,8 +210,9 @@ async fn finish_upserts(
         }
     }
     if !targets.is_empty() {
+        // No conflicts: a record's references are distinct, and those of before were deleted.
         let sql = "INSERT INTO record_refs (target, collection_id, record_id) \
-                   SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[]) ON CONFLICT DO NOTHING";
+                   SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[])";
         sqlx::query(sql).bind(targets).bind(collections).bind(ids).execute(&mut *conn).await?;
     }
     invalid.insert(conn).await
