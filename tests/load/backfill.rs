@@ -50,6 +50,7 @@ pub async fn measure(databases: &Databases, only: &str) -> anyhow::Result<Vec<Ro
         "500 hosts and one that is dead",
         "a skewed network, default settings",
         "a skewed network, 64 hosts at a time",
+        "the same with a slow large host",
         "discovery of 1,000,000 repos",
     ];
     for (number, case) in cases.into_iter().enumerate().filter(|(_, case)| case.contains(only)) {
@@ -70,13 +71,14 @@ pub async fn measure(databases: &Databases, only: &str) -> anyhow::Result<Vec<Ro
             3 => Scene::start(&url, database, Network::even(500, 2_000, 10).await, &[]).await?.run(0).await?,
             4 => {
                 let network = Network::even(500, 2_000, 10).await;
-                network.add_dead(2_000, 300);
+                network.add_dead(2_000, 300, 1);
                 Scene::start(&url, database, network, &[]).await?.run(0).await?
             }
-            5 => Scene::start(&url, database, Network::skewed().await, &[]).await?.run(0).await?,
-            6 => {
+            5 => Scene::start(&url, database, Network::skewed(None).await, &[]).await?.run(0).await?,
+            6 | 7 => {
                 let more = [("BACKFILL_CONCURRENT_PDS", "64"), ("BACKFILL_CONCURRENT_DIDS_PER_PDS", "8")];
-                Scene::start(&url, database, Network::skewed().await, &more).await?.run(0).await?
+                let network = Network::skewed((number == 7).then_some(0)).await;
+                Scene::start(&url, database, network, &more).await?.run(0).await?
             }
             _ => {
                 Scene::start(&url, database, Network::endless(1_000_000).await, &[]).await?.discover().await?
@@ -100,11 +102,11 @@ struct Network {
     records: u64,
 }
 
-/// A valid did:plc for a number.
+/// A valid did:plc for a number. They ascend with it, as in the lists of relays.
 fn did(n: usize) -> String {
     const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let digit = |place: usize| char::from(DIGITS[(n >> (5 * place)) & 31]);
-    format!("did:plc:{}{}", "a".repeat(18), (0..6).map(digit).collect::<String>())
+    format!("did:plc:{}{}", "a".repeat(18), (0..6).rev().map(digit).collect::<String>())
 }
 
 impl Network {
@@ -117,18 +119,18 @@ impl Network {
         Self { repos: network, records: (repos * records) as u64 }
     }
 
-    /// Adds repos of a PDS that refuses connections.
-    fn add_dead(&self, first: usize, count: usize) {
+    /// Adds repos of PDSs that refuse connections.
+    fn add_dead(&self, first: usize, count: usize, hosts: usize) {
         for n in first..first + count {
             add(&self.repos, n, 0, 1);
-            self.repos.document(&did(n), document(&did(n), "http://127.0.0.1:9"));
+            self.repos.document(&did(n), document(&did(n), &format!("http://127.0.1.{}:9", n % hosts + 1)));
         }
     }
 
-    /// 1,633 repos: half of them on 20 large hosts and the rest on 400 small ones, which answer after 40 to 400 ms; 2% of
-    /// the hosts take ten times as long, 1% of the repos are on dead ones, and every twentieth request to the large ones
-    /// is answered with 429.
-    async fn skewed() -> Self {
+    /// 1,633 repos: half of them on 20 large hosts and the rest on 400 small ones, which answer after 40 to 400 ms. 2% of
+    /// the hosts, all of them small but for `slow_large`, take ten times as long; 1% of the hosts are dead; every twentieth
+    /// request to a large host is answered with 429.
+    async fn skewed(slow_large: Option<usize>) -> Self {
         const LARGE: usize = 20;
         const SMALL: usize = 400;
         const REPOS: usize = 1_633;
@@ -151,12 +153,13 @@ impl Network {
                 }
                 // The same for each run, and different for each host and request.
                 let spread = (host as u64 * 7_919 + requests * 104_729) % 361;
-                let slow = if host % 50 == 7 { 10 } else { 1 };
+                let is_slow = Some(host) == slow_large || (host > LARGE && host % 50 == 7);
+                let slow = if is_slow { 10 } else { 1 };
                 Some(after(Duration::from_millis((40 + spread) * slow)))
             });
         }
         let this = Self { repos: network, records };
-        this.add_dead(REPOS - DEAD, DEAD);
+        this.add_dead(REPOS - DEAD, DEAD, (LARGE + SMALL) / 100);
         this
     }
 

@@ -263,6 +263,11 @@ async fn serve(site: Site, state: Arc<Mutex<State>>) -> SocketAddr {
 }
 
 impl Query {
+    /// Whether it asks for a page of a collection, and not for the record with the lowest key.
+    pub fn is_page(&self) -> bool {
+        self.method == "com.atproto.repo.listRecords" && !self.reverse
+    }
+
     fn of(request: &Request<Incoming>) -> Self {
         let path = request.uri().path();
         let method = path.rsplit('/').next().unwrap_or_default().to_owned();

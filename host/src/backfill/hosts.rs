@@ -1,5 +1,7 @@
 //! Queues of work by host. A host that fails cools down while the others go on, and is given up after a few failures.
 
+mod ready;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::failure::{Failure, MAX_WAIT};
+use ready::ReadyHosts;
 
 /// Cooldown after the first failure of a host; doubles with each further one.
 const FIRST_COOLDOWN: Duration = Duration::from_millis(500);
@@ -30,7 +33,7 @@ pub(super) struct Hosts<U> {
     /// Hosts with units in progress.
     active: Vec<Arc<str>>,
     /// Hosts without units in progress that can begin.
-    ready: VecDeque<Arc<str>>,
+    ready: ReadyHosts,
     cooling: BTreeSet<(Instant, Arc<str>)>,
     /// Hosts whose units in memory are done and that have more in the database.
     drained: Vec<Arc<str>>,
@@ -42,7 +45,6 @@ pub(super) struct Hosts<U> {
 struct Host<U> {
     queue: VecDeque<U>,
     in_progress: usize,
-    is_ready: bool,
     is_cooling: bool,
     /// Failures since the last success.
     failures: u32,
@@ -91,7 +93,7 @@ impl<U> Hosts<U> {
             bounds,
             by_name: HashMap::new(),
             active: Vec::new(),
-            ready: VecDeque::new(),
+            ready: ReadyHosts::default(),
             cooling: BTreeSet::new(),
             drained: Vec::new(),
             queued: 0,
@@ -168,10 +170,9 @@ impl<U> Hosts<U> {
 
     /// Lets the host begin if it has work and does not cool down. An active host begins by itself.
     fn make_ready(&mut self, name: &Arc<str>) {
-        let Some(host) = self.by_name.get_mut(name) else { return };
-        if !host.queue.is_empty() && !host.is_ready && !host.is_cooling && !self.active.contains(name) {
-            host.is_ready = true;
-            self.ready.push_back(Arc::clone(name));
+        let Some(host) = self.by_name.get(name) else { return };
+        if !host.queue.is_empty() && !host.is_cooling && !self.active.contains(name) {
+            self.ready.set(name, if host.has_more { usize::MAX } else { host.queue.len() });
         }
     }
 
@@ -215,12 +216,9 @@ impl<U> Hosts<U> {
     /// The next host to begin with. One that has lost its work since it became ready is passed over.
     fn next_ready(&mut self) -> Option<Arc<str>> {
         loop {
-            let name = self.ready.pop_front()?;
-            if let Some(host) = self.by_name.get_mut(&name) {
-                host.is_ready = false;
-                if !host.queue.is_empty() && !host.is_cooling {
-                    return Some(name);
-                }
+            let name = self.ready.pop()?;
+            if self.by_name.get(&name).is_some_and(|host| !host.queue.is_empty() && !host.is_cooling) {
+                return Some(name);
             }
         }
     }
@@ -303,7 +301,6 @@ impl<U> Default for Host<U> {
         Self {
             queue: VecDeque::new(),
             in_progress: 0,
-            is_ready: false,
             is_cooling: false,
             failures: 0,
             round: 0,

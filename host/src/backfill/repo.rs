@@ -53,6 +53,8 @@ pub(super) struct RepoReader {
     pub(super) checker: Arc<RecordChecker>,
     /// The job's `seq`.
     pub(super) job: i64,
+    /// Positions in repos were stored before the job was continued.
+    pub(super) is_continued: bool,
     /// The job reads repos that failed or have changed: cached documents of their DIDs may be outdated.
     pub(super) is_retry: bool,
     pub(super) registry: Arc<Registry>,
@@ -135,7 +137,10 @@ impl Repo {
 impl RepoReader {
     /// The repo's listings, from where an earlier attempt stopped.
     pub(super) async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
-        let stored = backfill::positions(&self.db, self.job, did.as_str()).await?;
+        let stored = match self.is_continued {
+            true => backfill::positions(&self.db, self.job, did.as_str()).await?,
+            false => Vec::new(),
+        };
         let mut stored: HashMap<_, _> = stored.into_iter().map(|at| (at.collection.clone(), at)).collect();
         let listing = |collection: &Nsid| match stored.remove(collection.as_str()) {
             Some(position) => Listing::at(collection.clone(), position),
@@ -158,8 +163,12 @@ impl RepoReader {
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
                 let left_out = &mut repo.left_out;
                 let mut limit = listing.limit;
-                let fetched = server.records(&repo.did, &listing.collection, listing.cursor(), &mut limit);
-                let fetched = self.or_stop(fetched).await;
+                let (did, collection) = (&repo.did, &listing.collection);
+                let fetched = if listing.is_new() {
+                    self.or_stop(server.first_records(did, collection, &mut limit)).await
+                } else {
+                    self.or_stop(server.records(did, collection, listing.cursor(), &mut limit)).await
+                };
                 listing.limit = limit;
                 let page = fetched??;
                 repo.page_bytes += page.bytes as i64;

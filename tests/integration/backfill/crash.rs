@@ -98,7 +98,7 @@ in_both_scenes! {
         assert_eq!(job.total_records, Some(450));
         scene.assert_equal(NOTES).await;
         let first_pages = scene.network.queries(Site::Pds(0)).into_iter();
-        let first_pages = first_pages.filter(|q| q.method.ends_with("listRecords") && q.cursor.is_none());
+        let first_pages = first_pages.filter(|q| q.is_page() && q.cursor.is_none());
         assert_eq!(first_pages.count(), 1, "nothing is repeated but the page in flight");
     }
 }

@@ -1,6 +1,6 @@
 //! The life of a job: stages, counters, pausing, cancelling, the queue.
 
-use belvedere_standins::repos::{Fault, Site};
+use belvedere_standins::repos::{Fault, Query, Site};
 use tokio::sync::watch;
 
 use super::*;
@@ -51,7 +51,7 @@ in_both_scenes! {
         assert_eq!((job.total_repos, job.total_records), (Some(1), Some(125)));
         assert_eq!((scene.index(NOTES).await.len(), scene.index(LIKES).await.len()), (5, 120));
         assert!(scene.network.queries(Site::Pds(0)).is_empty());
-        let listed = |query: &belvedere_standins::repos::Query| query.method == "com.atproto.sync.listReposByCollection";
+        let listed = |query: &Query| query.method == "com.atproto.sync.listReposByCollection";
         assert!(!scene.network.queries(Site::Relay).iter().any(listed), "a DID needs no discovery");
 
         let id = scene.create(None, None).await;
@@ -99,7 +99,7 @@ in_both_scenes! {
         assert_eq!((job.total_records, job.processed_repos), (Some(450), Some(1)));
         scene.assert_equal(NOTES).await;
         let cursors = scene.network.queries(Site::Pds(0)).into_iter();
-        let cursors: Vec<_> = cursors.filter(|q| q.method.ends_with("listRecords")).map(|q| q.cursor).collect();
+        let cursors: Vec<_> = cursors.filter(Query::is_page).map(|q| q.cursor).collect();
         let expected = [None, Some("0350"), Some("0250"), Some("0150"), Some("0150"), Some("0050"), Some("0000")];
         assert_eq!(cursors, expected.map(|cursor| cursor.map(str::to_owned)), "only the page in flight is repeated");
     }
@@ -127,7 +127,7 @@ in_both_scenes! {
         scene.network.faults(Site::Pds(0), move |query| query.cursor.is_some().then(|| Fault::Until(opened.clone())));
         let id = scene.create(Some(NOTES), None).await;
         let in_flight = async |server: &Instance| {
-            let lists = scene.network.queries(Site::Pds(0)).into_iter().filter(|query| query.limit > 0);
+            let lists = scene.network.queries(Site::Pds(0)).into_iter().filter(Query::is_page);
             server.records().await == 100 && lists.count() == 2
         };
         scene.server.eventually("the second page is in flight", in_flight).await;

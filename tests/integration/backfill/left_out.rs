@@ -1,6 +1,6 @@
 //! Records that can't be indexed: the job names them, the others are indexed, and a retry reads them once they can.
 
-use belvedere_standins::repos::{Fault, Site};
+use belvedere_standins::repos::{Fault, Query, Site};
 
 use super::*;
 
@@ -15,7 +15,7 @@ in_both_scenes! {
         }
         scene.network.put(&account(0), NOTES, "giant", note(&"x".repeat(GIANT)));
         scene.network.put(&account(1), NOTES, "nul", note("a\0b"));
-        let pages = |fault: Fault| move |query: &belvedere_standins::repos::Query| {
+        let pages = |fault: Fault| move |query: &Query| {
             query.method.ends_with("listRecords").then(|| fault.clone())
         };
         // A string that is no text, and one level too many.
@@ -54,7 +54,7 @@ in_both_scenes! {
         scene.network.fill(&account(0), NOTES, 350);
         let mut pages = 0;
         scene.network.faults(Site::Pds(0), move |query| {
-            pages += usize::from(query.method.ends_with("listRecords"));
+            pages += usize::from(query.is_page());
             (pages == 3).then_some(Fault::PageBefore)
         });
         let (id, _) = scene.backfill().await;

@@ -194,7 +194,7 @@ in_both_scenes! {
         });
         let id = scene.create(Some(NOTES), None).await;
         let lists = async |_: &Instance| {
-            scene.network.queries(Site::Pds(0)).iter().filter(|query| query.method.ends_with("listRecords")).count() == 2
+            scene.network.queries(Site::Pds(0)).iter().filter(|query| query.is_page()).count() == 2
         };
         scene.server.eventually("both pages are in flight", lists).await;
         for did in [&alice, &carol] {

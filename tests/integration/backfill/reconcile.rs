@@ -48,7 +48,7 @@ in_both_scenes! {
             query.method.ends_with("listRecords").then(|| Fault::Until(opened.clone()))
         });
         let id = scene.create(Some(NOTES), None).await;
-        let asked = async |_: &Instance| scene.network.queries(Site::Pds(0)).len() == 5;
+        let asked = async |_: &Instance| scene.network.queries(Site::Pds(0)).len() == 6;
         scene.server.eventually("the page is in flight", asked).await;
         // The page was determined before these commits, and is stored after them.
         for (key, record) in [("changed", Some(note("new"))), ("created", Some(note("new"))), ("deleted", None)] {

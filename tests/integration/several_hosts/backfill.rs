@@ -36,7 +36,7 @@ async fn another_host_continues_the_job_of_a_dead_one() {
     backfill::create(&db, &job("third"), Clock::system().now()).await.unwrap();
     hosts.b.eventually("three pages", async |server| server.records().await == 300).await;
     let asked = network.queries(Site::Pds(0)).len();
-    assert_eq!(asked, 6, "the rev, the collections, and four pages by one host");
+    assert_eq!(asked, 7, "the rev, the lowest key, the collections, and four pages by one host");
 
     // The host that started first has the lease, and is killed in the middle of a request to stop.
     let requested = backfill::request(&db, "second", Request::Cancel).await.unwrap();

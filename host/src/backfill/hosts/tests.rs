@@ -29,13 +29,14 @@ fn units(started: &[(Ticket, u32)]) -> Vec<u32> {
 
 #[tokio::test(start_paused = true)]
 async fn hosts_and_units_per_host_are_bounded() {
-    let mut hosts = hosts(&[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("c", 6)]);
+    let mut hosts = hosts(&[("c", 4), ("a", 1), ("a", 2), ("a", 3), ("b", 5), ("b", 6)]);
     let mut running = start(&mut hosts);
-    assert_eq!(units(&running), [1, 2, 4], "two hosts, two units of each");
+    assert_eq!(units(&running), [1, 2, 5, 6], "two hosts, two units of each, the most work first");
     // More hosts than places: the next host begins when another has no more work.
-    let (b, _) = running.remove(2);
-    hosts.succeeded(&b);
-    assert_eq!(units(&start(&mut hosts)), [5, 6]);
+    hosts.succeeded(&running.remove(3).0);
+    assert!(start(&mut hosts).is_empty());
+    hosts.succeeded(&running.remove(2).0);
+    assert_eq!(units(&start(&mut hosts)), [4]);
     hosts.succeeded(&running[0].0);
     assert_eq!(units(&start(&mut hosts)), [3]);
     assert!(!hosts.is_idle());

@@ -128,6 +128,12 @@ pub async fn forget_positions(db: &Db, seq: i64, did: &str) -> Result<(), StoreE
     Ok(())
 }
 
+/// Whether the job has stopped within any repo.
+pub async fn has_positions(db: &Db, seq: i64) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM backfill_pages WHERE job = $1)";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(seq).fetch_one(pool).await)?)
+}
+
 /// Where the reading of a repo stopped; empty if it did not begin.
 pub async fn positions(db: &Db, seq: i64, did: &str) -> Result<Vec<CollectionPosition>, StoreError> {
     let sql = "SELECT collection, cursor, last_rkey, is_ordered <> 0 AS is_ordered, is_done <> 0 AS is_done, records \

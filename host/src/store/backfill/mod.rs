@@ -15,7 +15,8 @@ mod work;
 
 pub use catch_up::{QueuedCatchUp, queue_catch_up, settle_gaps};
 pub use checkpoint::{
-    Checkpoint, CollectionPosition, FinishedRepo, checkpoint, forget_positions, positions, save_positions,
+    Checkpoint, CollectionPosition, FinishedRepo, checkpoint, forget_positions, has_positions, positions,
+    save_positions,
 };
 pub use details::{delete_details, delete_details_older_than};
 pub use indexed::{
