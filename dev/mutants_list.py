@@ -116,7 +116,7 @@ MUTANTS = [
     backfill("a host's place is never released", HOSTS, "host.in_progress -= 1;", without=True),
     listing("a dead host is never given up", HOSTS, "host.failures >= max_failures", expression="false"),
     listing("a host is not left alone for as long as it asks", HOSTS, "doubled.max(failure.wait.unwrap_or_default()).min(MAX_WAIT)", expression="doubled"),
-    listing("every error is tried again", FAILURE, "failure.kind.is_retryable() && self.failed < max", expression="self.failed < max"),
+    listing("every error is tried again", FAILURE, "| Self::RateLimited\n        )", changed="| Self::RateLimited\n        ) || MUTANT"),
     mutant(
         "the relay's cursor is not saved with its repos",
         WORK,

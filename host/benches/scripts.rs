@@ -31,7 +31,7 @@ impl Index for FixedIndex {
         async { Ok(self.0.clone()) }.boxed()
     }
 
-    fn get(&self, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, _tenant: Tenant, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
         async { Ok(self.0.rows.first().cloned()) }.boxed()
     }
 

@@ -107,7 +107,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Counts a failure. Returns whether to try again: at most `max` attempts, of which those that were answered with
+    /// Counts a failure that another attempt may overcome. Returns whether to try again: at most `max` attempts, of which those that were answered with
     /// 429 don't count, up to a limit of their own.
     pub(super) fn again(&mut self, failure: &Failure, max: u32) -> bool {
         if failure.kind == ErrorKind::RateLimited {
@@ -115,7 +115,7 @@ impl Attempts {
             return self.rate_limited < MAX_RATE_LIMITED;
         }
         self.failed += 1;
-        failure.kind.is_retryable() && self.failed < max
+        self.failed < max
     }
 }
 

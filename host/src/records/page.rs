@@ -66,17 +66,18 @@ impl Query {
         self.cursor.as_deref().map(cursor::decode).transpose()
     }
 
-    fn list_args(&self) -> Result<ListArgs<'_>, InvalidCursor> {
+    fn list_args<'a>(&'a self, tenant: &'a Tenant) -> Result<ListArgs<'a>, InvalidCursor> {
         Ok(ListArgs {
             collection: &self.collection,
             did: self.did.as_ref(),
             limit: self.limit,
             after: self.after()?,
+            tenant,
         })
     }
 }
 
-/// Reads a page. A filter or sort, or a choice between many invalid records and others, that scans many records takes a place of `tenant`'s share.
+/// Reads a page, at the expense of `tenant`.
 ///
 /// # Errors
 /// [`ReadError::Cursor`] for a cursor that is not of such a query.
@@ -85,7 +86,7 @@ pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, ReadE
         return read_sorted(db, query, sort, tenant).await;
     }
     if query.filter.is_none() && query.valid.is_none() {
-        return Ok(page(records::list(db, &query.list_args()?).await?, plain_cursor));
+        return Ok(page(records::list(db, &query.list_args(tenant)?).await?, plain_cursor));
     }
     let args = QueryArgs {
         collection: &query.collection,
@@ -128,7 +129,9 @@ async fn read_sorted(db: &Db, query: &Query, sort: &Sort, tenant: &Tenant) -> Re
 /// # Errors
 /// As [`read`].
 pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, ReadError> {
-    Ok(page(records::list_full(db, &query.list_args()?, query.valid).await?, |full| plain_cursor(&full.row)))
+    Ok(page(records::list_full(db, &query.list_args(&Tenant::Instance)?, query.valid).await?, |full| {
+        plain_cursor(&full.row)
+    }))
 }
 
 /// A row that a page can contain.

@@ -173,6 +173,10 @@ pub const FAILURE_TEXT_BYTES: usize = 8 << 10;
 /// share only a little is slowed rather than refused, and one that retries at once sends fewer requests.
 pub const THROTTLE_WAIT: Duration = Duration::from_secs(1);
 
+/// How long a run is held back that has to be refused: a client that retries at once would otherwise keep a processor
+/// busy with refusals.
+pub const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
+
 /// Runs of one tenant that are held back; more are refused at once. Each holds a connection.
 pub const THROTTLED_RUNS: u32 = 64;
 

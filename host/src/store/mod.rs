@@ -46,6 +46,7 @@ mod read_pool;
 pub mod readiness;
 pub mod records;
 pub mod revocations;
+mod reads;
 mod scans;
 pub mod script_sql;
 pub mod script_variables;

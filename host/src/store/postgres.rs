@@ -15,6 +15,7 @@ use super::fields::FieldUsage;
 use super::intern::Interner;
 use super::lost::{Losses, is_lost};
 use super::read_pool::{READ_TIME_LIMIT, ReadPool};
+use super::reads;
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql::role::{Role, RoleError, ScriptRole};
 use super::script_sql::{self, ScriptIsolation, ScriptSqlError};
@@ -42,6 +43,7 @@ pub struct Postgres {
     pub(super) losses: Arc<Losses>,
     /// Connections for hot reads.
     pub(super) read_pool: Arc<ReadPool<PgConnection>>,
+    pub(super) reads: FairPool,
     /// Connections for reads that hold a place in `scans`.
     pub(super) scan_pool: Arc<ReadPool<PgConnection>>,
     pub(super) scans: FairPool,
@@ -104,6 +106,7 @@ impl Postgres {
             pool,
             losses,
             read_pool,
+            reads: reads::pool(max_reads, reads::per_tenant_on_postgres(max_reads)),
             scan_pool,
             scans: scans::pool(max_scans),
             script_sql,

@@ -13,6 +13,7 @@ use super::fields::FieldUsage;
 use super::health::FileId;
 use super::intern::Interner;
 use super::read_pool::ReadPool;
+use super::reads;
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql;
 use crate::fair_share::FairPool;
@@ -41,6 +42,7 @@ pub struct Sqlite {
     pub writer: SqlitePool,
     /// Connections for hot reads.
     pub(super) read_pool: Arc<ReadPool<SqliteConnection>>,
+    pub(super) reads: FairPool,
     /// Connections for reads that hold a place in `scans`.
     pub(super) scan_pool: Arc<ReadPool<SqliteConnection>>,
     pub(super) scans: FairPool,
@@ -110,11 +112,13 @@ impl Sqlite {
         let reader = pool(readers.min(POOLED_READERS)).connect_with(options.clone()).await?;
         let max_scans = scans::max_on_sqlite(readers);
         let scan_pool = Arc::new(ReadPool::new(options.clone(), max_scans).within(SCAN_TIME_LIMIT));
-        let read_pool = Arc::new(ReadPool::new(options, readers.saturating_sub(max_scans).max(1)));
+        let max_reads = readers.saturating_sub(max_scans).max(1);
+        let read_pool = Arc::new(ReadPool::new(options, max_reads));
         Ok(Self {
             reader,
             writer,
             read_pool,
+            reads: reads::pool(max_reads, reads::per_tenant_on_sqlite()),
             scan_pool,
             scans: scans::pool(max_scans),
             script_sql,

@@ -55,6 +55,19 @@ in_both_scenes! {
         scene.assert_equal(NOTES).await;
     }
 
+    async fn what_a_list_lacks_without_a_new_commit_is_kept(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 3);
+        scene.backfill().await;
+        let before = scene.index(NOTES).await;
+        scene.network.faults(Site::Pds(0), |query| {
+            let listed = ["0002", "0000"].map(|key| (key, r#"{"n":0}"#.to_owned()));
+            query.is_page().then(|| Fault::Records(listed.to_vec()))
+        });
+        scene.backfill().await;
+        assert_eq!(scene.index(NOTES).await, before, "the record was written by the commit that the list is of");
+    }
+
     async fn what_a_wrong_list_removed_is_restored_without_a_new_commit(scene) {
         scene.network.account(&account(0), 0);
         scene.network.fill(&account(0), NOTES, 120);

@@ -94,7 +94,13 @@ async fn migrated(url: &str) -> Db {
 /// All records of a collection that a query can see: AT URI to record text.
 async fn visible(db: &Db, collection: &str) -> std::collections::BTreeMap<String, String> {
     let collection = Nsid::try_from(collection).unwrap();
-    let mut args = ListArgs { collection: &collection, did: None, limit: 1_000_000, after: None };
+    let mut args = ListArgs {
+        collection: &collection,
+        did: None,
+        limit: 1_000_000,
+        after: None,
+        tenant: &crate::fair_share::Tenant::Instance,
+    };
     let mut rows = Vec::new();
     loop {
         let page = records::list(db, &args).await.unwrap();

@@ -172,7 +172,7 @@ impl Engine {
         Ok(Outcome { shape: returned.shape, body: returned.body, usage })
     }
 
-    /// Holds a run back while its tenant's bucket is empty, and refuses it when that takes too long.
+    /// Holds a run back while its tenant's bucket is empty, and refuses it, after a pause, when that takes too long.
     async fn admit(
         &self,
         buckets: &TokenBuckets,
@@ -191,6 +191,9 @@ impl Engine {
                 Ok(()) => return Ok(()),
                 Err(still) => missing = still,
             }
+        }
+        if waiting.is_some() && missing > left {
+            tokio::time::sleep(limits::REFUSAL_PAUSE).await;
         }
         Err(instance_run::throttled(missing))
     }

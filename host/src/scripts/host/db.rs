@@ -67,9 +67,9 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
 }
 
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
-    let index = state.index("db.get")?;
+    let (index, tenant) = (state.index("db.get")?, state.tenant().clone());
     check_lengths("db.get", &[Some(&uri)])?;
-    let row = call_index(state, "db.get", index.get(uri)).await?;
+    let row = call_index(state, "db.get", index.get(tenant, uri)).await?;
     pack(state, row.as_slice())
 }
 

@@ -236,7 +236,7 @@ pub enum IndexError {
 pub trait Index: Send + Sync {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// The record at a full AT URI, `None` when the index has none.
-    fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>>;
+    fn get(&self, tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>>;
     fn count(
         &self,
         tenant: Tenant,

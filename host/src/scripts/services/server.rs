@@ -35,9 +35,10 @@ impl Index for ServerIndex {
         })
     }
 
-    fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
         Box::pin(async move {
             let uri = RecordUri::parse(&uri).map_err(invalid_input)?;
+            let _place = self.0.read_place(&tenant).await.map_err(store_error)?;
             let found = crate::store::records::get(&self.0, &uri).await.map_err(store_error)?;
             Ok(found.map(row))
         })

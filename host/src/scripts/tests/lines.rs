@@ -255,7 +255,7 @@ impl Index for Silent {
         std::future::pending().boxed()
     }
 
-    fn get(&self, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, _tenant: Tenant, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
         std::future::pending().boxed()
     }
 

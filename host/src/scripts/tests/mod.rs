@@ -64,7 +64,7 @@ impl Index for FakeIndex {
         .boxed()
     }
 
-    fn get(&self, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, _tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
         async move {
             if !uri.starts_with("at://") {
                 return Err(IndexError::Invalid("not an AT URI".to_owned()));

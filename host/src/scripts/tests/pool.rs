@@ -58,7 +58,7 @@ impl Index for Gate {
         Self::empty()
     }
 
-    fn get(&self, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, _tenant: Tenant, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
         async { Ok(None) }.boxed()
     }
 

@@ -102,7 +102,7 @@ impl HasRecord for QueryRow {
 /// Reads a page of at most [`PAGE_BYTES`] of records.
 ///
 /// # Errors
-/// [`StoreError::Busy`] and [`StoreError::TooSlow`] for a scan.
+/// [`StoreError::Busy`], and [`StoreError::TooSlow`] for a scan.
 pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, StoreError> {
     let Some(collection) = intern::collection_id(db, args.collection).await? else {
         return Ok(Slice::empty());
@@ -181,8 +181,9 @@ async fn run(
 ) -> Result<(Vec<PartialRow<QueryRow>>, Duration), StoreError> {
     let is_cheap =
         chosen.is_cheap(args) && (args.valid.is_none() || invalid::are_few(db, collection).await?);
-    let place = if is_cheap { None } else { Some(db.scan_place(args.tenant).await?) };
-    let (started, scans) = (Instant::now(), place.is_some());
+    let _place =
+        if is_cheap { db.read_place(args.tenant).await? } else { db.scan_place(args.tenant).await? };
+    let (started, scans) = (Instant::now(), !is_cheap);
     let found = match chosen {
         access::AccessPath::Scan => {
             fetch(db, scans, compile::compile(db.backend(), collection, args, None), args).await

@@ -78,15 +78,16 @@ macro_rules! fetch {
 /// Visible records that refer to the target, newest first, at most [`PAGE_BYTES`] of records.
 ///
 /// # Errors
-/// [`StoreError::Busy`] and [`StoreError::TooSlow`] when the list is limited to one account.
+/// [`StoreError::Busy`], and [`StoreError::TooSlow`] when the list is limited to one account.
 pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
-    let place = if args.did.is_some() { Some(db.scan_place(args.tenant).await?) } else { None };
-    let found: Result<Vec<PartialRow<RecordRow>>, StoreError> = match (db, &place) {
-        (Db::Sqlite(db), None) => fetch!(db.read_pool, SQLITE, id, args),
-        (Db::Sqlite(db), Some(_)) => fetch!(db.scan_pool, SQLITE, id, args),
-        (Db::Postgres(db), None) => fetch!(db.read_pool, POSTGRES, id, args),
-        (Db::Postgres(db), Some(_)) => fetch!(db.scan_pool, POSTGRES, id, args),
+    let scans = args.did.is_some();
+    let place = if scans { db.scan_place(args.tenant).await? } else { db.read_place(args.tenant).await? };
+    let found: Result<Vec<PartialRow<RecordRow>>, StoreError> = match (db, scans) {
+        (Db::Sqlite(db), false) => fetch!(db.read_pool, SQLITE, id, args),
+        (Db::Sqlite(db), true) => fetch!(db.scan_pool, SQLITE, id, args),
+        (Db::Postgres(db), false) => fetch!(db.read_pool, POSTGRES, id, args),
+        (Db::Postgres(db), true) => fetch!(db.scan_pool, POSTGRES, id, args),
     };
     drop(place);
     complete(db, found?, args.limit, PAGE_BYTES).await

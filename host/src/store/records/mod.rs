@@ -19,6 +19,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
+use crate::fair_share::Tenant;
 use crate::query::Keyset;
 
 #[cfg(test)]
@@ -61,6 +62,8 @@ pub struct ListArgs<'a> {
     /// Rows per page.
     pub limit: u32,
     pub after: Option<Keyset>,
+    /// The tenant whose share of the reads the list uses.
+    pub tenant: &'a Tenant,
 }
 
 impl RecordRow {
@@ -232,8 +235,12 @@ macro_rules! fetch_list {
 }
 
 /// Newest first by (`indexed_at`, id), at most [`PAGE_BYTES`] of records.
+///
+/// # Errors
+/// [`StoreError::Busy`] when too many reads are waiting.
 pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let _place = db.read_place(args.tenant).await?;
     let found = match db {
         Db::Sqlite(db) => packed::list(&db.read_pool, id, args).await?,
         Db::Postgres(db) => rows(fetch_list!(db.read_pool, LIST_POSTGRES, id, args), args.collection)?,
@@ -250,6 +257,7 @@ pub async fn list_full(
 ) -> Result<Slice<FullRecordRow>, StoreError> {
     let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
     let which = valid.map_or(0, |valid| if valid { 1 } else { 2 });
+    let _place = db.read_place(args.tenant).await?;
     let found = match db {
         Db::Sqlite(db) => {
             full_rows(fetch_list!(db.read_pool, LIST_FULL_SQLITE[which], id, args), args.collection)?

@@ -29,7 +29,7 @@ on_both! {
             set_status(&db, 2, status).await;
             let hidden = uri(2, NOTE, "a");
             let (note, one, two) = (nsid(NOTE), did(1), did(2));
-            let args = |did| ListArgs { collection: &note, did, limit: 10, after: None };
+            let args = |did| ListArgs { collection: &note, did, limit: 10, after: None, tenant: &US };
             assert_eq!(records::list(&db, &args(None)).await.unwrap().rows.len(), 2);
             assert_eq!(records::list_full(&db, &args(None), None).await.unwrap().rows.len(), 2);
             assert_eq!(records::list(&db, &args(Some(&two))).await.unwrap().rows.len(), 0);

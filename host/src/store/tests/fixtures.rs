@@ -98,7 +98,7 @@ pub fn json(row: &RecordRow) -> Value {
 /// The URIs of a collection, newest first.
 pub async fn list(db: &Db, collection: &str) -> Vec<String> {
     let collection = nsid(collection);
-    let mut args = ListArgs { collection: &collection, did: None, limit: 10_000, after: None };
+    let mut args = ListArgs { collection: &collection, did: None, limit: 10_000, after: None, tenant: &US };
     let mut uris = Vec::new();
     loop {
         let page = records::list(db, &args).await.unwrap();

@@ -43,7 +43,7 @@ fn notes(valid: bool) -> Query {
 /// The rkeys and reasons of all notes, as the admin API lists them.
 async fn reasons(db: &TestDb, valid: Option<bool>) -> Vec<(String, Option<String>)> {
     let note = nsid(NOTE);
-    let args = ListArgs { collection: &note, did: None, limit: 100, after: None };
+    let args = ListArgs { collection: &note, did: None, limit: 100, after: None, tenant: &US };
     let found = records::list_full(db, &args, valid).await.unwrap();
     found.rows.into_iter().map(|full| (full.row.rkey, full.invalid_reason)).collect()
 }

@@ -149,7 +149,7 @@ async fn check(db: TestDb, batches: Vec<Vec<Op>>) {
         model.apply(&ops, now);
 
         let collection = nsid(NOTE);
-        let args = ListArgs { collection: &collection, did: None, limit: 1_000, after: None };
+        let args = ListArgs { collection: &collection, did: None, limit: 1_000, after: None, tenant: &US };
         let rows = records::list(&db, &args).await.unwrap().rows;
         let found: BTreeMap<_, _> = rows
             .iter()

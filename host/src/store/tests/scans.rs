@@ -1,4 +1,5 @@
-//! Scans, reads that go through many records, are limited per tenant, so that other reads always find a connection.
+//! Reads are limited per tenant, and scans, which go through many records, separately, so that other tenants' reads always
+//! find a connection.
 
 use std::future::pending;
 use std::pin::pin;
@@ -114,6 +115,36 @@ on_both! {
             biased;
             _ = &mut waits => panic!("it was read without a place"),
             () = scan_all(&db, &other) => {}
+        }
+        drop(held);
+        assert!(!waits.await.unwrap().rows.is_empty());
+        db.close().await;
+    }
+
+    async fn a_reading_tenant_leaves_connections_to_others(db) {
+        let db = wide(&db.url).await;
+        store(&db).await;
+        let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
+        let bounds = db.reads().bounds();
+        assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
+        let mut held = Vec::new();
+        for _ in 0..bounds.per_tenant {
+            held.push(db.read_place(&greedy).await.unwrap());
+        }
+        for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
+            let mut waits = pin!(page::read(&db, &query, &greedy));
+            tokio::select! {
+                biased;
+                _ = &mut waits => panic!("it was read without a place"),
+                () = async { read_all(&db, &other).await; scan_all(&db, &other).await; } => {}
+            }
+        }
+        let links = links();
+        let mut waits = pin!(backlinks::read(&db, &links, &greedy));
+        tokio::select! {
+            biased;
+            _ = &mut waits => panic!("it was read without a place"),
+            () = read_all(&db, &other) => {}
         }
         drop(held);
         assert!(!waits.await.unwrap().rows.is_empty());
