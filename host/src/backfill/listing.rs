@@ -21,6 +21,8 @@ pub(super) struct Listing {
     pub(super) collection: Nsid,
     cursor: Option<String>,
     last_key: Option<RecordKey>,
+    /// The URI of the record with the lowest key, if the PDS told.
+    pub(super) lowest: Option<String>,
     is_ordered: bool,
     pub(super) is_done: bool,
     pub(super) records: i64,
@@ -62,6 +64,7 @@ impl Listing {
             collection,
             cursor: None,
             last_key: None,
+            lowest: None,
             is_ordered: true,
             is_done: false,
             records: 0,

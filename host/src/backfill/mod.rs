@@ -15,7 +15,7 @@
 //! | `accounts` | after a gap of the stream, hides and shows accounts as their PDSs say |
 //! | `lookup` | finds the PDS of a repo |
 //! | `verify` | compares the index with the PDSs, and changes nothing |
-//! | `request`, `car_request`, `failure` | queries to other servers, and their errors |
+//! | `request`, `next_page`, `car_request`, `failure` | queries to other servers, and their errors |
 //! | `reporter`, `progress`, `meter` | counters and messages |
 //! | `plan` | estimates what a job would cost |
 //! | `feed` | messages for those who follow a job over HTTP |
@@ -40,6 +40,7 @@ mod left_out;
 mod listing;
 mod lookup;
 mod meter;
+mod next_page;
 mod outcome;
 mod plan;
 mod progress;

@@ -162,15 +162,7 @@ impl RepoReader {
         for (at, gone) in gone.iter_mut().enumerate() {
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
                 let left_out = &mut repo.left_out;
-                let mut limit = listing.limit;
-                let (did, collection) = (&repo.did, &listing.collection);
-                let fetched = if listing.is_new() {
-                    self.or_stop(server.first_records(did, collection, &mut limit)).await
-                } else {
-                    self.or_stop(server.records(did, collection, listing.cursor(), &mut limit)).await
-                };
-                listing.limit = limit;
-                let page = fetched??;
+                let page = self.or_stop(server.next_page(&repo.did, listing)).await??;
                 repo.page_bytes += page.bytes as i64;
                 self.take_page((&repo.did, rev), listing, page, gone, left_out).await?;
                 let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);

@@ -119,10 +119,6 @@ enum GetError {
 }
 
 impl RecordPage {
-    fn descends(&self) -> bool {
-        self.records.is_sorted_by(|higher, lower| higher.uri > lower.uri)
-    }
-
     pub(super) fn of(self, did: &Did, collection: &Nsid) -> OwnRecords {
         let Self { cursor, records, malformed, bytes: _ } = self;
         let listed = records.len() + malformed;
@@ -180,27 +176,6 @@ impl Server<'_> {
                 }
             }
         }
-    }
-
-    /// The first page of a collection. PDSs give a cursor with the last page too, so the record with the lowest key is
-    /// requested at the same time: a page that ends with it has no next one, and no cursor here.
-    pub(super) async fn first_records(
-        &self,
-        did: &Did,
-        collection: &Nsid,
-        limit: &mut usize,
-    ) -> Result<RecordPage, Failure> {
-        let (page, oldest) =
-            tokio::join!(self.records(did, collection, None, limit), self.oldest(did, collection));
-        let mut page = page?;
-        let is_last = |oldest: &RecordPage| match (page.records.last(), &oldest.records[..]) {
-            (Some(last), [lowest]) => last.uri == lowest.uri && page.descends(),
-            _ => false,
-        };
-        if oldest.is_ok_and(|oldest| is_last(&oldest)) {
-            page.cursor = None;
-        }
-        Ok(page)
     }
 
     /// The record of a collection with the lowest key, if there is one.
@@ -296,38 +271,7 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use belvedere_standins::repos::{Fault, RepoNetwork, Site};
-
     use super::*;
-    use crate::net::tests::loopback;
-
-    #[tokio::test]
-    async fn a_first_page_that_ends_with_the_lowest_key_has_no_next_one() {
-        const DID: &str = "did:plc:abcdefghijklmnopqrstuvwx";
-        let (network, did) = (RepoNetwork::start(1).await, Did::try_from(DID).unwrap());
-        network.account(DID, 0);
-        let (net, clock, meter, origin) = (loopback(), Clock::system(), Meter::default(), network.pds_url(0));
-        let server = Server { net: &net, clock: &clock, origin: &origin, meter: &meter };
-        let first = async |collection: &str| {
-            let (collection, mut limit) = (Nsid::try_from(collection).unwrap(), PAGE_RECORDS);
-            server.first_records(&did, &collection, &mut limit).await.map(|page| page.cursor)
-        };
-        for (collection, count, cursor) in
-            [("com.example.a", 1, None), ("com.example.b", 100, None), ("com.example.c", 101, Some("0001"))]
-        {
-            network.fill(DID, collection, count);
-            assert_eq!(first(collection).await.unwrap().as_deref(), cursor, "{count} records");
-        }
-        // Without the record with the lowest key, or with a list in another order, the list goes on.
-        network.faults(Site::Pds(0), |query| {
-            query.reverse.then(|| Fault::Status(500, Vec::new(), String::new()))
-        });
-        assert_eq!(first("com.example.a").await.unwrap().as_deref(), Some("0000"));
-        network.faults(Site::Pds(0), |query| query.is_page().then_some(Fault::Unordered));
-        assert!(first("com.example.b").await.unwrap().is_some());
-        network.faults(Site::Pds(0), |query| query.is_page().then_some(Fault::Reset));
-        assert_eq!(first("com.example.a").await.unwrap_err().kind, ErrorKind::ConnectionFailed);
-    }
 
     #[test]
     fn a_malformed_record_does_not_spoil_its_page() {

@@ -77,9 +77,7 @@ impl Comparer {
         for collection in self.collections.iter() {
             let mut listing = Listing::new(collection.clone());
             while !listing.is_done {
-                let mut limit = listing.limit;
-                let page = server.records(did, collection, listing.cursor(), &mut limit).await?;
-                listing.limit = limit;
+                let page = server.next_page(did, &mut listing).await?;
                 records += self.compare_page(did, rev, &mut listing, page, &mut differences).await?;
             }
         }

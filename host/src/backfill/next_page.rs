@@ -1,0 +1,94 @@
+//! Requests the pages of a listing, one after the other.
+//!
+//! PDSs give a cursor with the last page too. So the record with the lowest key is requested together with the first page:
+//! the page that ends with it is the last one.
+
+use super::failure::Failure;
+use super::listing::Listing;
+use super::request::{RecordPage, Server};
+use crate::atproto::Did;
+
+impl Server<'_> {
+    /// The next page of a listing. It has no cursor if it is known to be the last one.
+    pub(super) async fn next_page(&self, did: &Did, listing: &mut Listing) -> Result<RecordPage, Failure> {
+        let mut limit = listing.limit;
+        let (page, oldest) = {
+            let page = self.records(did, &listing.collection, listing.cursor(), &mut limit);
+            if listing.is_new() {
+                let (page, oldest) = tokio::join!(page, self.oldest(did, &listing.collection));
+                (page, oldest.ok())
+            } else {
+                (page.await, None)
+            }
+        };
+        listing.limit = limit;
+        let mut page = page?;
+        if let Some(lowest) = oldest.and_then(|mut oldest| oldest.records.pop()) {
+            listing.lowest = Some(lowest.uri);
+        }
+        let ends_lowest = page.records.last().map(|last| &last.uri) == listing.lowest.as_ref();
+        if ends_lowest && listing.lowest.is_some() && listing.is_ordered() && page.descends() {
+            page.cursor = None;
+        }
+        Ok(page)
+    }
+}
+
+impl RecordPage {
+    fn descends(&self) -> bool {
+        self.records.is_sorted_by(|higher, lower| higher.uri > lower.uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belvedere_standins::repos::{Fault, Query, RepoNetwork, Site};
+
+    use super::super::listing::PageEnd;
+    use super::super::meter::Meter;
+    use super::*;
+    use crate::atproto::{Nsid, RecordKey};
+    use crate::clock::Clock;
+    use crate::net::tests::loopback;
+
+    const DID: &str = "did:plc:abcdefghijklmnopqrstuvwx";
+
+    /// Reads a collection to its end. Returns how many pages were requested.
+    async fn pages(network: &RepoNetwork, collection: &str) -> Result<usize, Failure> {
+        let (net, clock, meter, origin) = (loopback(), Clock::system(), Meter::default(), network.pds_url(0));
+        let server = Server { net: &net, clock: &clock, origin: &origin, meter: &meter };
+        let (did, collection) = (Did::try_from(DID).unwrap(), Nsid::try_from(collection).unwrap());
+        let mut listing = Listing::new(collection.clone());
+        let before = network.queries(Site::Pds(0)).iter().filter(|query| query.is_page()).count();
+        while !listing.is_done {
+            let own = server.next_page(&did, &mut listing).await?.of(&did, &collection);
+            let (last, is_empty) = (own.keys.last().map(RecordKey::clone), own.listed == 0);
+            listing.take_page(&own.keys, own.is_clean, own.cursor.as_deref())?;
+            listing.advance(PageEnd { last: last.as_ref(), is_empty, next: own.cursor, records: 0 })?;
+        }
+        Ok(network.queries(Site::Pds(0)).iter().filter(|query| query.is_page()).count() - before)
+    }
+
+    #[tokio::test]
+    async fn a_page_that_ends_with_the_lowest_key_is_the_last_one() {
+        let network = RepoNetwork::start(1).await;
+        network.account(DID, 0);
+        for (collection, records, expected) in [
+            ("com.example.a", 1, 1),
+            ("com.example.b", 100, 1),
+            ("com.example.c", 101, 2),
+            ("com.example.d", 250, 3),
+        ] {
+            network.fill(DID, collection, records);
+            assert_eq!(pages(&network, collection).await.unwrap(), expected, "{records} records");
+        }
+        // Without the lowest key, or with a list in another order, the list goes on to an empty page.
+        let fails = |query: &Query| query.reverse.then(|| Fault::Status(500, Vec::new(), String::new()));
+        network.faults(Site::Pds(0), fails);
+        assert_eq!(pages(&network, "com.example.a").await.unwrap(), 2);
+        network.faults(Site::Pds(0), |query| query.is_page().then_some(Fault::Unordered));
+        assert_eq!(pages(&network, "com.example.b").await.unwrap(), 2);
+        network.faults(Site::Pds(0), |query| query.is_page().then_some(Fault::Reset));
+        assert!(pages(&network, "com.example.a").await.is_err());
+    }
+}
