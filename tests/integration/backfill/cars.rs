@@ -86,7 +86,7 @@ in_both_scenes! {
         let mut large = [3, 4, 5, 8].map(account);
         large.sort();
         assert_eq!(scene.cars(), large);
-        assert_eq!([0, 3, 6].map(|n| scene.pages(&account(n))), [1, 1, 4]);
+        assert_eq!([0, 3, 6].map(|n| scene.pages(&account(n))), [1, 1, 3]);
 
         let (fetched, kept) = (scene.network.bytes_of_pdss(), job.traffic.bytes_kept as u64);
         assert!(kept > 1_000_000 && fetched < 3 * kept, "{fetched} bytes fetched, {kept} kept");

@@ -110,7 +110,7 @@ in_both_scenes! {
         scene.assert_equal(NOTES).await;
         let lists = scene.network.queries(Site::Pds(0)).into_iter().filter(Query::is_page);
         let limits: Vec<_> = lists.map(|query| query.limit).collect();
-        assert_eq!(limits, [&[100][..], &[20; 7]].concat(), "the smaller size is kept");
+        assert_eq!(limits, [&[100][..], &[20; 6]].concat(), "the smaller size is kept");
     }
 
     async fn records_with_wrong_cids_are_left_out_and_reported(scene) {
