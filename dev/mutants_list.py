@@ -106,7 +106,7 @@ MUTANTS = [
     listing("equal keys count as ordered", LIST, "higher > lower.as_str()", expression="higher >= lower.as_str()"),
     listing("a page proves everything above it to be missing", LIST, "KeyRange { below: before, from }", expression="KeyRange { below: None, from }"),
     listing("a list that repeats its records is followed", LIST, "new == 0 && !keys.is_empty()", expression="false"),
-    backfill("records that are newer than the list are removed", REPO, "} else if row.rev < rev.as_u64() {", changed="} else if row.rev < rev.as_u64() || MUTANT {"),
+    backfill("a removal is as new as its list", REPO, "row < below", expression="false"),
     backfill("records of other repos are accepted", REQUEST, "uri.did == *did && uri.collection == *collection", expression="true"),
     backfill("a page of records is skipped", REPO, "let decided = self.or_stop(self.decide(changes)).await?;", changed="let mut decided = self.or_stop(self.decide(changes)).await?;\n        if MUTANT { decided.clear(); }"),
     backfill("removals are not committed", REPO, "self.commit(decided).await?;\n            gone", changed="if !MUTANT { self.commit(decided).await?; }\n            gone"),

@@ -50,7 +50,8 @@ pub async fn measure(databases: &Databases, only: &str) -> anyhow::Result<Vec<Ro
         "500 hosts and one that is dead",
         "a skewed network, default settings",
         "a skewed network, 64 hosts at a time",
-        "the same with a slow large host",
+        "64 hosts at a time, slow hosts ten times as slow",
+        "64 hosts at a time, and a large host is slow",
         "discovery of 1,000,000 repos",
     ];
     for (number, case) in cases.into_iter().enumerate().filter(|(_, case)| case.contains(only)) {
@@ -74,10 +75,11 @@ pub async fn measure(databases: &Databases, only: &str) -> anyhow::Result<Vec<Ro
                 network.add_dead(2_000, 300, 1);
                 Scene::start(&url, database, network, &[]).await?.run(0).await?
             }
-            5 => Scene::start(&url, database, Network::skewed(None).await, &[]).await?.run(0).await?,
-            6 | 7 => {
+            5 => Scene::start(&url, database, Network::skewed(5, None).await, &[]).await?.run(0).await?,
+            6..=8 => {
                 let more = [("BACKFILL_CONCURRENT_PDS", "64"), ("BACKFILL_CONCURRENT_DIDS_PER_PDS", "8")];
-                let network = Network::skewed((number == 7).then_some(0)).await;
+                let slowness = if number == 6 { 5 } else { 10 };
+                let network = Network::skewed(slowness, (number == 8).then_some(0)).await;
                 Scene::start(&url, database, network, &more).await?.run(0).await?
             }
             _ => {
@@ -128,9 +130,9 @@ impl Network {
     }
 
     /// 1,633 repos: half of them on 20 large hosts and the rest on 400 small ones, which answer after 40 to 400 ms. 2% of
-    /// the hosts, all of them small but for `slow_large`, take ten times as long; 1% of the hosts are dead; every twentieth
+    /// the hosts, all of them small but for `slow_large`, take `slowness` times as long; 1% of the hosts are dead; every twentieth
     /// request to a large host is answered with 429.
-    async fn skewed(slow_large: Option<usize>) -> Self {
+    async fn skewed(slowness: u64, slow_large: Option<usize>) -> Self {
         const LARGE: usize = 20;
         const SMALL: usize = 400;
         const REPOS: usize = 1_633;
@@ -154,7 +156,7 @@ impl Network {
                 // The same for each run, and different for each host and request.
                 let spread = (host as u64 * 7_919 + requests * 104_729) % 361;
                 let is_slow = Some(host) == slow_large || (host > LARGE && host % 50 == 7);
-                let slow = if is_slow { 10 } else { 1 };
+                let slow = if is_slow { slowness } else { 1 };
                 Some(after(Duration::from_millis((40 + spread) * slow)))
             });
         }

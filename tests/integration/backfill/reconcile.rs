@@ -35,6 +35,18 @@ in_both_scenes! {
         scene.assert_equal(NOTES).await;
     }
 
+    async fn thousands_of_removed_records_are_removed_in_parts(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 2_300);
+        scene.backfill().await;
+        for n in 20..2_280 {
+            scene.network.delete(&account(0), NOTES, &format!("{n:04}"));
+        }
+        let (_, job) = scene.backfill().await;
+        assert_eq!(job.total_records, Some(40));
+        scene.assert_equal(NOTES).await;
+    }
+
     async fn what_the_stream_changes_while_a_page_is_in_flight_wins(scene) {
         let did = account(0);
         scene.network.account(&did, 0);
