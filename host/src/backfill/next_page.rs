@@ -47,7 +47,7 @@ mod tests {
     use super::super::listing::PageEnd;
     use super::super::meter::Meter;
     use super::*;
-    use crate::atproto::{Nsid, RecordKey};
+    use crate::atproto::Nsid;
     use crate::clock::Clock;
     use crate::net::tests::loopback;
 
@@ -62,7 +62,7 @@ mod tests {
         let before = network.queries(Site::Pds(0)).iter().filter(|query| query.is_page()).count();
         while !listing.is_done {
             let own = server.next_page(&did, &mut listing).await?.of(&did, &collection);
-            let (last, is_empty) = (own.keys.last().map(RecordKey::clone), own.listed == 0);
+            let (last, is_empty) = (own.keys.last().cloned(), own.listed == 0);
             listing.take_page(&own.keys, own.is_clean, own.cursor.as_deref())?;
             listing.advance(PageEnd { last: last.as_ref(), is_empty, next: own.cursor, records: 0 })?;
         }

@@ -137,9 +137,10 @@ impl Repo {
 impl RepoReader {
     /// The repo's listings, from where an earlier attempt stopped.
     pub(super) async fn listings(&self, did: &Did) -> Result<Vec<Listing>, StoreError> {
-        let stored = match self.is_continued {
-            true => backfill::positions(&self.db, self.job, did.as_str()).await?,
-            false => Vec::new(),
+        let stored = if self.is_continued {
+            backfill::positions(&self.db, self.job, did.as_str()).await?
+        } else {
+            Vec::new()
         };
         let mut stored: HashMap<_, _> = stored.into_iter().map(|at| (at.collection.clone(), at)).collect();
         let listing = |collection: &Nsid| match stored.remove(collection.as_str()) {

@@ -21,16 +21,13 @@ pub(super) struct ReadyHosts {
 impl ReadyHosts {
     /// Adds a host, or changes how much work it has.
     pub(super) fn set(&mut self, name: &Arc<str>, work: usize) {
-        let age = match self.known.get(name) {
-            Some((old, age)) => {
-                self.by_work.remove(&(Reverse(*old), *age, Arc::clone(name)));
-                *age
-            }
-            None => {
-                self.last_age += 1;
-                self.by_age.insert(self.last_age, Arc::clone(name));
-                self.last_age
-            }
+        let age = if let Some((old, age)) = self.known.get(name) {
+            self.by_work.remove(&(Reverse(*old), *age, Arc::clone(name)));
+            *age
+        } else {
+            self.last_age += 1;
+            self.by_age.insert(self.last_age, Arc::clone(name));
+            self.last_age
         };
         self.known.insert(Arc::clone(name), (work, age));
         self.by_work.insert((Reverse(work), age, Arc::clone(name)));
