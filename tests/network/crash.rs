@@ -6,6 +6,7 @@
 //! several in one commit, over accounts that share a collection.
 
 use belvedere::testing::random::Random;
+use belvedere_standins::parameters;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -103,9 +104,6 @@ fn below(random: &Random, end: u64) -> u64 {
     random.u64() % end
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
 fn seed() -> u64 {
-    let given =
-        std::env::var("BELVEDERE_SEED").ok().map(|text| text.parse().expect("BELVEDERE_SEED is a number"));
-    given.unwrap_or_else(|| Random::system().u64())
+    parameters::number("BELVEDERE_SEED").unwrap_or_else(|| Random::system().u64())
 }

@@ -10,6 +10,7 @@ pub mod http_client;
 pub mod jetstream;
 pub mod labeler;
 mod pages;
+pub mod parameters;
 pub mod postgres;
 pub mod repos;
 mod responses;

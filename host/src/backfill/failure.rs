@@ -107,8 +107,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Counts a failure that another attempt may overcome. Returns whether to try again: at most `max` attempts, of which those that were answered with
-    /// 429 don't count, up to a limit of their own.
+    /// Counts a failure that another attempt may overcome. Returns whether to try again: at most `max` attempts, of
+    /// which those that were answered with 429 don't count, up to a limit of their own.
     pub(super) fn again(&mut self, failure: &Failure, max: u32) -> bool {
         if failure.kind == ErrorKind::RateLimited {
             self.rate_limited += 1;

@@ -3,6 +3,10 @@
 //! PDSs give a cursor with the last page too. So the record with the lowest key is requested together with the first page:
 //! the page that ends with it is the last one.
 
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+
 use super::failure::Failure;
 use super::listing::Listing;
 use super::request::{RecordPage, Server};
@@ -13,10 +17,15 @@ impl Server<'_> {
     pub(super) async fn next_page(&self, did: &Did, listing: &mut Listing) -> Result<RecordPage, Failure> {
         let mut limit = listing.limit;
         let (page, oldest) = {
-            let page = self.records(did, &listing.collection, listing.cursor(), &mut limit);
+            let page = pin!(self.records(did, &listing.collection, listing.cursor(), &mut limit));
             if listing.is_new() {
-                let (page, oldest) = tokio::join!(page, self.oldest(did, &listing.collection));
-                (page, oldest.ok())
+                match select(page, pin!(self.oldest(did, &listing.collection))).await {
+                    Either::Left((page, oldest)) if page.as_ref().is_ok_and(|page| page.cursor.is_some()) => {
+                        (page, oldest.await.ok())
+                    }
+                    Either::Left((page, _)) => (page, None),
+                    Either::Right((oldest, page)) => (page.await, oldest.ok()),
+                }
             } else {
                 (page.await, None)
             }
@@ -26,8 +35,8 @@ impl Server<'_> {
         if let Some(lowest) = oldest.and_then(|mut oldest| oldest.records.pop()) {
             listing.lowest = Some(lowest.uri);
         }
-        let ends_lowest = page.records.last().map(|last| &last.uri) == listing.lowest.as_ref();
-        if ends_lowest && listing.lowest.is_some() && listing.is_ordered() && page.descends() {
+        let ends_lowest = page.records.last().is_some_and(|last| Some(&last.uri) == listing.lowest.as_ref());
+        if ends_lowest && listing.is_ordered() && page.descends() {
             page.cursor = None;
         }
         Ok(page)

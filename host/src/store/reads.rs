@@ -22,7 +22,7 @@ pub(super) fn pool(connections: u32, per_tenant: u32) -> FairPool {
         "reads",
         Bounds {
             places: connections as usize,
-            per_tenant: per_tenant.clamp(1, connections) as usize,
+            per_tenant: per_tenant as usize,
             waiting: MAX_WAITING,
             waiting_per_tenant: MAX_WAITING_PER_TENANT,
             patience: MAX_WAIT,
@@ -30,9 +30,9 @@ pub(super) fn pool(connections: u32, per_tenant: u32) -> FairPool {
     )
 }
 
-/// Reads of one tenant on SQLite, which uses this machine's processors.
-pub(super) fn per_tenant_on_sqlite() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32).max(2)
+/// Reads of one tenant on SQLite, which uses this machine's processors: one per core, and at most half of the connections.
+pub(super) fn per_tenant_on_sqlite(cores: usize, connections: u32) -> u32 {
+    u32::try_from(cores).unwrap_or(u32::MAX).max(2).min(connections / 2).max(1)
 }
 
 /// Reads of one tenant on PostgreSQL, which has its own machine: half of the connections.
@@ -55,5 +55,20 @@ impl Db {
     /// [`StoreError::Busy`] when too many reads are waiting, or no place became free in time.
     pub async fn read_place(&self, tenant: &Tenant) -> Result<Place, StoreError> {
         self.reads().enter(tenant).await.map_err(StoreError::Busy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_tenant_cannot_take_all_connections() {
+        for (cores, connections, expected) in
+            [(1, 14, 2), (2, 14, 2), (6, 14, 6), (64, 14, 7), (8, 2, 1), (8, 1, 1)]
+        {
+            assert_eq!(per_tenant_on_sqlite(cores, connections), expected, "{cores} cores, {connections}");
+        }
+        assert_eq!([1, 2, 12].map(per_tenant_on_postgres), [1, 1, 6]);
     }
 }

@@ -113,12 +113,13 @@ impl Sqlite {
         let max_scans = scans::max_on_sqlite(readers);
         let scan_pool = Arc::new(ReadPool::new(options.clone(), max_scans).within(SCAN_TIME_LIMIT));
         let max_reads = readers.saturating_sub(max_scans).max(1);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let read_pool = Arc::new(ReadPool::new(options, max_reads));
         Ok(Self {
             reader,
             writer,
             read_pool,
-            reads: reads::pool(max_reads, reads::per_tenant_on_sqlite()),
+            reads: reads::pool(max_reads, reads::per_tenant_on_sqlite(cores, max_reads)),
             scan_pool,
             scans: scans::pool(max_scans),
             script_sql,

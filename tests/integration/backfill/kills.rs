@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use belvedere_standins::parameters;
 use belvedere_standins::repos::Site;
 use tokio::sync::watch;
 
@@ -47,11 +48,6 @@ impl Requests {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test reads how long it is to run, and with which seed")]
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Changes a fifth of the records. The stream does not say so.
 fn change(network: &RepoNetwork, random: &Random, round: usize) {
     let mut gone = HashSet::new();
@@ -73,8 +69,8 @@ fn change(network: &RepoNetwork, random: &Random, round: usize) {
 
 in_both_scenes! {
     async fn a_job_that_is_killed_at_any_moment_ends_with_an_equal_index(mut scene) {
-        let seed = variable("BELVEDERE_SEED").unwrap_or_else(|| Random::system().u64());
-        let rounds = variable("BELVEDERE_KILLS").map_or(ROUNDS, |rounds| rounds as usize);
+        let seed = parameters::number("BELVEDERE_SEED").unwrap_or_else(|| Random::system().u64());
+        let rounds = parameters::number("BELVEDERE_KILLS").map_or(ROUNDS, |rounds| rounds as usize);
         let random = Random::seeded(seed);
         for n in 0..REPOS {
             scene.network.account(&account(n), n % 4);

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
-use crate::fair_share::{Full, Tenant};
+use crate::fair_share::{FairPool, Full, Place, Tenant};
 use crate::query::{Direction, Filter, Sort};
 use crate::records::backlinks::{self, Backlinks};
 use crate::records::search::{self, Search};
@@ -26,6 +26,15 @@ async fn wide(url: &str) -> Db {
     let bounds = db.scans().bounds();
     assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
     db
+}
+
+/// All places that a tenant may have.
+async fn all_places(pool: &FairPool, tenant: &Tenant) -> Vec<Place> {
+    let mut held = Vec::new();
+    for _ in 0..pool.bounds().per_tenant {
+        held.push(pool.enter(tenant).await.unwrap());
+    }
+    held
 }
 
 async fn store(db: &Db) {
@@ -82,10 +91,7 @@ on_both! {
         let db = wide(&db.url).await;
         store(&db).await;
         let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
-        let mut held = Vec::new();
-        for _ in 0..db.scans().bounds().per_tenant {
-            held.push(db.scan_place(&greedy).await.unwrap());
-        }
+        let held = all_places(db.scans(), &greedy).await;
         for n in 0..6 {
             let waits = async {
                 match n {
@@ -127,10 +133,7 @@ on_both! {
         let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
         let bounds = db.reads().bounds();
         assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
-        let mut held = Vec::new();
-        for _ in 0..bounds.per_tenant {
-            held.push(db.read_place(&greedy).await.unwrap());
-        }
+        let held = all_places(db.reads(), &greedy).await;
         for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
             let mut waits = pin!(page::read(&db, &query, &greedy));
             tokio::select! {
@@ -156,10 +159,7 @@ on_both! {
         store(&db).await;
         let tenant = Tenant::client("greedy");
         let bounds = db.scans().bounds();
-        let mut held = Vec::new();
-        for _ in 0..bounds.per_tenant {
-            held.push(db.scan_place(&tenant).await.unwrap());
-        }
+        let held = all_places(db.scans(), &tenant).await;
         let waiting = join_all((0..bounds.waiting_per_tenant).map(|_| db.scan_place(&tenant)));
         let refused = async {
             let read = page::read(&db, &like(), &tenant).await;

@@ -13,6 +13,7 @@ mod model;
 use std::collections::BTreeMap;
 
 use belvedere_standins::database::Database;
+use belvedere_standins::parameters;
 use proptest::collection::vec;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -110,14 +111,9 @@ async fn found(db: &Db, collection: &str, prefix: &str) -> BTreeMap<String, Foun
     found
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test reads how long it is to run, and with which seed")]
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 async fn agree(database: Database) {
-    let seed = variable("BELVEDERE_SEED").unwrap_or_else(|| Random::system().u64());
-    let histories = variable("BELVEDERE_HISTORIES").map_or(HISTORIES, |count| count as usize);
+    let seed = parameters::number("BELVEDERE_SEED").unwrap_or_else(|| Random::system().u64());
+    let histories = parameters::number("BELVEDERE_HISTORIES").map_or(HISTORIES, |count| count as usize);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_be_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
