@@ -114,8 +114,7 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     let mut neighbours = Vec::new();
     if matches!(which, "all" | "neighbours") {
         let directory = tempfile::tempdir()?;
-        let url = format!("sqlite://{}", directory.path().join("neighbours.db").display());
-        neighbours = neighbours::measure(&url, plan).await?;
+        neighbours = neighbours::measure(directory.path(), plan).await?;
     }
     let mut sessions = Vec::new();
     if matches!(which, "all" | "sessions") {

@@ -2,6 +2,7 @@
 //! during each of them.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,23 +36,21 @@ pub struct Neighbour {
     case: &'static str,
     alone: (f64, f64),
     beside: (f64, f64),
+    /// While the greedy client calls another server on this machine, which shares nothing with this one but the processors
+    /// and the kernel.
+    apart: (f64, f64),
     /// The greedy client's successful and refused runs per second.
     greedy: (f64, f64),
 }
 
 /// Measures every case on one server without indexes of fields.
-pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbour>> {
-    let standin = FakeJetstream::start().await;
-    let now = Clock::system().now().0;
-    let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
-    let server = server::start_with(database, &standin.url(), &[("FIELD_INDEX_LIMIT", "0")]).await;
-    server::upload_collection(&server).await;
-    server.eventually("the stream is connected", async |_| !standin.subscriptions().is_empty()).await;
-    standin.push_all(events);
-    server::wait_for_records(&server, plan.records as u64).await?;
+pub async fn measure(directory: &Path, plan: &Plan) -> anyhow::Result<Vec<Neighbour>> {
+    let (server, _stream) = with_records(&directory.join("one.db"), plan).await?;
+    let (other, _its_stream) = with_records(&directory.join("other.db"), plan).await?;
     let list = server::upload_query(&server).await;
     let ours = [("x-client-key", server.client_key.clone())];
     let theirs = [("x-client-key", another_client(&server).await)];
+    let elsewhere = [("x-client-key", other.client_key.clone())];
     let mut rows = vec![beside_spinning(&server, &list, &ours, plan).await?];
     eprintln!("{}", rows[0]);
     for (n, (case, body)) in CASES.into_iter().enumerate().filter(|(_, (case, _))| case.contains(&plan.only))
@@ -59,21 +58,44 @@ pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbou
         let source =
             format!("function handle() {} end", body.replace("COLLECTION", &format!("'{COLLECTION}'")));
         let greedy = server::add_script(&server, &format!("greedy{n}"), &source).await;
+        server::add_script(&other, &format!("greedy{n}"), &source).await;
         let alone = http::run_apart(server.address, &list, &ours, plan.seconds).await?;
         let (beside, others) = tokio::join!(
             http::run_apart(server.address, &list, &ours, plan.seconds),
             http::run(server.address, &greedy, &theirs, GREEDY, plan.seconds),
         );
         let (beside, others) = (beside?, others?);
-        anyhow::ensure!(alone.failures + beside.failures == 0, "{case}: the modest client was refused");
+        let (apart, _) = tokio::join!(
+            http::run_apart(server.address, &list, &ours, plan.seconds),
+            http::run(other.address, &greedy, &elsewhere, GREEDY, plan.seconds),
+        );
+        let apart = apart?;
+        anyhow::ensure!(
+            alone.failures + beside.failures + apart.failures == 0,
+            "{case}: the modest client was refused"
+        );
         let of = |run: &http::Run| (run.percentile(0.5), run.percentile(0.99));
         let second = others.elapsed.as_secs_f64();
         let greedy = ((others.requests - others.failures) as f64 / second, others.failures as f64 / second);
-        let row = Neighbour { case, alone: of(&alone), beside: of(&beside), greedy };
+        let row = Neighbour { case, alone: of(&alone), beside: of(&beside), apart: of(&apart), greedy };
         eprintln!("{row}");
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// A server with the plan's records, and without indexes of fields.
+async fn with_records(database: &Path, plan: &Plan) -> anyhow::Result<(Instance, FakeJetstream)> {
+    let database = format!("sqlite://{}", database.display());
+    let standin = FakeJetstream::start().await;
+    let now = Clock::system().now().0;
+    let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
+    let server = server::start_with(&database, &standin.url(), &[("FIELD_INDEX_LIMIT", "0")]).await;
+    server::upload_collection(&server).await;
+    server.eventually("the stream is connected", async |_| !standin.subscriptions().is_empty()).await;
+    standin.push_all(events);
+    server::wait_for_records(&server, plan.records as u64).await?;
+    Ok((server, standin))
 }
 
 /// The reference case: as many busy threads of this program as the machine has cores. What the list loses here is due
@@ -105,18 +127,26 @@ async fn beside_spinning(
         case: "a spinning thread for each core",
         alone: of(&alone),
         beside: of(&beside),
+        apart: of(&beside),
         greedy: (0.0, 0.0),
     })
 }
 
 /// The header of the Markdown table.
-pub const HEAD: &str = "| Beside 24 connections of | alone p50 ms | p99 ms | beside p50 ms | p99 ms | times p99 | runs per second | refused per second |
-|---|---:|---:|---:|---:|---:|---:|---:|";
+pub const HEAD: &str = "| Beside 24 connections of | alone p50 ms | p99 ms | beside p50 ms | p99 ms | times p99 | on another server, times p99 | runs per second | refused per second |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|";
 
 impl fmt::Display for Neighbour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { case, alone, beside, greedy } = self;
+        let Self { case, alone, beside, apart, greedy } = self;
         write!(f, "| {case} | {:.2} | {:.2} | {:.2} | {:.2} |", alone.0, alone.1, beside.0, beside.1)?;
-        write!(f, " {:.1} | {:.1} | {:.1} |", beside.1 / alone.1, greedy.0, greedy.1)
+        write!(
+            f,
+            " {:.1} | {:.1} | {:.1} | {:.1} |",
+            beside.1 / alone.1,
+            apart.1 / alone.1,
+            greedy.0,
+            greedy.1
+        )
     }
 }
