@@ -25,23 +25,23 @@ fn compile_for<D: Dialect>(collection: i64, args: &QueryArgs<'_>, bounds: Option
     let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
     match &args.order {
         Order::Newest { after } => {
-            sql.push(&format!("SELECT {} ", D::COLUMNS));
+            sql.push(&format!("{}SELECT {} ", D::LIMITED.0, D::COLUMNS));
             from_where::<D>(&mut sql, collection, args, bounds);
             if let Some(after) = after {
                 keyset_of_index(&mut sql, "<", after.indexed_at.0, after.id);
             }
             let keys = order_keys::<D>(bounds, "DESC");
-            sql.push(&format!(" ORDER BY {keys}r.indexed_at DESC, r.id DESC LIMIT "));
+            sql.push(&format!(" ORDER BY {keys}r.indexed_at DESC, r.id DESC{}", D::LIMITED.1));
         }
         Order::By { sort, after } if sort.key == SortKey::IndexedAt => {
             let (direction, than) = direction_words(sort.direction);
-            sql.push(&format!("SELECT {}, {} ", D::COLUMNS, D::POSITION_INDEXED_AT));
+            sql.push(&format!("{}SELECT {}, {} ", D::LIMITED.0, D::COLUMNS, D::POSITION_INDEXED_AT));
             from_where::<D>(&mut sql, collection, args, bounds);
             if let Some(SortKeyset { value: SortValue::Number(text), id }) = after {
                 keyset_of_index(&mut sql, than, text.parse().unwrap_or_default(), *id);
             }
             let keys = order_keys::<D>(bounds, direction);
-            sql.push(&format!(" ORDER BY {keys}r.indexed_at {direction}, r.id {direction} LIMIT "));
+            sql.push(&format!(" ORDER BY {keys}r.indexed_at {direction}, r.id {direction}{}", D::LIMITED.1));
         }
         Order::By { sort, after } => {
             by_value::<D>(&mut sql, collection, args, sort, *after, bounds);

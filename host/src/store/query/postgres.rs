@@ -44,6 +44,7 @@ fn bounded(numeric: &str) -> String {
 
 impl super::sql::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(postgres);
+    const LIMITED: (&'static str, &'static str) = ("SELECT * FROM (", " LIMIT 101) page LIMIT ");
     const ORDER_NAMES_NULLS: bool = true;
     const ID_IS_AMONG: (&'static str, &'static str) = ("= ANY (ARRAY (", "))");
     const LIKE: &'static str = "ILIKE";

@@ -38,6 +38,9 @@ impl Sql {
 pub(in crate::store) trait Dialect {
     /// The columns of a row, in the order of `RawRow`.
     const COLUMNS: &'static str;
+    /// What begins a statement whose rows an index returns in order, and what stands before its limit. See
+    /// `limited` of `store::records`.
+    const LIMITED: (&'static str, &'static str);
     /// Whether ORDER BY must list keys that are constant because they are NULL, so that the order of an index is used.
     /// PostgreSQL treats a column as constant if it equals a value, but not if it IS NULL. SQLite does both, and with a
     /// NULL expression in ORDER BY it would not use the index.

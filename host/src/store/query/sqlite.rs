@@ -32,6 +32,7 @@ fn literal(field: &Path) -> String {
 
 impl super::sql::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(sqlite);
+    const LIMITED: (&'static str, &'static str) = ("", " LIMIT ");
     const ORDER_NAMES_NULLS: bool = false;
     const ID_IS_AMONG: (&'static str, &'static str) = ("IN (", ")");
     const LIKE: &'static str = "LIKE";

@@ -6,7 +6,7 @@ use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 
 use super::super::{Db, StoreError, intern};
-use super::{PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete};
+use super::{PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete, limited};
 
 #[derive(Clone, Debug)]
 pub struct BacklinksArgs<'a> {
@@ -23,17 +23,21 @@ pub struct BacklinksArgs<'a> {
 
 macro_rules! sql {
     (sqlite, $where:literal) => {
-        concat!(
+        limited!(
+            sqlite,
+            "$3",
             "SELECT ",
             columns!(sqlite),
             " FROM record_refs f CROSS JOIN records r CROSS JOIN dids d \
               WHERE f.target = $1 AND f.collection_id = $2 AND r.id = f.record_id AND d.id = r.did_id AND d.status = 0",
             $where,
-            " ORDER BY f.record_id DESC LIMIT $3"
+            " ORDER BY f.record_id DESC",
         )
     };
     (postgres, $where:literal) => {
-        concat!(
+        limited!(
+            postgres,
+            "$3",
             "SELECT ",
             columns!(postgres),
             " FROM record_refs f \
@@ -41,7 +45,7 @@ macro_rules! sql {
               CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d \
               WHERE f.target = $1 AND f.collection_id = $2 AND d.status = 0",
             $where,
-            " ORDER BY f.record_id DESC LIMIT $3"
+            " ORDER BY f.record_id DESC",
         )
     };
 }

@@ -20,7 +20,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
-use crate::query::Keyset;
+use crate::query::{Keyset, PageSize};
 
 #[cfg(test)]
 pub use self::count::CollectionCount;
@@ -177,16 +177,35 @@ macro_rules! list_wheres {
 }
 use list_wheres;
 
+/// Ends a statement whose rows an index returns in order with `LIMIT $limit`.
+///
+/// PostgreSQL assumes that a limit in a parameter is a tenth of the table, so that it would plan such a statement again
+/// on each execution, for longer than it runs. The inner limit, which no page exceeds, makes the plan for all
+/// values good enough to be kept.
+macro_rules! limited {
+    (sqlite, $limit:literal, $($sql:expr),+ $(,)?) => {
+        concat!($($sql),+, " LIMIT ", $limit)
+    };
+    (postgres, $limit:literal, $($sql:expr),+ $(,)?) => {
+        concat!("SELECT * FROM (", $($sql),+, " LIMIT 101) page LIMIT ", $limit)
+    };
+}
+pub(super) use limited;
+const _: () =
+    assert!(PageSize::RECORDS.max == 100, "a page with its additional row fits into the inner limit");
+
 macro_rules! list_sql {
     ($dialect:ident, ($($columns:tt)*), $rows:literal, $where:literal) => {
-        concat!(
+        limited!(
+            $dialect,
+            "$2",
             "SELECT ",
             columns!($($columns)*),
             from_visible!($dialect),
             "AND ",
             $rows,
             $where,
-            " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2"
+            " ORDER BY r.indexed_at DESC, r.id DESC",
         )
     };
 }
@@ -208,7 +227,8 @@ macro_rules! full_lists {
     };
 }
 
-const LIST_POSTGRES: Statements = list_wheres!(list_sql, postgres, (postgres), "r.collection_id = $1");
+pub(super) const LIST_POSTGRES: Statements =
+    list_wheres!(list_sql, postgres, (postgres), "r.collection_id = $1");
 const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
     sqlite,
     "+r.collection_id = $1 AND r.id IN (SELECT record_id FROM invalid_records WHERE collection_id = $1)"

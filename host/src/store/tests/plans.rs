@@ -1,8 +1,11 @@
 //! The frequent statements use an index: their plans have no table scan and no sort.
 
+use sqlx::Row;
+
 use super::fixtures::*;
 
 use crate::store::Db;
+use crate::store::records::LIST_POSTGRES;
 use crate::store::tests::db::{TestDb, postgres, sqlite};
 
 async fn fill(db: &TestDb) {
@@ -115,5 +118,43 @@ async fn postgres_reads_use_indexes() {
         }
         let plan = plan(&db, GET).await;
         assert!(plan.contains("records_key") && !plan.contains("Seq Scan"), "{statement}: {plan}");
+    }
+}
+
+/// Planning a list takes longer than reading its page.
+#[tokio::test]
+async fn postgres_plans_lists_once() {
+    let db = postgres().await;
+    fill(&db).await;
+    let Db::Postgres(db) = &*db else { panic!("the database is PostgreSQL") };
+    let mut conn = db.pool.acquire().await.unwrap();
+    let mut run = async |sql: String| {
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(&mut *conn).await.unwrap();
+        rows.iter().map(|row| row.try_get::<String, _>(0).unwrap_or_default()).collect::<Vec<_>>().join("\n")
+    };
+    run("SET enable_bitmapscan = off".to_owned()).await;
+    run("ANALYZE".to_owned()).await;
+    let [[first, next], [first_of_one, next_of_one]] = LIST_POSTGRES;
+    for (sql, types, values) in [
+        (first, "bigint, bigint", "1, 21"),
+        (next, "bigint, bigint, bigint, bigint", "1, 21, 2, 5000"),
+        (first_of_one, "bigint, bigint, text", "1, 21, 'x'"),
+        (next_of_one, "bigint, bigint, text, bigint, bigint", "1, 21, 'x', 2, 5000"),
+    ] {
+        run(format!("PREPARE list ({types}) AS {sql}")).await;
+        // The first five executions are planned with their values.
+        for _ in 0..8 {
+            run(format!("EXECUTE list ({values})")).await;
+        }
+        let kept =
+            run("SELECT generic_plans::text FROM pg_prepared_statements WHERE name = 'list'".to_owned())
+                .await;
+        let plan = run(format!("EXPLAIN EXECUTE list ({values})")).await;
+        assert_eq!(kept, "3", "{sql}\n{plan}");
+        assert!(
+            plan.contains("records_list") && !plan.contains("Sort") && !plan.contains("Seq Scan"),
+            "{plan}"
+        );
+        run("DEALLOCATE list".to_owned()).await;
     }
 }
