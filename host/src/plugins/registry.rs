@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use super::calls::values::Function;
 use super::engine::Component;
 use super::manifest::{Grants, Manifest};
 
@@ -15,6 +16,8 @@ pub struct LoadedPlugin {
     pub grants: Grants,
     pub component: Component,
     pub status: PluginStatus,
+    /// Of a library, read once when it was loaded.
+    pub functions: Vec<Function>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
