@@ -8,6 +8,8 @@ mod limits;
 pub mod manifest;
 mod registry;
 mod services;
+#[cfg(test)]
+mod tests;
 
 pub use engine::{Component, EngineConfig, EngineError, Exports, LoadError, POOL_SIZE, PluginEngine};
 pub use registry::{LoadedPlugin, PluginStatus, Plugins};
