@@ -34,7 +34,9 @@ mod settings; // settings that admins change while the server runs
 mod backfill; // reads the history of collections from PDSs into the index
 mod pds; // writes to users' repos at their PDSs, with the users' OAuth sessions
 mod xrpc; // an XRPC call as a value: method, parameters, caller, answer; no I/O
+mod sandbox; // what scripts and plugins share: turns of the processor, compiled code on disk
 mod repos; // writes to a repo and to the index together; linked repos, whose owners let the instance write
+mod plugins; // WebAssembly plugins: installed, called within limits, and the accounts that users link with them
 mod scripts; // the Lua engine
 mod access; // authentication and permissions of callers
 mod event_scripts; // scripts that run on record and label events

@@ -1,0 +1,139 @@
+//! The values of `wit/plugin` as types of this room; the generated bindings stay within `engine`.
+
+use std::fmt;
+
+use crate::clock::Timestamp;
+
+/// The error of a plugin or of a host function (`types.fault`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub code: FaultCode,
+    pub message: String,
+    /// The HTTP status of an upstream server's answer.
+    pub status: Option<u16>,
+    pub body: Option<String>,
+    pub retry_after_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultCode {
+    BadInput,
+    InvalidRecord,
+    Forbidden,
+    NotFound,
+    Conflict,
+    NoSession,
+    AuthRequired,
+    OutOfScope,
+    NeedsReauth,
+    NotLinked,
+    Upstream,
+    RateLimited,
+    TimedOut,
+    TooLarge,
+    Quota,
+    Unsupported,
+    Internal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthKind {
+    Oauth2,
+    Openid,
+    ApiKey,
+    None,
+}
+
+/// What a plugin says of itself (`describe.info`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    pub id: String,
+    pub name: String,
+    pub version: String,
+    pub auth: AuthKind,
+    pub secrets: Vec<SecretInfo>,
+    pub config_schema: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretInfo {
+    pub name: String,
+    pub label: String,
+    pub help: Option<String>,
+}
+
+/// The beginning of a sign-in (`linking.start`).
+#[derive(Clone, Debug)]
+pub struct Start {
+    pub state: String,
+    pub redirect_uri: String,
+    /// JSON text.
+    pub config: String,
+}
+
+/// The end of a sign-in (`linking.callback`).
+#[derive(Clone, Debug)]
+pub struct Callback {
+    pub state: String,
+    pub redirect_uri: String,
+    pub params: Vec<(String, String)>,
+    /// JSON text.
+    pub config: String,
+}
+
+/// Tokens of an account (`linking.tokens`). `Debug` shows none of them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tokens {
+    pub access: String,
+    pub refresh: Option<String>,
+    pub token_type: String,
+    pub scope: Option<String>,
+    pub expiry: Expiry,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens").field("expiry", &self.expiry).finish_non_exhaustive()
+    }
+}
+
+/// When tokens expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    Never,
+    At(Timestamp),
+}
+
+/// The linked account (`linking.profile`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    pub account_id: String,
+    pub display_name: Option<String>,
+    pub profile_url: Option<String>,
+    pub avatar_url: Option<String>,
+}
+
+/// A record that a sync writes (`sync.item`), unchecked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub collection: String,
+    /// JSON text.
+    pub value: String,
+    pub dedup_key: Option<String>,
+    pub sign: bool,
+}
+
+/// A page of a sync (`sync.page`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub items: Vec<Item>,
+    pub next: Option<String>,
+}
+
+/// A function of a library (`callable.function`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    pub name: String,
+    pub params: Vec<String>,
+    pub help: Option<String>,
+}
