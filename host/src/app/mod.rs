@@ -8,6 +8,7 @@ mod ground;
 mod observer;
 mod open;
 mod outbound;
+mod plugins;
 mod scripting;
 mod service_identity;
 mod sessions;
@@ -49,6 +50,7 @@ use observer::StreamObserver;
 use open::stream_config;
 pub use open::{StartError, engine_config, existing_script_access, net_client, resolver};
 pub use outbound::Outbound;
+pub use plugins::PluginParts;
 pub use scripting::Scripting;
 pub use sessions::PdsSessions;
 
@@ -83,6 +85,7 @@ pub struct App {
     pub repos: Repos,
     /// Repos whose owners permit the instance to write to them.
     pub linked_repos: LinkedRepos,
+    pub plugins: PluginParts,
     pub scripting: Scripting,
     /// The consumer of the Jetstream and the writer behind it.
     pub stream: StreamHandle,
@@ -142,6 +145,7 @@ impl App {
         let for_scripts = (&repos, &linked_repos);
         let scripting =
             Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, &service_identity).await?;
+        let plugins = PluginParts::open(&ground, &outbound).await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access =
             callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
@@ -204,6 +208,7 @@ impl App {
             access,
             repos,
             linked_repos,
+            plugins,
             scripting,
             stream,
             backfills,
@@ -222,8 +227,10 @@ impl App {
         Ok(app)
     }
 
-    /// Starts the workers of background jobs and backfills and the supervisor of labelers, which run until the server drains.
+    /// Starts the workers of background jobs and backfills, the supervisor of labelers, and what runs for plugins, until the
+    /// server drains.
     pub fn start_workers(&self) {
+        self.start_plugins();
         let workers = self.scripting.workers(self);
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
         let deps = backfill::Deps {

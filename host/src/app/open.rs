@@ -33,6 +33,8 @@ pub enum StartError {
     Net(#[from] net::NetError),
     #[error("the zstd dictionary {path} can't be read: {error}")]
     Dictionary { path: PathBuf, error: std::io::Error },
+    #[error("PLUGIN_DIR {path} can't be read: {error}")]
+    PluginDir { path: PathBuf, error: std::io::Error },
 }
 
 /// Opens the database and brings its schema up to date.

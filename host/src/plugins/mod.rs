@@ -2,9 +2,23 @@
 //! functions to scripts. The contract is in `wit/plugin`.
 
 pub mod calls;
+pub mod catalogue;
+mod check;
+pub mod configured;
+mod consent;
 mod engine;
+pub mod folder;
+pub mod install;
+pub mod loading;
 pub mod manifest;
+mod package;
 mod registry;
+pub mod removal;
+pub mod secrets;
+mod sources;
 
+pub use check::Examined;
 pub use engine::{Component, PluginEngine};
+pub use package::MAX_MODULE;
 pub use registry::{LoadedPlugin, PluginStatus, Plugins};
+pub use sources::shown as shown_url;
