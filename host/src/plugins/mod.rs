@@ -17,7 +17,6 @@ pub mod removal;
 pub mod secrets;
 mod sources;
 
-pub use check::Examined;
 pub use engine::{Component, PluginEngine};
 pub use package::MAX_MODULE;
 pub use registry::{LoadedPlugin, PluginStatus, Plugins};
