@@ -26,8 +26,9 @@ pub fn pack(module: &[u8]) -> Result<Vec<u8>> {
         module.windows(WORLD_SECTION.len()).any(|bytes| bytes == WORLD_SECTION),
         "the module does not say which world it implements: compile it with bindings of wit/plugin (docs/plugins.md)"
     );
-    let encoder = ComponentEncoder::default().validate(true).module(module);
-    encoder.and_then(|mut encoder| encoder.encode()).context("the module does not implement its world")
+    let mut encoder = ComponentEncoder::default();
+    let encoded = encoder.validate(true).module(module).and_then(ComponentEncoder::encode);
+    encoded.context("the module does not implement its world")
 }
 
 #[cfg(test)]

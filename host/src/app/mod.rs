@@ -142,10 +142,12 @@ impl App {
         );
         let linked_repos =
             LinkedRepos::new(ground.db.clone(), sessions.vault.clone(), repos.clone(), ground.clock.clone());
+        let attestation = Arc::new(scripting::attestation(&ground).await?);
+        let plugins = PluginParts::open(&ground, &outbound, &attestation).await?;
         let for_scripts = (&repos, &linked_repos);
         let scripting =
-            Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, &service_identity).await?;
-        let plugins = PluginParts::open(&ground, &outbound).await?;
+            Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, (&service_identity, &attestation))
+                .await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access =
             callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
@@ -287,6 +289,7 @@ impl App {
                 app.access.buckets.sweep(app.clock.now());
                 app.access.sender_buckets.sweep(app.clock.now());
                 app.scripting.runtime.services.log.report_dropped(app.clock.now());
+                app.plugins.calls.report_dropped_lines(app.clock.now());
             }
         });
     }

@@ -11,6 +11,7 @@ use crate::identity::Resolver;
 use crate::indexing::StreamConfig;
 use crate::keys::instance::InstanceKeyError;
 use crate::net::{self, OutboundPolicy};
+use crate::plugins;
 use crate::scripts::{EngineConfig, EngineError};
 use crate::store::script_sql::role::ScriptRole;
 use crate::store::server_lock::ServerLockError;
@@ -27,6 +28,8 @@ pub enum StartError {
     Store { url: String, error: StoreError },
     #[error("the script engine can't be set up: {0}")]
     Engine(#[from] EngineError),
+    #[error(transparent)]
+    PluginEngine(#[from] plugins::EngineError),
     #[error(transparent)]
     InstanceKey(#[from] InstanceKeyError),
     #[error("the outbound HTTP client can't be set up: {0}")]

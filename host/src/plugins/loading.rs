@@ -109,6 +109,15 @@ impl Loader {
         self.reload().await.and(announced)
     }
 
+    /// After an operator resumed a plugin: as [`Self::changed`], and forgets its traps.
+    ///
+    /// # Errors
+    /// As [`Self::changed`].
+    pub async fn resumed(&self, id: &str) -> Result<(), StoreError> {
+        self.0.calls.resume(id);
+        self.changed().await
+    }
+
     /// Compiles a plugin and compares it with its manifest. Stores nothing.
     ///
     /// # Errors
@@ -182,6 +191,9 @@ impl Loader {
             known.plugin.component.sha256 == row.module_sha256 && known.manifest_sha256 == row.manifest_sha256
         });
         if let Some(known) = known {
+            if status == PluginStatus::Active && known.plugin.status != status {
+                self.0.calls.resume(&row.id);
+            }
             if known.plugin.grants == grants && known.plugin.status == status {
                 return Ok(Ok(known.clone()));
             }

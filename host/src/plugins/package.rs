@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 
+use super::limits;
 use super::manifest::{InvalidManifest, Manifest};
 use crate::crypto::sha256_hex;
 use crate::http::nul;
 
-/// Largest module in bytes: interpreters of other languages take about a third of it.
-pub const MAX_MODULE: usize = 32 << 20;
+/// Largest module in bytes.
+pub const MAX_MODULE: usize = limits::MODULE_BYTES;
 
 /// A manifest and the text that it was read from.
 #[derive(Clone, Debug)]

@@ -42,6 +42,8 @@ pub mod oauth_sessions;
 pub mod oauth_states;
 pub mod plugin_secrets;
 pub mod plugins;
+pub mod plugin_pauses;
+pub mod plugin_values;
 mod postgres;
 pub mod query;
 mod read_pool;

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::view::Summary;
 use crate::access::Admin;
-use crate::app::{App, Topic};
+use crate::app::App;
 use crate::events::{Event, PluginEvent};
 use crate::http::{Error, Request, Response, response};
 use crate::store::plugins::{self, PluginState};
@@ -18,7 +18,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let row = plugins::resume(&app.db, &row.id).await?;
     let row = row.ok_or_else(|| Error::conflict("the plugin is being removed"))?;
     if is_paused {
-        app.changed(Topic::Plugins).await?;
+        app.plugins.loader.resumed(&row.id).await?;
         let (actor, id) = (admin.did.to_string(), row.id.clone());
         app.events.record(Event::Plugin(PluginEvent::Resumed { actor, id }));
     }
