@@ -39,7 +39,7 @@ const PARAMETERS: [&str; 27] = [
 ];
 
 /// Every field that some route's body has.
-const FIELDS: [&str; 41] = [
+const FIELDS: [&str; 45] = [
     "lexicon_json",
     "target_collection",
     "index_hook",
@@ -81,6 +81,10 @@ const FIELDS: [&str; 41] = [
     "mode",
     "nsids",
     "origin",
+    "sha256",
+    "accepted_capabilities",
+    "granted",
+    "secrets",
 ];
 
 const PROCEDURE: &str = "com.example.do";

@@ -6,4 +6,5 @@ pub mod instance;
 pub mod oauth_pds;
 pub mod plc;
 mod plc_operations;
+pub mod plugins;
 pub mod process;

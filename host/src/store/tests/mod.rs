@@ -46,6 +46,7 @@ mod model;
 mod oauth_states;
 mod paging;
 mod plans;
+mod plugins;
 mod plugin_values;
 mod poison;
 mod query;
