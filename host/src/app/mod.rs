@@ -4,6 +4,7 @@ mod attached_account;
 mod cache_invalidation;
 mod callers;
 mod changed_identities;
+mod external_accounts;
 mod ground;
 mod observer;
 mod open;
@@ -32,6 +33,9 @@ use crate::lexicons::Registry;
 use crate::lifecycle::Lifecycle;
 use crate::network_lexicons::{self, NetworkLexicons};
 use crate::pds::{Sessions, revocation, sweep};
+use crate::plugins::Plugins;
+use crate::plugins::accounts::{Accounts, InstalledPlugins};
+use crate::plugins::calls::Calls;
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::{self, LinkedRepos};
@@ -84,6 +88,8 @@ pub struct App {
     /// Repos whose owners permit the instance to write to them.
     pub linked_repos: LinkedRepos,
     pub scripting: Scripting,
+    /// Accounts at other services that users link through plugins.
+    pub accounts: Accounts,
     /// The consumer of the Jetstream and the writer behind it.
     pub stream: StreamHandle,
     /// Jobs that read the history of collections.
@@ -142,6 +148,8 @@ impl App {
         let for_scripts = (&repos, &linked_repos);
         let scripting =
             Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, &service_identity).await?;
+        let installed = Arc::new(InstalledPlugins { plugins: Plugins::default(), calls: Calls });
+        let accounts = external_accounts::open(&ground, installed, &registry, &repos).await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access =
             callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
@@ -205,6 +213,7 @@ impl App {
             repos,
             linked_repos,
             scripting,
+            accounts,
             stream,
             backfills,
             backfill_feeds,
@@ -214,6 +223,10 @@ impl App {
             lifecycle,
             _lock: lock,
         });
+        app.accounts
+            .prepare()
+            .await
+            .map_err(|error| StartError::Store { url: app.config.database.redacted_url(), error })?;
         app.reload(&Topic::Domains)
             .await
             .map_err(|error| StartError::Store { url: app.config.database.redacted_url(), error })?;
@@ -251,6 +264,7 @@ impl App {
             verifying: labelers::Deps::places(),
         };
         labelers::start(self.labelers.clone(), deps, &self.tasks, &self.lifecycle.drain);
+        self.accounts.start_workers();
     }
 
     /// Starts periodic work, which runs until the server drains.

@@ -90,7 +90,7 @@ impl Scripting {
 }
 
 /// The key that signs records, under the DID of the instance.
-async fn attestation(ground: &Ground) -> Result<Attestation, StartError> {
+pub(super) async fn attestation(ground: &Ground) -> Result<Attestation, StartError> {
     let Ground { config, identity, db, sealing, random, clock, .. } = ground;
     let key_id = format!("{}#attestation", identity.did);
     let signature_type = format!("{}.attestation", config.auth.service_namespace);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::GapEvent;
+use super::external_accounts::ExternalAccountEvent;
 use super::labelers::LabelerEvent;
 use super::network_lexicons::NetworkLexiconEvent;
 use super::service_identity::ServiceIdentityEvent;
@@ -374,6 +375,7 @@ pub enum Event {
     },
     StreamGap(GapEvent),
     Labeler(LabelerEvent),
+    ExternalAccount(ExternalAccountEvent),
 }
 
 /// A failed run of a script. The script's caller receives only one of two fixed texts.
