@@ -1,6 +1,7 @@
 //! Syncs: what is written, where they go on, and what ends them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::fake::{fault, item};
 use super::*;
@@ -55,11 +56,14 @@ async fn indexed(stage: &Stage, rkey: &str) -> Option<Value> {
     found.map(|row| serde_json::from_slice(&row.record).unwrap())
 }
 
-/// Waits for a condition.
+/// Waits for a condition. Fails after a minute.
 async fn until(mut holds: impl AsyncFnMut() -> bool) {
-    while !holds().await {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    let waiting = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("the condition holds within a minute");
 }
 
 on_both! {
