@@ -98,11 +98,6 @@ impl LinkedService {
         self.state().failures.entry(path.to_owned()).or_default().push(status);
     }
 
-    /// The accounts whose access tokens are valid.
-    pub fn signed_in(&self) -> Vec<String> {
-        self.state().access.values().cloned().collect()
-    }
-
     /// How often tokens were refreshed, and how often a refresh token was used again.
     pub fn refreshes(&self) -> (u32, u32) {
         let state = self.state();

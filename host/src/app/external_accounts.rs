@@ -3,31 +3,31 @@
 use std::sync::Arc;
 
 use super::ground::Ground;
-use super::open::StartError;
-use super::scripting;
+use crate::keys::attestation::Attestation;
 use crate::lexicons::Registry;
-use crate::plugins::accounts::{Accounts, Deps, Linkers};
+use crate::plugins::accounts::{Accounts, Deps, InstalledPlugins};
 use crate::repos::Repos;
 
-pub(super) async fn open(
+pub(super) fn open(
     ground: &Ground,
-    linkers: Arc<dyn Linkers>,
+    installed: InstalledPlugins,
     registry: &Arc<Registry>,
     repos: &Repos,
-) -> Result<Accounts, StartError> {
+    attestation: &Arc<Attestation>,
+) -> Accounts {
     let Ground { db, sealing, events, clock, random, tasks, lifecycle, identity, .. } = ground;
-    Ok(Accounts::new(Deps {
+    Accounts::new(Deps {
         db: db.clone(),
-        linkers,
+        linkers: Arc::new(installed),
         sealing: sealing.clone(),
         repos: repos.clone(),
         registry: Arc::clone(registry),
-        attestation: Arc::new(scripting::attestation(ground).await?),
+        attestation: Arc::clone(attestation),
         events: events.clone(),
         clock: clock.clone(),
         random: random.clone(),
         tasks: tasks.clone(),
         drain: lifecycle.drain.clone(),
         allow_loopback: identity.is_loopback,
-    }))
+    })
 }

@@ -306,6 +306,8 @@ impl Event {
             Self::StreamGap(event) => event.describe(),
             Self::Labeler(event) => event.describe(),
             Self::ExternalAccount(event) => event.describe(),
+            Self::Plugin(event) => event.describe(),
+            Self::PluginCall(event) => event.describe(),
         }
     }
 }

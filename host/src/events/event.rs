@@ -8,6 +8,8 @@ use super::GapEvent;
 use super::external_accounts::ExternalAccountEvent;
 use super::labelers::LabelerEvent;
 use super::network_lexicons::NetworkLexiconEvent;
+use super::plugin_calls::PluginCallEvent;
+use super::plugins::PluginEvent;
 use super::service_identity::ServiceIdentityEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
@@ -376,6 +378,8 @@ pub enum Event {
     StreamGap(GapEvent),
     Labeler(LabelerEvent),
     ExternalAccount(ExternalAccountEvent),
+    Plugin(PluginEvent),
+    PluginCall(PluginCallEvent),
 }
 
 /// A failed run of a script. The script's caller receives only one of two fixed texts.

@@ -111,13 +111,6 @@ pub async fn take(
     Ok(only_row(rows))
 }
 
-/// Removes what a plugin kept for a sign-in, which has ended.
-pub async fn remove_values(db: &Db, state: &str, plugin: &str) -> Result<(), StoreError> {
-    let sql = "DELETE FROM plugin_values WHERE plugin_id = $2 AND scope = 'flow' AND owner = $1";
-    on!(db, writer, |pool| sqlx::query(sql).bind(state).bind(plugin).execute(pool).await.map(drop))?;
-    Ok(())
-}
-
 /// Removes expired sign-ins, and lets what plugins keep for sign-ins expire at `latest` at the latest. Returns the number
 /// of sign-ins.
 pub async fn prune(db: &Db, now: Timestamp, latest: Timestamp) -> Result<u64, StoreError> {

@@ -17,6 +17,7 @@ use crate::crypto::sha256_hex;
 use crate::events::ExternalAccountChange;
 use crate::store::StoreError;
 use crate::store::external_auth_states::{self, FlowRow};
+use crate::store::plugin_values::{self, Scope};
 
 /// How long a sign-in may take, in seconds: the user may have to find a password and a second factor.
 pub(super) const LIFETIME_SECONDS: i64 = 600;
@@ -160,7 +161,8 @@ impl Accounts {
                 accounts.record(&flow.did, plugin, ExternalAccountChange::LinkFailed { reason });
             }
             // The plugin's notes of the sign-in are used up with it.
-            let removed = external_auth_states::remove_values(&accounts.deps().db, &flow.state, plugin).await;
+            let db = &accounts.deps().db;
+            let removed = plugin_values::remove_owner(db, plugin, Scope::Flow, &flow.state).await;
             if let Err(error) = removed {
                 tracing::warn!(%error, "what a plugin kept for a sign-in stays until it expires");
             }

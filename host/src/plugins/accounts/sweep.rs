@@ -1,19 +1,17 @@
-//! Removes expired sign-ins and values of plugins, and unlinks the accounts of users who were deleted on the network.
+//! Removes expired sign-ins and values of plugins, and unlinks the accounts of removed plugins and of users who
+//! were deleted on the network.
 
 use std::time::Duration;
 
 use super::Accounts;
 use super::flow::LIFETIME_SECONDS;
-use crate::store::{StoreError, external_accounts, external_auth_states};
+use crate::store::{StoreError, external_auth_states, plugin_values, plugins};
 
 /// Time between sweeps. Each is a few indexed queries.
 const PERIOD: Duration = Duration::from_mins(1);
 
 /// How long what a plugin keeps for a sign-in may outlive it, in seconds: the call that completes it may still run.
 const SPARE_SECONDS: i64 = 300;
-
-/// Values deleted in one statement, so that other writes don't wait long.
-const BATCH_ROWS: u32 = 1_000;
 
 /// Sweeps immediately and then every minute until the server drains.
 pub(super) async fn run(accounts: Accounts) {
@@ -34,7 +32,11 @@ impl Accounts {
         let (db, now) = (&self.deps().db, self.deps().clock.now());
         let latest = now.plus_seconds(LIFETIME_SECONDS + SPARE_SECONDS);
         external_auth_states::prune(db, now, latest).await?;
-        while external_accounts::prune_values(db, now, BATCH_ROWS).await? == u64::from(BATCH_ROWS) {}
+        plugin_values::prune(db, now).await?;
+        // After a crash in the middle of a removal, and for accounts that were linked at the same moment.
+        for plugin in plugins::removing(db).await? {
+            self.remove_all(&plugin).await?;
+        }
         self.unlink_deleted_users().await
     }
 }

@@ -134,6 +134,18 @@ impl Permission {
         }
     }
 
+    /// Whether this permission permits all that `other` does. Compares hosts as they are written.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Network { host, methods }, Self::Network { host: other, methods: fewer }) => {
+                let has_all = methods.is_empty()
+                    || !fewer.is_empty() && fewer.iter().all(|method| methods.contains(method));
+                host == other && has_all
+            }
+            _ => self == other,
+        }
+    }
+
     pub fn risk(&self) -> Risk {
         match self {
             Self::ReadSecrets | Self::KeepValues => Risk::Low,
@@ -217,11 +229,16 @@ impl Grants {
 
     /// Whether a request may be sent. `host` is in lower case and without a port.
     pub fn allow_request(&self, host: &str, method: &Method) -> bool {
+        self.contains(&Permission::UnrestrictedNetwork) || self.names_host(host, method)
+    }
+
+    /// Whether a permission that names the host allows a request. Such hosts may be internal ones if the operator's
+    /// OUTBOUND_ALLOW has them too; [`Permission::UnrestrictedNetwork`] never reaches these.
+    pub fn names_host(&self, host: &str, method: &Method) -> bool {
         self.0.iter().any(|held| match held {
             Permission::Network { host: pattern, methods } => {
                 pattern.covers(host) && (methods.is_empty() || methods.contains(method))
             }
-            Permission::UnrestrictedNetwork => true,
             _ => false,
         })
     }

@@ -192,12 +192,3 @@ pub async fn release_all(db: &Db) -> Result<(), StoreError> {
     }
     Ok(())
 }
-
-/// Removes values of plugins that have expired, at most `max`. Returns how many.
-pub async fn prune_values(db: &Db, now: Timestamp, max: u32) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM plugin_values WHERE (plugin_id, scope, owner, key) IN \
-               (SELECT plugin_id, scope, owner, key FROM plugin_values WHERE expires_at <= $1 LIMIT $2)";
-    Ok(on!(db, writer, |pool| {
-        sqlx::query(sql).bind(now).bind(i64::from(max)).execute(pool).await?.rows_affected()
-    }))
-}

@@ -6,13 +6,16 @@ use serde_json::Value;
 use super::super::super::calls::Item;
 use super::super::super::manifest::Permission;
 use super::super::{Accounts, Linker, check};
-use super::turn::{MAX_ITEMS, Stop};
+use super::stop::Stop;
 use crate::atproto::record::{self, MAX_RECORD_BYTES};
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::crypto::sha256;
 use crate::http::nul;
 use crate::store::StoreError;
 use crate::store::external_accounts::{AccountRow, Progress};
+
+/// Items of one page. A page is in memory whole, and is read again after a crash.
+pub(super) const MAX_ITEMS: usize = 1_000;
 
 /// Longest record key (atproto, Record Key).
 const MAX_KEY: usize = 512;

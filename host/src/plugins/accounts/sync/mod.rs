@@ -5,6 +5,7 @@
 //! they are to be written are not written again.
 
 pub(in crate::plugins::accounts) mod items;
+mod stop;
 pub(in crate::plugins::accounts) mod turn;
 mod worker;
 

@@ -3,28 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
-
 use super::super::super::calls::{CallError, Fault, FaultCode, Page};
 use super::super::super::registry::PluginStatus;
 use super::super::tokens::Opened;
-use super::super::{AccountError, Accounts, Linker, check, scope_of, tenant_of};
-use super::items::{self, PreparedItem};
-use super::worker::LEASE_SECONDS;
+use super::super::{AccountError, Accounts, Linker, scope_of, tenant_of};
+use super::items::{self, MAX_ITEMS, PreparedItem};
+use super::stop::{Stop, account_stop, call_stop, no_session, pds_stop};
 use crate::events::ExternalAccountChange;
-use crate::pds::{PdsError, Session, SessionSelector, Write, WriteAction};
+use crate::pds::{Session, SessionSelector, Write, WriteAction};
 use crate::repos::RecordScripts;
 use crate::store::StoreError;
 use crate::store::external_accounts::{self, AccountRow, AccountStatus, Progress};
-
-/// Items of one page. A page is in memory whole, and is read again after a crash.
-pub(super) const MAX_ITEMS: usize = 1_000;
 
 /// Pages of one sync: with [`MAX_ITEMS`], ten million items. A plugin that never ends is stopped there.
 const MAX_PAGES: i64 = 10_000;
 
 /// Longest cursor in bytes.
 const MAX_CURSOR: usize = 8 * 1024;
+
+/// How long a host has a sync without extending that, in seconds. A killed host's sync goes on elsewhere after this time.
+pub(super) const LEASE_SECONDS: i64 = 20;
 
 /// How often the lease is extended during a turn: four times in its time.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
@@ -35,9 +33,6 @@ const MAX_ATTEMPTS: i64 = 10;
 
 /// Most seconds between two attempts; the first pause is a second, each further one twice as long.
 const MAX_PAUSE_SECONDS: i64 = 600;
-
-/// The pause after a PDS or a service that limits our rate does not say for how long, in seconds.
-const LIMITED_SECONDS: i64 = 30;
 
 /// The longest time for which a sync waits on request, in seconds: the windows of rate limits are an hour or a day.
 const MAX_LIMITED_SECONDS: i64 = 3_600;
@@ -50,43 +45,6 @@ const COMPARED_BYTES: usize = 16 * 1024 * 1024;
 
 /// Records that are compared with the index at once.
 const COMPARED: usize = 100;
-
-/// Why a turn did not complete its page.
-#[derive(Debug)]
-pub(in crate::plugins::accounts) enum Stop {
-    /// The page is read again after some time.
-    Retry {
-        code: &'static str,
-        text: String,
-        /// The other side named the time, in seconds. Such attempts don't count as failed.
-        after: Option<i64>,
-    },
-    /// The sync ends. With `keeps`, the next one goes on at the checkpoint.
-    Fail { code: &'static str, text: String, keeps: bool },
-}
-
-impl Stop {
-    fn retry(code: &'static str, text: impl ToString) -> Self {
-        Self::Retry { code, text: text.to_string(), after: None }
-    }
-
-    /// For what the user or the operator can repair.
-    fn pause(code: &'static str, text: impl ToString) -> Self {
-        Self::Fail { code, text: text.to_string(), keeps: true }
-    }
-
-    /// For an error of the plugin that would come again at the checkpoint.
-    pub(super) fn fail(code: &'static str, text: impl ToString) -> Self {
-        Self::Fail { code, text: text.to_string(), keeps: false }
-    }
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "a page of a sync could not be written");
-        Self::retry("internal", "the database failed")
-    }
-}
 
 /// A page that was written.
 struct Written {
@@ -310,85 +268,6 @@ async fn write_changed(
         }
     }
     Ok(())
-}
-
-/// What a failed write means for the sync. A record that the PDS finds invalid is skipped, for the returned reason.
-fn pds_stop(error: PdsError) -> Result<String, Stop> {
-    let text = check::shown(&error.to_string());
-    let refusal = match error {
-        PdsError::Refused(refusal) => refusal,
-        PdsError::Ended => return Err(no_session()),
-        PdsError::Credential => return Err(Stop::pause("internal", text)),
-        PdsError::Net(_) | PdsError::Busy(_) | PdsError::Malformed(_) | PdsError::Renewal(_) => {
-            return Err(Stop::retry("upstream", text));
-        }
-    };
-    match refusal.status {
-        StatusCode::TOO_MANY_REQUESTS => {
-            let wait = refusal.retry_after.and_then(|time| i64::try_from(time.as_secs()).ok());
-            let after = Some(wait.unwrap_or(LIMITED_SECONDS));
-            Err(Stop::Retry { code: "rate-limited", text, after })
-        }
-        status if status.is_server_error() => Err(Stop::retry("upstream", text)),
-        StatusCode::UNAUTHORIZED => Err(no_session()),
-        StatusCode::FORBIDDEN => Err(Stop::pause("out-of-scope", text)),
-        _ if matches!(refusal.code().as_str(), "InvalidRequest" | "InvalidRecord" | "") => Ok(text),
-        _ => Err(Stop::pause("upstream", text)),
-    }
-}
-
-fn no_session() -> Stop {
-    let text = "the session that links to the user's PDS has ended: sync again with a current session";
-    Stop::pause("no-session", text)
-}
-
-/// What a failed refresh of the tokens means for the sync.
-fn account_stop(error: AccountError) -> Stop {
-    match error {
-        AccountError::Call(error) => call_stop(error),
-        AccountError::Store(error) => error.into(),
-        AccountError::Expired | AccountError::NotLinked => Stop::pause("needs-reauth", AccountError::Expired),
-        AccountError::Sealed(error) => {
-            tracing::error!(%error, "the tokens of an external account can't be opened");
-            Stop::pause("internal", "the account's tokens can't be opened: link the account again")
-        }
-        error => Stop::retry("upstream", error.public_text()),
-    }
-}
-
-/// What a failed call of the plugin means for the sync.
-fn call_stop(error: CallError) -> Stop {
-    let fault = match error {
-        CallError::Fault(fault) => fault,
-        // No attempt was made.
-        CallError::Busy => {
-            return Stop::Retry { code: "rate-limited", text: CallError::Busy.to_string(), after: Some(1) };
-        }
-        CallError::Failed(cause) => {
-            tracing::warn!(cause, "a page of a sync failed");
-            return Stop::retry("internal", "the plugin failed");
-        }
-        CallError::Paused => {
-            return Stop::pause("internal", "the plugin is paused: its operator can resume it");
-        }
-        CallError::Unsupported(what) => {
-            return Stop::fail("unsupported", format!("the plugin has no {what}"));
-        }
-    };
-    let text = check::shown(&fault.message);
-    match fault.code {
-        FaultCode::RateLimited => {
-            let wait = fault.retry_after_ms.map(|ms| i64::try_from(ms / 1_000).unwrap_or(i64::MAX));
-            Stop::Retry { code: "rate-limited", text, after: Some(wait.unwrap_or(LIMITED_SECONDS)) }
-        }
-        FaultCode::Upstream | FaultCode::TimedOut => Stop::retry("upstream", text),
-        FaultCode::NeedsReauth | FaultCode::AuthRequired => Stop::pause("needs-reauth", text),
-        FaultCode::Forbidden => Stop::pause("forbidden", text),
-        FaultCode::OutOfScope => Stop::pause("out-of-scope", text),
-        FaultCode::Quota => Stop::pause("quota", text),
-        FaultCode::TooLarge => Stop::fail("too-large", text),
-        _ => Stop::fail("upstream", text),
-    }
 }
 
 impl Accounts {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::Accounts;
-use super::turn;
+use super::turn::{self, LEASE_SECONDS};
 use crate::fair_share::{Bounds, FairPool, Place, Tenant};
 use crate::store::StoreError;
 use crate::store::external_accounts::{self, DueSync};
@@ -23,9 +23,6 @@ const BATCH: u32 = 64;
 
 /// Time between two looks for syncs that other hosts have left, or that were postponed.
 const PERIOD: Duration = Duration::from_secs(1);
-
-/// How long a host has a sync without extending that, in seconds. A killed host's sync goes on elsewhere after this time.
-pub(super) const LEASE_SECONDS: i64 = 20;
 
 /// The places of pages that are read and written at the same time.
 #[derive(Clone, Debug)]

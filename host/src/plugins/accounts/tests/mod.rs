@@ -121,7 +121,7 @@ impl Stage {
         let sessions = Sessions::fixed([pds.session(ALICE), pds.session(BOB)]);
         let repos = Repos::new(db.clone(), Arc::clone(&registry), sessions, loopback());
         repos.attach(stream.writer(), Arc::new(NoScripts));
-        let (events, _) = EventLog::start(db.clone(), clock.clone(), random.clone());
+        let (events, _) = EventLog::start(db.clone(), Clock::system(), random.clone());
         let service = Arc::new(FakeService::new("fake", "oauth2"));
         let key = PrivateKey::from_bytes(Algorithm::Es256k, &[7; 32]).unwrap();
         let names = ("did:web:x.test#attestation".to_owned(), "com.example.sig".to_owned());
