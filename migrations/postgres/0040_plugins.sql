@@ -48,12 +48,18 @@ CREATE TABLE plugin_values (
 );
 -- The sweep of expired values.
 CREATE INDEX plugin_values_expires_at ON plugin_values (expires_at) WHERE expires_at IS NOT NULL;
+-- What is kept for sign-ins, which expires with them.
+CREATE INDEX plugin_values_flows ON plugin_values (expires_at) WHERE scope = 'flow';
 
 -- Accounts at other services that users have linked. access_token, refresh_token, config: sealed. collections: JSON array of
 -- those that the user consented to. oauth_session_id: the session with the user's PDS through which records are written.
--- status: linked, expired (the service no longer accepts the tokens), unlinking (the tokens are being revoked).
--- lease_until, lease_holder: who refreshes the tokens or syncs.
--- sync_status: idle, running. sync_cursor: the next page, NULL at the start. sync_processed, sync_written: items of this run.
+-- tenant: whose share the account's calls take. status: linked, expired (the service no longer accepts the tokens),
+-- unlinking (the tokens are being revoked). version: of the tokens. refresh_until: until when a host refreshes them.
+-- attempts, due_at, give_up_at: of the revocation.
+-- sync_status: idle, running. sync_run: the number of the last run. sync_holder, sync_until: which host writes a page, until
+-- when. sync_due_at: when the next page is read. sync_cursor: the next page, NULL at the start. sync_pages, sync_processed,
+-- sync_written, sync_skipped: of the run. sync_attempts: failed ones since the last page. sync_error: of the last attempt.
+-- sync_note: why the first item was skipped.
 CREATE TABLE external_accounts (
     id TEXT COLLATE "C" PRIMARY KEY,
     did TEXT NOT NULL,
@@ -70,37 +76,54 @@ CREATE TABLE external_accounts (
     config BYTEA NOT NULL,
     collections TEXT NOT NULL,
     oauth_session_id TEXT,
+    tenant TEXT NOT NULL,
     status TEXT NOT NULL,
-    lease_holder TEXT,
-    lease_until BIGINT,
+    version BIGINT NOT NULL,
+    refresh_until BIGINT,
+    attempts BIGINT NOT NULL,
+    due_at BIGINT,
+    give_up_at BIGINT,
     sync_status TEXT NOT NULL,
+    sync_run BIGINT NOT NULL,
+    sync_started_at BIGINT,
+    sync_holder TEXT,
+    sync_until BIGINT,
+    sync_due_at BIGINT,
     sync_cursor TEXT,
+    sync_pages BIGINT NOT NULL,
     sync_processed BIGINT NOT NULL,
     sync_written BIGINT NOT NULL,
+    sync_skipped BIGINT NOT NULL,
+    sync_attempts BIGINT NOT NULL,
     sync_error TEXT,
+    sync_note TEXT,
     synced_at BIGINT,
     created_at BIGINT NOT NULL,
-    updated_at BIGINT NOT NULL,
-    UNIQUE (did, plugin_id)
+    updated_at BIGINT NOT NULL
 );
+-- A user links one account of each plugin. Beside it there may be former ones whose tokens are being revoked.
+CREATE UNIQUE INDEX external_accounts_linked ON external_accounts (did, plugin_id) WHERE status <> 'unlinking';
 -- All accounts of a plugin, when it is removed.
 CREATE INDEX external_accounts_plugin_id ON external_accounts (plugin_id, id);
--- Syncs to go on with after a crash.
-CREATE INDEX external_accounts_syncing ON external_accounts (lease_until) WHERE sync_status = 'running';
+-- Syncs whose next page is due.
+CREATE INDEX external_accounts_syncing ON external_accounts (sync_due_at) WHERE sync_status = 'running';
+-- Revocations that are due.
+CREATE INDEX external_accounts_unlinking ON external_accounts (due_at) WHERE status = 'unlinking';
 
--- Sign-ins at other services that have begun. state: SHA-256 hex of the state. browser: SHA-256 hex of the cookie of the
--- browser that began, NULL until it opened the page.
+-- Sign-ins at other services that have begun. state: SHA-256 hex of the state. collections: JSON array of those that the
+-- user consents to. browser: SHA-256 hex of the cookie of the browser in which the user consented, NULL until then.
 CREATE TABLE external_auth_states (
     state TEXT COLLATE "C" PRIMARY KEY,
     did TEXT NOT NULL,
     plugin_id TEXT NOT NULL,
     redirect_uri TEXT NOT NULL,
-    client_id TEXT,
-    oauth_session_id TEXT,
+    collections TEXT NOT NULL,
+    oauth_session_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
     browser TEXT,
     created_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL
 );
 CREATE INDEX external_auth_states_expires_at ON external_auth_states (expires_at);
--- The bound per user.
-CREATE INDEX external_auth_states_did ON external_auth_states (did);
+-- The bound per user and plugin.
+CREATE INDEX external_auth_states_did ON external_auth_states (did, plugin_id);

@@ -44,12 +44,17 @@ impl World {
     }
 
     pub async fn on(url: &str, directory: Option<TempDir>) -> Self {
+        Self::on_with(url, directory, &[]).await
+    }
+
+    /// Like [`Self::on`], with more environment variables.
+    pub async fn on_with(url: &str, directory: Option<TempDir>, more: &[(&'static str, &str)]) -> Self {
         let stream = FakeJetstream::start().await;
         let (plc, network) = (Plc::start().await, RepoNetwork::start(1).await);
         // Trusts X-Forwarded-For, so that a test can act as callers from several addresses.
-        let more =
+        let own =
             [("PLC_URL", &*plc.url()), ("RELAY_URL", &*network.url()), ("TRUSTED_PROXIES", "127.0.0.1")];
-        let server = Instance::start_with(url, &stream.url(), &more).await;
+        let server = Instance::start_with(url, &stream.url(), &[&own, more].concat()).await;
         let database = url.to_owned();
         Self {
             server,

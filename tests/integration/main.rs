@@ -18,6 +18,7 @@ mod crash;
 mod dependencies;
 mod docs;
 mod examples;
+mod external_auth;
 mod fixtures;
 mod full_disk;
 mod health;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::instance::{Answer, procedure_lexicon, query_lexicon};
 
 /// Every query parameter that some route reads.
-const PARAMETERS: [&str; 27] = [
+const PARAMETERS: [&str; 28] = [
     "uri",
     "did",
     "didOrHandle",
@@ -35,11 +35,12 @@ const PARAMETERS: [&str; 27] = [
     "token",
     "client_key",
     "redirect_uri",
+    "collections",
     "any%00name",
 ];
 
 /// Every field that some route's body has.
-const FIELDS: [&str; 45] = [
+const FIELDS: [&str; 47] = [
     "lexicon_json",
     "target_collection",
     "index_hook",
@@ -85,6 +86,8 @@ const FIELDS: [&str; 45] = [
     "accepted_capabilities",
     "granted",
     "secrets",
+    "config",
+    "collections",
 ];
 
 const PROCEDURE: &str = "com.example.do";

@@ -2,6 +2,7 @@
 
 mod backfill;
 mod changes;
+mod external_accounts;
 mod frozen;
 mod frozen_backfill;
 mod labelers;
@@ -40,11 +41,16 @@ struct Hosts {
 impl Hosts {
     /// Starts both hosts. The admin key and the API client are created on the first and used on both.
     async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// As [`Self::start`], with more environment variables.
+    async fn start_with(more: &[(&'static str, &str)]) -> Self {
         let url = postgres::create_database().await;
         let stream = FakeJetstream::start().await;
         let plc = Plc::start().await;
         let plc_url = plc.url();
-        let same = [("TOKEN_ENCRYPTION_KEY", SEALING_KEY), ("PLC_URL", &plc_url)];
+        let same = [&[("TOKEN_ENCRYPTION_KEY", SEALING_KEY), ("PLC_URL", &plc_url)], more].concat();
         let a = Instance::start_with(&url, &stream.url(), &same).await;
         let mut b = Instance::start_unclaimed(&url, &stream.url(), &same).await;
         b.admin_key.clone_from(&a.admin_key);

@@ -3,6 +3,7 @@
 
 pub mod app;
 pub mod instance;
+pub mod linked_service;
 pub mod oauth_pds;
 pub mod plc;
 mod plc_operations;

@@ -35,6 +35,8 @@ pub struct ApiClient {
     pub scopes: String,
     /// Id of the top-level client that registered it.
     pub parent: Option<String>,
+    /// Where users return after a login, as it has registered them.
+    pub redirect_uris: Vec<String>,
     /// Origins of its pages. Enforced for public clients only.
     pub allowed_origins: Vec<String>,
     /// SHA-256 in hex; `None` for a public client.
@@ -166,6 +168,11 @@ impl ApiClient {
         self.secret_hash.as_ref().is_some_and(|known| ct_eq(hash.as_bytes(), known.as_bytes()))
     }
 
+    /// Whether its pages have this origin: that of its own URL, or an allowed one.
+    pub fn has_origin(&self, origin: &str) -> bool {
+        self.origins.iter().any(|known| known == origin)
+    }
+
     /// Compares the request with the registration. A mismatch is logged, never rejected (service.md, XRPC client
     /// identification 3).
     pub fn warn_on_mismatch(&self, request: &Request, now: Timestamp) {
@@ -207,6 +214,7 @@ impl From<ApiClientRow> for ApiClient {
             secret_hash: row.client_secret_hash,
             origins: own.into_iter().chain(row.allowed_origins.iter().cloned()).collect(),
             allowed_origins: row.allowed_origins,
+            redirect_uris: row.redirect_uris,
             rate_limit_capacity: row.rate_limit_capacity.map(|c| c as f64),
             rate_limit_refill_rate: row.rate_limit_refill_rate,
             warned_at: AtomicI64::new(i64::MIN),

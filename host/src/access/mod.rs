@@ -1,9 +1,10 @@
 //! Authenticates requests, checks permissions and charges rate limits.
 //!
-//! Three surfaces: `/admin` ([`admin`]: a user with a permission), `/xrpc` ([`xrpc`]: an API client, perhaps a user)
-//! and `/oauth` ([`oauth`]: an API client, perhaps a session of one of its users). Every check happens here, so that a
-//! handler only runs for a caller that may call it.
+//! Four surfaces: `/admin` ([`admin`]: a user with a permission), `/xrpc` ([`xrpc`]: an API client, perhaps a user),
+//! `/oauth` ([`oauth`]: an API client, perhaps a session of one of its users) and `/external-auth` ([`AccountCaller`]: a user
+//! with a session). Every check happens here, so that a handler only runs for a caller that may call it.
 
+mod account_caller;
 pub mod admin;
 mod authorization;
 pub mod client;
@@ -44,6 +45,7 @@ use crate::pds::Vault;
 use crate::random::Random;
 use crate::store::Db;
 
+pub use account_caller::AccountCaller;
 pub use admin::Admin;
 pub use authorization::Credential;
 pub use client::{ApiClient, Clients};

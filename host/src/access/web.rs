@@ -21,6 +21,12 @@ const SESSION_COOKIE: &str = "belvedere_session";
 /// Binds a login to the browser that began it.
 const LOGIN_COOKIE: &str = "belvedere_login";
 
+/// Binds a sign-in at another service to the browser in which the user consented.
+const CONSENT_COOKIE: &str = "belvedere_consent";
+
+/// As long as such a sign-in may take.
+const CONSENT_SECONDS: i64 = 10 * 60;
+
 /// A month: operators log in more often, and a lost laptop should not stay logged in for ever.
 const SESSION_SECONDS: i64 = 30 * 86_400;
 
@@ -84,8 +90,9 @@ impl WebSessions {
         Ok(Some(WebUser { did, session: row.oauth_session_id, id: row.id, returns_to: row.returns_to }))
     }
 
-    /// Browsers send the origin of a page in `Origin` with every write, and `Sec-Fetch-Site` in addition.
-    fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
+    /// Whether a page of this instance sends the request. Browsers send the origin of a page in `Origin` with every write,
+    /// and `Sec-Fetch-Site` in addition.
+    pub fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
         if let Some(origin) = headers.get(ORIGIN) {
             return origin.to_str().is_ok_and(|origin| self.origins.contains(origin));
         }
@@ -164,6 +171,19 @@ impl WebSessions {
     pub fn is_login_browser(&self, headers: &HeaderMap, bound: &str) -> bool {
         self.id(headers, LOGIN_COOKIE)
             .is_some_and(|id| ct_eq(sha256_hex(id.as_bytes()).as_bytes(), bound.as_bytes()))
+    }
+
+    /// A cookie that binds a sign-in at another service to this browser, and the hash to compare it with later. A browser
+    /// keeps its id, so that it can complete several sign-ins.
+    pub fn consent_cookie(&self, headers: &HeaderMap, random: &Random) -> (HeaderValue, String) {
+        let id = self.id(headers, CONSENT_COOKIE);
+        let id = id.unwrap_or_else(|| URL_SAFE_NO_PAD.encode(random.bytes::<ID_BYTES>()));
+        (self.cookie(CONSENT_COOKIE, &self.signed(&id), CONSENT_SECONDS), sha256_hex(id.as_bytes()))
+    }
+
+    /// The hash of the browser's cookie of [`Self::consent_cookie`].
+    pub fn consent_browser(&self, headers: &HeaderMap) -> Option<String> {
+        self.id(headers, CONSENT_COOKIE).map(|id| sha256_hex(id.as_bytes()))
     }
 
     fn signed(&self, id: &str) -> String {

@@ -7,6 +7,7 @@ pub mod body;
 mod clients;
 pub mod config;
 pub mod dashboard;
+pub mod external_auth;
 pub mod health;
 pub mod link;
 pub mod oauth;

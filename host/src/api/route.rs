@@ -9,8 +9,8 @@ use http::Method;
 use super::page;
 use crate::access::rate_limit::Budget;
 use crate::access::{
-    Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit, Rejected, Sender,
-    SessionAccess,
+    AccountCaller, Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit,
+    Rejected, Sender, SessionAccess,
 };
 use crate::app::App;
 use crate::atproto::Nsid;
@@ -69,6 +69,23 @@ impl Route {
         H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
         F: Future<Output = Result<Response, Error>> + Send + 'static,
     {
+        Self::page_of(limit, Method::GET, path, handler)
+    }
+
+    /// As [`Self::page`], for a form that such a page sends.
+    pub fn form<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        Self::page_of(limit, Method::POST, path, handler)
+    }
+
+    fn page_of<H, F>(limit: &'static PublicLimit, method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
         let bind = bound(move |app, request: Request, unread| async move {
             let (json, id) = (page::wants_json(request.headers()), request.id.clone());
             match paid_answer(limit, handler, app, request, unread).await {
@@ -79,7 +96,7 @@ impl Route {
                 answer => answer,
             }
         });
-        Self { limit: Some(limit), ..Self::new(Method::GET, path, None, bind) }
+        Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
     }
 
     /// A user with one permission, or with all of several.
@@ -256,6 +273,27 @@ impl Route {
             with_budget(answer.await, budget)
         });
         Self { namespaced: true, ..Self::new(method, name, None, bind) }
+    }
+
+    /// A user with a session, who links accounts at other services.
+    pub fn account<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, AccountCaller, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let caller = match app.access.admit_account_caller(&request).await {
+                Ok(caller) => caller,
+                Err(Rejected { error, budget }) => return Err(paid(error, budget)),
+            };
+            let budget = caller.budget();
+            let answer = async {
+                request.body = unread.read(limits::JSON_BODY).await?;
+                handler(app, caller, request).await
+            };
+            with_budget(answer.await, budget)
+        });
+        Self::new(method, path, None, bind)
     }
 
     pub(super) fn method(&self) -> &Method {

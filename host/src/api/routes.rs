@@ -1,7 +1,7 @@
 //! The route table: every path of the server, one line a route, with its access rule.
 //!
 //! A route is made by [`Route::public`], [`Route::page`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
-//! [`Route::management`], [`Route::application`], [`Route::named`] or
+//! [`Route::form`], [`Route::management`], [`Route::application`], [`Route::named`], [`Route::account`] or
 //! [`Route::session_access`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a
 //! rule does not compile, and a public one names its [limit](Limit). XRPC methods are looked up in the lexicon
@@ -13,7 +13,9 @@ use http::Method;
 
 use super::admin::plugins::MAX_UPLOAD as MAX_PLUGIN;
 use super::route::{Route, RouteTable};
-use super::{admin, auth, config, dashboard, health, link, oauth, settings, setup, well_known, xrpc};
+use super::{
+    admin, auth, config, dashboard, external_auth, health, link, oauth, settings, setup, well_known, xrpc,
+};
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
@@ -84,6 +86,17 @@ fn table() -> RouteTable {
         Route::session_access(DELETE, "/oauth/sessions/{did}", oauth::sessions::delete),
         Route::session_access(GET, "/oauth/sessions/{did}/devices", oauth::sessions::devices::list),
         Route::session_access(DELETE, "/oauth/sessions/{did}/devices/{session_id}", oauth::sessions::devices::delete),
+
+        Route::public(&Limit::PAGE, GET, "/external-auth/providers", external_auth::providers::handle),
+        Route::account(GET, "/external-auth/accounts", external_auth::accounts::handle),
+        Route::account(GET, "/external-auth/{plugin}/authorize", external_auth::authorize::handle),
+        Route::page(&Limit::PAGE, "/external-auth/{plugin}/start", external_auth::start::page),
+        Route::form(&Limit::CALLBACK, "/external-auth/{plugin}/start", external_auth::start::consent),
+        Route::page(&Limit::CALLBACK, "/external-auth/{plugin}/callback", external_auth::callback::handle),
+        Route::account(POST, "/external-auth/{plugin}/connect", external_auth::connect::handle),
+        Route::account(POST, "/external-auth/{plugin}/sync", external_auth::sync::handle),
+        Route::account(POST, "/external-auth/{plugin}/refresh", external_auth::refresh::handle),
+        Route::account(POST, "/external-auth/{plugin}/unlink", external_auth::unlink::handle),
 
         Route::admin(GET, "/admin/lexicons", P::LexiconsRead, admin::lexicons::list),
         Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
@@ -305,6 +318,10 @@ mod tests {
             ("/settings/logo", "picture"),
             ("/xrpc/com.atproto.server.describeServer", "page"),
             ("/oauth/clients/{id}/jwks.json", "page"),
+            ("/external-auth/providers", "page"),
+            ("/external-auth/{plugin}/start", "page"),
+            ("/external-auth/{plugin}/start", "callback"),
+            ("/external-auth/{plugin}/callback", "callback"),
         ];
         assert_eq!(limits, expected);
     }

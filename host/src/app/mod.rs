@@ -4,6 +4,7 @@ mod attached_account;
 mod cache_invalidation;
 mod callers;
 mod changed_identities;
+mod external_accounts;
 mod ground;
 mod observer;
 mod open;
@@ -33,6 +34,7 @@ use crate::lexicons::Registry;
 use crate::lifecycle::Lifecycle;
 use crate::network_lexicons::{self, NetworkLexicons};
 use crate::pds::{Sessions, revocation, sweep};
+use crate::plugins::accounts::{Accounts, InstalledPlugins};
 use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::{self, LinkedRepos};
@@ -87,6 +89,8 @@ pub struct App {
     pub linked_repos: LinkedRepos,
     pub plugins: PluginParts,
     pub scripting: Scripting,
+    /// Accounts at other services that users link through plugins.
+    pub accounts: Accounts,
     /// The consumer of the Jetstream and the writer behind it.
     pub stream: StreamHandle,
     /// Jobs that read the history of collections.
@@ -148,6 +152,8 @@ impl App {
         let scripting =
             Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, (&service_identity, &attestation))
                 .await?;
+        let installed = InstalledPlugins { plugins: plugins.loaded.clone(), calls: plugins.calls.clone() };
+        let accounts = external_accounts::open(&ground, installed, &registry, &repos, &attestation);
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access =
             callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
@@ -212,6 +218,7 @@ impl App {
             linked_repos,
             plugins,
             scripting,
+            accounts,
             stream,
             backfills,
             backfill_feeds,
@@ -221,6 +228,10 @@ impl App {
             lifecycle,
             _lock: lock,
         });
+        app.accounts
+            .prepare()
+            .await
+            .map_err(|error| StartError::Store { url: app.config.database.redacted_url(), error })?;
         app.reload(&Topic::Domains)
             .await
             .map_err(|error| StartError::Store { url: app.config.database.redacted_url(), error })?;
@@ -260,6 +271,7 @@ impl App {
             verifying: labelers::Deps::places(),
         };
         labelers::start(self.labelers.clone(), deps, &self.tasks, &self.lifecycle.drain);
+        self.accounts.start_workers();
     }
 
     /// Starts periodic work, which runs until the server drains.

@@ -305,6 +305,7 @@ impl Event {
             }
             Self::StreamGap(event) => event.describe(),
             Self::Labeler(event) => event.describe(),
+            Self::ExternalAccount(event) => event.describe(),
             Self::Plugin(event) => event.describe(),
             Self::PluginCall(event) => event.describe(),
         }
@@ -334,7 +335,7 @@ fn millis(duration: Duration) -> f64 {
 }
 
 /// Cuts a text at [`MAX_TEXT_BYTES`], at a character boundary.
-fn truncate(mut text: String) -> String {
+pub(super) fn truncate(mut text: String) -> String {
     if text.len() > MAX_TEXT_BYTES {
         let end = (0..=MAX_TEXT_BYTES).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
         text.truncate(end);

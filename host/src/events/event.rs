@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::GapEvent;
+use super::external_accounts::ExternalAccountEvent;
 use super::labelers::LabelerEvent;
 use super::network_lexicons::NetworkLexiconEvent;
 use super::plugin_calls::PluginCallEvent;
@@ -376,6 +377,7 @@ pub enum Event {
     },
     StreamGap(GapEvent),
     Labeler(LabelerEvent),
+    ExternalAccount(ExternalAccountEvent),
     Plugin(PluginEvent),
     PluginCall(PluginCallEvent),
 }

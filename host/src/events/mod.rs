@@ -3,6 +3,7 @@
 
 mod describe;
 mod event;
+mod external_accounts;
 mod labelers;
 mod log;
 mod network_lexicons;
@@ -14,6 +15,7 @@ mod service_identity;
 mod stream_gap;
 
 pub use event::{Event, ScriptError};
+pub use external_accounts::{ExternalAccountChange, ExternalAccountEvent};
 pub use labelers::LabelerEvent;
 pub use log::EventLog;
 pub use network_lexicons::{NetworkLexiconChange, NetworkLexiconEvent};

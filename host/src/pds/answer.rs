@@ -1,7 +1,10 @@
 //! Parses a PDS's responses to writes, and defines the errors of calls to a PDS.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::StatusCode;
+use http::header::RETRY_AFTER;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -15,6 +18,8 @@ use crate::net::{FetchedResponse, NetError};
 pub struct Refusal {
     pub status: StatusCode,
     pub body: Bytes,
+    /// The `Retry-After` of the response, if it is a number of seconds.
+    pub retry_after: Option<Duration>,
 }
 
 /// Why a call to a PDS failed.
@@ -68,14 +73,19 @@ impl Refusal {
     pub(super) fn missing_scope(scope: &str) -> Self {
         let message = format!("Missing required scope \"{scope}\"");
         let body = json!({ "error": "ScopeMissingError", "message": message });
-        Self { status: StatusCode::FORBIDDEN, body: body.to_string().into() }
+        Self { status: StatusCode::FORBIDDEN, body: body.to_string().into(), retry_after: None }
     }
 
     /// The refusal of a call that no scope allows, so that no application may make it for a user.
     pub(super) fn unscoped() -> Self {
         let message = "applications may not call this method for a user: no OAuth scope allows it";
         let body = json!({ "error": "ScopeMissingError", "message": message });
-        Self { status: StatusCode::FORBIDDEN, body: body.to_string().into() }
+        Self { status: StatusCode::FORBIDDEN, body: body.to_string().into(), retry_after: None }
+    }
+
+    /// The error name of the response; empty when it has none.
+    pub fn code(&self) -> String {
+        self.error_body().error
     }
 
     /// The error name and message of the response.
@@ -137,8 +147,12 @@ struct ApplyWritesResponse {
 /// # Errors
 /// [`PdsError::Refused`] for any other status.
 pub(super) fn success(fetched: FetchedResponse) -> Result<Bytes, PdsError> {
-    let FetchedResponse { status, body, .. } = fetched;
-    if status.is_success() { Ok(body) } else { Err(PdsError::Refused(Refusal { status, body })) }
+    let FetchedResponse { status, headers, body } = fetched;
+    if status.is_success() {
+        return Ok(body);
+    }
+    let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    Err(PdsError::Refused(Refusal { status, body, retry_after: seconds.map(Duration::from_secs) }))
 }
 
 /// Parses the response of `createRecord` and `putRecord`.

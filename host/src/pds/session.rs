@@ -89,7 +89,7 @@ pub enum SessionSelector<'a> {
 /// The source of sessions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Sessions {
-    /// A fixed set, by account.
+    /// A fixed set, by account, whose DID is also the id of its session.
     Fixed(Arc<HashMap<Did, Arc<Session>>>),
     Stored(Vault),
 }
@@ -113,7 +113,9 @@ impl Sessions {
     pub async fn find(&self, which: SessionSelector<'_>) -> Result<Option<Arc<Session>>, StoreError> {
         Ok(match (self, which) {
             (Self::Fixed(sessions), SessionSelector::Account { did, .. }) => sessions.get(did).cloned(),
-            (Self::Fixed(_), SessionSelector::Id(_)) => None,
+            (Self::Fixed(sessions), SessionSelector::Id(id)) => {
+                Did::try_from(id).ok().and_then(|did| sessions.get(&did).cloned())
+            }
             (Self::Stored(vault), SessionSelector::Id(id)) => vault.by_id(id).await?.map(Arc::new),
             (Self::Stored(vault), SessionSelector::Account { did, client }) => {
                 vault.newest(did, client).await?.map(Arc::new)

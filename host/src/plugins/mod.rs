@@ -1,6 +1,7 @@
 //! Plugins: WebAssembly components that link users' accounts at other services, write records from them, and offer
 //! functions to scripts. The contract is in `wit/plugin`.
 
+pub mod accounts;
 pub mod calls;
 pub mod catalogue;
 mod check;

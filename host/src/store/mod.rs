@@ -21,6 +21,8 @@ pub mod dpop_keys;
 mod error;
 pub mod events;
 mod executor;
+pub mod external_accounts;
+pub mod external_auth_states;
 mod fence;
 pub mod fields;
 pub mod gaps;

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::http::{Error, Request, Response, response};
 
 /// A redirect with 303. Only for our own URLs, and for URLs that were checked.
-fn redirect(to: &str) -> Response {
+pub(in crate::api) fn redirect(to: &str) -> Response {
     let mut answer = response::empty(StatusCode::SEE_OTHER);
     let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/"));
     answer.headers_mut().insert(LOCATION, to);

@@ -87,6 +87,7 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let row = find(&app, request.param("id")).await?;
     if plugins::begin_removal(&app.db, &row.id).await?.is_some() {
         app.changed(Topic::Plugins).await?;
+        app.accounts.remove_all(&row.id).await?;
         let (actor, id) = (admin.did.to_string(), row.id.clone());
         app.events.record(Event::Plugin(PluginEvent::Removed { actor, id }));
     }

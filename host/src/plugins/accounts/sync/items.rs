@@ -1,0 +1,197 @@
+//! Checks the items of a page, and makes records of them: collection, `$type`, key, signature, lexicon.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::super::super::calls::Item;
+use super::super::super::manifest::Permission;
+use super::super::{Accounts, Linker, check};
+use super::stop::Stop;
+use crate::atproto::record::{self, MAX_RECORD_BYTES};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
+use crate::crypto::sha256;
+use crate::http::nul;
+use crate::store::StoreError;
+use crate::store::external_accounts::{AccountRow, Progress};
+
+/// Items of one page. A page is in memory whole, and is read again after a crash.
+pub(super) const MAX_ITEMS: usize = 1_000;
+
+/// Longest record key (atproto, Record Key).
+const MAX_KEY: usize = 512;
+
+/// A record that may be written.
+#[derive(Debug)]
+pub(in crate::plugins::accounts) struct PreparedItem {
+    pub(in crate::plugins::accounts) uri: RecordUri,
+    /// JSON text with `$type`.
+    pub(in crate::plugins::accounts) record: Bytes,
+    pub(in crate::plugins::accounts) cid: Cid,
+}
+
+/// Checks a page. Items that are no valid records are left out and counted.
+///
+/// # Errors
+/// When an item is of a collection that the operator did not grant or the user did not consent to, or wants a signature that
+/// was not granted: then nothing of the page is written.
+pub(in crate::plugins::accounts) async fn prepare(
+    accounts: &Accounts,
+    plugin: &dyn Linker,
+    row: &AccountRow,
+    items: Vec<Item>,
+) -> Result<(Progress, Vec<PreparedItem>), Stop> {
+    let did = Did::try_from(row.did.as_str());
+    let did = did.map_err(|_| StoreError::Corrupt("external_accounts.did".to_owned()))?;
+    let mut collections = Vec::with_capacity(items.len());
+    for item in &items {
+        collections.push(permitted(plugin, row, item)?);
+    }
+    let mut progress = Progress::default();
+    let mut prepared = Vec::with_capacity(items.len());
+    for (index, (item, collection)) in items.into_iter().zip(collections).enumerate() {
+        let key = match key(item.dedup_key.as_deref()) {
+            Some(key) => key,
+            None => generated_key(accounts, row, &collection, index)?,
+        };
+        match record_of(accounts, &did, &collection, &item) {
+            Ok((record, cid)) => {
+                prepared.push(PreparedItem {
+                    uri: RecordUri { did: did.clone(), collection, rkey: key },
+                    record,
+                    cid,
+                });
+            }
+            Err(reason) => {
+                progress.processed += 1;
+                progress.skipped += 1;
+                progress.note.get_or_insert(check::shown(&format!("{collection}/{key}: {reason}")));
+            }
+        }
+        // Checking a megabyte takes milliseconds: other tasks go on in between.
+        tokio::task::yield_now().await;
+    }
+    Ok((progress, prepared))
+}
+
+/// The collection of an item, if the plugin may write it.
+fn permitted(plugin: &dyn Linker, row: &AccountRow, item: &Item) -> Result<Nsid, Stop> {
+    let named = check::shown(&item.collection);
+    let Ok(collection) = Nsid::try_from(item.collection.as_str()) else {
+        return Err(Stop::fail("forbidden", format!("the plugin named {named:?}, which is no collection")));
+    };
+    if !plugin.grants().allow_write(&collection) {
+        let text = format!("the plugin wanted to write {named}, which its operator did not grant");
+        return Err(Stop::Fail { code: "forbidden", text, keeps: true });
+    }
+    if !row.collections.iter().any(|consented| consented == collection.as_str()) {
+        let text = format!(
+            "the plugin wanted to write {named}, to which the user did not consent: link the account again"
+        );
+        return Err(Stop::Fail { code: "forbidden", text, keeps: true });
+    }
+    if item.sign && !plugin.grants().contains(&Permission::SignRecords) {
+        let text = "the plugin wanted a record to be signed, which its operator did not grant".to_owned();
+        return Err(Stop::Fail { code: "forbidden", text, keeps: true });
+    }
+    Ok(collection)
+}
+
+/// The record key of an item that names one: without characters that keys can't have. `None` when nothing is left.
+fn key(dedup_key: Option<&str>) -> Option<RecordKey> {
+    let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '~');
+    let key: String = dedup_key?.chars().filter(allowed).collect();
+    if key.len() > MAX_KEY {
+        return None;
+    }
+    RecordKey::try_from(key.as_str()).ok()
+}
+
+/// The record key of an item without one: the only one that the lexicon allows, or one that depends on the run and the
+/// position, so that a page that is read again after a crash writes no record twice.
+fn generated_key(
+    accounts: &Accounts,
+    row: &AccountRow,
+    collection: &Nsid,
+    index: usize,
+) -> Result<RecordKey, Stop> {
+    if let Some(fixed) = fixed_key(accounts, collection) {
+        return Ok(fixed);
+    }
+    let started = row.sync_started_at.map_or(0, |at| at.0);
+    let micros = started + row.sync_pages * MAX_ITEMS as i64 + index as i64;
+    let tid = Tid::new(u64::try_from(micros).unwrap_or_default(), clock_id(&row.id));
+    let key = tid.ok().and_then(|tid| RecordKey::try_from(tid.to_string().as_str()).ok());
+    key.ok_or_else(|| Stop::fail("internal", "no record key can be made of the present time"))
+}
+
+/// A clock identifier of ten bits, the same for all records of an account.
+fn clock_id(id: &str) -> u16 {
+    let [a, b, ..] = sha256(id.as_bytes());
+    u16::from_be_bytes([a, b]) & 0x3ff
+}
+
+/// The one key that records of a collection have, when its lexicon fixes it (`literal:self`).
+fn fixed_key(accounts: &Accounts, collection: &Nsid) -> Option<RecordKey> {
+    let schema = accounts.deps().registry.snapshot().record_schema(collection.as_str())?;
+    let schema: Value = serde_json::from_slice(&schema).ok()?;
+    RecordKey::try_from(schema.get("key")?.as_str()?.strip_prefix("literal:")?).ok()
+}
+
+/// The record of an item, with `$type` and its signature if it wants one, checked against its lexicon.
+///
+/// # Errors
+/// Says what is wrong with it.
+fn record_of(accounts: &Accounts, did: &Did, collection: &Nsid, item: &Item) -> Result<(Bytes, Cid), String> {
+    if item.value.len() > MAX_RECORD_BYTES {
+        return Err("the record is larger than 1 MiB".to_owned());
+    }
+    // Also refuses a text that is too deep for what follows, or has a key twice.
+    record::inspect(item.value.as_bytes()).map_err(|error| error.to_string())?;
+    let mut value: Value = serde_json::from_str(&item.value).map_err(|error| error.to_string())?;
+    let fields = value.as_object_mut().ok_or("the record is not an object")?;
+    if fields.get("$type").is_some_and(|kind| kind != collection.as_str()) {
+        return Err("$type is another collection".to_owned());
+    }
+    fields.insert("$type".to_owned(), collection.as_str().into());
+    if item.sign {
+        let unsigned = Value::Object(fields.clone()).to_string();
+        let signature = accounts.deps().attestation.sign(unsigned.as_bytes(), did.as_str());
+        let signature = signature.map_err(|error| error.to_string())?;
+        match fields.entry("signatures").or_insert_with(|| Value::Array(Vec::new())) {
+            Value::Array(signatures) => signatures.push(signature),
+            _ => return Err("signatures is not a list".to_owned()),
+        }
+    }
+    let registry = accounts.deps().registry.snapshot();
+    registry.check_record(collection.as_str(), &value).map_err(|error| error.to_string())?;
+    let text = Bytes::from(value.to_string());
+    if nul::in_json(&text) {
+        return Err("the record holds a NUL character".to_owned());
+    }
+    let cid = record::inspect(&text).map_err(|error| error.to_string())?.cid;
+    Ok((text, cid.map_err(|error| error.to_string())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dedup_key_becomes_a_record_key() {
+        let of = |text: &str| key(Some(text)).map(|key| key.to_string());
+        assert_eq!(of("steam:570/x y").as_deref(), Some("steam:570xy"));
+        assert_eq!(of("a.b-c_d:e~F9").as_deref(), Some("a.b-c_d:e~F9"));
+        let longest = "a".repeat(MAX_KEY);
+        assert_eq!(of(&longest).as_deref(), Some(&*longest));
+        for none in ["", ".", "..", "ü/ ", "\0", &"a".repeat(MAX_KEY + 1)] {
+            assert_eq!(of(none), None, "{none:?}");
+        }
+        assert_eq!(key(None), None);
+    }
+
+    #[test]
+    fn an_accounts_clock_identifier_has_ten_bits() {
+        assert_eq!(clock_id("a"), clock_id("a"));
+        assert!((0..100).all(|n| clock_id(&n.to_string()) < 1_024));
+    }
+}

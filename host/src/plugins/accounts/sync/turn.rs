@@ -1,0 +1,294 @@
+//! One turn of a sync: reads a page, writes its records, stores the checkpoint.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::super::calls::{CallError, Fault, FaultCode, Page};
+use super::super::super::registry::PluginStatus;
+use super::super::tokens::Opened;
+use super::super::{AccountError, Accounts, Linker, scope_of, tenant_of};
+use super::items::{self, MAX_ITEMS, PreparedItem};
+use super::stop::{Stop, account_stop, call_stop, no_session, pds_stop};
+use crate::events::ExternalAccountChange;
+use crate::pds::{Session, SessionSelector, Write, WriteAction};
+use crate::repos::RecordScripts;
+use crate::store::StoreError;
+use crate::store::external_accounts::{self, AccountRow, AccountStatus, Progress};
+
+/// Pages of one sync: with [`MAX_ITEMS`], ten million items. A plugin that never ends is stopped there.
+const MAX_PAGES: i64 = 10_000;
+
+/// Longest cursor in bytes.
+const MAX_CURSOR: usize = 8 * 1024;
+
+/// How long a host has a sync without extending that, in seconds. A killed host's sync goes on elsewhere after this time.
+pub(super) const LEASE_SECONDS: i64 = 20;
+
+/// How often the lease is extended during a turn: four times in its time.
+const EXTEND_EVERY: Duration = Duration::from_secs(5);
+
+/// Failed attempts of one page before the sync fails. With the pauses between them they take 17 minutes, which is longer
+/// than a restart of a PDS.
+const MAX_ATTEMPTS: i64 = 10;
+
+/// Most seconds between two attempts; the first pause is a second, each further one twice as long.
+const MAX_PAUSE_SECONDS: i64 = 600;
+
+/// The longest time for which a sync waits on request, in seconds: the windows of rate limits are an hour or a day.
+const MAX_LIMITED_SECONDS: i64 = 3_600;
+
+/// How long a sync may take, in seconds. One that waits for a rate limit again and again ends.
+const MAX_SYNC_SECONDS: i64 = 2 * 86_400;
+
+/// Bytes of records that are compared with the index at once.
+const COMPARED_BYTES: usize = 16 * 1024 * 1024;
+
+/// Records that are compared with the index at once.
+const COMPARED: usize = 100;
+
+/// A page that was written.
+struct Written {
+    progress: Progress,
+    next: Option<String>,
+}
+
+/// Runs a turn of a sync that was taken by `holder`.
+pub(in crate::plugins::accounts) async fn run(accounts: &Accounts, row: AccountRow, holder: &str) {
+    let (db, id) = (&accounts.deps().db, row.id.clone());
+    let ended = tokio::select! {
+        page = page(accounts, row.clone()) => store(accounts, &row, holder, page).await,
+        kept = keep(accounts, &id, holder) => kept,
+        // Another host goes on at the checkpoint.
+        () = accounts.deps().drain.cancelled() => external_accounts::release_sync(db, &id, holder).await,
+    };
+    if let Err(error) = ended {
+        tracing::warn!(id, %error, "the state of a sync could not be stored; it goes on at its checkpoint");
+    }
+}
+
+/// Keeps the sync. Returns when another host has it or the account was unlinked.
+async fn keep(accounts: &Accounts, id: &str, holder: &str) -> Result<(), StoreError> {
+    loop {
+        let unlinked = accounts.0.unlinked.notified();
+        let _ = tokio::time::timeout(EXTEND_EVERY, unlinked).await;
+        let until = accounts.deps().clock.now().plus_seconds(LEASE_SECONDS);
+        if !external_accounts::extend_sync(&accounts.deps().db, id, holder, until).await? {
+            tracing::info!(
+                id,
+                "a sync was stopped: its account was unlinked, or another host goes on with it"
+            );
+            return Ok(());
+        }
+    }
+}
+
+/// Stores the end of a turn.
+async fn store(
+    accounts: &Accounts,
+    row: &AccountRow,
+    holder: &str,
+    page: Result<Written, Stop>,
+) -> Result<(), StoreError> {
+    let (db, now) = (&accounts.deps().db, accounts.deps().clock.now());
+    let (id, account) = (&row.id, row.account_id.clone());
+    let stop = match page {
+        Ok(Written { progress, next: Some(next) }) => {
+            external_accounts::checkpoint(db, id, holder, &next, &progress, now).await?;
+            return Ok(());
+        }
+        Ok(Written { progress, next: None }) => {
+            if let Some(row) = external_accounts::finish_sync(db, id, holder, &progress, now).await? {
+                let AccountRow { sync_processed, sync_written, sync_skipped, sync_note, .. } = row;
+                let change = ExternalAccountChange::Synced {
+                    account,
+                    processed: sync_processed,
+                    written: sync_written,
+                    skipped: sync_skipped,
+                    note: sync_note,
+                };
+                accounts.record(&row.did, &row.plugin_id, change);
+            }
+            return Ok(());
+        }
+        Err(stop) => stop,
+    };
+    let (code, text, keeps) = match stop {
+        Stop::Retry { code, text, after } => {
+            let pause = after
+                .map_or_else(|| pause_seconds(row.sync_attempts), |wait| wait.clamp(1, MAX_LIMITED_SECONDS));
+            let due_at = now.plus_seconds(pause);
+            let attempts = row.sync_attempts + i64::from(after.is_none());
+            let ends = row.sync_started_at.is_some_and(|at| due_at > at.plus_seconds(MAX_SYNC_SECONDS));
+            if attempts < MAX_ATTEMPTS && !ends {
+                tracing::info!(id, code, text, pause, "a page of a sync is tried again");
+                let error = format!("{code}: {text}");
+                external_accounts::postpone_sync(db, id, holder, due_at, &error, after.is_none()).await?;
+                return Ok(());
+            }
+            (code, text, true)
+        }
+        Stop::Fail { code, text, keeps } => (code, text, keeps),
+    };
+    let error = format!("{code}: {text}");
+    if let Some(row) = external_accounts::fail_sync(db, id, holder, &error, keeps, now).await? {
+        let AccountRow { sync_processed, sync_written, .. } = row;
+        let change = ExternalAccountChange::SyncFailed {
+            account,
+            error,
+            processed: sync_processed,
+            written: sync_written,
+        };
+        accounts.record(&row.did, &row.plugin_id, change);
+    }
+    Ok(())
+}
+
+/// The pause before the next attempt, after `attempts` failed ones before the last.
+fn pause_seconds(attempts: i64) -> i64 {
+    let power = u32::try_from(attempts).unwrap_or(u32::MAX);
+    2_i64.saturating_pow(power).min(MAX_PAUSE_SECONDS)
+}
+
+/// Reads a page and writes its records.
+async fn page(accounts: &Accounts, row: AccountRow) -> Result<Written, Stop> {
+    let plugin = accounts.deps().linkers.get(&row.plugin_id);
+    let plugin = plugin.ok_or_else(|| Stop::pause("not-found", "the plugin is not installed any more"))?;
+    match plugin.status() {
+        PluginStatus::Active => {}
+        PluginStatus::Paused => {
+            return Err(Stop::pause("internal", "the plugin is paused: its operator can resume it"));
+        }
+        PluginStatus::Removing => return Err(Stop::pause("not-found", "the plugin is being removed")),
+    }
+    if row.status != AccountStatus::Linked {
+        return Err(Stop::pause("needs-reauth", AccountError::Expired));
+    }
+    let session_id = row.oauth_session_id.clone().unwrap_or_default();
+    let session = accounts.session_of(&row, &session_id).await?.ok_or_else(no_session)?;
+    let opened = accounts.usable(&plugin, row).await.map_err(account_stop)?;
+    let (row, page) = pull(accounts, &plugin, opened).await?;
+    check_page(&row, &page)?;
+    let Page { items, next } = page;
+    let (mut progress, prepared) = items::prepare(accounts, plugin.as_ref(), &row, items).await?;
+    for chunk in prepared.chunks(COMPARED) {
+        write_changed(accounts, &row, &session, chunk, &mut progress).await?;
+    }
+    Ok(Written { progress, next })
+}
+
+/// Calls the plugin. When the service no longer accepts the access token, they are refreshed once.
+async fn pull(
+    accounts: &Accounts,
+    plugin: &Arc<dyn Linker>,
+    opened: Opened,
+) -> Result<(AccountRow, Page), Stop> {
+    let Opened { row, tokens, config } = opened;
+    let scope = scope_of(&row);
+    let read = plugin.pull(&scope, &tokens, &config, row.sync_cursor.as_deref()).await;
+    let is_refused = |read: &Result<Page, CallError>| {
+        matches!(read, Err(CallError::Fault(Fault { code: FaultCode::NeedsReauth, .. })))
+    };
+    if !is_refused(&read) {
+        return Ok((row, read.map_err(call_stop)?));
+    }
+    if row.refresh_token.is_none() {
+        accounts.expire(&row).await.map_err(account_stop)?;
+        return Err(Stop::pause("needs-reauth", AccountError::Expired));
+    }
+    let Opened { row: renewed, tokens, config } =
+        accounts.renewed(plugin, &row).await.map_err(account_stop)?;
+    // The checkpoint is that of the row that this turn began with.
+    let again = plugin.pull(&scope, &tokens, &config, row.sync_cursor.as_deref()).await;
+    if is_refused(&again) {
+        accounts.expire(&renewed).await.map_err(account_stop)?;
+        return Err(Stop::pause("needs-reauth", AccountError::Expired));
+    }
+    Ok((row, again.map_err(call_stop)?))
+}
+
+fn check_page(row: &AccountRow, page: &Page) -> Result<(), Stop> {
+    if page.items.len() > MAX_ITEMS {
+        let text =
+            format!("the plugin's page has {} items; at most {MAX_ITEMS} are allowed", page.items.len());
+        return Err(Stop::fail("too-large", text));
+    }
+    let Some(next) = &page.next else { return Ok(()) };
+    if next.len() > MAX_CURSOR || next.contains('\0') {
+        let text = format!("the plugin's cursor is longer than {MAX_CURSOR} bytes or holds a NUL character");
+        return Err(Stop::fail("bad-input", text));
+    }
+    if row.sync_cursor.as_ref() == Some(next) {
+        return Err(Stop::fail("bad-input", "the plugin returned the same cursor twice: it would never end"));
+    }
+    if row.sync_pages + 1 >= MAX_PAGES {
+        return Err(Stop::fail("too-large", format!("the plugin's sync has more than {MAX_PAGES} pages")));
+    }
+    Ok(())
+}
+
+/// Writes those records of a chunk that are not in the index as they are to be.
+async fn write_changed(
+    accounts: &Accounts,
+    row: &AccountRow,
+    session: &Session,
+    chunk: &[PreparedItem],
+    progress: &mut Progress,
+) -> Result<(), Stop> {
+    let repos = &accounts.deps().repos;
+    let uris: Vec<_> = chunk.iter().map(|item| item.uri.clone()).collect();
+    let known = repos.load(&uris, COMPARED_BYTES).await?.rows;
+    let is_unchanged = |item: &PreparedItem| {
+        let uri = item.uri.to_string();
+        known.iter().any(|row| row.cid == Some(item.cid) && row.row.uri() == uri)
+    };
+    let tenant = tenant_of(&row.tenant);
+    let agent = repos.agent(session, &tenant);
+    for item in chunk {
+        progress.processed += 1;
+        if is_unchanged(item) {
+            continue;
+        }
+        let write = Write {
+            collection: item.uri.collection.clone(),
+            rkey: Some(item.uri.rkey.clone()),
+            action: WriteAction::Put(item.record.clone()),
+            swap: None,
+        };
+        match agent.write(&write).await {
+            Ok(committed) => {
+                let writes = std::slice::from_ref(&write);
+                repos.mirror_writes(&session.did, writes, committed, RecordScripts::Now).await;
+                progress.written += 1;
+            }
+            Err(error) => {
+                let note = pds_stop(error)?;
+                progress.skipped += 1;
+                progress.note.get_or_insert(format!("{}: {note}", item.uri));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Accounts {
+    /// A session of the account's user by its id; `None` when it has ended.
+    pub(in crate::plugins::accounts) async fn session_of(
+        &self,
+        row: &AccountRow,
+        id: &str,
+    ) -> Result<Option<Arc<Session>>, StoreError> {
+        let session = self.deps().repos.session(SessionSelector::Id(id)).await?;
+        Ok(session.filter(|session| session.did.as_str() == row.did))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_attempts_of_a_page_take_long_enough_for_a_restart() {
+        assert_eq!([0, 1, 2, 9, 10, 1_000].map(pause_seconds), [1, 2, 4, 512, 600, 600]);
+        assert_eq!((0..MAX_ATTEMPTS).map(pause_seconds).sum::<i64>(), 1_023);
+    }
+}

@@ -1,0 +1,110 @@
+//! Unlinking: at once here, later at the service; with the plugin; with the user's own account.
+
+use super::fake::fault;
+use super::*;
+use crate::plugins::accounts::AccountError;
+use crate::plugins::calls::{CallError, FaultCode};
+use crate::plugins::registry::PluginStatus;
+
+on_both! {
+    async fn an_account_is_gone_at_once_and_its_tokens_are_revoked_later(stage) {
+        assert!(!stage.accounts.unlink(ALICE, "fake").await.unwrap());
+        assert!(matches!(stage.accounts.unlink(ALICE, "unknown").await, Err(AccountError::UnknownPlugin(_))));
+        stage.link("765").await;
+        stage.link_as(&user(BOB), "766", None).await;
+        stage.keep_value("account", ALICE, None).await;
+        stage.keep_value("account", BOB, None).await;
+        assert!(stage.accounts.unlink(ALICE, "fake").await.unwrap());
+        assert!(!stage.accounts.unlink(ALICE, "fake").await.unwrap());
+        assert!(stage.found().await.is_none());
+        assert_eq!(stage.values().await, [format!("account {BOB}")]);
+        assert_eq!(stage.events_of("unlinked").await, [json!({ "account_id": "765", "reason": "user" })]);
+        assert_eq!(stage.service.count("revoke"), 0);
+        // The service fails for a while. Meanwhile, the user links the account again.
+        for _ in 0..2 {
+            stage.service.fail("revoke", fault(FaultCode::Upstream, "try later"));
+        }
+        assert_eq!(stage.accounts.revoke_due().await.unwrap(), 1);
+        stage.link("765").await;
+        assert_eq!(stage.accounts.revoke_due().await.unwrap(), 0, "it is due in a second");
+        for pause in [1, 4] {
+            stage.pass(pause);
+            assert_eq!(stage.other.revoke_due().await.unwrap(), 1);
+        }
+        let revoked: Vec<_> = stage.service.state().calls.iter().filter(|(call, _)| *call == "revoke").map(|(_, token)| token.clone()).collect();
+        assert_eq!(revoked, ["access-1", "access-1", "access-1"]);
+        assert_eq!(stage.accounts.count("fake").await.unwrap(), 2, "those of the users");
+        assert!(stage.found().await.is_some());
+    }
+
+    async fn a_revocation_is_given_up_after_a_day(stage) {
+        stage.link("765").await;
+        stage.accounts.unlink(ALICE, "fake").await.unwrap();
+        let mut attempts = 0;
+        while stage.accounts.count("fake").await.unwrap() > 0 {
+            stage.service.fail("revoke", fault(FaultCode::Upstream, "never"));
+            attempts += stage.accounts.revoke_due().await.unwrap();
+            stage.pass(6 * 3600);
+        }
+        assert_eq!(attempts, 5, "every six hours of a day, as this clock goes");
+        assert_eq!(stage.events_of("revocation_failed").await, [json!({ "account_id": "765", "error": "never" })]);
+        // A service without such a call, or that has ended the tokens itself, is done.
+        for done in [fault(FaultCode::Unsupported, ""), fault(FaultCode::NeedsReauth, ""), CallError::Unsupported("revoke")] {
+            stage.link("765").await;
+            stage.accounts.unlink(ALICE, "fake").await.unwrap();
+            stage.service.fail("revoke", done);
+            stage.accounts.revoke_due().await.unwrap();
+            assert_eq!(stage.accounts.count("fake").await.unwrap(), 0);
+        }
+        assert_eq!(stage.events_of("revocation_failed").await.len(), 1);
+    }
+
+    async fn a_host_that_died_during_a_revocation_is_followed_by_another(stage) {
+        stage.link("765").await;
+        stage.accounts.unlink(ALICE, "fake").await.unwrap();
+        let due = external_accounts::due_revocations(&stage.db, NOW, 10, 10).await.unwrap();
+        assert!(external_accounts::begin_revocation(&stage.db, &due[0], NOW.plus_seconds(120)).await.unwrap());
+        assert!(!external_accounts::begin_revocation(&stage.db, &due[0], NOW.plus_seconds(120)).await.unwrap());
+        assert_eq!(stage.other.revoke_due().await.unwrap(), 0);
+        stage.pass(120);
+        assert_eq!(stage.other.revoke_due().await.unwrap(), 1);
+        assert_eq!(stage.accounts.count("fake").await.unwrap(), 0);
+    }
+
+    async fn a_removed_plugin_loses_all_its_accounts(stage) {
+        stage.link("765").await;
+        stage.link_as(&user(BOB), "766", None).await;
+        stage.keep_value("account", BOB, None).await;
+        // The plugin still revokes tokens, and nothing else.
+        stage.service.state().status = PluginStatus::Removing;
+        assert_eq!(stage.accounts.remove_all("fake").await.unwrap(), 2);
+        assert_eq!(stage.accounts.remove_all("fake").await.unwrap(), 0);
+        assert!(stage.values().await.is_empty());
+        assert_eq!(stage.accounts.count("fake").await.unwrap(), 2);
+        stage.service.fail("revoke", fault(FaultCode::Upstream, "no"));
+        assert_eq!(stage.accounts.revoke_due().await.unwrap(), 2);
+        assert_eq!(stage.accounts.count("fake").await.unwrap(), 1);
+        // A removal waits for minutes, not for a day.
+        stage.pass(301);
+        stage.service.fail("revoke", fault(FaultCode::Upstream, "no"));
+        assert_eq!(stage.accounts.revoke_due().await.unwrap(), 1);
+        assert_eq!(stage.accounts.count("fake").await.unwrap(), 0);
+        let reasons: Vec<_> = stage.events_of("unlinked").await.iter().map(|event| event["reason"].clone()).collect();
+        assert_eq!(reasons, ["plugin_removed", "plugin_removed"]);
+    }
+
+    async fn a_user_who_is_deleted_on_the_network_is_unlinked(stage) {
+        // The index has none of their records: linking makes the stream report what becomes of them.
+        stage.link("765").await;
+        stage.link_as(&user(BOB), "766", None).await;
+        stage.keep_value("account", ALICE, None).await;
+        stage.accounts.sweep().await.unwrap();
+        delete_on_network(&stage.db, ALICE).await;
+        stage.accounts.sweep().await.unwrap();
+        assert!(stage.found().await.is_none() && stage.values().await.is_empty());
+        assert_eq!(stage.events_of("unlinked").await, [json!({ "account_id": "765", "reason": "account_deleted" })]);
+        assert_eq!(stage.accounts.list(&Did::try_from(BOB).unwrap()).await.unwrap().len(), 1);
+        stage.accounts.revoke_due().await.unwrap();
+        assert_eq!(stage.accounts.count("fake").await.unwrap(), 1);
+    }
+}
