@@ -41,6 +41,7 @@ pub mod host;
 pub mod http;
 mod manifest;
 pub mod pkce;
+pub mod time;
 mod traits;
 mod types;
 pub mod url;
