@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use super::calls::values::Function;
 use super::engine::Component;
 use super::manifest::{Grants, Manifest};
 
@@ -14,6 +15,8 @@ pub struct LoadedPlugin {
     pub manifest: Manifest,
     pub grants: Grants,
     pub component: Component,
+    /// The functions that it offers to scripts.
+    pub functions: Vec<Function>,
     pub status: PluginStatus,
 }
 

@@ -1,6 +1,6 @@
 //! Calls of a plugin's functions: the values that cross, and the errors.
 
-mod values;
+pub(super) mod values;
 
 use std::sync::Arc;
 

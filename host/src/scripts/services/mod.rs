@@ -3,6 +3,7 @@
 
 mod log_shares;
 mod outbound_http;
+mod plugins;
 mod server;
 pub mod variables;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 pub use outbound_http::OutboundHttp;
+pub use plugins::{Names, PluginCall, PluginCallError, PluginCalls, ServerPlugins};
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use variables::Variables;
 
@@ -57,6 +59,8 @@ pub struct Services {
     /// Repos and the index by record, for `Record`.
     pub repos: Option<Repos>,
     pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
+    /// Functions of plugins.
+    pub plugins: Option<Arc<dyn PluginCalls>>,
 }
 
 impl Services {
@@ -78,6 +82,7 @@ impl Services {
             identity: None,
             repos: None,
             linked_repos: None,
+            plugins: None,
         }
     }
 
@@ -135,6 +140,12 @@ impl Services {
     #[must_use]
     pub fn with_linked_repos(mut self, grants: LinkedRepos) -> Self {
         self.linked_repos = Some(grants);
+        self
+    }
+
+    #[must_use]
+    pub fn with_plugins(mut self, plugins: Arc<dyn PluginCalls>) -> Self {
+        self.plugins = Some(plugins);
         self
     }
 
